@@ -14,9 +14,10 @@ from commands import COMMANDS, load
 from records_factory import beside
 from small_run import DATA, SmallRun
 
+from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.run.archive import Refused, contents, newest, opened, pack, unpack
+from roofline.run.archive import contents, newest, opened, pack, unpack
 
 NAME = "a-cpu-20261105T120200Z"
 FP32 = "results/cpu/peak_flops/fp32.json"
@@ -112,7 +113,7 @@ def test_links_are_packed_as_the_files_that_they_lead_to(run, tmp_path):
 
 def test_what_cannot_be_packed_leaves_nothing_behind(run):
     (run.root / FP32).write_text("{}")
-    with pytest.raises(Refused, match=f"not archived: {FP32}: its checksum"):
+    with pytest.raises(UserError, match=f"not archived: {FP32}: its checksum"):
         packed(run)
     assert list((run.root / "results/archive").iterdir()) == []
 
@@ -125,7 +126,7 @@ def test_the_name_tells_card_and_moment(run, tmp_path):
 
 
 def test_the_newest_archive_is_the_default(run):
-    with pytest.raises(Refused, match="no archive"):
+    with pytest.raises(UserError, match="no archive"):
         newest(run.root)
     old, new = packed(run, "z-old"), packed(run, "a-new")
     os.utime(old, (1, 1))
@@ -172,7 +173,7 @@ WRONG = [
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda info: info.name)
 def test_members_that_lead_outside_are_refused(tmp_path, wrong):
     (folder := tmp_path / "in" / "folder").mkdir(parents=True)
-    with pytest.raises(Refused, match="no archive"):
+    with pytest.raises(UserError, match="no archive"):
         unpack(crafted(tmp_path / "bad.tar.gz", member("run/x"), wrong), folder)
     assert list((tmp_path / "in").iterdir()) == [folder] and not (tmp_path / "outside").exists()
 
@@ -183,7 +184,7 @@ def test_what_is_damaged_or_no_archive_is_refused_in_one_line(run, tmp_path):
     other = crafted(tmp_path / "other.tar.gz", member("project/readme")).read_bytes()
     for content in (*cut, b"not an archive", other):
         path.write_bytes(content)
-        with pytest.raises(Refused, match="no archive") as error, opened(path):
+        with pytest.raises(UserError, match="no archive") as error, opened(path):
             pass
         assert str(path) in str(error.value) and "\n" not in str(error.value)
 

@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 from workflow_run import Run, tensors
 
+from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.run import machine_checks, previous_results, settings
 
@@ -159,7 +160,7 @@ def held(changes: dict, card: dict = CARD, computer: dict = HOST, multiprocessor
     present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **computer)}
     try:
         machine_checks.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes), present)
-    except settings.Faults as faults:
+    except UserError as faults:
         return faults.lines
     return []
 
@@ -270,7 +271,7 @@ def test_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", locked(os.stat))
     monkeypatch.setattr(os, "lstat", locked(os.lstat))
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "results/cpu")
-    with pytest.raises(settings.Faults) as told:
+    with pytest.raises(UserError) as told:
         previous_results.require_writable(["results/cpu/device_query.json"])
     (line,) = told.value.lines
     assert "/results/cpu/" in line and "chown" in line
@@ -310,7 +311,7 @@ def test_results_of_another_version_are_refused_in_one_line(tmp_path):
     path = tmp_path / "results/cpu/device_query.json"
     path.parent.mkdir(parents=True)
     path.write_text('{"kind": "device_query", "schema_version": 6}')
-    with pytest.raises(settings.Faults) as refused:
+    with pytest.raises(UserError) as refused:
         previous_results.require_this_version([str(path)], tmp_path / "results")
     (line,) = refused.value.lines
     assert re.search(r"version 6\b.*version 7\b.*: mv .*results .*results-version-6$", line)

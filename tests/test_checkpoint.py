@@ -8,14 +8,8 @@ import numpy
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from roofline.operators.decode_attention.checkpoint import (
-    BadCheckpoint,
-    Preset,
-    generate,
-    inspect,
-    is_generated,
-    load_layer,
-)
+from roofline.core.terms import UserError
+from roofline.operators.decode_attention.checkpoint import Preset, generate, inspect, is_generated, load_layer
 
 PRESET = Preset(layers=2, heads=2, head_size=4)
 SIZE = 8
@@ -113,7 +107,7 @@ def refused(path, figures, preset=PRESET):
     """Both inspecting and loading refuse a file in the same line, which holds its path and the figures."""
     refusals = set()
     for read in (lambda: inspect(path, preset), lambda: load_layer(path, preset, batch=1)):
-        with pytest.raises(BadCheckpoint) as raised:
+        with pytest.raises(UserError) as raised:
             read()
         refusals.add(str(raised.value))
     (line,) = refusals

@@ -18,8 +18,9 @@ from factories import (
     write_seals,
 )
 
+from roofline.core.terms import Unsupported
 from roofline.devices import discovery
-from roofline.devices.base import Unsupported, Workload
+from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import chosen, finalists
 from roofline.operators.gemm import Gemm, products

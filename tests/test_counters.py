@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.devices.base import Unsupported
+from roofline.core.terms import Unsupported
 from roofline.devices.gpu import counter_names
 from roofline.measure import counting, ncu
 from roofline.operators import registry

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from roofline.core.terms import Faults
+from roofline.core.terms import UserError
 from roofline.run import console, dry_run, folder
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
@@ -56,7 +56,7 @@ def test_the_options_that_choose_the_settings_are_repeated_and_no_others(tmp_pat
 def test_a_setting_of_a_section_on_the_command_line_is_an_error_that_names_the_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("plot: {dpi: 80}\n")
-    with pytest.raises(Faults) as refused:
+    with pytest.raises(UserError) as refused:
         folder.called_with(["--configfile", "mine.yaml", "--config", "peak_flops.size=100"])
     assert refused.value.lines[0].startswith("--config: ") and "--configfile" in refused.value.lines[0]
 
@@ -64,7 +64,7 @@ def test_a_setting_of_a_section_on_the_command_line_is_an_error_that_names_the_o
 def test_another_directory_is_refused_and_not_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for option in (["--directory", "other"], ["--directory=other"], ["-d", "other"]):
-        with pytest.raises(Faults) as refused:
+        with pytest.raises(UserError) as refused:
             folder.called_with(option)
         assert len(refused.value.lines) == 1 and not (tmp_path / "other").exists()
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.devices.base import Refused, Unsupported
+from roofline.core.terms import Unsupported
 from roofline.devices.discovery import unsupported
 from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import Gemm, cuda_products, products, tensor_matmul
@@ -219,7 +219,7 @@ def test_an_algorithm_that_cublaslt_says_it_cannot_run_is_left_out(device, state
 def test_a_search_passes_over_what_cublaslt_refuses_and_names_it(device):
     device.cublaslt.REFUSED = {10}
     found = of_shape(device, "fp16", 64, 128, 192)
-    with pytest.raises(Refused, match=r"^fp16 64 x 128 x 192 NN: CUBLAS_STATUS_NOT_SUPPORTED$"):
+    with pytest.raises(Unsupported, match=r"^fp16 64 x 128 x 192 NN: CUBLAS_STATUS_NOT_SUPPORTED$"):
         found[0].step(0)
     tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
     assert (searched.offered, searched.tried, len(searched.refused)) == (6, 3, 3)

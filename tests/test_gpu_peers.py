@@ -8,7 +8,7 @@ import numpy
 import pytest
 from fake_gpu import MIB, Idle, Short, nvml_card, open_gpu, replace_kernels, use_nvml
 
-from roofline.devices.base import Unsupported
+from roofline.core.terms import Unsupported
 from roofline.devices.gpu import nvml
 from roofline.measure import lock
 from roofline.measure.memory_ceiling import latencies

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.about import describe
-from roofline.operators.registry import BadOperator, load, missing_cuda_libraries, own_files, registered
+from roofline.operators.registry import load, missing_cuda_libraries, own_files, registered
 from roofline.run import sources
 from roofline.run.config import config_model
 
@@ -70,7 +71,7 @@ def file(tmp_path):
 
 
 def refusal(path: str) -> list[str]:
-    with pytest.raises(BadOperator) as error:
+    with pytest.raises(UserError) as error:
         load(path)
     return str(error.value).splitlines()
 
@@ -221,12 +222,12 @@ TAKEN = ["decode_attention", "decode_attn", "gemm", "plot", "operation", "derive
 @pytest.mark.parametrize("name", TAKEN)
 def test_a_name_that_is_taken(file, name):
     path = file(textwrap.dedent(WHOLE).replace('"row_sum"', f'"{name}"'))
-    with pytest.raises(BadOperator, match=f"operators: {path}: the name '{name}' is already taken"):
+    with pytest.raises(UserError, match=f"operators: {path}: the name '{name}' is already taken"):
         registered([path])
 
 
 def test_two_files_of_one_name(file):
-    with pytest.raises(BadOperator, match="the name 'row_sum' is already taken"):
+    with pytest.raises(UserError, match="the name 'row_sum' is already taken"):
         registered([file(), file(name="again.py")])
 
 

@@ -13,6 +13,7 @@ from test_kernels import compiled, shared_bytes
 
 from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.prediction import predict_cell
+from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.devices.gpu import driver_calls
 from roofline.devices.gpu.kernel_compiler import kernel_source
@@ -318,7 +319,7 @@ def test_cells_that_no_constant_was_fitted_on_are_predicted_as_measured_on_an_h2
 def test_sizes_that_cannot_be_are_a_line_each(sizes, wrong):
     """No multiple of 64, and more than the memory holds."""
     section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": sizes}
-    with pytest.raises(settings.Faults) as found:
+    with pytest.raises(UserError) as found:
         checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
         machine_checks.choose_devices(checked, {"cpu": open_device("cpu").identity})
     for line, size in zip(found.value.lines, wrong, strict=True):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from roofline.core.dtypes import relative_error
 from roofline.core.prediction import predict_cell
+from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.operators.about import builtin
 from roofline.operators.base import Case, rotation_copies
@@ -79,7 +80,7 @@ def test_a_small_matrix_by_hand():
 
 @pytest.mark.parametrize("wrong", ["many", "0x128", "8 x 8", "1x16777217"])
 def test_a_bad_shape_is_one_line(wrong):
-    with pytest.raises(settings.Faults) as error:
+    with pytest.raises(UserError) as error:
         settings.complete({"row_norm": {"shapes": ["8x8", wrong]}})
     (line,) = error.value.lines
     assert line.startswith("row_norm.shapes[1]: ") and f"'{wrong}'" in line

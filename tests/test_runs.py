@@ -9,9 +9,10 @@ from commands import load
 from small_run import SmallRun
 
 from roofline.api import open_run
+from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.run.archive import Refused, contents, pack
+from roofline.run.archive import contents, pack
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "nvidia-h200"
 
@@ -99,7 +100,7 @@ NO_RUNS = {  # what is changed in a results folder, and what the refusal names
 def test_what_is_no_run_is_named_in_one_line(run, tmp_path, change, named):
     path = shutil.copytree(run.root / "results", tmp_path / "copy")
     change(path)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UserError) as refused:
         open_run(path)
     (line,) = str(refused.value).splitlines()
     assert line.startswith(f"{path}: ") and named in line

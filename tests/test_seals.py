@@ -14,7 +14,8 @@ from records_factory import (
     results,
 )
 
-from roofline.records.base import CorruptRecord, write
+from roofline.core.terms import UserError
+from roofline.records.base import write
 from roofline.table.run_records import read_results
 from roofline.table.seals import moment, violations
 
@@ -114,7 +115,7 @@ def test_what_is_no_record_of_a_known_kind_is_an_error_and_never_skipped(tmp_pat
     path = tmp_path / "gpu0" / "x.json"
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(CorruptRecord) as error:
+    with pytest.raises(UserError) as error:
         read_results(tmp_path, [path])
     assert why in str(error.value) and str(path) in str(error.value) and "\n" not in str(error.value)
 

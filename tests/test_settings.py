@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
 from roofline.run import targets
 from roofline.run.config import given_by_effort
 from roofline.run.console import OTHER_JOB_S, expected_s, times_before
 from roofline.run.machine_checks import choose_devices
-from roofline.run.settings import Faults, complete, read_file, read_files
+from roofline.run.settings import complete, read_file, read_files
 
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
 AT = "2026-11-05T12:00:"
@@ -22,7 +23,7 @@ PRESET = {"layers": 1, "heads": 1, "head_size": 64}
 
 
 def faults(config: dict) -> list[str]:
-    with pytest.raises(Faults) as error:
+    with pytest.raises(UserError) as error:
         complete(config)
     return error.value.lines
 
@@ -89,7 +90,7 @@ FILES = {
 def test_a_file_that_cannot_be_read_is_told_by_line(tmp_path, text, why):
     path = tmp_path / "config.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(Faults) as error:
+    with pytest.raises(UserError) as error:
         read_file(path)
     assert len(error.value.lines) == len(why)
     for line, part in zip(error.value.lines, why, strict=True):
@@ -99,7 +100,7 @@ def test_a_file_that_cannot_be_read_is_told_by_line(tmp_path, text, why):
 def test_what_is_no_file_of_text(tmp_path):
     (tmp_path / "bytes.yaml").write_bytes(b"plot: \xff\xfe")
     (tmp_path / "twice.yaml").write_text("plot: {}\nplot: {}\n")
-    with pytest.raises(Faults) as error:
+    with pytest.raises(UserError) as error:
         read_files([tmp_path / "missing.yaml", tmp_path, tmp_path / "bytes.yaml", tmp_path / "twice.yaml"])
     missing, folder, text, twice = error.value.lines
     assert "missing.yaml: " in missing and str(tmp_path) in folder and "bytes.yaml: " in text and "'plot'" in twice
@@ -212,7 +213,7 @@ def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
         {"device": "gpu0", "operator": "row_sum", "reason": "no implementation for gpu"},
     ]
     assert targets.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
-    with pytest.raises(Faults, match="operators: row_sum has no implementation for gpu0"):
+    with pytest.raises(UserError, match="operators: row_sum has no implementation for gpu0"):
         choose_devices(complete({"operators": [mine], "devices": ["gpu0"]}), PRESENT)
 
 
@@ -229,7 +230,7 @@ def chosen(config=None, present=PRESENT):
 
 
 def impossible(config=None, present=PRESENT) -> list[str]:
-    with pytest.raises(Faults) as error:
+    with pytest.raises(UserError) as error:
         chosen(config, present)
     return error.value.lines
 

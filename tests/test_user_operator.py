@@ -16,6 +16,7 @@ import yaml
 from test_kernels import ARCHITECTURES, compiled
 from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256, surroundings
 
+from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
@@ -196,7 +197,7 @@ def lines_of(path: str, *gpus: Identity, **keys) -> list[str]:
     present = {identity.device: identity for identity in [cpu.discover()[0], *gpus]}
     try:
         machine_checks.choose_devices(settings.complete(config), present)
-    except settings.Faults as faults:
+    except UserError as faults:
         return faults.lines
     return []
 

@@ -23,7 +23,7 @@ import compare_picture
 import t_test
 from pairing import Pair, differences, differences_of_runs, paired
 
-from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, open_run, write_text
+from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
 
 WHERE = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         write_text(json.dumps(asdict(comparison), indent=1, allow_nan=False) + "\n", WHERE / "comparison.json")
         write_text(compare_page.page(comparison), WHERE / "comparison.md")
         figure_style.save(compare_picture.draw(comparison), [WHERE / "comparison.png"], DPI)
-    except (Refused, OSError) as error:
+    except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
     print(f"{compare_page.screen(comparison)}\n{WHERE}/: comparison.md, comparison.json, comparison.png")
@@ -61,27 +61,29 @@ def main(arguments: list[str]) -> int:
 
 
 def runs(text: str, side: str) -> list[Run]:
-    """Of a list of paths, each run once. Raises Refused."""
+    """Of a list of paths, each run once. Raises UserError."""
     return list({run.fingerprint: run for run in map(open_run, paths(text, side))}.values())
 
 
 def paths(text: str, side: str) -> list[Path]:
-    """Paths separated by blanks; a path that holds blanks is quoted, or is the only one. Raises Refused."""
+    """Paths separated by blanks; a path that holds blanks is quoted, or is the only one. Raises UserError."""
     try:
         found = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
     except ValueError as error:
-        raise Refused(f"{side}: {text!r} is not a list of paths ({error})") from None
+        raise UserError(f"{side}: {text!r} is not a list of paths ({error})") from None
     if not found:
-        raise Refused(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
+        raise UserError(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
     return [Path(match) for one in found for match in sorted(glob(one)) or [one]]  # no shell expands A=results/*
 
 
 def compare(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Comparison:
-    """Raises Refused if no device of A is like one of B, or a run is in both lists."""
+    """Raises UserError if no device of A is like one of B, or a run is in both lists."""
     prints = [{run.fingerprint for run in side} for side in (a, b)]
     identical, both = prints[0] == prints[1], prints[0] & prints[1]
     if both and not identical:
-        raise Refused(f"{next(run.source for run in b if run.fingerprint in both)}: in both lists; leave it out of one")
+        raise UserError(
+            f"{next(run.source for run in b if run.fingerprint in both)}: in both lists; leave it out of one"
+        )
     pairs, left_out = paired(a, b, force)
     lines = [f"{one.name}, {line}" if pairs[1:] else line for one in pairs for line in differences(one.a, one.b)]
     described = [[_line(run) for run in side] for side in (a, b)]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from roofline.api import Refused, Run
+from roofline.api import Run, UserError
 
 HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[Pair], list[str]]:
     """The pairs, and a line per device that is left out. A card is compared with itself if both lists have it, else
-    with others of its model. `force` compares other models of one kind too. Raises Refused."""
+    with others of its model. `force` compares other models of one kind too. Raises UserError."""
     sides = [[_device(run, key) for run in side for key in run.devices] for side in (a, b)]
     cards = [dict.fromkeys(one.card for one in side) for side in sides]
     common = [card for card in cards[0] if card in cards[1]]
@@ -58,7 +58,7 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
             pairs.append(pair)
     hint = "; FORCE=1 compares other models of card" if forcible and not force else ""
     if hint or not pairs:
-        raise Refused(f"cannot be compared: {'; '.join(left_out)}{hint}")
+        raise UserError(f"cannot be compared: {'; '.join(left_out)}{hint}")
     names = [one.name for one in pairs]
     pairs = [one._replace(name=f"{one.name}, {one.a[0].card}") if names.count(one.name) > 1 else one for one in pairs]
     return pairs, list(dict.fromkeys(left_out))

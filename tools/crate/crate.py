@@ -18,7 +18,7 @@ sys.path.append(str(Path(sys.prefix, "tools", "crate")))  # where envs/install.s
 from rocrate.model.contextentity import ContextEntity
 from rocrate.rocrate import ROCrate
 
-from roofline.api import Manifest, Refused, newest_archive, open_archive
+from roofline.api import Manifest, UserError, newest_archive, open_archive
 
 WORKFLOW, LICENSE, README, METADATA = "Snakefile", "LICENSE", "README.md", "ro-crate-metadata.json"
 COMMIT, DIFFERENCE, REMEMBERED = "provenance/commit.txt", "provenance/uncommitted.diff", ".snakemake/metadata/"
@@ -39,7 +39,7 @@ class RunCrate(ROCrate):
         self.metadata.extra_contexts.append(TERMS)
         self.paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
         if missing := [path for path in (WORKFLOW, LICENSE) if path not in self.paths]:
-            raise Refused(f"{missing[0]} is not in it")
+            raise UserError(f"{missing[0]} is not in it")
         # A second line in COMMIT names another commit, or a changed file.
         more = COMMIT in self.paths and len((root / COMMIT).read_bytes().splitlines()) > 1
         self.changed, commit = bool(manifest.sources.dirty) or more, manifest.sources.commit
@@ -138,17 +138,17 @@ def utc(time: str | None) -> str | None:
 
 
 def make(archive: Path, author: argparse.Namespace) -> list[str]:
-    """Write the crate next to an archive; returns what to say. Raises Refused."""
+    """Write the crate next to an archive; returns what to say. Raises UserError."""
     target = archive.with_name(f"{archive.name.removesuffix('.tar.gz')}.crate.zip")
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     with open_archive(archive) as (root, manifest, problems):
         try:
             if problems:
-                raise Refused(f"{problems[0]} (`make verify` lists all)")
+                raise UserError(f"{problems[0]} (`make verify` lists all)")
             crate = RunCrate(root, manifest, author)
             os.replace(crate.write_zip(beside), target)
-        except Refused as reason:
-            raise Refused(f"{archive}: no crate, {reason}") from None
+        except UserError as reason:
+            raise UserError(f"{archive}: no crate, {reason}") from None
         finally:
             beside.unlink(missing_ok=True)
     told = [f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}"] if crate.changed else []
@@ -162,14 +162,14 @@ def main(arguments: list[str]) -> list[str]:
         parser.add_argument(name)
     given = parser.parse_args(arguments)
     if given.orcid and not (given.author and re.fullmatch(r"(\d{4}-){3}\d{3}[\dX]", given.orcid)):
-        raise Refused(f"ORCID={given.orcid}; allowed: one such as 0000-0002-1825-0097, next to AUTHOR")
+        raise UserError(f"ORCID={given.orcid}; allowed: one such as 0000-0002-1825-0097, next to AUTHOR")
     if given.affiliation_url and not (given.affiliation and re.fullmatch(r"https?://\S+", given.affiliation_url)):
-        raise Refused(f"AFFILIATION_URL={given.affiliation_url}; allowed: a web address, with AFFILIATION")
+        raise UserError(f"AFFILIATION_URL={given.affiliation_url}; allowed: a web address, with AFFILIATION")
     return make(given.archive or newest_archive(Path()), given)
 
 
 if __name__ == "__main__":
     try:
         print("\n".join(main(sys.argv[1:])))
-    except (Refused, OSError) as error:
+    except (UserError, OSError) as error:
         sys.exit(str(error))

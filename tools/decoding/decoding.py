@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
         api.figure_style.save(speed_picture.draw(model.name, cards, steps, times), [picture], DPI)
-    except (BadModel, NoCeiling, api.Refused, api.Faults, api.Failed, api.CorruptRecord, OSError) as error:
+    except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
     told = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """Raises Refused for a bad value."""
+    """Raises UserError for a bad value."""
     parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of tools/decoding/README.md")
     cards, batches, contexts = partial(str.split, sep=","), partial(wholes, "BATCH"), partial(wholes, "CONTEXT")
@@ -80,7 +80,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def cache_dtype(text: str) -> str:
     if text not in CACHES:
-        raise api.Refused(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
+        raise api.UserError(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
     return text
 
 
@@ -90,7 +90,7 @@ def wholes(variable: str, text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or not all(1 <= one <= MOST for one in numbers):
-        raise api.Refused(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
+        raise api.UserError(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
     return list(dict.fromkeys(numbers))
 
 
@@ -98,10 +98,12 @@ def wholes(variable: str, text: str) -> list[int]:
 
 
 def card_of(name: str) -> Card:
-    """The first device of a run that has the ceilings, or a card of the datasheets. Raises Refused."""
+    """The first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
     if not Path(name).exists():
         if name == str(api.RESULTS):
-            raise api.Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
+            raise api.UserError(
+                "no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200"
+            )
         return promised(name)
     run = api.open_run(name)
     for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
@@ -113,16 +115,16 @@ def card_of(name: str) -> Card:
             sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
             ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
             return Card(record.name, f"measured, {name}", record.memory_total_bytes, read.name, *ceilings)
-    raise api.Refused(f"{name}: no device there has ceilings of memory and of matrix products")
+    raise api.UserError(f"{name}: no device there has ceilings of memory and of matrix products")
 
 
 def promised(name: str) -> Card:
-    """By the datasheet. Raises Refused for a name that is neither a run nor a card."""
+    """By the datasheet. Raises UserError for a name that is neither a run nor a card."""
     cards = {one: card for card in api.datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
     near = [one for one in cards if name.lower() in one.lower()]
     if name not in cards and len(near) != 1:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
-        raise api.Refused(
+        raise api.UserError(
             f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name"
         )
     name = name if name in cards else near[0]
@@ -134,11 +136,13 @@ def promised(name: str) -> Card:
 
 
 def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, contexts: list[int]) -> tuple[Times, str]:
-    """GPU times of steps on this machine, and why others were not measured. Raises Refused, Faults and Failed."""
+    """GPU times of steps on this machine, and why others were not measured. Raises UserError."""
     gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
     if not gpu or [one.name for one in cards] != [gpu.name]:
         here = gpu.name if gpu else "no GPU"
-        raise api.Refused(f"MEASURE=1: this machine has {here}; name one run of that model of card, or leave CARD out")
+        raise api.UserError(
+            f"MEASURE=1: this machine has {here}; name one run of that model of card, or leave CARD out"
+        )
     try:
         dense(found)
     except NotDense as error:

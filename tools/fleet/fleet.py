@@ -23,7 +23,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import heat_map
 from outliers import FEWEST_CARDS, Fleet, any_gpu, cards_of, fleet
 
-from roofline.api import RESULTS, Refused, Run, counted, exit_with, figure_style, listed, open_run, percent, write_text
+from roofline.api import (
+    RESULTS,
+    Run,
+    UserError,
+    counted,
+    exit_with,
+    figure_style,
+    listed,
+    open_run,
+    percent,
+    write_text,
+)
 
 FAILING, NOTHING = 1, 2
 CARDS_SHOWN, AGAIN_SHOWN, NODES_SHOWN, DPI = 8, 3, 5, 160
@@ -39,10 +50,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         runs, refused = read(paths)
         if refused and not (given.wanted and runs):
-            raise Refused("\n".join(refused.values()))
+            raise UserError("\n".join(refused.values()))
         found = fleet(runs, refused)
         write(found, given.into)
-    except (Refused, OSError) as error:
+    except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return NOTHING
     print(screen(found))
@@ -53,17 +64,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, Run], dict[str, str]]:
-    """Runs by their nodes, and by node a line for each archive that cannot be used. Raises Refused for names."""
+    """Runs by their nodes, and by node a line for each archive that cannot be used. Raises UserError for names."""
     names = [node_of(path) for path in paths]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise Refused(f"{twice[0]}: several archives have this name; name each after its node")
+        raise UserError(f"{twice[0]}: several archives have this name; name each after its node")
     runs, refused = {}, {}
     for name, path in zip(names, paths, strict=True):
         try:
             if not path.exists():
-                raise Refused(f"{path}: there is no such file")
+                raise UserError(f"{path}: there is no such file")
             runs[name] = open_run(path)
-        except Refused as error:
+        except UserError as error:
             refused[name] = " ".join(str(error).split())
     refused |= unlike(runs)
     return {name: run for name, run in runs.items() if name not in refused}, refused

@@ -4,7 +4,7 @@ import roofline.api as api
 
 
 def add(source: str) -> list[str]:
-    """A line for each GPU; a run that is already there stays once. Raises api.Refused, CorruptRecord and OSError."""
+    """A line for each GPU; a run that is already there stays once. Raises api.UserError and OSError."""
     run, lines = api.open_run(source), []
     for device, record in run.devices.items():
         if record.device_kind != "gpu" or record.uuid == "unknown" or record.hardware.get("mig_slice"):
@@ -16,7 +16,7 @@ def add(source: str) -> list[str]:
         cards = api.counted(len({one.card_id for one in runs}), "card")
         lines.append(f"{record.name}: {api.counted(len(runs), 'run')} of {cards} in {path}")
     if not lines:
-        raise api.Refused(f"{source}: no GPU was measured there; a slice of a GPU is not added")
+        raise api.UserError(f"{source}: no GPU was measured there; a slice of a GPU is not added")
     return lines
 
 

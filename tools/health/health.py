@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
             print("\n".join(add(asked.add)))
             return 0
         found = examine(chosen(asked.devices), asked.heat)
-    except (api.Refused, api.Failed, api.CorruptRecord, OSError) as error:
+    except (api.UserError, OSError) as error:
         print(error)
         return STATUS["cannot tell"]
     except KeyboardInterrupt:
@@ -68,20 +68,22 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def chosen(named: Sequence[str]) -> dict:
-    """The GPUs that are named, or all. Raises Refused."""
+    """The GPUs that are named, or all. Raises UserError."""
     present = {name: one for name, one in api.discover().items() if one.kind == "gpu"}
     if not present:
-        raise api.Refused("no NVIDIA GPU is visible on this machine")
+        raise api.UserError("no NVIDIA GPU is visible on this machine")
     if unknown := [name for name in named if name not in present]:
-        raise api.Refused(f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {', '.join(present)}")
+        raise api.UserError(
+            f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {', '.join(present)}"
+        )
     cards = {name: present[name] for name in named or present}
     if errors := {one.fault for one in cards.values() if one.fault}:
-        raise api.Refused("\n".join(sorted(errors)))
+        raise api.UserError("\n".join(sorted(errors)))
     return cards
 
 
 def examine(cards: Mapping, heat_s: float) -> list[dict]:
-    """What was found of each card. A card in use is not measured. Raises Failed, CorruptRecord and OSError."""
+    """What was found of each card. A card in use is not measured. Raises UserError and OSError."""
     api.require_no_living_run(FOLDER)
     watch = Watch({name: one.uuid for name, one in cards.items()})
     with api.measuring(api.lock_of(one.uuid) for one in cards.values()):
@@ -126,7 +128,7 @@ def targets(device: str, product: str) -> dict[str, str]:
 
 
 def measure(products: Mapping[str, str], heat_s: float) -> dict[str, api.Failure]:
-    """Why each target is missing. Raises Failed if nothing was begun."""
+    """Why each target is missing. Raises UserError if nothing was begun."""
     config = {**SETTINGS, "devices": list(products)}
     dtypes = [*dict.fromkeys(products.values()), "fp32_fma"]
     config["peak_flops"] = {**SETTINGS["peak_flops"], "dtypes": dtypes, "sustained_s": heat_s}

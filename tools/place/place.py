@@ -23,7 +23,7 @@ import place_page
 import place_picture
 import placing
 
-from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, ncu, open_run, write_text
+from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, write_text
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = Path("reference/nvidia-h200")
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         write_text(json.dumps(asdict(profile), indent=1) + "\n", PLACED / f"{NAME}.json")
         write_text(place_page.page(profile, given.card, f"{NAME}.png"), PLACED / f"{NAME}.md")
         figure_style.save(place_picture.draw(profile, ceilings), [PLACED / f"{NAME}.png"], DPI)
-    except (ncu.BadReport, Refused, OSError) as error:
+    except (UserError, OSError) as error:
         print(error)
         return 1
     print(shown(profile, given.card))
@@ -59,12 +59,12 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def read_card(name: str) -> Run:
-    """A run with the ceilings of a GPU. Raises Refused."""
+    """A run with the ceilings of a GPU. Raises UserError."""
     if name == str(RESULTS) and not (RESULTS / "roofline.json").exists():
-        raise Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
+        raise UserError("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
     run = open_run(name)
     if not placing.gpus(run):
-        raise Refused(f"{name}: no GPU was measured there; name a run with one, such as CARD=reference/nvidia-h200")
+        raise UserError(f"{name}: no GPU was measured there; name a run with one, such as CARD=reference/nvidia-h200")
     return run
 
 
@@ -72,7 +72,7 @@ def how_to(card: str) -> str:
     """The two commands, for the card that is named, or that of this folder; without either for the reference's."""
     try:
         run = read_card(card)
-    except Refused:
+    except UserError:
         if card != str(RESULTS):
             raise
         card = str(REFERENCE)

@@ -6,7 +6,7 @@ from math import fsum
 
 import ncu_counts
 
-from roofline.api import ComputeCeiling, MemoryCeiling, Run, issue_peak, memory_ceilings, ncu
+from roofline.api import ComputeCeiling, MemoryCeiling, Run, UserError, issue_peak, memory_ceilings, ncu
 from roofline.api import regime as found_regime
 
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
@@ -78,12 +78,12 @@ class Profile:
 
 
 def device_of(report: ncu.Report, run: Run) -> str:
-    """The GPU of a run that is a card of the report's model. Raises BadReport."""
+    """The GPU of a run that is a card of the report's model. Raises UserError."""
     names = {name: run.devices[name].name for name in gpus(run)}
     found = next((device for device, name in names.items() if name == report.card.name), None)
     if found is None:
         known = ", ".join(dict.fromkeys(names.values()))
-        raise ncu.BadReport(
+        raise UserError(
             f"{report.path}: profiled on {report.card.name}, but the ceilings are of {known}; "
             "a report is placed under those of the same model of card"
         )
@@ -96,7 +96,7 @@ def gpus(run: Run) -> list[str]:
 
 
 def place(report: ncu.Report, run: Run) -> Profile:
-    """Every kernel of a report, those that take most time first. Raises BadReport for another card."""
+    """Every kernel of a report, those that take most time first. Raises UserError for another card."""
     device = device_of(report, run)
     ceilings = [one for one in run.roofline.ceilings if one.device == device]
     alone = (one.start_s for one in run.roofline.operators if one.device == device and not one.graph)

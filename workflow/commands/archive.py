@@ -14,16 +14,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.formatting import counted
-from roofline.core.terms import in_order
+from roofline.core.terms import UserError, in_order
 from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Device, Manifest
 from roofline.report.tables import fail_lines
 from roofline.run import checkout, dry_run, run_lock
-from roofline.run.archive import MADE_AGAIN, Refused, contents, manifest_of, pack
+from roofline.run.archive import MADE_AGAIN, contents, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
-from roofline.run.settings import CHECKOUT, Faults
+from roofline.run.settings import CHECKOUT
 from roofline.table.rows import Roofline
 
 METADATA = Path(".snakemake", "metadata")
@@ -39,11 +39,11 @@ NEVER_LISTED = (
 
 
 def what_is_stale(options: list[str]) -> str | None:
-    """The jobs that are to be done, by rule and count; None where none are. Raises Refused where Snakemake fails."""
+    """The jobs that are to be done, by rule and count; None where none are. Raises UserError where Snakemake fails."""
     try:
         jobs, _ = dry_run.plan(options)
-    except dry_run.Failed as failed:
-        raise Refused(
+    except UserError as failed:
+        raise UserError(
             f"not archived, `snakemake -n` failed: {(str(failed).splitlines() or ['no reason given'])[-1]}"
         ) from None
     are = "is" if len(jobs) == 1 else "are"
@@ -53,16 +53,16 @@ def what_is_stale(options: list[str]) -> str | None:
 
 def archive(root: Path, options: list[str], sources_at: Path | None = None) -> Path:
     """Check the run in a folder and pack it, with its sources: of that folder, or of the checkout that it was made by.
-    Raises Refused, in one line."""
+    Raises UserError, in one line."""
     sources_at = sources_at or root
     if run_lock.is_held():
-        raise Refused("not archived: a run is going on in this folder; wait for it to end")
+        raise UserError("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
     if stale := what_is_stale(options):
-        raise Refused(f"not archived: {stale}; {AGAIN}")
+        raise UserError(f"not archived: {stale}; {AGAIN}")
     if differing := differing_files(root, manifest.outputs):
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
-        raise Refused(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
+        raise UserError(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
     sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
@@ -87,7 +87,7 @@ def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:
     found = {"provenance/commit.txt": ("\n".join(told) + "\n").encode("utf-8", "surrogateescape")}
     for path, sha256 in manifest.operators.items():
         if file_sha256(root / path) != sha256:
-            raise Refused(f"not archived: {path} is not the file that was measured with; {AGAIN}")
+            raise UserError(f"not archived: {path} is not the file that was measured with; {AGAIN}")
         name = f"operators/{Path(path).name}"
         found[name if name not in found else f"operators/{sha256[:8]}-{Path(path).name}"] = (root / path).read_bytes()
     return found if difference is None else {**found, "provenance/uncommitted.diff": difference}
@@ -114,5 +114,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         report(Path(), archive(Path(), sys.argv[1:], CHECKOUT))
-    except (Refused, Faults, OSError) as error:
+    except (UserError, OSError) as error:
         sys.exit(str(error))

@@ -25,9 +25,9 @@ INTERRUPTED = 130
 signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
 from roofline.core.formatting import listed
-from roofline.core.terms import Faults, accelerators
+from roofline.core.terms import UserError, accelerators
 from roofline.devices import discovery
-from roofline.records.base import CorruptRecord, read
+from roofline.records.base import read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
@@ -106,7 +106,7 @@ def run_workflow(arguments: list[str]) -> int:
 
 
 def asked(config: dict) -> list[str]:
-    """The cells that a run with these settings measures. Raises Faults."""
+    """The cells that a run with these settings measures. Raises UserError."""
     return targets.Cells(settings.complete(config), discovery.discover()).measured()
 
 
@@ -137,7 +137,7 @@ def path_of(cell: str) -> str:
 
 
 def line_of(cell: str) -> str:
-    """The line that the job which measured it left. Raises CorruptRecord and OSError."""
+    """The line that the job which measured it left. Raises UserError and OSError."""
     device, rule, case = cell.split("/", 2)
     query = read(DeviceRecord, path_of(f"{device}/device_query"))
     return job_lines.line(read_any(Path(path_of(cell))), f"{rule} {device} {case}", query)
@@ -151,5 +151,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         sys.exit(main(sys.argv[1:]))
-    except (Faults, CorruptRecord, OSError, dry_run.Failed) as error:
+    except (UserError, OSError) as error:
         sys.exit(str(error))

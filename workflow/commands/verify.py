@@ -10,12 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.records.base import CorruptRecord
+from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Manifest
 from roofline.report.tables import fail_lines
 from roofline.run import pictures
-from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
+from roofline.run.archive import ENDING, RENDERED, newest, opened
 from roofline.run.derived import write_derived
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
@@ -24,7 +24,7 @@ from roofline.table.run_records import Results, read_results
 
 
 def verify(run: Path) -> int:
-    """Print a line a problem, or where the run is drawn; returns the exit status. Raises Refused, CorruptRecord and
+    """Print a line a problem, or where the run is drawn; returns the exit status. Raises UserError and
     OSError."""
     with opened(run) as (root, manifest, problems):
         if problems:
@@ -60,5 +60,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         sys.exit(verify(Path(sys.argv[1]) if sys.argv[1:] else newest(Path())))
-    except (Refused, CorruptRecord, OSError) as error:
+    except (UserError, OSError) as error:
         sys.exit(str(error))

@@ -19,7 +19,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 from snakemake.logging import logger
 
 from roofline import devices
-from roofline.core.terms import Faults
+from roofline.core.terms import UserError
 from roofline.devices import datasheets, levels
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
@@ -43,7 +43,7 @@ def faults_end_the_run(check, *arguments):
     """What a check returns; its faults, a line each, end Snakemake before anything is planned."""
     try:
         return check(*arguments)
-    except (Faults, OSError) as error:
+    except (UserError, OSError) as error:
         sys.exit(str(error))
 
 

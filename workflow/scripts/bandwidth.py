@@ -5,8 +5,8 @@ from roofline.run.run_lock import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
+from roofline.core.terms import Unsupported
 from roofline.devices import discovery
-from roofline.devices.base import Unsupported
 from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.memory_ceiling import latencies, measure_all, sweep

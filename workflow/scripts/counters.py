@@ -8,7 +8,7 @@ if __name__ == "__main__":
 import json
 from pathlib import Path
 
-from roofline.devices.base import Unsupported
+from roofline.core.terms import Unsupported
 from roofline.measure import counting, ncu
 from roofline.records.base import write
 from roofline.records.counters import CountersRecord, ProfilerRecord

@@ -5,8 +5,8 @@ from roofline.run.run_lock import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
+from roofline.core.terms import Unsupported
 from roofline.devices import discovery
-from roofline.devices.base import Refused, Unsupported
 from roofline.measure.compute_ceiling import measure
 from roofline.measure.operator_job import Seals
 from roofline.records.base import read, write
@@ -25,7 +25,7 @@ def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **option
     watch = Stopwatch()
     try:
         peak, measurements = measure(discovery.open_device(name), record, sealed, dtype, **options)
-    except (Unsupported, Refused) as reason:
+    except Unsupported as reason:
         skipped = str(reason)
     return PeakFlopsRecord(
         device=name,

@@ -5,11 +5,12 @@ import json
 from collections.abc import Iterable
 from importlib import import_module
 
+from roofline.core.terms import UserError
 from roofline.devices import discovery, host
 from roofline.measure.operator_job import Seals, predicted, predicted_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
-from roofline.records.base import CorruptRecord, read, write
+from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text
 from roofline.records.operator import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
@@ -44,7 +45,7 @@ def run(
 def _noted(cells: list[PredictedCell], kind: type[JobRecord], path: str) -> list[PredictedCell]:
     """With when they were measured, if that was before this file was written: as before an S was added."""
     known = {}
-    with contextlib.suppress(OSError, CorruptRecord):
+    with contextlib.suppress(OSError, UserError):
         record = read(kind, RESULTS / f"{path}.json")
         known = {one.identity: record.started_at for one in record.measurements}
     return [one.model_copy(update={"measured_at": known.get(one.identity)}) for one in cells]

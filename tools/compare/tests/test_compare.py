@@ -13,7 +13,7 @@ from compare import compare
 from known_variation import Spread, Variation
 from pictures import overlapping_texts, texts_outside
 
-from roofline.api import Refused, exit_with, open_run
+from roofline.api import UserError, exit_with, open_run
 
 OTHER_CARD = "GPU-86f4223b-7c36-2ccf-30fc-9f5c1c8946fd"
 SMALL = {"fp32", "fp16", "fp16/sustained", "hbm_read", "l2", "h2d_pageable"}
@@ -144,13 +144,13 @@ def test_a_card_in_both_lists_is_compared_with_itself_and_others_with_others(run
 def test_other_models_and_slices_only_by_force(run, known):
     known(runs=0.001, cards=0.001)
     a100 = another(run, factor=0.4, card=OTHER_CARD, name="NVIDIA A100")
-    with pytest.raises(Refused, match=r"^cannot be compared: NVIDIA H200 .*: only in A; NVIDIA A100 .*; FORCE=1"):
+    with pytest.raises(UserError, match=r"^cannot be compared: NVIDIA H200 .*: only in A; NVIDIA A100 .*; FORCE=1"):
         compare([run], [a100])
     forced = compare([run], [a100], force=True)
     assert of(forced, "fp16").ratio == pytest.approx(0.4) and of(forced, "fp16").verdict == "SLOWER"
     assert list(forced.pairs) == ["NVIDIA H200 and NVIDIA A100"]
     for fields in ({"multiprocessors": 60}, {"mig_slice": True}):
-        with pytest.raises(Refused):
+        with pytest.raises(UserError):
             compare([run], [another(run, **fields)])
 
 
@@ -170,7 +170,7 @@ def test_what_else_differs_comes_first(run, known):
 
 
 def test_a_run_in_both_lists_is_refused(run, known):
-    with pytest.raises(Refused, match="in both lists"):
+    with pytest.raises(UserError, match="in both lists"):
         compare([run], [run, another(run)])
 
 

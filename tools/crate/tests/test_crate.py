@@ -16,7 +16,7 @@ from rocrate_validator.services import validate
 from small_run import SOURCES, SmallRun
 from workflow_run import CHECKOUT, sha256
 
-from roofline.api import Refused
+from roofline.api import UserError
 from roofline.run.archive import contents, pack
 
 # Of a library that the validator uses.
@@ -156,7 +156,7 @@ def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):
         "ORCID=Ada; allowed: one such as ": [archive, "--orcid=Ada"],
     }
     for line, arguments in refused.items():
-        with pytest.raises(Refused) as error:
+        with pytest.raises(UserError) as error:
             crate.main(arguments)
         assert str(error.value).startswith(line) and "\n" not in str(error.value)
     assert not list(tmp_path.rglob("*.zip*"))

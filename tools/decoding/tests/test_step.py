@@ -20,6 +20,7 @@ from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
 from reference import shapes
+from roofline.api import UserError
 from roofline.api import product_kernel as products
 from roofline.run import settings
 
@@ -236,7 +237,7 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named_with_the_reason(tmp_
     assert [case.shape for case in jobs[0].cases] == [{"batch": batch, "context": 1024} for batch in (1, 32)]
     assert OPERATOR.jobs(complete()) == []
     for model, reason in {"mixtral-8x7b": "it has experts", "nope": "nope: no such file"}.items():
-        with pytest.raises(settings.Faults, match=rf"decode_step.models\[0\]: .*{reason}"):
+        with pytest.raises(UserError, match=rf"decode_step.models\[0\]: .*{reason}"):
             complete(models=[model])
 
 

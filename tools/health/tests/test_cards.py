@@ -75,5 +75,5 @@ def test_a_run_is_added_once(opened):
 @pytest.mark.parametrize("device", [device_record("cpu"), CARD.model_copy(update={"hardware": {"mig_slice": "1g"}})])
 def test_a_run_without_a_whole_gpu_is_refused(opened, device):
     opened.devices = {"device": device}
-    with pytest.raises(api.Refused):
+    with pytest.raises(api.UserError):
         add_card.add("archive")

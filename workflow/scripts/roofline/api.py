@@ -25,6 +25,7 @@ from roofline.core.formatting import (
 from roofline.core.model import issue_peak
 from roofline.core.regimes import regime
 from roofline.core.statistics import few
+from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported
@@ -41,7 +42,6 @@ from roofline.operators.gemm import products_on
 from roofline.operators.registry import builtin as builtin_operators
 from roofline.operators.rmsnorm_matmul import hopper as product_kernel
 from roofline.operators.settings import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
-from roofline.records.base import CorruptRecord
 from roofline.records.base import read as read_record
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
@@ -53,13 +53,12 @@ from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
 from roofline.report.markdown import Table, filled
 from roofline.report.palette import LEVEL_COLOURS
-from roofline.run.archive import Refused, manifest_of, unpacked
+from roofline.run.archive import manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
-from roofline.run.folder import Failed, measure, require_no_living_run
+from roofline.run.folder import measure, require_no_living_run
 from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.manifest import differing_files
-from roofline.run.settings import Faults
 from roofline.table.ceiling_rows import comparable
 from roofline.table.checks import judge
 from roofline.table.checks.surroundings import ALONE, QUIET
@@ -72,18 +71,18 @@ from roofline.table.run_records import read_results
 def open_run(path: Path | str) -> Run:
     """A run from its archive, its results folder, or a folder that holds either: its table and its device records.
 
-    Raises Refused, in one line, for what is no run, is of another version, or differs from its manifest.
+    Raises UserError, in one line, for what is no run, is of another version, or differs from its manifest.
     """
     with unpacked(Path(path)) as root:
         try:
             manifest, roofline = manifest_of(root), read_record(Roofline, root / RESULTS / "roofline.json")
             records = {name: f"{RESULTS}/{name}/device_query.json" for name in roofline.devices}
             devices = {name: read_record(DeviceRecord, root / record) for name, record in records.items()}
-        except (Refused, CorruptRecord, OSError) as error:
-            raise Refused(f"{path}: {str(error).replace(f'{root}/', '')}") from None
+        except (UserError, OSError) as error:
+            raise UserError(f"{path}: {str(error).replace(f'{root}/', '')}") from None
         used = [f"{RESULTS}/roofline.json", *records.values()]
         if differing := differing_files(root, (one for one in manifest.outputs if one.path in used)):
-            raise Refused(f"{path}: {differing[0]}")
+            raise UserError(f"{path}: {differing[0]}")
     figures = quantities(roofline)
     return Run(str(path), devices, roofline, manifest, figures, fingerprint(figures, devices))
 
@@ -99,7 +98,7 @@ class CardFacts(NamedTuple):
 def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
     """Of each device with records below a results folder; `later` has hardware facts that were read after them.
 
-    Raises CorruptRecord and OSError.
+    Raises UserError and OSError.
     """
     found = read_results(results, sorted(results.rglob("*.json")))
     table, facts = load(found), {}

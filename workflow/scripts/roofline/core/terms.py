@@ -7,12 +7,16 @@ from typing import Literal, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Faults(Exception):
-    """What a user has to mend, a line each."""
+class UserError(Exception):
+    """What a user has to correct, a line each; it ends the program with status 1."""
 
-    def __init__(self, lines: list[str]):
-        super().__init__("\n".join(lines))
-        self.lines = lines
+    def __init__(self, lines: str | list[str]):
+        self.lines = lines.splitlines() if isinstance(lines, str) else lines
+        super().__init__("\n".join(self.lines))
+
+
+class Unsupported(Exception):
+    """Why a device cannot do something: the job, or the candidate of a search, is skipped."""
 
 
 DeviceKind = Literal["cpu", "gpu"]

@@ -9,14 +9,6 @@ from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 
-class Unsupported(Exception):
-    """A ceiling or operator that a device turns out not to have. The message is the reason, in one line."""
-
-
-class Refused(Exception):
-    """A candidate that a library offered and then does not run. The message is one line."""
-
-
 @dataclass(frozen=True)
 class Identity:
     """What tells one device, with its driver and libraries, from another."""

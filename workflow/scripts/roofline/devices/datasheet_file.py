@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roofline.core.dtypes import FIRST_CAPABILITY
-from roofline.core.terms import Faults
+from roofline.core.terms import UserError
 from roofline.records.files import read_yaml
 
 TENSOR_DTYPES = ("fp64", *FIRST_CAPABILITY)
@@ -89,7 +89,7 @@ def read(path: Path | str) -> dict:
     try:
         content = read_yaml(path)
         Datasheets.model_validate(content)
-    except Faults as error:
+    except UserError as error:
         raise ValueError(str(error)) from None
     except ValidationError as error:
         errors = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors()]

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from roofline.core.dtypes import REGISTER_ONLY
-from roofline.core.terms import KINDS
+from roofline.core.terms import KINDS, Unsupported
 from roofline.devices import datasheets
-from roofline.devices.base import Device, Refused, Workload
+from roofline.devices.base import Device, Workload
 from roofline.measure import search, selfchecks, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
@@ -307,7 +307,7 @@ def _fastest(device: Device, ways: list, options: dict) -> Block | None:
     """The block of the fastest of these; None where the library runs none of them."""
     try:
         tried, _ = _tried(device, ways, options["time_budget_s"] / 2)
-    except Refused:
+    except Unsupported:
         return None
     return _block(device, min(tried, key=lambda one: one[1])[0], **options)
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.core.formatting import counted, listed
-from roofline.core.terms import Faults
-from roofline.devices.base import Unsupported
+from roofline.core.terms import Unsupported, UserError
 
 VARIABLE = "NCU"
 ELSEWHERE = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
@@ -38,17 +37,13 @@ Capability = tuple[int, int]
 Value = Callable[[str], float | None]  # of a metric, by its name: in bytes, seconds, hertz or counts
 
 
-class BadReport(Exception):
-    """A report that cannot be read. The message is one line."""
-
-
 def find() -> Path | None:
     """The program that NCU names, else that of the PATH, else the newest where installers put it; None if there is
-    none. Raises Faults if NCU names no program."""
+    none. Raises UserError if NCU names no program."""
     named = os.environ.get(VARIABLE)
     found = shutil.which(named or "ncu")
     if named and not found:
-        raise Faults([f"{VARIABLE}: {named!r} is no program; allowed: the path of Nsight Compute's ncu, or unset"])
+        raise UserError(f"{VARIABLE}: {named!r} is no program; allowed: the path of Nsight Compute's ncu, or unset")
     if found:
         return Path(found)
     there = [path for pattern in ELSEWHERE for path in Path("/").glob(pattern[1:]) if os.access(path, os.X_OK)]
@@ -161,12 +156,12 @@ class Report:
 def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
     """The kernels of a report, in order. `take` gets the metrics of each, and the compute capability of its card.
 
-    Needs no GPU. Raises BadReport, in one line, for what is not a report of kernels of one card.
+    Needs no GPU. Raises UserError, in one line, for what is not a report of kernels of one card.
     """
     if not find_spec("ncu_report"):
-        raise BadReport(NO_READER)
+        raise UserError(NO_READER)
     if not path.is_file():
-        raise BadReport(f"{path}: no such file")
+        raise UserError(f"{path}: no such file")
     import ncu_report
 
     kinds = ncu_report.IAction
@@ -184,13 +179,13 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
                     left_out[kind] = left_out.get(kind, 0) + 1
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadReport(f"{path}: a damaged report ({why})") from None
+        raise UserError(f"{path}: a damaged report ({why})") from None
     if not kernels:
         there = f"{listed(counted(count, kind) for kind, count in left_out.items())} and " if left_out else ""
-        raise BadReport(f"{path}: it holds {there}no kernel; ncu profiles kernels with --replay-mode kernel")
+        raise UserError(f"{path}: it holds {there}no kernel; ncu profiles kernels with --replay-mode kernel")
     if len(set(cards)) > 1:
         names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
-        raise BadReport(f"{path}: of several cards, {names}; profile one at a time")
+        raise UserError(f"{path}: of several cards, {names}; profile one at a time")
     return Report(str(path), cards[0], left_out, kernels)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from roofline.core import statistics
-from roofline.core.terms import KINDS
-from roofline.devices.base import Refused
+from roofline.core.terms import KINDS, Unsupported
 from roofline.records.timing import Search
 
 Way = TypeVar("Way")
@@ -26,7 +25,7 @@ def try_all(
 
     The first way that runs is always tried, however long it takes. One that would take a fifth of the budget is not
     repeated. Nor, on a CPU, whose first run compiles nothing, is the only way there is, or one that is far behind
-    another; `work_of` tells what ways that do not do the same are compared by. Raises Refused where none runs.
+    another; `work_of` tells what ways that do not do the same are compared by. Raises Unsupported where none runs.
     """
     tried: list[tuple[Way, float]] = []
     refused: list[str] = []
@@ -44,8 +43,8 @@ def try_all(
             runs = TRIALS if warm < budget_s / 5 else 1
             tried.append((way, statistics.median(device.step_times(step, runs, first=1))))
             fastest = min(fastest, tried[-1][1] / work_of(way))
-        except Refused as reason:
+        except Unsupported as reason:
             refused.append(str(reason))
     if not tried:
-        raise Refused(refused[0] if refused else "nothing is offered")
+        raise Unsupported(refused[0] if refused else "nothing is offered")
     return tried, Search(offered=len(ways), tried=len(tried), refused=refused)

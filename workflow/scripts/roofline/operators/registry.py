@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import roofline.operators
-from roofline.core.terms import KINDS
+from roofline.core.terms import KINDS, UserError
 from roofline.operators.base import Implementation, Operator, with_siblings
 from roofline.operators.settings import OperatorSettings
 
@@ -30,10 +30,6 @@ WHEELS = {"cuRAND": "curand", "cuFFT": "cufft", "cuSOLVER": "cusolver", "cuSPARS
 CUPY_NAMES = {"cupy", "cp", "xp", "cupyx"}
 
 
-class BadOperator(Exception):
-    """Why a file is no operator. The message names the file; what the file raised follows on further lines."""
-
-
 @cache
 def builtin() -> tuple[Operator, ...]:
     """The operators of this library, by the names of their modules."""
@@ -43,7 +39,7 @@ def builtin() -> tuple[Operator, ...]:
 
 
 def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
-    """Operators by their rules: the library's, then those of the user's files. Raises BadOperator."""
+    """Operators by their rules: the library's, then those of the user's files. Raises UserError."""
     found: dict[str, Operator] = {}
     owners: dict[str, object] = dict.fromkeys(RESERVED)
     for operator in (*builtin(), *map(load, paths)):
@@ -51,7 +47,7 @@ def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
         taken = [name for name, owner in names.items() if owners.get(name, owner) is not owner]
         if taken:
             where = operator.path or type(operator).__module__
-            raise BadOperator(f"operators: {where}: the name {min(taken)!r} is already taken")
+            raise UserError(f"operators: {where}: the name {min(taken)!r} is already taken")
         owners |= names
         found[operator.rule] = operator
     return found
@@ -66,16 +62,16 @@ def _names(operator: Operator) -> dict[str, object]:
 
 
 def load(path: str) -> Operator:
-    """The operator of a user's file. Raises BadOperator for what is missing, not importable or incomplete."""
+    """The operator of a user's file. Raises UserError for what is missing, not importable or incomplete."""
     file = Path(path)
     if not file.is_file():
         what = "a folder, and a file is needed" if file.is_dir() else "no such file"
-        raise BadOperator(f"operators: {path}: {what}")
+        raise UserError(f"operators: {path}: {what}")
     told_apart = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # files of one name in two folders
     module_name = f"roofline_user_operator_{file.stem}_{told_apart}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise BadOperator(f"operators: {path}: not a Python file")
+        raise UserError(f"operators: {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # so that pickling by name, and inspect, find it
     if (folder := str(file.absolute().parent)) not in sys.path:
@@ -83,15 +79,15 @@ def load(path: str) -> Operator:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise BadOperator(f"operators: {path}: not importable\n{traceback_of(error, spec.origin)}") from None
+        raise UserError(f"operators: {path}: not importable\n{traceback_of(error, spec.origin)}") from None
     found = _defined_in(module)
     if len(found) != 1:
         names = ", ".join(operator.name for operator in found) or "none"
-        raise BadOperator(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
+        raise UserError(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
     for beside in with_siblings(file) - {file}:
         loaded = getattr(sys.modules.get(beside.stem), "__file__", None)
         if beside.stem in sys.modules and (not loaded or Path(loaded).resolve() != beside.resolve()):
-            raise BadOperator(f"operators: {path}: {beside.name} beside it has the name of another module; rename it")
+            raise UserError(f"operators: {path}: {beside.name} beside it has the name of another module; rename it")
     found[0].path = path
     return found[0]
 
@@ -115,15 +111,15 @@ def _defined_in(module) -> list[Operator]:
 
 
 def _complete(one: type[Operator], path: str) -> type[Operator]:
-    """Raises BadOperator where a part of the interface is missing."""
+    """Raises UserError where a part of the interface is missing."""
     missing = sorted(getattr(one, "__abstractmethods__", ()))
     missing += [part for part in ("name", "implementations") if not hasattr(one, part)]
     if missing:
-        raise BadOperator(f"operators: {path}: {one.__name__} lacks {', '.join(missing)}")
+        raise UserError(f"operators: {path}: {one.__name__} lacks {', '.join(missing)}")
     if not str(one.rule).isidentifier():
-        raise BadOperator(f"operators: {path}: {one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _")
+        raise UserError(f"operators: {path}: {one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _")
     if not (inspect.isclass(one.Settings) and issubclass(one.Settings, OperatorSettings)):
-        raise BadOperator(f"operators: {path}: {one.__name__}.Settings is no subclass of OperatorSettings")
+        raise UserError(f"operators: {path}: {one.__name__}.Settings is no subclass of OperatorSettings")
     for implementation in one.implementations:
         _require_complete(implementation, one, path)
     return one
@@ -132,14 +128,14 @@ def _complete(one: type[Operator], path: str) -> type[Operator]:
 def _require_complete(implementation: type[Implementation], one: type[Operator], path: str) -> None:
     name = getattr(implementation, "__name__", repr(implementation))
     if not (inspect.isclass(implementation) and issubclass(implementation, Implementation)):
-        raise BadOperator(f"operators: {path}: {name} is no subclass of Implementation")
+        raise UserError(f"operators: {path}: {name} is no subclass of Implementation")
     missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
     if missing:
-        raise BadOperator(f"operators: {path}: {name} lacks {', '.join(missing)}")
+        raise UserError(f"operators: {path}: {name} lacks {', '.join(missing)}")
     if implementation.kind not in KINDS:
-        raise BadOperator(f"operators: {path}: {name}.kind is {implementation.kind!r}; allowed: gpu, cpu")
+        raise UserError(f"operators: {path}: {name}.kind is {implementation.kind!r}; allowed: gpu, cpu")
     if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
-        raise BadOperator(f"operators: {path}: {name} lacks compute or step")
+        raise UserError(f"operators: {path}: {name} lacks compute or step")
 
 
 def missing_cuda_libraries(operator: Operator, installed: Mapping[str, bool] | None = None) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from roofline.core.terms import UserError
 from roofline.records.files import write_text
 
 RECORD_VERSION = 7  # of what measuring jobs write; roofline.json, the public format, has its own
@@ -27,10 +28,6 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
 
 R = TypeVar("R", bound="Record")
-
-
-class CorruptRecord(Exception):
-    """A record that cannot be read back: not JSON, or not of its schema. The message is one line."""
 
 
 class Record(BaseModel):
@@ -51,11 +48,11 @@ def write(record: Record, path: Path | str) -> None:
 
 
 def read(kind: type[R], path: Path | str) -> R:
-    """Read a record of a kind. Raises CorruptRecord, in one line, for another version and for what is not a record."""
+    """Read a record of a kind. Raises UserError, in one line, for another version and for what is not a record."""
     try:
         return kind.model_validate_json(Path(path).read_bytes())
     except (ValidationError, ValueError) as error:
-        raise CorruptRecord(f"{path}: {_first_line(error)}") from None
+        raise UserError(f"{path}: {_first_line(error)}") from None
 
 
 def _numbers_on_one_line(text: str) -> str:

@@ -49,13 +49,13 @@ def path_of(card: str) -> Path:
 
 
 def cards(card: str) -> Cards | None:
-    """All known runs of a model of card, by its exact name; None if there are none. Raises CorruptRecord."""
+    """All known runs of a model of card, by its exact name; None if there are none. Raises UserError."""
     path = path_of(card)
     return read(Cards, path) if path.is_file() else None
 
 
 def known_cards(names: Mapping[str, str]) -> KnownCards:
-    """The ceilings of all known cards of these models, by device. Raises CorruptRecord."""
+    """The ceilings of all known cards of these models, by device. Raises UserError."""
     found = {device: known for device, name in names.items() if (known := cards(name))}
     return KnownCards(devices={device: _ceilings_alone(known) for device, known in found.items()})
 

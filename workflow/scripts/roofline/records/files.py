@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from roofline.core.terms import Faults
+from roofline.core.terms import UserError
 
 RESULTS = Path("results")  # of a run, in its folder
 
@@ -50,19 +50,19 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path | str):
-    """The contents of a YAML file. Raises Faults, or OSError if it cannot be opened."""
+    """The contents of a YAML file. Raises UserError, or OSError if it cannot be opened."""
     try:
         loader = _Loader(Path(path).read_text(encoding="utf-8"))
         content = loader.get_single_data()
     except ValueError as error:  # no UTF-8, or a date or a number that is none
-        raise Faults([f"{path}: cannot be read ({error})"]) from None
+        raise UserError(f"{path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         problem = f"{error.context}, {problem}" if problem.startswith("but ") else problem
-        raise Faults([f"{path}{line}: {problem}"]) from None
+        raise UserError(f"{path}{line}: {problem}") from None
     if loader.twice:
         twice = sorted(loader.twice)
-        raise Faults([f"{path}, line {line}: the key '{key}' stands twice" for line, key in twice])
+        raise UserError([f"{path}, line {line}: the key '{key}' stands twice" for line, key in twice])
     return content

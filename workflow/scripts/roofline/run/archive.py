@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
-from roofline.records.base import CorruptRecord, read
+from roofline.core.terms import UserError
+from roofline.records.base import read
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Manifest
 from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
@@ -25,10 +26,6 @@ ARCHIVES = Path(RESULTS, "archive")
 RENDERED = Path(RESULTS, "rendered")
 ENDING = ".tar.gz"
 MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from the files that are there"
-
-
-class Refused(Exception):
-    """Why there is no archive, or why one is not opened: one line."""
 
 
 # ---------------------------------------------------------------- packing
@@ -49,7 +46,7 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
     """Write results/archive/NAME.tar.gz in the first root; returns its path, relative to it.
 
     Each path is packed from the first root that has the file: a run's folder may be apart from its sources. `notes`
-    are texts that are not files, by path. Raises Refused where what was written does not agree with its manifest.
+    are texts that are not files, by path. Raises UserError where what was written does not agree with its manifest.
     """
     target = ARCHIVES / f"{name}{ENDING}"
     (roots[0] / target).parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +63,7 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
                 tar.addfile(info, BytesIO(text))
         with opened(beside) as (_, _, faults):
             if faults:
-                raise Refused(f"not archived: {faults[0]}; {MADE_AGAIN}")
+                raise UserError(f"not archived: {faults[0]}; {MADE_AGAIN}")
         os.replace(beside, roots[0] / target)
     finally:
         beside.unlink(missing_ok=True)
@@ -83,7 +80,7 @@ def _without_owner(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
-    """A run for a while: a folder with its results/, its manifest, and everything that is wrong. Raises Refused.
+    """A run for a while: a folder with its results/, its manifest, and everything that is wrong. Raises UserError.
 
     A folder, unlike an archive, may hold files that the manifest does not list.
     """
@@ -96,7 +93,7 @@ def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
 def unpacked(run: Path) -> Iterator[Path]:
     """A folder with the results/ of a run: of an archive, a results folder, or a folder that holds either.
 
-    Raises Refused.
+    Raises UserError.
     """
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
@@ -105,47 +102,47 @@ def unpacked(run: Path) -> Iterator[Path]:
             (Path(folder) / RESULTS).symlink_to(results.absolute())
             yield Path(folder)
         elif run.is_dir() and len(packed) != 1:
-            raise Refused(f"{run}: a finished run has manifest.json, and {len(packed)} archives are there; name one")
+            raise UserError(f"{run}: a finished run has manifest.json, and {len(packed)} archives are there; name one")
         else:
             yield unpack(packed[0] if packed else run, Path(folder))
 
 
 def newest(root: Path) -> Path:
-    """The last archive that was made here. Raises Refused where there is none."""
+    """The last archive that was made here. Raises UserError where there is none."""
     archives = sorted((root / ARCHIVES).glob(f"[!.]*{ENDING}"), key=lambda path: path.stat().st_mtime)
     if not archives:
-        raise Refused(f"no archive is in {ARCHIVES}/: make one with `make archive`, or name one")
+        raise UserError(f"no archive is in {ARCHIVES}/: make one with `make archive`, or name one")
     return archives[-1]
 
 
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack into an empty folder and return the one that the archive holds.
 
-    Raises Refused for a file that is truncated, damaged or no archive, and for members that lead outside.
+    Raises UserError for a file that is truncated, damaged or no archive, and for members that lead outside.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
             if not hasattr(tarfile, "data_filter"):
-                raise Refused(f"{archive}: not unpacked; Python 3.11.4 or later is needed")
+                raise UserError(f"{archive}: not unpacked; Python 3.11.4 or later is needed")
             tar.extractall(folder, filter="data")
     except FileNotFoundError:
-        raise Refused(f"{archive}: no such file") from None
+        raise UserError(f"{archive}: no such file") from None
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise Refused(f"{archive}: truncated, damaged or no archive ({error})") from None
+        raise UserError(f"{archive}: truncated, damaged or no archive ({error})") from None
     tops = list(folder.iterdir())
     if len(tops) != 1 or not (tops[0] / MANIFEST).is_file():
-        raise Refused(f"{archive}: no archive of this workflow, {MANIFEST} is not in it")
+        raise UserError(f"{archive}: no archive of this workflow, {MANIFEST} is not in it")
     return tops[0]
 
 
 def manifest_of(root: Path) -> Manifest:
-    """The manifest of a working directory. Raises Refused."""
+    """The manifest of a working directory. Raises UserError."""
     try:
         return read(Manifest, root / MANIFEST)
     except FileNotFoundError:
-        raise Refused(f"{MANIFEST} is missing: run the workflow first (make run, or snakemake --cores 1)") from None
-    except (CorruptRecord, OSError) as error:
-        raise Refused(f"{MANIFEST} cannot be read: {str(error).replace(f'{root}/', '')}") from None
+        raise UserError(f"{MANIFEST} is missing: run the workflow first (make run, or snakemake --cores 1)") from None
+    except (UserError, OSError) as error:
+        raise UserError(f"{MANIFEST} cannot be read: {str(error).replace(f'{root}/', '')}") from None
 
 
 def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:
@@ -157,5 +154,5 @@ def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:
         return told or broken_seals(
             read_results(root / RESULTS, [root / output.path for output in manifest.outputs]), hashes(manifest.outputs)
         )
-    except CorruptRecord as error:
+    except UserError as error:
         return [str(error).replace(f"{root}/", "")]

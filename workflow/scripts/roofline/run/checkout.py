@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from roofline.core.terms import UserError
 from roofline.records.manifest import Sources
 
 MADE_BY_RUNS = ("results", "logs", ".snakemake", ".venv")
@@ -12,16 +13,12 @@ OWN = ("Snakefile", "Makefile", "*.md", "LICENSE", "pyproject.toml", ".gitignore
 OWN += ("envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
 
 
-class NoGit(Exception):
-    """Git does not tell; the message is the reason, in one line."""
-
-
 def describe(root: Path) -> Sources:
     """Commit and changed files by git, or null with the reason."""
     try:
         commit, changed = _commit(root), changed_files(root)
         return Sources(commit=commit, dirty=bool(changed), changed_files=changed, known_from="git", reason=None)
-    except NoGit as error:
+    except UserError as error:
         return Sources(commit=None, dirty=None, changed_files=None, known_from=None, reason=str(error))
 
 
@@ -42,7 +39,7 @@ def files(root: Path) -> list[str]:
     try:
         _commit(root)
         listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
-    except NoGit:
+    except UserError:
         inside = [path for name in OWN for own in root.glob(name) for path in (own, *own.rglob("*"))]
         listed = [str(path.relative_to(root)) for path in inside if "__pycache__" not in path.parts]
     found = {name for name in listed if name and (root / name).is_file()}
@@ -56,7 +53,7 @@ def difference(root: Path) -> bytes | None:
         return _git(root, "diff", "--binary", "--no-ext-diff", "--relative", "HEAD", "--", ".").encode(
             "utf-8", "surrogateescape"
         )
-    except NoGit:
+    except UserError:
         return None
 
 
@@ -64,11 +61,11 @@ def _commit(root: Path) -> str:
     """The commit of the repository that this checkout is of, not of one that it happens to lie in."""
     top = _git(root, "rev-parse", "--show-toplevel").strip()
     if not os.path.samefile(top, root) and not _git(root, "ls-files", "--", "Snakefile"):
-        raise NoGit(f"the workflow lies in the repository {top} and is no part of it")
+        raise UserError(f"the workflow lies in the repository {top} and is no part of it")
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip()
-    except NoGit:
-        raise NoGit("the repository has no commit yet") from None
+    except UserError:
+        raise UserError("the repository has no commit yet") from None
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -78,8 +75,8 @@ def _git(root: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False)
     except OSError:
-        raise NoGit("git is not installed") from None
+        raise UserError("git is not installed") from None
     if done.returncode:
         told = done.stderr.decode(errors="replace").strip().splitlines() or ["git gave no reason"]
-        raise NoGit(told[0].removeprefix("fatal: "))
+        raise UserError(told[0].removeprefix("fatal: "))
     return done.stdout.decode("utf-8", "surrogateescape")

@@ -9,9 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from roofline.core.formatting import counted
-from roofline.core.terms import in_order
+from roofline.core.terms import UserError, in_order
 from roofline.devices.discovery import kind_of
-from roofline.records.base import CorruptRecord, read
+from roofline.records.base import read
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
@@ -92,7 +92,7 @@ def summarise(results: Path) -> None:
     """The ceilings, the operators, the checklist, and where the files are."""
     try:
         roofline = read(Roofline, results / "roofline.json")
-    except (OSError, CorruptRecord):
+    except (OSError, UserError):
         return
     print(
         screen.summary(roofline, os.environ.get(ARGUMENTS, "")),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.core.formatting import counted
+from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 
 DRY = {"--dry-run", "--dryrun", "-n"}
@@ -19,10 +20,6 @@ LONGEST_VALUES = 120
 MOST_FILES = 2  # that a reason names
 
 
-class Failed(Exception):
-    """What Snakemake said, where it could not plan."""
-
-
 class Planned(NamedTuple):
     rule: str
     output: str
@@ -32,13 +29,13 @@ class Planned(NamedTuple):
 def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
     """The jobs that a run with these options of Snakemake's would do, in its order, and our own lines beside them.
 
-    Raises Failed.
+    Raises UserError.
     """
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "host", *options]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
     notes = _ours(done.stderr)
     if done.returncode:
-        raise Failed("\n".join([*_ours(done.stdout), *notes]))
+        raise UserError("\n".join([*_ours(done.stdout), *notes]))
     jobs = [(rule, dict(FIELD.findall(body))) for rule, body in JOB.findall(done.stdout)]
     with_output = [(rule, job["output"].split(", ")[0], job["reason"]) for rule, job in jobs if "output" in job]
     planned = [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from roofline.core.terms import UserError
 from roofline.records.files import write_text
 from roofline.run import run_lock, settings
 from roofline.run.jobs import JOBS, Failure, failures
@@ -18,14 +19,10 @@ CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
 
 
-class Failed(Exception):
-    """Why nothing was measured."""
-
-
 def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
     """The configuration of a run here with these options of Snakemake, and those of them that choose it.
 
-    The file of this folder comes first, if it exists or the options name none. Raises settings.Faults.
+    The file of this folder comes first, if it exists or the options name none. Raises UserError.
     """
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
@@ -36,7 +33,7 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
     parser.add_argument("--directory", "-d")
     given, _ = parser.parse_known_args(arguments)
     if given.directory is not None:
-        raise settings.Faults([f"--directory: make measures in this folder; cd {given.directory} first"])
+        raise UserError(f"--directory: make measures in this folder; cd {given.directory} first")
     files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
     config: dict = {}
     for content in settings.read_files(files):
@@ -45,7 +42,7 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
         update_config(config, parse_config(given.config))
     except ValueError as error:
         hint = "; settings of a section are given in a file: --configfile"
-        raise settings.Faults([f"--config: {str(error).splitlines()[0]}{hint}"]) from None
+        raise UserError(f"--config: {str(error).splitlines()[0]}{hint}") from None
     options = [("--configfile", given.configfile), ("--config", given.config)]
     return config, [word for name, values in options if values for word in (name, *values)]
 
@@ -85,7 +82,7 @@ def measure(
     """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder with these settings (those left out are
     the defaults) and these options of Snakemake; its output goes to run.log there. Returns why a file is missing.
 
-    Raises settings.Faults, Failed if nothing was begun, and OSError while another run is going on in the folder.
+    Raises UserError if nothing was begun, and OSError while another run is going on in the folder.
     """
     settings.complete(config)
     require_no_living_run(folder)
@@ -101,7 +98,7 @@ def measure(
     missing = [one for one in targets if failed and _written_at(folder / one) < started]
     if missing and not any(_written_at(path) >= started for path in (folder / "logs").rglob("*.log")):
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-        raise Failed("\n".join([*last, f"nothing was measured (log: {log})"]))
+        raise UserError("\n".join([*last, f"nothing was measured (log: {log})"]))
     reasons = failures(folder / JOBS)
     return {one: reasons.get(one, Failure(f"{why} (log: {log})", "")) for one in missing}
 

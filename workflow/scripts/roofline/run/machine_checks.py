@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from roofline.core.terms import Faults, accelerators
-from roofline.devices.base import Identity, Unsupported
+from roofline.core.terms import Unsupported, UserError, accelerators
+from roofline.devices.base import Identity
 from roofline.devices.discovery import level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import counting, ncu
@@ -21,7 +21,7 @@ LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
 
 def choose_devices(checked: Checked, present: Mapping) -> list[str]:
-    """Names of the devices to measure. Raises Faults with all that this machine cannot do of the configuration."""
+    """Names of the devices to measure. Raises UserError with all that this machine cannot do of the configuration."""
     config, wanted = checked.config, checked.config.devices
     gpus = accelerators(present, lambda name: present[name].kind)
     chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
@@ -40,23 +40,23 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     for identity in here:
         faults += _level_faults(config, identity, chosen) + _stream_faults(config, identity, chosen)
     if faults:
-        raise Faults(faults)
+        raise UserError(faults)
     return list(chosen)
 
 
 def profiler(config: BaseModel) -> Path | None:
-    """Nsight Compute's program, if counters are wanted and it is there. Raises Faults if NCU names no program, or if
+    """Nsight Compute's program, if counters are wanted and it is there. Raises UserError if NCU names no program, or if
     counters are required and it is missing."""
     if config.counters == "off":
         return None
     found = ncu.find()
     if found is None and config.counters == "required":
-        raise Faults([f"counters: required, and {ncu.MISSING}"])
+        raise UserError(f"counters: required, and {ncu.MISSING}")
     return found
 
 
 def require_counters(program: Path, chosen: Iterable[str]) -> None:
-    """Raises Faults with the devices whose counters may not be read."""
+    """Raises UserError with the devices whose counters may not be read."""
     faults = []
     for device in chosen:
         with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +65,7 @@ def require_counters(program: Path, chosen: Iterable[str]) -> None:
             except Unsupported as error:
                 faults.append(f"counters: required, and refused on {device}: {error}")
     if faults:
-        raise Faults(faults)
+        raise UserError(faults)
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:

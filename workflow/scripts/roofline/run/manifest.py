@@ -8,7 +8,7 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from roofline.core.terms import accelerators
+from roofline.core.terms import UserError, accelerators
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
@@ -16,11 +16,6 @@ from roofline.records.operator import OperatorRecord
 from roofline.run.jobs import JOB_KEYS
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import moment, violations
-
-
-class BrokenProvenance(Exception):
-    """Results that do not come from one another as they should: a line, and all faults in it."""
-
 
 # ---------------------------------------------------------------- making it
 
@@ -39,7 +34,7 @@ def make_manifest(
 ) -> Manifest:
     """The manifest of outputs, given relative to root.
 
-    `jobs` has the job that made an output: rule, started_at, ended_at, log. Raises BrokenProvenance if a measurement
+    `jobs` has the job that made an output: rule, started_at, ended_at, log. Raises UserError if a measurement
     does not follow from its seals.
     """
     outputs = list(dict.fromkeys(outputs))
@@ -48,7 +43,7 @@ def make_manifest(
     kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     if faults := broken_seals(found, hashes(listed)):
-        raise BrokenProvenance("; ".join(faults) + " (remove the file that is named first, and run again)")
+        raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
     devices = list(found.device_records().values())
     return Manifest(
         created_at=created_at,

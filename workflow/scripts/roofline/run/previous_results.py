@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
-from roofline.records.base import CorruptRecord, Record, RunRecord, read
+from roofline.core.terms import UserError
+from roofline.records.base import Record, RunRecord, read
 from roofline.records.cards import KnownCards
 from roofline.records.counters import ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
-from roofline.run.settings import Faults
 from roofline.table.rows import Acceptance, Roofline
 from roofline.table.run_records import KINDS, read_any
 
@@ -30,7 +30,7 @@ OF_ALL_DEVICES: dict[str, type[Record]] = {
 
 
 def require_writable(outputs: Iterable[str]) -> None:
-    """Raises Faults, before anything is measured, where an output or its log could not be written."""
+    """Raises UserError, before anything is measured, where an output or its log could not be written."""
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
@@ -41,11 +41,11 @@ def require_writable(outputs: Iterable[str]) -> None:
         elif not os.access(path, os.W_OK | os.X_OK):
             faults.append(f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)")
     if faults:
-        raise Faults(faults)
+        raise UserError(faults)
 
 
 def require_this_version(paths: Iterable[str], results: Path) -> None:
-    """Raises Faults, in one line, if results were written by another version of this code."""
+    """Raises UserError, in one line, if results were written by another version of this code."""
     for path in (Path(path) for path in paths if path.endswith(".json")):
         try:
             content = json.loads(path.read_bytes())
@@ -55,7 +55,7 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
         kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix(), kind)
         if found != (expected := kind.model_fields["schema_version"].default):
             aside = _free_name(results.with_name(f"{results.name}-version-{found}"))
-            raise Faults([f"{path} is of version {found}; this code writes version {expected}: mv {results} {aside}"])
+            raise UserError(f"{path} is of version {found}; this code writes version {expected}: mv {results} {aside}")
 
 
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
@@ -65,7 +65,7 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results, counters)
-        except (CorruptRecord, OSError) as error:
+        except (UserError, OSError) as error:
             aside = _free_name(folder / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
@@ -85,11 +85,11 @@ def _put_back(aside: Path, path: Path) -> None:
 
 
 def _require_sound(path: Path, results: Path, counters: bool) -> None:
-    """Raises CorruptRecord for what cannot be read, and for refused counters if they are required."""
+    """Raises UserError for what cannot be read, and for refused counters if they are required."""
     kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_any(path)
     if counters and isinstance(record, ProfilerRecord) and record.refused:
-        raise CorruptRecord(f"{path}: counters are required, and were refused: {record.refused}")
+        raise UserError(f"{path}: counters are required, and were refused: {record.refused}")
 
 
 def set_aside_other_cards(present: Mapping, results: Path) -> None:
@@ -97,7 +97,7 @@ def set_aside_other_cards(present: Mapping, results: Path) -> None:
     for device, identity in present.items():
         try:
             was = read(DeviceRecord, results / device / "device_query.json")
-        except (OSError, CorruptRecord):
+        except (OSError, UserError):
             continue
         if (was.uuid, was.name) != (identity.uuid, identity.name):
             slug = re.sub(r"[^A-Za-z0-9]+", "-", f"{device}-{was.name}-{was.uuid[-8:]}")

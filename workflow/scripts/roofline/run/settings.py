@@ -13,7 +13,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from roofline.core.terms import Faults
+from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.files import read_yaml
@@ -40,27 +40,27 @@ class Checked:
 
 
 def read_file(path: Path | str) -> dict:
-    """The content of a configuration file. Raises Faults if it is missing, empty, malformed or not a mapping."""
+    """The content of a configuration file. Raises UserError if it is missing, empty, malformed or not a mapping."""
     try:
         config = read_yaml(path)
     except OSError as error:
-        raise Faults([f"{path}: {error.strerror}"]) from None
+        raise UserError(f"{path}: {error.strerror}") from None
     if not isinstance(config, dict):
         found = "empty" if config is None else f"a {type(config).__name__}"
-        raise Faults([f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {found}"])
+        raise UserError(f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {found}")
     return config
 
 
 def read_files(paths: Iterable[Path | str]) -> list[dict]:
-    """The content of each. Raises Faults with what is wrong with any: Snakemake's own reader overlooks much."""
+    """The content of each. Raises UserError with what is wrong with any: Snakemake's own reader overlooks much."""
     contents, faults = [], []
     for path in paths:
         try:
             contents.append(read_file(path))
-        except Faults as found:
+        except UserError as found:
             faults += found.lines
     if faults:
-        raise Faults(faults)
+        raise UserError(faults)
     return contents
 
 
@@ -68,18 +68,15 @@ def read_files(paths: Iterable[Path | str]) -> list[dict]:
 
 
 def complete(config: Mapping) -> Checked:
-    """The configuration with its defaults and its effort's budgets. Raises Faults with all that is not allowed."""
+    """The configuration with its defaults and its effort's budgets. Raises UserError with all that is not allowed."""
     paths = config.get("operators", [])
     named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
-    try:
-        operators = registry.registered(dict.fromkeys(paths) if named else [])
-    except registry.BadOperator as error:
-        raise Faults([str(error)]) from None
+    operators = registry.registered(dict.fromkeys(paths) if named else [])
     model = config_model(operators)
     try:
         checked = model.model_validate(config)
     except ValidationError as error:
-        raise Faults(_lines_of(error, config, model)) from None
+        raise UserError(_lines_of(error, config, model)) from None
     kept = {
         rule: operator
         for rule, operator in operators.items()

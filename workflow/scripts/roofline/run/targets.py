@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
 
-from roofline.core.terms import Faults, accelerators
+from roofline.core.terms import UserError, accelerators
 from roofline.devices import discovery
 from roofline.devices.base import Identity
 from roofline.measure.counting import representative
@@ -19,7 +19,7 @@ OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/predi
 
 
 class Cells:
-    """The devices, jobs and records of a configuration on this machine. Raises Faults for what it cannot do."""
+    """The devices, jobs and records of a configuration on this machine. Raises UserError for what it cannot do."""
 
     def __init__(self, checked: Checked, present: Mapping[str, Identity]):
         self.config, self.operators, self.present = checked.config, checked.operators, present
@@ -107,12 +107,12 @@ def files(cells: Sequence[str]) -> list[str]:
 
 
 def find(text: str, known: Sequence[str]) -> str:
-    """The cell that a text names, by its path with or without results/ and .json. Raises Faults."""
+    """The cell that a text names, by its path with or without results/ and .json. Raises UserError."""
     cell = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
     if cell not in known:
         near = difflib.get_close_matches(cell, known)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise Faults([f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)"])
+        raise UserError(f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)")
     return cell
 
 

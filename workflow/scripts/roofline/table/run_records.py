@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from roofline.core.terms import DeviceKind
+from roofline.core.terms import DeviceKind, UserError
 from roofline.operators.about import OwnOperator
-from roofline.records.base import CorruptRecord, Record, read
+from roofline.records.base import Record, read
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.cards import Cards, KnownCards
 from roofline.records.compute import PeakFlopsRecord
@@ -98,7 +98,7 @@ class Results:
 def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
     """The records among files below a results folder: those in a device's folder, and known_cards.json.
 
-    Raises CorruptRecord for a record of an unknown kind or one that cannot be read, OSError for a missing file.
+    Raises UserError for a record of an unknown kind or one that cannot be read, OSError for a missing file.
     """
     found = Results()
     for path in map(Path, paths):
@@ -126,12 +126,12 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
 
 
 def read_any(path: Path) -> Record:
-    """A record of whatever kind it says. Raises CorruptRecord where it says none that is known."""
+    """A record of whatever kind it says. Raises UserError where it says none that is known."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
-        raise CorruptRecord(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
+        raise UserError(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
     return read(KINDS[kind], path)

@@ -5,7 +5,8 @@ One way and both ways at once, where both directions are added up; and what 8 by
 
 from collections.abc import Callable, Iterator
 
-from roofline.devices.base import Stream, Unsupported
+from roofline.core.terms import Unsupported
+from roofline.devices.base import Stream
 from roofline.devices.gpu import memory
 
 LARGEST_BYTES = memory.GIB  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200

@@ -8,14 +8,12 @@ square, so its shape tells which.
 from dataclasses import dataclass
 from pathlib import Path
 
+from roofline.core.terms import UserError
+
 PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
 GENERATED_VOCABULARY = 256
 GENERATED_POSITIONS = 1024
 INITIAL_DEVIATION = 0.02  # GPT-2's initialisation
-
-
-class BadCheckpoint(Exception):
-    """The file cannot be used; the message is one line that names the file and what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Preset:
 def inspect(path: Path | str, preset: Preset) -> str:
     """Check names and shapes from the header alone, without reading weights. Returns the naming.
 
-    Raises BadCheckpoint for a file that is missing, truncated, not safetensors (a pickle, say) or of other shapes.
+    Raises UserError for a file that is missing, truncated, not safetensors (a pickle, say) or of other shapes.
     """
     return _naming(path, _header(path)[1], preset)[1]
 
@@ -66,7 +64,7 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
         tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in there}
     for name, values in tensors.items():
         if not numpy.isfinite(values).all():
-            raise BadCheckpoint(f"model.checkpoint {path}: {name} holds NaN or infinity")
+            raise UserError(f"model.checkpoint {path}: {name} holds NaN or infinity")
 
     def matrix(key):
         stored = tensors[f"h.{layer}.attn.{key}.weight"]
@@ -135,13 +133,13 @@ def _header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
 
     if not Path(path).is_file():  # to open a pipe would wait for ever
         why = "not a regular file" if Path(path).exists() else "no such file"
-        raise BadCheckpoint(f"model.checkpoint {path}: {why}")
+        raise UserError(f"model.checkpoint {path}: {why}")
     try:
         with safe_open(path, framework="numpy") as file:
             names = file.keys()
             return file.metadata() or {}, {name: file.get_slice(name).get_shape() for name in names}
     except (OSError, SafetensorError):
-        raise BadCheckpoint(f"model.checkpoint {path}: not a safetensors file (a pickle, or truncated)") from None
+        raise UserError(f"model.checkpoint {path}: not a safetensors file (a pickle, or truncated)") from None
 
 
 def _shapes_of(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
@@ -161,7 +159,7 @@ def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
     size, projected = preset.hidden_size, preset.projected_size
     prefix = next((p for p in PREFIXES if p + "h.0.attn.c_attn.weight" in shapes), None)
     if prefix is None:
-        raise BadCheckpoint(
+        raise UserError(
             f"model.checkpoint {path}: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"
         )
     wanted = {"gpt2": [size, projected], "minigpt": [projected, size]}
@@ -169,20 +167,20 @@ def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
     naming = next((name for name, shape in wanted.items() if shape == found), None)
     if naming is None:
         sharing = f" and {preset.kv_heads} K/V heads" if preset.kv_heads != preset.heads else ""
-        raise BadCheckpoint(
+        raise UserError(
             f"model.checkpoint {path}: h.0.attn.c_attn.weight is {found}; {preset.heads} heads{sharing} of "
             f"{preset.head_size} need {wanted['minigpt']} (MiniGPT) or {wanted['gpt2']} (GPT-2)"
         )
     layers = sum(name.startswith(prefix + "h.") and name.endswith("attn.c_attn.weight") for name in shapes)
     if layers != preset.layers and not is_generated(path):
-        raise BadCheckpoint(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
+        raise UserError(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
     if prefix + "h.0.attn.c_proj.weight" not in shapes:
-        raise BadCheckpoint(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
+        raise UserError(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
     for name, shape in _shapes_of(0, size, preset.projected_size).items():
         found = shapes.get(prefix + name, shape)
         if len(found) != len(shape) or any(a == 0 or b not in (None, a) for a, b in zip(found, shape, strict=True)):
             allowed = str(shape).replace("None", "any")
-            raise BadCheckpoint(f"model.checkpoint {path}: {name} is {found}; allowed: {allowed}")
+            raise UserError(f"model.checkpoint {path}: {name} is {found}; allowed: {allowed}")
     return prefix, naming
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
+from roofline.core.terms import UserError
 from roofline.devices import host
 from roofline.devices.base import Identity
 from roofline.operators.base import (
@@ -287,7 +288,7 @@ class DecodeAttention(Operator):
         try:
             for preset in presets.values():
                 checkpoint.inspect(path, preset)
-        except checkpoint.BadCheckpoint as error:
+        except UserError as error:
             return [str(error)]
         return []
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from roofline.devices.base import Refused
+from roofline.core.terms import Unsupported
 
 WORKSPACE_BYTES = 64 << 20  # what NVIDIA recommends from Hopper on is 32 MiB
 
@@ -104,7 +104,7 @@ class CublasLt:
                         stream,
                     )
                 except lt.cuBLASLtError as error:
-                    raise Refused(f"{dtype} {m} x {n} x {k} {layout}: {error}") from None
+                    raise Unsupported(f"{dtype} {m} x {n} x {k} {layout}: {error}") from None
 
             return run
 

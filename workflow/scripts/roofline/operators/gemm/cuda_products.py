@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.devices.base import Refused, Unsupported, Workload
+from roofline.core.terms import Unsupported
+from roofline.devices.base import Workload
 from roofline.operators.gemm import tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
 from roofline.operators.gemm.products import compare, flops
@@ -165,7 +166,7 @@ class LtProducts:
 
 def _refused(reason: str):
     def step(index: int) -> None:
-        raise Refused(reason)
+        raise Unsupported(reason)
 
     return step
 

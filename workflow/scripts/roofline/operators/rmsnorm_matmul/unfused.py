@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from roofline.devices.base import Refused
+from roofline.core.terms import Unsupported
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
 from roofline.operators.constants import launch
@@ -119,7 +119,7 @@ class UnfusedGraph(InGraph, Unfused):
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
         found = self.library.algorithms(dtype, *sides, "TN", dtype, alpha=1.0, fast=False, count=1)
         if not found:
-            raise Refused(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
+            raise Unsupported(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
         return found[0]
 
     def multiply(self, w, y) -> None:
