@@ -23,7 +23,8 @@ from roofline.devices import discovery
 from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import chosen, finalists
-from roofline.operators.gemm import Gemm, products
+from roofline.operators.gemm import products
+from roofline.operators.gemm.operator import Gemm
 from roofline.records.compute import Candidate, PeakFlopsRecord
 from roofline.records.timing import Check, Search
 

@@ -15,10 +15,10 @@ from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.core.terms import Unsupported
 from roofline.devices.discovery import unsupported
 from roofline.measure import compute_ceiling, search
-from roofline.operators.gemm import Gemm, cuda_products, products, tensor_matmul
+from roofline.operators.gemm import cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
 from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, FAST, FULL, OUTPUTS, SHORT, LtProducts, Shape
-from roofline.operators.gemm.operator import filled
+from roofline.operators.gemm.operator import Gemm, filled
 
 DTYPES = tuple(OUTPUTS)
 LT_ALONE = [dtype for dtype in DTYPES if dtype not in BY_CUPY]

@@ -9,7 +9,8 @@ from factories import FakeDevice, clock_of, device_record, product, seals_for, v
 from roofline.devices.base import Workload
 from roofline.devices.discovery import open_device
 from roofline.measure import compute_ceiling, investigation
-from roofline.operators.gemm import Gemm, products
+from roofline.operators.gemm import products
+from roofline.operators.gemm.operator import Gemm
 from roofline.records.compute import Kernel
 
 SMALL, LARGE = 16, 32

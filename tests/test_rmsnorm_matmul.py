@@ -19,10 +19,10 @@ from roofline.devices.gpu import driver_calls
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
-from roofline.operators.rmsnorm_matmul import RmsNormMatmul, hopper
+from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.counts import flops, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.operator import OnCpu
+from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings

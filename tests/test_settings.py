@@ -4,7 +4,6 @@ import json
 import math
 import textwrap
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -260,14 +259,3 @@ def test_a_device_that_does_not_work_is_a_fault_of_those_that_are_chosen():
     broken = {"gpu0": replace(GPU, fault="gpu0: CuPy is not installed"), "cpu": CPU}
     assert impossible(present=broken) == ["devices: gpu0: CuPy is not installed"]
     assert chosen({"devices": ["cpu"]}, broken) == ["cpu"]
-
-
-def test_libraries_that_an_operator_needs_and_nobody_has(mine, monkeypatch):
-    text = Path(mine).read_text().replace('"numpy", "cpu"', '"cupy", "gpu"').replace('inputs["x"]', "cupy.fft.fft(1)")
-    Path(mine).write_text(text)
-    config = {"operators": [mine], "devices": ["gpu0"]}
-    monkeypatch.setattr(
-        "roofline.operators.registry.missing_cuda_libraries",
-        lambda operator: ["cuFFT"] if operator.name == "row_sum" else [],
-    )
-    assert any("row_sum needs cuFFT, which is not installed" in line for line in impossible(config))

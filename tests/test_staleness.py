@@ -51,7 +51,6 @@ def machine(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("roofline.devices.host.memory_available_bytes", lambda: 48 * GIB)
-        patch.setattr("roofline.operators.registry.missing_cuda_libraries", lambda operator: [])
         patch.setattr(datasheets, "load", cache(datasheets.load))
         patch.setattr(discovery, "discover", lambda: {"gpu0": GPU, "cpu": CPU})
         yield

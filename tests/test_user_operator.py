@@ -8,7 +8,6 @@ import sysconfig
 import tarfile
 import venv
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -251,24 +250,6 @@ def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monk
     (skipped,) = (one for one in load(Results(), Asked(**asked)).skipped if one.name == "saxpy")
     assert (skipped.device, skipped.what) == ("cpu", "operator")
     assert skipped.reason == "no implementation for cpu"
-
-
-def test_one_that_needs_a_missing_cuda_library_is_told_where_a_gpu_is_chosen(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    without = partial(registry.missing_cuda_libraries, installed={"cuSOLVER": False})
-    monkeypatch.setattr(registry, "missing_cuda_libraries", without)
-    path = written(tmp_path, SAXPY + ON_BOTH + "X = lambda cp: cp.linalg.qr")
-    assert lines_of(path) == []
-    (line,) = lines_of(path, CARD)
-    assert line.startswith("operators: saxpy needs cuSOLVER, which is not installed")
-
-
-ON_BOTH = """
-class ByCuPy(ByNumpy):
-    name, kind = "cupy", "gpu"
-
-Saxpy.implementations = (ByNumpy, ByCuPy)
-"""
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ import timing
 
 from roofline.core.dtypes import array_dtype
 from roofline.operators.base import Case, rotation_copies
-from roofline.operators.decode_attention import DecodeAttention
 from roofline.operators.decode_attention.counts import Shape, cache_bytes
 from roofline.operators.decode_attention.fused import FusedGraph
+from roofline.operators.decode_attention.operator import DecodeAttention
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size

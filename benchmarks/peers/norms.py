@@ -11,9 +11,9 @@ from collections.abc import Callable
 import timing
 
 from roofline.operators.base import Case, Operator, rotation_copies
-from roofline.operators.rmsnorm_matmul import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.counts import EPS
-from roofline.operators.row_norm import RowNorm
+from roofline.operators.rmsnorm_matmul.operator import RmsNormMatmul
+from roofline.operators.row_norm.operator import RowNorm
 
 ROWS = ((1024, 128), (4096, 256), (8192, 512), (16384, 1024))
 BATCHES, HIDDEN, DTYPES = (1, 8, 32, 128), (2048, 4096, 8192), ("fp16", "bf16")

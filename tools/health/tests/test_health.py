@@ -16,7 +16,7 @@ from roofline.devices.base import Identity
 from roofline.devices.discovery import describe
 from roofline.devices.gpu import fma
 from roofline.measure import compute_ceiling, memory_ceiling
-from roofline.operators.gemm import Gemm
+from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord

@@ -38,7 +38,7 @@ from roofline.measure.lock import of_gpu as lock_of
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator
 from roofline.operators.constants import Constant, of_gpu_host
 from roofline.operators.decode_attention import fused as attention_kernel
-from roofline.operators.gemm import products_on
+from roofline.operators.gemm.operator import products_on
 from roofline.operators.registry import builtin as builtin_operators
 from roofline.operators.rmsnorm_matmul import hopper as product_kernel
 from roofline.operators.settings import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole

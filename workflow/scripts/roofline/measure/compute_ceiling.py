@@ -13,7 +13,7 @@ from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
-from roofline.operators.gemm import Gemm, products_on
+from roofline.operators.gemm.operator import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Product, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement

@@ -5,7 +5,7 @@ import time
 from roofline.core import statistics
 from roofline.devices.base import Device
 from roofline.measure.protocol import time_caller
-from roofline.operators.gemm import products_on
+from roofline.operators.gemm.operator import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
 from roofline.records.compute import Investigation, Kernel, Trial
 

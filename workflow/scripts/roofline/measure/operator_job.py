@@ -51,12 +51,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds of a call on the smallest case and of one that does nothing, for one application: caller's, device's."""
+    """Seconds of a call on the smallest case, for one application: caller's, device's."""
 
     call_s: float | None = None
     call_device_s: float | None = None
-    empty_s: float | None = None
-    empty_device_s: float | None = None
 
 
 def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
@@ -185,9 +183,7 @@ def _overheads(operator: Operator, device: Device, case: Case, implementation: t
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
     cell = implementation.prepared(operator, device, smallest, shared, copies)
-    empty = cell.empty_step()
-    of_empty = _both(device, empty, cell.per_call) if empty else (None, None)
-    return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in cell.scopes}
+    return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call)) for scope in cell.scopes}
 
 
 def _calls_timed(device: Device, step, **options) -> Timing:
@@ -229,8 +225,6 @@ def _measured(
         device_latency=device_latency,
         overhead_s=_at_most(overhead.call_s, latency),
         device_overhead_s=_at_most(overhead.call_device_s, device_latency),
-        empty_kernel_s=overhead.empty_s,
-        empty_kernel_device_s=overhead.empty_device_s,
         doubts=doubts,
         states=log.states,
         sm_clock_mhz=latency.sm_clock_mhz,
@@ -257,10 +251,10 @@ def declare(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -
     operator, device, case = cell.operator, cell.device, cell.case
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
     of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
-    mix, cores = operator.mix_of(case, scope), cell.cores(scope)
+    mix, cores = operator.mix, cell.cores(scope)
     of_memory = device.memory_ceilings(mix, cores) if cores else device.memory_ceilings(mix)
     ceilings = of_memory if of_device else device.cache_ceilings
-    compute_ceiling = device.compute_ceiling(operator.compute_dtype(case, scope), operator.unit_of(case, scope))
+    compute_ceiling = device.compute_ceiling(case.dtype, operator.unit)
     memory_level = device.memory_level if of_device else device.cache_level
     terms = cell.costs(scope)
     predicted = predict_sealed(

@@ -4,7 +4,7 @@ from roofline.core import statistics
 from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.devices.datasheets import clock_peak_tflops
-from roofline.operators.gemm import products_on
+from roofline.operators.gemm.operator import products_on
 from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorPeak
 

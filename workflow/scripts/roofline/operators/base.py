@@ -1,7 +1,7 @@
 """The operator interface: an operator declares what it computes and how; the framework predicts, checks and times it.
 
-A new operator is a module under operators/ that defines one subclass of Operator, or a file of the user's own that is
-named in the config (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
+A new operator is a package under operators/ whose operator.py defines one subclass of Operator, or a file of the user's
+own that is named in the config (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
 
     class Operator          counts, inputs, reference, cases
     class Implementation    one way to compute it on one kind of device
@@ -159,10 +159,6 @@ class Implementation(ABC):
         merged, count = [{**self.shared, **copy} for copy in self.copies], len(self.copies)
         return lambda index: self.compute(merged[index % count])
 
-    def empty_step(self) -> Callable[[int], Any] | None:
-        """The same call with nothing to do, where there is one to time."""
-        return None
-
     def plan(self) -> dict[str, Any]:
         """How the work is divided, for the record."""
         return {}
@@ -230,19 +226,7 @@ class Operator(ABC):
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
         """Of the bytes those that are written; by default as the mix divides them."""
-        return round(WRITTEN[self.mix_of(case, scope)] * self.bytes(case, scope))
-
-    def mix_of(self, case: Case, scope: str | None = None) -> str:
-        """The mix of memory accesses, where cases or scopes differ in it."""
-        return self.mix
-
-    def unit_of(self, case: Case, scope: str | None = None) -> str:
-        """The compute unit, where cases or scopes differ in it."""
-        return self.unit
-
-    def compute_dtype(self, case: Case, scope: str | None = None) -> str:
-        """The dtype of the compute ceiling, where it is another than that of the case: a cache in fp8, say."""
-        return case.dtype
+        return round(WRITTEN[self.mix] * self.bytes(case, scope))
 
     def smallest(self, case: Case) -> Case | None:
         """The case that shows what a call costs; None where there is none."""

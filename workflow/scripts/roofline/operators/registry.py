@@ -1,6 +1,5 @@
-"""Which operators there are: every module of this package, and the user's own files that the config names."""
+"""Which operators there are: every package here, and the user's own files that the config names."""
 
-import ast
 import hashlib
 import importlib
 import importlib.util
@@ -8,33 +7,29 @@ import inspect
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import roofline.operators
-from roofline.core.terms import KINDS, UserError
+from roofline.core.terms import KINDS, MIXES, UserError
 from roofline.operators.base import Implementation, Operator, with_siblings
 from roofline.operators.settings import OperatorSettings
 
-NOT_OPERATORS = {"about", "base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"
 RULES += " own_operator derive plot manifest"
 KEYS_AND_PICTURES = "cpu devices effort operators operations operation cost roofline instruction_roofline"
 KEYS_AND_PICTURES += " sweep load"
+UNITS = ("tensor_core", "cuda_core")
 RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
-# CUDA libraries that the locked environments leave out, by the part of CuPy that needs them.
-CUDA_LIBRARY_OF = {"random": "cuRAND", "fft": "cuFFT", "linalg": "cuSOLVER", "sparse": "cuSPARSE"}
-WHEELS = {"cuRAND": "curand", "cuFFT": "cufft", "cuSOLVER": "cusolver", "cuSPARSE": "cusparse"}
-CUPY_NAMES = {"cupy", "cp", "xp", "cupyx"}
 
 
 @cache
 def builtin() -> tuple[Operator, ...]:
-    """The operators of this library, by the names of their modules."""
-    names = sorted(module.name for module in pkgutil.iter_modules(roofline.operators.__path__))
-    modules = [importlib.import_module(f"roofline.operators.{name}") for name in names if name not in NOT_OPERATORS]
+    """The operators of this library, by the names of their packages."""
+    names = sorted(module.name for module in pkgutil.iter_modules(roofline.operators.__path__) if module.ispkg)
+    modules = [importlib.import_module(f"roofline.operators.{name}.operator") for name in names]
     return tuple(operator for module in modules for operator in _defined_in(module))
 
 
@@ -101,79 +96,45 @@ def traceback_of(error: BaseException, path: str) -> str:
 
 
 def _defined_in(module) -> list[Operator]:
-    """Instances of the operator classes that a module (or, of a package, its modules) defines."""
+    """Instances of the operator classes that a module defines."""
     classes = [
         one
         for _, one in inspect.getmembers(module, inspect.isclass)
-        if issubclass(one, Operator) and one.__module__.startswith(module.__name__)
+        if issubclass(one, Operator) and one.__module__ == module.__name__
     ]
-    return [_complete(one, module.__file__)() for one in classes]
+    for one in classes:
+        for fault in _faults(one):
+            raise UserError(f"operators: {module.__file__}: {fault}")
+    return [one() for one in classes]
 
 
-def _complete(one: type[Operator], path: str) -> type[Operator]:
-    """Raises UserError where a part of the interface is missing."""
+def _faults(one: type[Operator]) -> Iterator[str]:
+    """Parts of the interface that are missing, or are not what they should be."""
     missing = sorted(getattr(one, "__abstractmethods__", ()))
     missing += [part for part in ("name", "implementations") if not hasattr(one, part)]
     if missing:
-        raise UserError(f"operators: {path}: {one.__name__} lacks {', '.join(missing)}")
+        yield f"{one.__name__} lacks {', '.join(missing)}"
     if not str(one.rule).isidentifier():
-        raise UserError(f"operators: {path}: {one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _")
+        yield f"{one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _"
     if not (inspect.isclass(one.Settings) and issubclass(one.Settings, OperatorSettings)):
-        raise UserError(f"operators: {path}: {one.__name__}.Settings is no subclass of OperatorSettings")
+        yield f"{one.__name__}.Settings is not a subclass of OperatorSettings"
+    yield from _not_allowed(one, mix=MIXES, unit=UNITS)
     for implementation in one.implementations:
-        _require_complete(implementation, one, path)
-    return one
+        name = getattr(implementation, "__name__", repr(implementation))
+        if not (inspect.isclass(implementation) and issubclass(implementation, Implementation)):
+            yield f"{name} is not a subclass of Implementation"
+        missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
+        if missing:
+            yield f"{name} lacks {', '.join(missing)}"
+        yield from _not_allowed(implementation, kind=KINDS)
+        if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
+            yield f"{name} lacks compute or step"
 
 
-def _require_complete(implementation: type[Implementation], one: type[Operator], path: str) -> None:
-    name = getattr(implementation, "__name__", repr(implementation))
-    if not (inspect.isclass(implementation) and issubclass(implementation, Implementation)):
-        raise UserError(f"operators: {path}: {name} is no subclass of Implementation")
-    missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
-    if missing:
-        raise UserError(f"operators: {path}: {name} lacks {', '.join(missing)}")
-    if implementation.kind not in KINDS:
-        raise UserError(f"operators: {path}: {name}.kind is {implementation.kind!r}; allowed: gpu, cpu")
-    if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
-        raise UserError(f"operators: {path}: {name} lacks compute or step")
-
-
-def missing_cuda_libraries(operator: Operator, installed: Mapping[str, bool] | None = None) -> list[str]:
-    """CUDA libraries that an operator's code would need through CuPy, and that are not installed; by reading its code.
-
-    `installed` says it of each library; left out, the installed packages are asked.
-    """
-    needed = set()
-    for source in operator.source_files("gpu"):
-        if source.suffix == ".py":
-            needed |= _needed_by(ast.parse(source.read_text(encoding="utf-8")))
-    return sorted(name for name in needed if not (_is_installed(name) if installed is None else installed[name]))
-
-
-def _needed_by(tree: ast.AST) -> set[str]:
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in CUDA_LIBRARY_OF:
-            owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
-            if owner in CUPY_NAMES:
-                found.add(CUDA_LIBRARY_OF[node.attr])
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in names:
-            if name.split(".")[0] in ("cupy", "cupyx"):
-                found |= {CUDA_LIBRARY_OF[part] for part in name.split(".")[1:] if part in CUDA_LIBRARY_OF}
-    return found
-
-
-def _is_installed(library: str) -> bool:
-    """Whether a wheel or the system has it."""
-    import ctypes.util
-    from importlib import metadata
-
-    name = WHEELS[library]
-    wheels = {distribution.name.lower() for distribution in metadata.distributions() if distribution.name}
-    return any(wheel.startswith(f"nvidia-{name}") for wheel in wheels) or bool(ctypes.util.find_library(name))
+def _not_allowed(one: type, **allowed: Iterable[str]) -> Iterator[str]:
+    for attribute, values in allowed.items():
+        if (value := getattr(one, attribute)) not in values:
+            yield f"{one.__name__}.{attribute} is {value!r}; allowed: {', '.join(values)}"
 
 
 def own_files(operator: Operator) -> list[Path]:

@@ -12,7 +12,6 @@ from roofline.devices.base import Identity
 from roofline.devices.discovery import level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import counting, ncu
-from roofline.operators import registry
 from roofline.operators.base import Case, Operator
 from roofline.run.settings import Checked
 
@@ -105,18 +104,12 @@ def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
 
 
 def operator_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:
-    """Its own, implementations that no device has, libraries that are missing, jobs that cannot be, cases that do not
-    fit; one line each. The later ones are looked for if the earlier are right."""
+    """Its own, implementations that no device has, jobs that cannot be, cases that do not fit; one line each. The later
+    ones are looked for if the earlier are right."""
     faults = operator.faults(config, here)
     if operator.measured_with_ceilings or faults:
         return faults
-    faults = _implementation_faults(operator, config, here)
-    if any(identity.kind == "gpu" for identity in here):
-        faults += [
-            f"operators: {operator.name} needs {library}, which is not installed; do without it, or install it"
-            for library in registry.missing_cuda_libraries(operator)
-        ]
-    faults = faults or _job_faults(operator, config)
+    faults = _implementation_faults(operator, config, here) or _job_faults(operator, config)
     return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
 
 
