@@ -13,7 +13,6 @@ from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused
 from roofline.operators.decode_attention.counts import Shape
-from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, Plan, plan, splits_of, variants
 from roofline.operators.decode_attention.operator import GPU
 from roofline.run import settings
@@ -199,16 +198,6 @@ def test_a_launch_that_the_driver_refuses_is_named_and_ends_the_capture(device):
     assert len(graph.launches) == 3
 
 
-@pytest.mark.parametrize(("kind", "launches"), [(Fused, 1), (FusedGraph, 6)])
-def test_the_empty_kernel_is_launched_as_the_real_one_is(device, kind, launches):
-    cell = cell_of(device, kind, SHAPE, layers=6)
-    cell.out[...] = 7
-    cell.empty_step()(3)
-    assert (cell.out == 7).all(), "it does nothing"
-    assert cell.per_call == launches
-    assert cell_of(device, Eager, SHAPE).empty_step() is None
-
-
 def test_shared_memory_beyond_what_every_card_grants_is_asked_for(monkeypatch, device):
     """The fake GPU refuses it otherwise, as a card does."""
     granted = fused.STATIC_SHARED_BYTES
@@ -246,5 +235,4 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, d
     }
     for one in found:
         assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0
-        assert (one.empty_kernel_s is None) == (one.implementation == "eager")
         assert (one.cache, one.memory_level) == (cache, "hbm" if cache == "cold" else "l2")

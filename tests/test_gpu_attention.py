@@ -140,14 +140,6 @@ def test_every_scope_passes_its_check_for_groups_too(device, kind, dtype):
         assert check.error < check.tolerance
 
 
-def test_the_call_costs_little_more_than_an_empty_kernels(device):
-    cell = cell_of(device, Fused, Shape(1, 8, 8, 64, 128), "fp16", copies=64)
-    options = {"warmup": 50, "iterations": 2000, "time_budget_s": 1.0}
-    empty = time_caller(device, cell.empty_step(), **options)
-    mine = time_caller(device, cell.step("core"), **options)
-    assert mine.median_s < 1.5 * empty.median_s
-
-
 def test_a_layer_at_batch_1_takes_the_device_microseconds(device):
     cell = cell_of(device, FusedGraph, Shape(1, 8, 8, 64, 1024), "fp16", copies=96, layers=6)
     step = cell.step("core")

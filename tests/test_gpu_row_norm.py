@@ -102,16 +102,6 @@ def rotated(device, kind, rows: int, columns: int):
     return kind.prepared(OPERATOR, device, case, {}, copies)
 
 
-def test_a_small_matrix_takes_little_more_than_an_empty_kernel(device):
-    """A few of them: it waits for the kernel before, for memory once, and for the sums."""
-    cell = rotated(device, WelfordGraph, 1024, 128)
-    taken, empty = (
-        time_device(device, step, time_caller(device, step, **SMALL), time_budget_s=1.0).median_s
-        for step in (cell.step(None), cell.empty_step())
-    )
-    assert taken < 5 * empty
-
-
 def test_a_large_matrix_is_normalised_at_the_memorys_pace(device):
     """Against a copy of as many bytes in the same process: within 15 %, and within 20 % launched one by one."""
     options = {"warmup": 5, "iterations": 200, "time_budget_s": 1.0}

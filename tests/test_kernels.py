@@ -248,8 +248,7 @@ def test_every_kernel_that_python_asks_for_exists():
     asked |= {("memory.cu", f"{mix}_{depth}") for mix in MIXES for depth in memory.DEPTHS}
     asked |= {("random.cu", f"normal_{dtype}") for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")}
     asked |= {("fma.cu", f"{way}_{dtype}") for way in fma.FACTORS for dtype in fma.LANES}
-    asked |= {(fused.KERNEL.name, name) for name in ("decode_attention", "nothing")}
-    asked |= {(row_norm.KERNEL.name, name) for name in ("row_norm", "nothing")}
+    asked |= {(fused.KERNEL.name, "decode_attention"), (row_norm.KERNEL.name, "row_norm")}
     asked |= {(row_norm.NAIVE.name, "row_norm_naive")}
     asked |= {(path.name, name) for name, path in hopper.KERNELS.items()}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}

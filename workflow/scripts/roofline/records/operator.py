@@ -63,7 +63,7 @@ class Measurement(Cell):
         description="the same code on the smallest case: what a call costs, at most what this cell takes"
     )
     device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
-    empty_kernel_s: Seconds | None = Field(default=None, description="the caller's time of a kernel that does nothing")
+    empty_kernel_s: Seconds | None = Field(default=None, description="of older runs: a kernel that does nothing")
     empty_kernel_device_s: Seconds | None = Field(default=None, description="the device's part of that")
     per_call: AtLeastOne = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")

@@ -240,25 +240,16 @@ class Fused(DecodeImplementation):
 
     @cached_property
     def kernel(self):
-        return self._compiled("decode_attention")
-
-    def _compiled(self, name: str):
-        variant = self.division.variant
-        kernel = self.device.kernel(KERNEL, name, variant.defines(self.dtype, self.shape.head_size))
-        if self.division.shared_bytes > STATIC_SHARED_BYTES and name != "nothing":
+        defines = self.division.variant.defines(self.dtype, self.shape.head_size)
+        kernel = self.device.kernel(KERNEL, "decode_attention", defines)
+        if self.division.shared_bytes > STATIC_SHARED_BYTES:
             # All that the card has: the limit is the kernel's, which other cells launch with more or less.
             kernel.max_dynamic_shared_size_bytes = self.device.properties["sharedMemPerBlockOptin"]
         return kernel
 
     def step(self, scope: str | None):
-        return self._launching(self.kernel, self.division.blocks, self.division.shared_bytes)
-
-    def empty_step(self):
-        """The launch of a kernel with as many arguments that does nothing."""
-        return self._launching(self._compiled("nothing"), 1, 0)
-
-    def _launching(self, kernel, blocks: int, shared_bytes: int):
-        grid, block, arguments, count = (blocks,), (self.threads,), self.arguments, len(self.arguments)
+        kernel, grid, block = self.kernel, (self.division.blocks,), (self.threads,)
+        arguments, count, shared_bytes = self.arguments, len(self.arguments), self.division.shared_bytes
 
         def step(index: int):
             kernel(grid, block, arguments[index % count], shared_mem=shared_bytes)
@@ -288,31 +279,22 @@ class FusedGraph(Fused):
 
     @cached_property
     def graphs(self) -> list:
-        return self._captured(self.kernel, self.division.blocks, self.division.shared_bytes)
-
-    def _captured(self, kernel, blocks: int, shared_bytes: int) -> list:
         """Graphs that go through all caches in turn, from one to the next and from the last to the first."""
         layers, count = self.per_call, len(self.arguments)
-        block = (self.threads,)
+        grid, block = (self.division.blocks,), (self.threads,)
         return [
             self.device.graph(
-                kernel,
-                (blocks,),
+                self.kernel,
+                grid,
                 block,
                 [self.arguments[place % count] for place in range(first, first + layers)],
-                shared_bytes,
+                self.division.shared_bytes,
             )
             for first in range(0, math.lcm(count, layers), layers)
         ]
 
     def step(self, scope: str | None):
-        return self._replaying(self.graphs)
-
-    def empty_step(self):
-        return self._replaying(self._captured(self._compiled("nothing"), 1, 0)[:1])
-
-    def _replaying(self, graphs: list):
-        stream, count = self.device.stream, len(graphs)
+        graphs, stream, count = self.graphs, self.device.stream, len(self.graphs)
 
         def step(index: int):
             graphs[index % count].launch(stream)

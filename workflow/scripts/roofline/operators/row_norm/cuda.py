@@ -125,15 +125,12 @@ class Welford(Naive):
         """Of a block."""
         return self.division.threads * self.division.rows
 
-    def kernel(self, name: str = "row_norm"):
-        return self.device.kernel(KERNEL, name, self.division.defines())
+    @property
+    def kernel(self):
+        return self.device.kernel(KERNEL, "row_norm", self.division.defines())
 
     def step(self, scope: str | None):
-        return self._launching(self.kernel(), self.division.blocks, self.threads)
-
-    def empty_step(self):
-        """The launch of a kernel with as many arguments that does nothing."""
-        return self._launching(self.kernel("nothing"), 1, self.threads)
+        return self._launching(self.kernel, self.division.blocks, self.threads)
 
     def plan(self) -> dict:
         division = self.division
@@ -167,27 +164,9 @@ class WelfordGraph(Welford):
     def per_call(self) -> int:
         return APPLICATIONS
 
-    def _captured(self, kernel, blocks: int) -> list[tuple]:
-        """Graphs that go through all copies in turn, each with what its last launch writes."""
-        count, arguments = len(self.copies), self.arguments
-        places = [
-            [place % count for place in range(first, first + APPLICATIONS)]
-            for first in range(0, math.lcm(count, APPLICATIONS), APPLICATIONS)
-        ]
-        launches = [[arguments[place] for place in of_graph] for of_graph in places]
-        return [
-            (self.device.graph(kernel, (blocks,), (self.threads,), of_graph, 0), of_graph[-1][1])
-            for of_graph in launches
-        ]
-
     def step(self, scope: str | None):
-        return self._replaying(self._captured(self.kernel(), self.division.blocks))
-
-    def empty_step(self):
-        return self._replaying(self._captured(self.kernel("nothing"), 1)[:1])
-
-    def _replaying(self, graphs: list[tuple]):
-        stream, count = self.device.stream, len(graphs)
+        graphs, stream = self._captured(), self.device.stream
+        count = len(graphs)
 
         def step(index: int):
             graph, result = graphs[index % count]
@@ -195,3 +174,13 @@ class WelfordGraph(Welford):
             return result
 
         return step
+
+    def _captured(self) -> list[tuple]:
+        """Graphs that go through all copies in turn, each with what its last launch writes."""
+        kernel, grid, block = self.kernel, (self.division.blocks,), (self.threads,)
+        count, arguments = len(self.copies), self.arguments
+        launches = [
+            [arguments[place % count] for place in range(first, first + APPLICATIONS)]
+            for first in range(0, math.lcm(count, APPLICATIONS), APPLICATIONS)
+        ]
+        return [(self.device.graph(kernel, grid, block, of_graph, 0), of_graph[-1][1]) for of_graph in launches]
