@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roofline.core.prediction import predict_cell
 from roofline.measure.sealing import cpu_gb_per_s
-from roofline.operators.decode_attention.counts import Shape, flops, traffic_bytes
+from roofline.operators.decode_attention.attention import Shape, flops, traffic_bytes
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.numpy_attention import CHUNK_CALLS, NumpyOnAllCores
 from roofline.operators.decode_attention.operator import DecodeAttention

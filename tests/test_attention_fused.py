@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused
-from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.decode_attention.attention import Shape
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, Plan, plan, splits_of, variants
 from roofline.operators.decode_attention.operator import GPU
 from roofline.run import settings

@@ -17,7 +17,7 @@ from roofline.devices import discovery
 from roofline.devices.cpu.workers import Workers
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.decode_attention import checkpoint, numpy_attention
-from roofline.operators.decode_attention.counts import Shape, attend, cache_bytes, reference, worst_head
+from roofline.operators.decode_attention.attention import Shape, attend, cache_bytes, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 from roofline.records.files import file_sha256

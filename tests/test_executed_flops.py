@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.operators.base import Case
-from roofline.operators.decode_attention.counts import Shape, flops
+from roofline.operators.decode_attention.attention import Shape, flops
 from roofline.operators.decode_attention.fused import Fused
 from roofline.operators.decode_attention.operator import DecodeAttention
 from roofline.operators.gemm.operator import Gemm, TensorMatmul

@@ -23,7 +23,7 @@ from roofline.measure.sustained import sustain
 from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import checkpoint
-from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.decode_attention.attention import Shape
 from roofline.operators.decode_attention.operator import DecodeAttention
 from roofline.operators.gemm import cuda_products
 from roofline.operators.gemm.operator import Gemm

@@ -10,7 +10,7 @@ from fake_gpu import real_gpu
 from roofline.core.dtypes import array_dtype
 from roofline.measure.protocol import time_caller, time_device
 from roofline.operators.decode_attention import fused
-from roofline.operators.decode_attention.counts import Shape, cache_bytes, reference, worst_head
+from roofline.operators.decode_attention.attention import Shape, cache_bytes, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 

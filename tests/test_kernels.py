@@ -13,7 +13,7 @@ from roofline.core.terms import MIXES
 from roofline.devices.gpu import caches, fma, memory
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
 from roofline.operators.decode_attention import fused
-from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.decode_attention.attention import Shape
 from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.row_norm import cuda as row_norm

@@ -20,9 +20,8 @@ from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper
-from roofline.operators.rmsnorm_matmul.counts import flops, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul
+from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul, flops, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings
@@ -181,7 +180,7 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
 )
 def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(monkeypatch, batch, hidden):
     """Stages that are filled again, clusters, odd numbers of stages, 8 to 256 rows."""
-    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 26)
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 26)
     gpu = real_gpu()
     cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
     for scope in cell.scopes:
@@ -273,7 +272,7 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
 )
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wrong):
     """An output that is not compared must have been written nevertheless."""
-    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 12)
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
     cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
     assert OPERATOR.check(cell, None)[0].compared == "26 of 128 outputs against float64"
     with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):

@@ -17,7 +17,7 @@ import timing
 
 from roofline.core.dtypes import array_dtype
 from roofline.operators.base import Case, rotation_copies
-from roofline.operators.decode_attention.counts import Shape, cache_bytes
+from roofline.operators.decode_attention.attention import Shape, cache_bytes
 from roofline.operators.decode_attention.fused import FusedGraph
 from roofline.operators.decode_attention.operator import DecodeAttention
 

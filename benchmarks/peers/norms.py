@@ -11,8 +11,7 @@ from collections.abc import Callable
 import timing
 
 from roofline.operators.base import Case, Operator, rotation_copies
-from roofline.operators.rmsnorm_matmul.counts import EPS
-from roofline.operators.rmsnorm_matmul.operator import RmsNormMatmul
+from roofline.operators.rmsnorm_matmul.operator import EPS, RmsNormMatmul
 from roofline.operators.row_norm.operator import RowNorm
 
 ROWS = ((1024, 128), (4096, 256), (8192, 512), (16384, 1024))

@@ -352,7 +352,7 @@ def _mark_clocks(given):
 
 def _decode_attention(given):
     """All sequences and heads at once; what the launch must leave room for is checked."""
-    from roofline.operators.decode_attention.counts import reference
+    from roofline.operators.decode_attention.attention import reference
 
     batch, heads, size = given.query.shape
     kv_heads, seq_len, splits = given.keys.shape[1], int(given.seq_len), int(given.splits)
@@ -406,7 +406,7 @@ def _is_bf16(array):
 
 
 def _rms_norm(given):
-    from roofline.operators.rmsnorm_matmul.counts import normalised
+    from roofline.operators.rmsnorm_matmul.operator import normalised
 
     out = given.out[: given.blocks]
     assert given.x.shape == out.shape == (given.blocks, given.hidden) and given.threads % 32 == 0
@@ -415,7 +415,7 @@ def _rms_norm(given):
 
 
 def _rmsnorm_matmul(given):
-    from roofline.operators.rmsnorm_matmul.counts import reference
+    from roofline.operators.rmsnorm_matmul.operator import reference
 
     defines = {name: int(value) for name, value in given.defines.items()}
     rows, columns, splits = defines["BATCH"], defines["COLUMNS"], defines["SPLITS"]
@@ -431,7 +431,7 @@ def _rmsnorm_matmul(given):
 def _product_on_hopper(given):
     """Of few rows x's norm is taken too; nothing follows the product."""
     from roofline.operators.rmsnorm_matmul import hopper
-    from roofline.operators.rmsnorm_matmul.counts import reference
+    from roofline.operators.rmsnorm_matmul.operator import reference
 
     defines = {name: int(value) for name, value in given.defines.items()}
     assert defines["WAY"] == hopper.ALONE

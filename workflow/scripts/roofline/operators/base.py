@@ -146,6 +146,12 @@ class Implementation(ABC):
         """Times that one call of a step applies the operator."""
         return 1
 
+    def poison(self) -> None:
+        """Overwrite what only steps write."""
+        for copy in self.copies:
+            for name in self.operator.outputs:
+                self.device.poison(copy[name])
+
     def copy_of(self, index: int) -> dict:
         """The inputs of what step number `index` returns: of its last application."""
         return self.copies[((index + 1) * self.per_call - 1) % len(self.copies)]
@@ -278,9 +284,7 @@ class Operator(ABC):
 
         Buffers that only steps write are poisoned first, so that one that no step writes shows after them all.
         """
-        for copy in implementation.copies:
-            for name in self.outputs:
-                implementation.device.poison(copy[name])
+        implementation.poison()
         result, seconds = first_result(implementation, scope)
         return self.compare(implementation, scope, 0, result), seconds
 

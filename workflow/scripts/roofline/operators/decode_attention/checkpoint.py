@@ -5,10 +5,10 @@ Both keep a layer's query, key and value projections in one matrix `attn.c_attn`
 square, so its shape tells which.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from roofline.core.terms import UserError
+from roofline.operators.settings import Settings, Whole
 
 PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
 GENERATED_VOCABULARY = 256
@@ -16,16 +16,13 @@ GENERATED_POSITIONS = 1024
 INITIAL_DEVIATION = 0.02  # GPT-2's initialisation
 
 
-@dataclass(frozen=True)
-class Preset:
-    layers: int
-    heads: int
-    head_size: int
-    kv_heads: int | None = None  # as many as heads, where nothing is said
+class Preset(Settings):
+    """A model's layers and heads."""
 
-    def __post_init__(self):
-        if self.kv_heads is None:
-            object.__setattr__(self, "kv_heads", self.heads)
+    layers: Whole
+    heads: Whole
+    kv_heads: Whole | None = None  # as many as heads
+    head_size: Whole
 
     @property
     def hidden_size(self) -> int:
@@ -34,7 +31,7 @@ class Preset:
     @property
     def projected_size(self) -> int:
         """Query, key and value of a token side by side, as `attn.c_attn` makes them."""
-        return (self.heads + 2 * self.kv_heads) * self.head_size
+        return (self.heads + 2 * (self.kv_heads or self.heads)) * self.head_size
 
 
 def inspect(path: Path | str, preset: Preset) -> str:
@@ -166,7 +163,7 @@ def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
     found = shapes[prefix + "h.0.attn.c_attn.weight"]
     naming = next((name for name, shape in wanted.items() if shape == found), None)
     if naming is None:
-        sharing = f" and {preset.kv_heads} K/V heads" if preset.kv_heads != preset.heads else ""
+        sharing = f" and {preset.kv_heads} K/V heads" if preset.kv_heads not in (None, preset.heads) else ""
         raise UserError(
             f"model.checkpoint {path}: h.0.attn.c_attn.weight is {found}; {preset.heads} heads{sharing} of "
             f"{preset.head_size} need {wanted['minigpt']} (MiniGPT) or {wanted['gpt2']} (GPT-2)"

@@ -3,8 +3,13 @@
 from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.operators.decode_attention.counts import attend, weight_bytes
-from roofline.operators.decode_attention.implementation import DecodeImplementation, product, projected_query
+from roofline.operators.decode_attention.attention import (
+    DecodeImplementation,
+    attend,
+    product,
+    projected_query,
+    weight_bytes,
+)
 from roofline.records.prediction import CostTerms
 
 # Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. Of fp16, CuPy

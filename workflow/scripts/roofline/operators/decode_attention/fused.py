@@ -10,8 +10,7 @@ from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import launch
-from roofline.operators.decode_attention.counts import Shape
-from roofline.operators.decode_attention.implementation import DecodeImplementation
+from roofline.operators.decode_attention.attention import DecodeImplementation, Shape
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
@@ -181,6 +180,11 @@ class Fused(DecodeImplementation):
 
     name, kind, fused = "fused", "gpu", True
     sources = tuple(sorted(with_headers(KERNEL)))
+
+    @classmethod
+    def unsupported(cls, device, case) -> str | None:
+        size = case.shape["head_size"]
+        return None if size in HEAD_SIZES else f"heads of {size}; it takes {', '.join(map(str, HEAD_SIZES))}"
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)

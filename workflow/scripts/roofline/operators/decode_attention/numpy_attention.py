@@ -6,8 +6,7 @@ in its second cache. Numbers that the CPU cannot compute in are widened to fp32 
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.prediction import divided
-from roofline.operators.decode_attention.counts import traffic_bytes, weight_bytes
-from roofline.operators.decode_attention.implementation import DecodeImplementation
+from roofline.operators.decode_attention.attention import DecodeImplementation, traffic_bytes, weight_bytes
 from roofline.records.prediction import CostTerms
 
 FP32_BYTES = 4

@@ -1,6 +1,5 @@
 """Decode attention behind the operator interface: settings, cases, inputs and check."""
 
-import shutil
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
@@ -8,7 +7,6 @@ from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
 from roofline.core.terms import UserError
-from roofline.devices import host
 from roofline.devices.base import Identity
 from roofline.operators.base import (
     COLD_CACHE_MULTIPLE,
@@ -18,31 +16,28 @@ from roofline.operators.base import (
     Job,
     Operator,
     Prerequisite,
-    first_result,
     rotation_copies,
 )
 from roofline.operators.constants import CPU_HOST, FITTED, Constant, Constants, of_gpu_host
 from roofline.operators.decode_attention import checkpoint
-from roofline.operators.decode_attention.counts import (
+from roofline.operators.decode_attention.attention import (
     Shape,
     cache_bytes,
     flops,
+    projected_query,
     reference,
     traffic_bytes,
     weight_bytes,
     worst_head,
 )
+from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager import Eager
-from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
-from roofline.operators.decode_attention.implementation import projected_query
+from roofline.operators.decode_attention.fused import Fused, FusedGraph
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator import DataFile
 from roofline.records.timing import Check
-
-FP32_BYTES = 4
-
 
 GPU: Constants = {
     **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
@@ -93,13 +88,6 @@ class DecodeSettings(OperatorSettings):
     implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None
 
 
-class Preset(Settings):
-    layers: Whole
-    heads: Whole
-    kv_heads: Whole | None = None  # as many as heads
-    head_size: Whole
-
-
 PresetName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 
 
@@ -144,24 +132,24 @@ class DecodeAttention(Operator):
 
     def _job(self, settings, model, preset: str, seq_len: int, dtype: str) -> Job:
         weights = model.checkpoint or self.prerequisite.pattern.format(name=preset)
-        sizes = checkpoint.Preset(**model.presets[preset].model_dump())
-        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers}
-        params |= {"heads": sizes.heads, "kv_heads": sizes.kv_heads, "head_size": sizes.head_size}
+        sizes = model.presets[preset]
+        of_heads = {"heads": sizes.heads, "kv_heads": sizes.kv_heads or sizes.heads, "head_size": sizes.head_size}
+        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers, **of_heads}
         cases = tuple(
-            Case(Shape(batch, sizes.heads, sizes.kv_heads, sizes.head_size, seq_len).as_dict(), dtype, preset, params)
+            Case(Shape(batch=batch, seq_len=seq_len, **of_heads).as_dict(), dtype, preset, params)
             for batch in settings.batch_sizes
         )
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
-        return flops(Shape.of(case.shape), scope)
+        return flops(Shape(**case.shape), scope)
 
     def bytes(self, case: Case, scope: str | None = "core") -> int:
-        return traffic_bytes(Shape.of(case.shape), case.dtype, scope)
+        return traffic_bytes(Shape(**case.shape), case.dtype, scope)
 
     def smallest(self, case: Case) -> Case:
         """S = 1, batch 1 and one K/V head."""
-        return case.resized(batch=1, seq_len=1, heads=Shape.of(case.shape).group, kv_heads=1)
+        return case.resized(batch=1, seq_len=1, heads=Shape(**case.shape).group, kv_heads=1)
 
     # -- inputs and check
 
@@ -169,15 +157,15 @@ class DecodeAttention(Operator):
         return self.rotated_inputs(device, case, seed, 1)[0]
 
     def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
-        shape = Shape.of(case.shape)
+        shape = Shape(**case.shape)
         sizes = (count, 2, shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
         return [{"keys": keys, "values": values} for keys, values in device.normal(sizes, case.dtype, seed)]
 
     def shared_inputs(self, device, case: Case, seed: int) -> dict:
         """The projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state of one
         token per sequence, and its query; of fewer heads than the model's the first."""
-        shape, params = Shape.of(case.shape), case.params
-        preset = checkpoint.Preset(params["layers"], params["heads"], params["head_size"], params["kv_heads"])
+        shape, params = Shape(**case.shape), case.params
+        preset = _preset(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
         size, dtype = shape.hidden_size, array_dtype(case.dtype)
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
@@ -187,11 +175,6 @@ class DecodeAttention(Operator):
 
     def reference(self, case: Case, inputs: dict):
         return reference(inputs["query"], inputs["keys"], inputs["values"])
-
-    def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
-        implementation.poison()
-        result, seconds = first_result(implementation, scope)
-        return self.compare(implementation, scope, 0, result), seconds
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
         """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
@@ -217,7 +200,7 @@ class DecodeAttention(Operator):
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """What a cell needs at once: the rotated caches, scores and weights, and what libraries take."""
-        shape, dtype = Shape.of(case.shape), case.dtype
+        shape, dtype = Shape(**case.shape), case.dtype
         scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
         caches = rotation_copies(cache_bytes(shape, dtype), last_level_cache_bytes) * cache_bytes(shape, dtype)
         of_block = rotation_copies(traffic_bytes(shape, dtype, "block"), last_level_cache_bytes)
@@ -232,14 +215,13 @@ class DecodeAttention(Operator):
     def data_files(self, job: Job) -> list[DataFile]:
         case = job.cases[0]
         params, path = case.params, case.params["weights"]
-        preset = checkpoint.Preset(params["layers"], params["heads"], params["head_size"], params["kv_heads"])
+        preset = _preset(params)
         _, _, naming, hidden_from = checkpoint.load_layer(path, preset, 1, seed=params["seed"])
-        generated = checkpoint.is_generated(path)
         return [
             DataFile(
                 path=path,
                 sha256=file_sha256(path),
-                generated=generated,
+                generated=checkpoint.is_generated(path),
                 description=f"weights in {naming}'s naming; hidden state: {hidden_from}",
             )
         ]
@@ -251,7 +233,7 @@ class DecodeAttention(Operator):
         return found
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        wanted = getattr(config, self.rule).presets
+        wanted, path = getattr(config, self.rule).presets, config.model.checkpoint
         known = {name: config.model.presets[name] for name in wanted if name in config.model.presets}
         found = [
             f"{self.rule}.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
@@ -264,51 +246,26 @@ class DecodeAttention(Operator):
             for name, preset in config.model.presets.items()
             if preset.kv_heads and preset.heads % preset.kv_heads
         ]
-        presets = {name: checkpoint.Preset(**preset.model_dump()) for name, preset in known.items()}
-        return found + self._weight_faults(config, presets) + self._head_faults(config, devices, presets)
-
-    def _weight_faults(self, config, presets: dict[str, checkpoint.Preset]) -> list[str]:
-        """What is wrong with the checkpoint, or with the size of one that has to be generated."""
-        path = config.model.checkpoint
-        if path is None:
-            free = min(host.memory_available_bytes(), shutil.disk_usage(".").free)
-            needs = {
-                name: (preset.projected_size + preset.hidden_size) * preset.hidden_size * FP32_BYTES
-                for name, preset in presets.items()
-            }
-            return [
-                f"model.presets.{name}: weights of a layer need {needed:,} bytes of memory and disk, and {free:,} are "
-                "free"
-                for name, needed in needs.items()
-                if needed > free
-            ]
-        if len(presets) > 1:
-            names = ", ".join(presets)
-            return [f"model.checkpoint: one file cannot be {names}; allowed: one entry in {self.rule}.presets"]
+        if path and len(known) > 1:
+            names = ", ".join(known)
+            return [*found, f"model.checkpoint: one file cannot be {names}; allowed: one of {self.rule}.presets"]
         try:
-            for preset in presets.values():
+            for preset in known.values() if path else ():
                 checkpoint.inspect(path, preset)
         except UserError as error:
-            return [str(error)]
-        return []
+            found += error.lines
+        return found
 
-    def _head_faults(self, config, devices: Iterable[Identity], presets: dict[str, checkpoint.Preset]) -> list[str]:
-        """Head sizes that the kernel is not compiled for."""
-        chosen, kinds = getattr(config, self.rule).implementations, dict.fromkeys(one.kind for one in devices)
-        fused = [one.name for kind in kinds for one in self.implementations_on(kind, chosen) if one.fused]
-        return [
-            f"model.presets.{name}.head_size: {preset.head_size} is not supported by {', '.join(fused)}; "
-            f"allowed: {', '.join(map(str, HEAD_SIZES))}, or {self.rule}.implementations without them"
-            for name, preset in presets.items()
-            if fused and preset.head_size not in HEAD_SIZES
-        ]
+
+def _preset(params: dict) -> Preset:
+    return Preset(**{name: params[name] for name in Preset.model_fields})
 
 
 def _reference_core(implementation: Implementation, rows: list[int], query, index: int):
     """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
     import numpy
 
-    shape, copy = Shape.of(implementation.case.shape), implementation.copy_of(index)
+    shape, copy = Shape(**implementation.case.shape), implementation.copy_of(index)
     to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
     for place, row in enumerate(rows):
         for head in range(shape.kv_heads):
@@ -321,7 +278,7 @@ def _reference_core(implementation: Implementation, rows: list[int], query, inde
 def _reference_block(implementation: Implementation, rows: list[int], index: int):
     import numpy
 
-    shape, shared, to_host = Shape.of(implementation.case.shape), implementation.shared, implementation.device.to_host
+    shape, shared, to_host = Shape(**implementation.case.shape), implementation.shared, implementation.device.to_host
     weights = implementation.layers[index % len(implementation.layers)]
     layer = {name: to_host(array).astype(numpy.float64) for name, array in weights.items()}
     hidden = to_host(shared["hidden"][rows]).astype(numpy.float64)

@@ -7,9 +7,9 @@ from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import launch
 from roofline.operators.rmsnorm_matmul import hopper
-from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
 from roofline.operators.rmsnorm_matmul.unfused import (
+    EPS,
     KERNELS,
     NORM_ARGUMENTS,
     OVERLAPPED,

@@ -1,4 +1,9 @@
-"""RMSNorm and the product that follows it, behind the operator interface: settings, cases, inputs and check."""
+"""RMSNorm and the product that follows it, behind the operator interface: counts, settings, cases, inputs and check.
+
+y = (x / sqrt(mean(x^2) + eps) * g) W^T, of x [batch, hidden], g [hidden] and W [hidden, hidden], stored [outputs,
+inputs]. FLOPs 2 x batch x hidden^2 of the product, and 4 x batch x hidden of the norm: a multiply-add of the squares,
+the factor, and g. Bytes: W, x, g and y once each.
+"""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -8,10 +13,9 @@ from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, requir
 from roofline.core.prediction import divided
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST, FITTED, LIMIT, Constant, Constants, of_gpu_host
-from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, normalised, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
-from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
+from roofline.operators.rmsnorm_matmul.unfused import EPS, Unfused, UnfusedGraph
 from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Whole
 from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
@@ -19,6 +23,7 @@ from roofline.records.timing import Check
 MOST_HIDDEN = 10**8  # W would take 20 PB
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
 SPREAD_OF_G = 0.1  # about 1
+MOST_WEIGHTS = 1 << 21  # that a check multiplies in float64: of more, some outputs are compared
 MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
 
 
@@ -65,6 +70,30 @@ GPU: Constants = {
 # NumPy on a CPU: calls, and bytes that a core reads and writes for each weight, to widen it and, if x has several rows,
 # to pack it for the BLAS.
 CALLS, WIDENED_BYTES, PACKED_BYTES = 10, {"fp16": 18, "bf16": 6}, 8
+
+
+def flops(batch: int, hidden: int) -> int:
+    return 2 * batch * hidden**2 + 4 * batch * hidden
+
+
+def traffic_bytes(batch: int, hidden: int, dtype: str) -> int:
+    return (hidden**2 + 2 * batch * hidden + hidden) * ITEM_BYTES[dtype]
+
+
+def normalised(x, g, eps: float = EPS):
+    """x / sqrt(mean(x^2) + eps) * g, row by row, in the dtype of the arrays."""
+    return x / ((x * x).mean(axis=-1, keepdims=True) + eps) ** 0.5 * g
+
+
+def reference(x, w, g, eps: float = EPS):
+    """In float64, of these rounded inputs; of some rows of W the outputs that they give."""
+    x, w, g = (array.astype("float64") for array in (x, w, g))
+    return normalised(x, g, eps) @ w.T
+
+
+def compared_outputs(hidden: int) -> slice:
+    """All outputs; of a large W every n-th. The step is odd: it meets every place of a block's outputs."""
+    return slice(None, None, -(-(hidden**2) // MOST_WEIGHTS) | 1)
 
 
 class RmsNormMatmulSettings(OperatorSettings):

@@ -10,11 +10,11 @@ from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
 from roofline.operators.constants import launch
 from roofline.operators.gemm.tensor_matmul import lacking
-from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.records.prediction import CostTerms
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
+EPS = 1e-6
 VECTOR, WARP = 8, 32  # numbers of 16 bytes; threads
 MOST_THREADS = 512  # 1024 were slower before a product of ours
 FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many

@@ -1,4 +1,5 @@
-"""One decode step of one layer of attention: shapes, counts, and the same arithmetic for any array library.
+"""One decode step of one layer of attention: shapes, counts, the arithmetic for any array library, and what its
+implementations have in common.
 
 Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K and V
 once each; with fewer K/V heads than query heads (grouped-query attention) a K/V head serves a group of query heads, so
@@ -6,10 +7,11 @@ that the intensity rises with the group. Block: the query projection before it a
 FLOPs and weights added. The write of the new token into the cache is not part of the step.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, relative_error
+from roofline.operators.base import Implementation, rotation_copies
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,6 @@ class Shape:
     kv_heads: int
     head_size: int
     seq_len: int
-
-    @classmethod
-    def of(cls, sizes: Mapping[str, int]) -> "Shape":
-        return cls(**sizes)
 
     @property
     def hidden_size(self) -> int:
@@ -39,7 +37,7 @@ class Shape:
 
 def flops(shape: Shape, scope: str) -> int:
     core = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
-    return core + (_projection_flops(shape) if scope == "block" else 0)
+    return core + (4 * shape.batch * shape.hidden_size**2 if scope == "block" else 0)
 
 
 def traffic_bytes(shape: Shape, dtype: str, scope: str) -> int:
@@ -54,10 +52,6 @@ def cache_bytes(shape: Shape, dtype: str) -> int:
 def weight_bytes(shape: Shape, dtype: str) -> int:
     """The query and the output projection of one layer."""
     return 2 * shape.hidden_size**2 * ITEM_BYTES[dtype]
-
-
-def _projection_flops(shape: Shape) -> int:
-    return 2 * 2 * shape.batch * shape.hidden_size**2
 
 
 def attend(xp, query, keys, values):
@@ -94,3 +88,40 @@ def worst_head(result, expected) -> float:
 
     heads = zip(numpy.reshape(result, (-1, result.shape[-1])), expected.reshape(-1, expected.shape[-1]), strict=True)
     return max(relative_error(*head) for head in heads)
+
+
+def product(device, left, right):
+    """Matrices multiplied in their own dtype, or in fp32 where the device emulates it."""
+    widened = (device.widened(array) for array in (left, right))
+    return device.xp.matmul(*widened).astype(left.dtype, copy=False)
+
+
+def projected_query(device, shape: Shape, hidden, layer: dict):
+    """[batch, heads, head size]."""
+    query = product(device, hidden, layer["query"]) + layer["query_bias"]
+    return query.reshape(shape.batch, shape.heads, shape.head_size)
+
+
+class DecodeImplementation(Implementation):
+    """Steps go round the caches; their result is [batch, heads, d] of a core, [batch, hidden] of a block."""
+
+    scopes = ("core",)
+    tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
+
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
+        self.shape, self.dtype = Shape(**case.shape), case.dtype
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        super().prepare(shared, copies)
+        self.query, self.hidden = shared["query"], shared["hidden"]
+        self.caches = [(copy["keys"], copy["values"]) for copy in copies]
+        self.layers = [shared.get("layer")]
+
+    def rotated_layers(self) -> list[dict]:
+        """The projections' weights, in as many copies as make those of a block cold; one where the caches are warm."""
+        first, device = self.shared["layer"], self.device
+        moved = traffic_bytes(self.shape, self.dtype, "block")
+        copies = 1 if len(self.caches) == 1 else rotation_copies(moved, device.last_level_cache_bytes)
+        made = {name: device.rolled(array, copies - 1) for name, array in first.items()}
+        return [first, *({name: arrays[place] for name, arrays in made.items()} for place in range(copies - 1))]
