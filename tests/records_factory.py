@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 from roofline.core.terms import Axis
 from roofline.measure.sustained import summarise
-from roofline.operators.about import OwnOperator
+from roofline.operators.about import OwnOperator, Way
 from roofline.operators.gemm.products import TOLERANCE
 from roofline.records.base import Record
 from roofline.records.calibration import CalibrationRecord
@@ -60,16 +60,14 @@ SCAN = OwnOperator(
     counted="inputs once",
     axis=Axis(key="n", symbol="N", at_least=4),
     usual_share_of_peak=(0.003, 0.01),
-    cases=[],
 )
-GEMM = OwnOperator(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each", cases=[])
-OF_CASE = ("label", "series", "advice", "graph")
+GEMM = OwnOperator(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each")
 
 
 class MadeUpCell(Measurement):
-    """With the text of its case, which no record holds."""
+    """Perhaps in a graph, which no record says."""
 
-    _text: dict = PrivateAttr(default_factory=dict)
+    _graph: bool = PrivateAttr(default=False)
 
 
 class MadeUpRecord(OperatorRecord):
@@ -189,11 +187,9 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
         "overhead_s": None,
         "states": [],
     }
-    text = {"label": f"N {n}", "series": ""}
-    text["advice"] = {"memory": ["fusion"], "compute": ["tensor cores"], "overhead": ["larger batches"]}
-    text |= {key: fields.pop(key) for key in OF_CASE if key in fields}
+    graph = fields.pop("graph", False)
     made = MadeUpCell.model_validate(known | fields)
-    made._text = text
+    made._graph = graph
     return made
 
 
@@ -203,7 +199,6 @@ def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **f
         "operator": "gemm",
         "implementation": "cupy.matmul" if device != "cpu" else "numpy.matmul",
         "shape": {"m": size, "n": size, "k": size},
-        "label": f"{size}³",
         "dtype": dtype,
         "cache": "warm",
         "flops": flops,
@@ -344,7 +339,7 @@ def bandwidth_record(device: str, level: str | None = None, sweeps=(), **streams
 
 
 def operator_record(device: str, *cells: Measurement, operator: OwnOperator = SCAN, **fields) -> OperatorRecord:
-    known = {"case": f"{cells[0]._text['label']}_{cells[0].dtype}".replace(" ", "") if cells else "none"}
+    known = {"case": f"N{cells[0].shape.get('n', '')}_{cells[0].dtype}" if cells else "none"}
     made = MadeUpRecord(**job_fields(device, known | {"measurements": list(cells)} | fields))
     made._operator = operator
     return made
@@ -356,14 +351,9 @@ def own_operators(records: Iterable[Record]) -> dict[str, OwnOperator]:
     for record in records:
         if isinstance(record, MadeUpRecord):
             one = record._operator
-            cases = [
-                {key: getattr(cell, key) for key in ("preset", "dtype", "shape", "implementation")}
-                | {"kind": kind_of(record.device)}
-                | cell._text
-                for cell in record.measurements
-            ]
-            cases += found[one.name].model_dump()["cases"] if one.name in found else []
-            found[one.name] = OwnOperator.model_validate(one.model_dump() | {"cases": cases})
+            ways = {cell.implementation: Way(graph=cell._graph) for cell in record.measurements}
+            ways |= found[one.name].ways if one.name in found else {}
+            found[one.name] = one.model_copy(update={"ways": ways})
     return found
 
 

@@ -60,7 +60,7 @@ def test_the_terminal_and_the_page_mark_single_samples():
     said = screen.summary(verified(*single()))
     assert re.search(r"^  fp16 +55\* +1 +none ", said, re.MULTILINE)
     assert re.search(r"^  dram_read +400\* +1 +none ", said, re.MULTILINE)
-    assert re.search(r"^  scan plain fp32 N 1 +1 ms\* .* 1 +none ", said, re.MULTILINE)
+    assert re.search(r"^  scan plain fp32 n 1 +1 ms\* .* 1 +none ", said, re.MULTILINE)
     assert "*" not in screen.summary(verified(*run()))
     shown = html_page(told(*single()))
     assert '<td class="n">55*</td>' in shown and '<td class="n">1 ms*</td>' in shown

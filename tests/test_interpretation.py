@@ -46,7 +46,7 @@ def test_operators_have_a_row_per_dtype():
     row = next(row for row in found["rows"] if row["operator"] == "scan")
     assert (row["FLOP/byte"], row["ridge point"], row["lower ceiling"]) == ("0.5", "13.8", "hbm_read")
     assert (row["cells"], row["of roof"], row["sealed: right"]) == ("2", "6.2 to 91 %", "1 of 2")
-    assert (row["closest to its roof"], row["furthest from it"]) == ("plain N 4096", "slow N 1")
+    assert (row["closest to its roof"], row["furthest from it"]) == ("plain n 4096", "slow n 1")
 
 
 def test_what_neither_roof_nor_overhead_explains_is_the_implementations():

@@ -18,7 +18,7 @@ from roofline.table.rows import Cell, Roofline
 
 CHECKOUT = Path(__file__).parents[1]
 TEXT = {"title": "squares of 🚀", "picture": "squares", "counted": "inputs and outputs once"}
-OWN = OwnOperator(name="squares", axis=("count", "N", None), cases=[], **TEXT)
+OWN = OwnOperator(name="squares", axis=("count", "N", None), **TEXT)
 
 
 def changed(run: Roofline, change: Callable[[Cell], dict]) -> Roofline:

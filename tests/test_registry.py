@@ -103,7 +103,7 @@ def test_a_whole_file_is_an_operator_beside_the_others(file):
     path = file()
     operator = registered([path])["row_sum"]
     assert (operator.name, operator.rule, operator.picture) == ("row_sum",) * 3
-    assert describe(operator, []).title == "row sum"
+    assert describe(operator).title == "row sum"
     assert operator.path == path and [str(one) for one in own_files(operator)] == [path]
     assert len(registered([path])) == len(registered()) + 1
 

@@ -31,7 +31,7 @@ def levels(**knees):
 @pytest.fixture(scope="module")
 def roofline():
     cells = [
-        cell("gpu0", 1e-3 * (1 + n), 1e-3, dtype=dtype, n=n, implementation=name, label=f"N {n}")
+        cell("gpu0", 1e-3 * (1 + n), 1e-3, dtype=dtype, n=n, implementation=name)
         for dtype in ("fp32", "fp16")
         for n in (1, 2)
         for name in ("plain", "fused", "graph", "another", "one_more")
@@ -115,8 +115,8 @@ def test_a_row_per_case_and_a_column_per_implementation(shown):
     lines = shown.splitlines()
     start = next(place for place, line in enumerate(lines) if line.split() == ["plain", "fused", "graph", "another"])
     rows = [line.split()[:3] for line in lines[start + 1 : start + 5]]
-    assert rows == [["fp32", "N", "1"], ["fp32", "N", "2"], ["fp16", "N", "1"], ["fp16", "N", "2"]]
-    assert re.search(r"^  fp32 N 2 +3 ms +\d+ % o +- +3 ms", shown, re.MULTILINE), "what is missing leaves its place"
+    assert rows == [["fp32", "n", "1"], ["fp32", "n", "2"], ["fp16", "n", "1"], ["fp16", "n", "2"]]
+    assert re.search(r"^  fp32 n 2 +3 ms +\d+ % o +- +3 ms", shown, re.MULTILINE), "what is missing leaves its place"
 
 
 def test_what_limits_is_told_apart_where_the_record_does():

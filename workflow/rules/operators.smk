@@ -97,7 +97,7 @@ for OPERATOR in CELLS.timed:
             "../scripts/measure_operator.py"
 
 
-# Title, labels and advice of a user's own operator, so that an archive is rendered without running its code.
+# Title and advice of a user's own operator, so that an archive is rendered without running its code.
 rule own_operator:
     input:
         library=PARAMS.library("own_operator"),
@@ -109,6 +109,5 @@ rule own_operator:
         ENVIRONMENT
     params:
         operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
-        jobs=lambda wildcards: json.dumps([job.to_json() for job in CELLS.jobs[wildcards.operator].values()]),
     script:
         "../scripts/own_operator.py"

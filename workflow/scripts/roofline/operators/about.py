@@ -7,9 +7,9 @@ class; they are stored beside the results once, so that an archive is rendered w
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from pydantic import Field
 
@@ -32,7 +32,7 @@ class Cell(Protocol):
     implementation: str
 
 
-class Way(NamedTuple):
+class Way(Record):
     """One implementation: what it does already, and what would help where neither roof nor overheads set the time."""
 
     fused: bool = False
@@ -118,20 +118,6 @@ class Unknown(About):
 # ---------------------------------------------------------------- a user's own operator
 
 
-class CaseText(Record):
-    """Of one implementation of one case."""
-
-    kind: DeviceKind
-    preset: str | None
-    dtype: str
-    shape: dict[str, int]
-    implementation: str
-    label: str
-    series: str
-    advice: Advice
-    graph: bool = False
-
-
 class OwnOperator(RunRecord):
     """results/operators/{name}.json: what a reader sees of a user's own operator, beside the table."""
 
@@ -139,103 +125,37 @@ class OwnOperator(RunRecord):
     name: str
     title: str
     picture: str
-    counted: str
-    axis: tuple[str, str, int | None] | None = None
-    baselines: list[str] = Field(default=[])
+    unit: str = About.unit
+    counted: str = About.counted
+    axis: Axis | None = None
+    baselines: tuple[str, ...] = ()
     scopes: dict[str, str] = Field(default={})
     usual_share_of_peak: Interval | None = None
-    cases: list[CaseText] = Field(description="of the cases that were measured")
+    ways: dict[str, Way] = Field(default={}, description="by implementation")
 
 
 class Stored(About):
     """A user's own operator, as stored."""
 
     def __init__(self, own: OwnOperator):
-        self.own = own
-        self.name, self.title, self.picture, self.counted = own.name, own.title, own.picture, own.counted
-        self.axis = Axis(*own.axis) if own.axis else None
-        self.baselines, self.scopes = tuple(own.baselines), own.scopes
+        self.name, self.title, self.picture = own.name, own.title, own.picture
+        self.unit, self.counted, self.axis = own.unit, own.counted, own.axis
+        self.baselines, self.scopes, self.ways = own.baselines, own.scopes, own.ways
         self.usual_share_of_peak = own.usual_share_of_peak
-        self.ways = {one.implementation: Way(graph=one.graph) for one in own.cases}
-        self._cases = {_key(one): one for one in own.cases}
-        self._kinds = {(*_key(one), one.kind): one for one in own.cases}
-
-    def label(self, cell: Cell) -> str:
-        known = self._cases.get(_key(cell))
-        return known.label if known else super().label(cell)
-
-    def series(self, cell: Cell) -> str:
-        known = self._cases.get(_key(cell))
-        return known.series if known else super().series(cell)
-
-    def advice(self, cell: Cell, kind: DeviceKind) -> Advice:
-        known = self._kinds.get((*_key(cell), kind))
-        return known.advice if known else super().advice(cell, kind)
 
 
-def _key(cell: Cell) -> tuple:
-    return cell.preset, cell.dtype, cell.implementation, *sorted(cell.shape.items())
-
-
-def describe(operator, jobs: Iterable) -> OwnOperator:
-    """The text of a user's operator, evaluated for every case and implementation of its jobs."""
-    names = {"name": operator.name, "picture": operator.picture, "unit": operator.unit}
-    about = type("Own", (About,), names | _declared(operator))()
-    about.ways = {
-        one.name: Way(one.fused, one.graph, tuple(getattr(one, "improvements", ()))) for one in operator.implementations
-    }
-    cases = [
-        _case_text(operator, about, case, implementation)
-        for job in jobs
-        for case in job.cases
-        for implementation in operator.implementations
-    ]
+def describe(operator) -> OwnOperator:
+    """What a user's operator declares for its readers."""
+    names = ("title", "counted", "axis", "baselines", "usual_share_of_peak")
+    declared = {name: getattr(operator, name) for name in names if hasattr(operator, name)}
     return OwnOperator(
-        name=about.name,
-        title=about.title,
-        picture=about.picture,
-        counted=about.counted,
-        axis=tuple(about.axis) if about.axis else None,
-        baselines=list(about.baselines),
-        scopes=dict(about.scopes),
-        usual_share_of_peak=about.usual_share_of_peak,
-        cases=cases,
+        name=operator.name,
+        picture=operator.picture,
+        unit=operator.unit,
+        scopes=getattr(operator, "scope_words", {}),
+        ways={
+            one.name: Way(fused=one.fused, graph=one.graph, improvements=getattr(one, "improvements", ()))
+            for one in operator.implementations
+        },
+        **{"title": operator.name.replace("_", " ")} | declared,
     )
-
-
-def _declared(operator) -> dict:
-    """What the class declares, under the names that it has here."""
-    names = {"title": "title", "counted": "counted", "axis": "axis", "baselines": "baselines"}
-    names |= {"scope_words": "scopes", "usual_share_of_peak": "usual_share_of_peak"}
-    return {here: getattr(operator, there) for there, here in names.items() if hasattr(operator, there)}
-
-
-def _case_text(operator, about: About, case, implementation) -> CaseText:
-    cell = _Case(case.preset, case.dtype, case.shape, implementation.name)
-    kind = implementation.kind
-    label = operator.label(case) if hasattr(operator, "label") else about.label(cell)
-    if hasattr(operator, "series"):
-        series = operator.series(case)
-    else:
-        series = label if not about.axis else about.series(cell)
-    advice = about.advice(cell, kind)
-    if hasattr(operator, "remedies"):
-        advice = operator.remedies(case, implementation)
-    return CaseText(
-        kind=kind,
-        preset=case.preset,
-        dtype=case.dtype,
-        shape=case.shape,
-        implementation=implementation.name,
-        label=label,
-        series=series,
-        advice=advice,
-        graph=implementation.graph,
-    )
-
-
-class _Case(NamedTuple):
-    preset: str | None
-    dtype: str
-    shape: dict[str, int]
-    implementation: str
