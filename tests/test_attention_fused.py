@@ -165,7 +165,7 @@ def test_one_launch_per_step_and_the_caches_in_turn(monkeypatch, device):
         assert [address(array) for array in arguments[1:3]] == [address(array) for array in cell.caches[index % 3]]
 
 
-@pytest.mark.parametrize(("layers", "copies"), [(1, 3), (2, 3), (4, 3), (7, 3), (6, 48), (5, 48), (3, 1)])
+@pytest.mark.parametrize(("layers", "copies"), [(1, 3), (4, 3), (5, 48), (3, 1)])
 def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
     cell = cell_of(device, FusedGraph, SHAPE, layers=layers, copies=copies)
     for number, (_, values) in enumerate(cell.caches):
@@ -181,21 +181,6 @@ def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
     for index in range(2 * len(cell.graphs) + 1):
         last = (index % len(cell.graphs) + 1) * layers - 1
         assert step(index)[0, 0] == pytest.approx(last % copies)
-
-
-@pytest.mark.parametrize(("layers", "least", "copies"), [(6, 5, 5), (6, 6, 6), (6, 7, 12), (32, 33, 64), (1, 9, 9)])
-def test_more_caches_than_layers_are_whole_models_of_them(device, layers, least, copies):
-    cell = cell_of(device, FusedGraph, SHAPE, layers=layers)
-    assert FusedGraph.copies_wanted(cell.case, least) == copies
-    assert Fused.copies_wanted(cell.case, least) == least
-
-
-def test_a_launch_that_the_driver_refuses_is_named_and_ends_the_capture(device):
-    cell = cell_of(device, FusedGraph, SHAPE, copies=3)
-    with pytest.raises(RuntimeError, match="cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE"):
-        device.graph(cell.kernel, (0,), (128,), cell.arguments, 0)
-    graph = device.graph(cell.kernel, (cell.division.blocks,), (128,), cell.arguments, cell.division.shared_bytes)
-    assert len(graph.launches) == 3
 
 
 def test_shared_memory_beyond_what_every_card_grants_is_asked_for(monkeypatch, device):

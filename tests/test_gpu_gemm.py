@@ -1,6 +1,5 @@
 """Products of a GPU without one: shapes, operands, layouts and checks of every dtype on cuBLASLt in NumPy."""
 
-import itertools
 from itertools import islice
 
 import fake_gpu
@@ -35,7 +34,7 @@ def device(monkeypatch):
 
 
 def of_shape(device, dtype, m=64, n=64, k=64):
-    return list(cuda_products.of_shape(device, dtype, {"m": m, "n": n, "k": k}, seed=1))
+    return list(LtProducts(device, dtype, [Shape(m, n, k)], seed=1).candidates(*OUTPUTS[dtype][0]))
 
 
 # ---------------------------------------------------------------------------------------------- shapes
@@ -106,7 +105,7 @@ def test_int8_results_are_as_spread_as_their_operands(device):
 
 
 @pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
-def test_every_output_and_layout_is_right(monkeypatch, gpu, dtype, output, how):
+def test_every_output_and_layout_is_right(gpu, dtype, output, how):
     """On shapes of three different sides: a transposed result would not pass."""
     skip_unless_supported(gpu, dtype)
     lt = LtProducts(gpu, dtype, [Shape(64, 128, 192), Shape(192, 64, 128)], seed=1)
@@ -119,10 +118,6 @@ def test_every_output_and_layout_is_right(monkeypatch, gpu, dtype, output, how):
         assert check.error <= check.tolerance == products.TOLERANCE[dtype]
         assert one.flops == 2 * 64 * 128 * 192
         assert (one.product.output, one.product.accumulation) == (output, how)
-    if dtype not in ("int8", "fp64"):  # else it would compare nothing, or the result with itself
-        monkeypatch.setitem(products.TOLERANCE, dtype, 1e-9)
-        with pytest.raises(ArithmeticError, match=f"{dtype} product"):
-            found[0].check()
 
 
 @pytest.mark.parametrize("accumulation", [FAST, "fp32"])
@@ -164,20 +159,11 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
         cuda_products.workload(gpu, dtype, SIZE, lost, seed=5)
 
 
-@pytest.mark.parametrize("dtype", ["fp8_e4m3", "int8"])
-def test_where_cublaslt_has_none_of_that_size_the_setting_is_named(device, dtype):
-    with pytest.raises(ValueError, match=r"^peak_flops.size: 72; "):
-        cuda_products.reference_product(device, dtype, 72, seed=1)
-    assert of_shape(device, dtype, 72, 72, 72) == []
-    cuda_products.reference_product(device, dtype, 80, seed=1).check()
-
-
-def test_where_cublaslt_has_none_of_any_size_the_card_lacks_the_ceiling(device):
-    """No other setting would help."""
+@pytest.mark.parametrize("dtype", LT_ALONE)
+def test_where_cublaslt_has_none_the_card_lacks_the_ceiling(device, dtype):
     device.cublaslt.offers = lambda *shape: False
-    for dtype, size in itertools.product(LT_ALONE, (64, 72)):
-        with pytest.raises(Unsupported, match=dtype):
-            cuda_products.reference_product(device, dtype, size, seed=1)
+    with pytest.raises(Unsupported, match=dtype):
+        cuda_products.reference_product(device, dtype, 64, seed=1)
 
 
 def test_variants_are_of_other_inputs_outputs_and_accumulations(device):

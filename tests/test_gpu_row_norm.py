@@ -86,7 +86,7 @@ def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):
     cell = cell_of(device, WelfordGraph, first)
     sizes = cell.arguments[0][2:]
     calls = [(between, y, *sizes), (x, between, *sizes), (between, y, *sizes)]
-    graph = device.graph(cell.kernel(), (cell.division.blocks,), (cell.threads,), calls, 0)
+    graph = device.graph(cell.kernel, (cell.division.blocks,), (cell.threads,), calls, 0)
     expected = OPERATOR.reference(None, {"x": first})
     for _ in range(20):
         between[:] = device.array(second)

@@ -14,11 +14,10 @@ from roofline.core.prediction import predict_cell
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.operators.about import builtin
-from roofline.operators.base import Case, rotation_copies
+from roofline.operators.base import Case
 from roofline.operators.row_norm.arrays import Array, Compiled, NumpyRows
 from roofline.operators.row_norm.cuda import (
     APPLICATIONS,
-    FULL,
     MOST_HELD,
     MOST_THREADS,
     Naive,
@@ -116,25 +115,11 @@ def test_every_number_has_its_thread_and_every_row_its_block(rows, columns, mult
     assert one.even == (in_registers == columns)
 
 
-@given(ROWS, COLUMNS)
-def test_few_rows_are_given_more_threads_each(rows, columns):
-    """As many as fill the card, or as there are vectors, or as a block has."""
-    one = divide(rows, columns, 132)
-    vectors = columns // one.width
-    assert rows * one.threads >= 132 * FULL or one.threads >= min(vectors, MOST_THREADS)
-
-
 @given(st.integers(1, 20_000))
 def test_graphs_go_through_all_copies_in_turn(least):
     count = WelfordGraph.copies_wanted(case_of(1, 1), least)
     assert least <= count <= max(2 * least, least + APPLICATIONS)
     assert count % APPLICATIONS == 0 or APPLICATIONS % count == 0
-
-
-def test_what_is_needed_of_the_memory_covers_every_copy():
-    case, cache = case_of(1024, 128), 60 << 20
-    copies = WelfordGraph.copies_wanted(case, rotation_copies(OPERATOR.bytes(case), cache))
-    assert OPERATOR.memory_needed(case, cache) > copies * OPERATOR.bytes(case) >= 3 * cache
 
 
 # ---------------------------------------------------------------- what comes of it

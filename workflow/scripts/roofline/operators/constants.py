@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 
 class Constant(NamedTuple):
-    """Of a prediction, named after what it is physically; `elsewhere` is what is published of other hardware."""
+    """Of a prediction, named after what it is physically."""
 
     value: float
     source: str
     meaning: str = ""
-    elsewhere: str = ""
 
 
 Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough

@@ -6,7 +6,6 @@ from roofline.core.terms import KINDS, Axis
 from roofline.operators.about import FEWER_INTERMEDIATES, ONE_FUSED_KERNEL, About, Advice, Cell, Way
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
-WIDENING = "arithmetic in the dtype itself instead of widened copies"
 
 
 class AboutDecodeAttention(About):
@@ -22,7 +21,7 @@ class AboutDecodeAttention(About):
         "eager": Way(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
         "fused": Way(fused=True, improvements=MORE_KEYS),
         "fused_graph": Way(fused=True, graph=True, improvements=MORE_KEYS),
-        "numpy": Way(improvements=("compiled code instead of NumPy's temporaries", WIDENING)),
+        "numpy": Way(improvements=("compiled code instead of NumPy's temporaries",)),
     }
 
     def label(self, cell: Cell) -> str:
@@ -40,6 +39,4 @@ class AboutDecodeAttention(About):
         smaller = ["a smaller dtype of the cache"] if fp32 and narrower else []
         ungrouped = cell.shape["heads"] == cell.shape.get("kv_heads", cell.shape["heads"])
         found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if ungrouped else [])
-        if fp32 and not narrower:  # nothing is widened
-            found["implementation"] = [one for one in found["implementation"] if one != WIDENING]
         return found

@@ -129,8 +129,7 @@ def _header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():  # to open a pipe would wait for ever
-        why = "not a regular file" if Path(path).exists() else "no such file"
-        raise UserError(f"model.checkpoint {path}: {why}")
+        raise UserError(f"model.checkpoint {path}: no such file")
     try:
         with safe_open(path, framework="numpy") as file:
             names = file.keys()

@@ -193,13 +193,15 @@ class Fused(DecodeImplementation):
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         """The result and what blocks leave for one another, and the arguments of a launch for each cache."""
+        import numpy
+
         super().prepare(shared, copies)
         xp, shape = self.device.xp, self.shape
         self.out = xp.empty_like(self.query)
         queries = shape.batch * shape.heads if self.division.splits > 1 else 0
         self.workspace = xp.empty((queries, self.division.splits, shape.head_size + PADDING), xp.float32)
         self.arrived = xp.zeros(shape.batch * shape.kv_heads * self.division.tiles, xp.uint32)
-        numbers = [_int32(value) for value in (shape.seq_len, shape.group, self.division.splits)]
+        numbers = map(numpy.int32, (shape.seq_len, shape.group, self.division.splits))
         rest = (self.out, self.workspace, self.arrived, *numbers)
         self.arguments = [(self.query, keys, values, *rest) for keys, values in self.caches]
 
@@ -305,9 +307,3 @@ class FusedGraph(Fused):
             return self.out
 
         return step
-
-
-def _int32(value: int):
-    import numpy
-
-    return numpy.int32(value)

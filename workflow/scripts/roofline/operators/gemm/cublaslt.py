@@ -87,22 +87,11 @@ class CublasLt:
 
         def runner(algorithm: int):
             def run(a_address: int, b_address: int, d_address: int, stream: int) -> None:
-                factors = ctypes.addressof(one), ctypes.addressof(zero)
-                operands = a_address, a, b_address, b
-                result = d_address, d, d_address, d
+                operands = ctypes.addressof(one), a_address, a, b_address, b
+                result = ctypes.addressof(zero), d_address, d, d_address, d
                 workspace = self._workspace, WORKSPACE_BYTES
                 try:
-                    lt.matmul(
-                        self._handle,
-                        description,
-                        factors[0],
-                        *operands,
-                        factors[1],
-                        *result,
-                        algorithm,
-                        *workspace,
-                        stream,
-                    )
+                    lt.matmul(self._handle, description, *operands, *result, algorithm, *workspace, stream)
                 except lt.cuBLASLtError as error:
                     raise Unsupported(f"{dtype} {m} x {n} x {k} {layout}: {error}") from None
 

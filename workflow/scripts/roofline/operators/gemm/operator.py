@@ -29,20 +29,12 @@ CONSTANTS: dict[str, Constants] = {
             9.7e-6, "drawn cells where nothing disturbed an H200's host", "host: a library's function from Python"
         ),
         "kernel_start_s": Constant(5.45e-06, FITTED, "a kernel, with an event on either side"),
-        "tensor_pipe_share": Constant(
-            0.86,
-            LIMIT,
-            "of the multiply-adds per clock that cuBLAS attains",
-            "96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084)",
-        ),
+        # Elsewhere: 96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084).
+        "tensor_pipe_share": Constant(0.86, LIMIT, "of the multiply-adds per clock that cuBLAS attains"),
         "tf32_pipe_share": Constant(0.562, FITTED, "the same of tf32"),
         "fma_pipe_share": Constant(0.689, FITTED, "the same of fp32 on CUDA cores"),
         "product_s_per_column": Constant(6.96e-10, FITTED, "the sums along k, which no number of blocks shortens"),
-        "stream_share": Constant(
-            0.7,
-            LIMIT,
-            "of the memory ceiling that thin products attain",
-        ),
+        "stream_share": Constant(0.7, LIMIT, "of the memory ceiling that thin products attain"),
     },
     "cpu": {
         **CPU_HOST,
