@@ -82,14 +82,11 @@ def worst_of(cell, index=0):
 
 # ---------------------------------------------------------------------------------------------- right results
 
-SIZES = [(1, 17), (3, 17), (1, 1), (3, 1), (3, 128)]
-
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "shape",
-    [shape_of(batch, seq_len, 4, kv_heads) for batch, seq_len in SIZES for kv_heads in (4, 2, 1)]
-    + [shape_of(2, 301, 4, kv_heads, head_size) for kv_heads in (4, 1) for head_size in (64, 128)],
+    [shape_of(1, 1, 4, 4), shape_of(3, 17, 4, 2), shape_of(3, 128, 4, 1), shape_of(2, 301, 4, 4, 64)],
     ids=lambda shape: "-".join(map(str, shape.as_dict().values())),
 )
 def test_core_and_block_against_loops(device, kind, dtype, shape):
@@ -167,30 +164,15 @@ def test_every_finite_number_is_widened(cpu, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("cores", [1, 3])
-def test_scores_in_the_thousands_do_not_overflow(device, kind, monkeypatch, dtype, sign, cores):
+def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
     """exp(8000) is infinite in any dtype: the largest score is subtracted before. What a score is rounded by, 2^-24 of
     thousands, is what the weights are wrong by; eager rounds scores to fp16."""
-    if kind is NumpyOnAllCores:
-        use_cores(monkeypatch, device, cores)
     query = numpy.full((1, 2, 8), math.sqrt(8))
     cell = cell_of(device, kind, shape_of(seq_len=33), dtype, query=query)
     keys, _ = cell.caches[0]
     keys[:] = (sign * 1000 + keys.astype(numpy.float32)).astype(keys.dtype)
     assert numpy.isfinite(core(cell)).all()
     assert kind is Eager or worst_of(cell) < 4e-3 + TOLERANCE[kind, "core"][dtype]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_nan_in_the_cache_shows(device, kind, dtype, scope, which):
-    cell = cell_of(device, kind, shape_of(batch=3), dtype)
-    cell.caches[0][which][2, 1, 5, 3] = numpy.nan
-    if (kind, dtype) != (NumpyOnAllCores, "fp16"):  # whose bits are moved without a look at them
-        assert numpy.isnan(numpy.array(cell.step(scope)(0)[2], numpy.float32)).any()
-    with pytest.raises(ArithmeticError):
-        OPERATOR.check(cell, scope)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -251,18 +233,6 @@ def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dty
     promised = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
     # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
     assert taken < most < promised < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kv_heads", [8, 2])
-@pytest.mark.parametrize("cores", [1, 2])
-def test_no_step_allocates_in_proportion_to_the_cache(cpu, monkeypatch, dtype, kv_heads, cores):
-    use_cores(monkeypatch, cpu, cores)
-    shape = shape_of(32, 1024, 8, kv_heads, 64)
-    cell = cell_of(cpu, NumpyOnAllCores, shape, dtype)
-    step = cell.step("core")
-    step(0)
-    assert most_allocated(lambda: step(1))[1] < cache_bytes(shape, dtype) / 10
 
 
 # ---------------------------------------------------------------------------------------------- the operator

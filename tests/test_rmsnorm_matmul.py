@@ -192,13 +192,6 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
         assert (gpu.to_host(step(21)) == first).all()
 
 
-@pytest.mark.parametrize(("batch", "rows"), [(33, 64), (100, 128), (300, 384)])
-def test_boxes_of_x_never_reach_beyond_it(monkeypatch, batch, rows):
-    """They are slow where they do."""
-    cell = cell_of(open_gpu(monkeypatch, "9.0"), Fused, batch, 256, "bf16")
-    assert cell.norm.result.shape == (rows, 256) and rows % cell.division.rows == 0
-
-
 @pytest.mark.parametrize(("batch", "of_each"), [(8, (0, 1)), (128, (1, 2))])
 def test_many_rows_overlap_norm_and_product_in_a_graph_alone(monkeypatch, batch, of_each):
     """`of_each` application so many launches overlap what is before: waiting, and overlapped."""

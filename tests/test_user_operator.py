@@ -2,18 +2,14 @@
 
 import filecmp
 import shutil
-import subprocess
 import sys
-import sysconfig
 import tarfile
-import venv
 from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 from test_kernels import ARCHITECTURES, compiled
-from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256, surroundings
+from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256
 
 from roofline.core.terms import UserError
 from roofline.devices.base import Identity
@@ -96,22 +92,6 @@ def test_it_adds_its_own_jobs_and_nothing_else_is_measured(run, tmp_path):
     assert run.planned() == Counter(["cpu/saxpy/prediction.json", "operators/saxpy.json", *SAXPY_RECORDS, *FOLLOWS])
 
 
-def test_it_is_planned_by_a_python_whose_path_has_a_space(run, tmp_path):
-    run.edit_config(operators=[written(tmp_path)], saxpy=SECTIONS["saxpy"])
-    venv.create(tmp_path / "an environment", symlinks=True)
-    (packages,) = (tmp_path / "an environment").glob("lib/python*/site-packages")
-    (packages / "these.pth").write_text(sysconfig.get_path("purelib"))
-    command = [tmp_path / "an environment/bin/python", "-m", "snakemake", "--cores", "1", "--dry-run"]
-    done = subprocess.run(command, cwd=run.root, env=surroundings(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "saxpy" in done.stdout, done.stderr
-
-
-def test_every_other_measurement_is_kept(extended_run, finished_run):
-    before, after = finished_run.files("cpu"), extended_run.files("cpu")
-    kept = [path for path in before if Path(path).stem != "predictions"]  # they list the new cells too
-    assert {path: after[path] for path in kept} == {path: before[path] for path in kept}
-
-
 def test_its_record_says_what_was_measured_with_what(extended_run):
     record = extended_run.read("cpu/saxpy/n3000.json")
     (cell,) = record["measurements"]
@@ -137,12 +117,6 @@ def test_every_result_tells_of_it(extended_run):
     assert {f"results/{name}" for name in (*SAXPY_RECORDS, "saxpy.png", "cpu/gelu/n2000.json")} <= {
         output["path"] for output in manifest["outputs"]
     }
-
-
-def test_removed_again_it_leaves_and_nothing_is_measured(extended):
-    config = extended.config | {"operators": [GELU]}
-    extended.write_config(yaml.safe_dump({key: value for key, value in config.items() if key != "saxpy"}))
-    assert extended.planned() == Counter(FOLLOWS)
 
 
 def test_an_edited_one_is_sealed_and_measured_again_alone(extended):
@@ -214,28 +188,6 @@ def test_a_declaration_that_cannot_be_measured_is_a_fault_before_anything_is(tmp
     path = written(tmp_path, SAXPY.replace(text, instead))
     found = lines_of(path)
     assert any(line.startswith(f"operators: {path}: {expected}") for line in found), found
-
-
-def test_it_ends_snakemake_before_anything_is_planned(run, tmp_path):
-    before = run.files()
-    run.edit_config(operators=[written(tmp_path, SAXPY.replace("def flops", "def flop"))])
-    done = run.snakemake()
-    assert done.returncode != 0 and "Traceback" not in done.stderr and run.files() == before
-    assert (done.stdout + done.stderr).splitlines()[-1] == f"operators: {tmp_path}/saxpy.py: Saxpy lacks flops"
-
-
-SETTINGS = {
-    "a size of 0": ({"sizes": [1000, 0]}, "saxpy.sizes[1]: "),
-    "an implementation that it lacks": ({"implementations": ["numpy", "cuda"]}, "saxpy.implementations: cuda "),
-    "inputs that do not fit": ({"sizes": [10**12]}, "saxpy: fp32 n 1000000000000 needs "),
-}
-
-
-@pytest.mark.parametrize(("section", "expected"), SETTINGS.values(), ids=SETTINGS.keys())
-def test_its_settings_are_checked_like_the_others(tmp_path, monkeypatch, section, expected):
-    monkeypatch.chdir(tmp_path)
-    (line,) = lines_of(written(tmp_path), saxpy=section)
-    assert line.startswith(expected)
 
 
 # ---------------------------------------------------------------- on machines with a GPU
