@@ -87,11 +87,6 @@ def extended(extended_run, tmp_path) -> Run:
     return Run(Path(shutil.copytree(extended_run.root, tmp_path / "extended", symlinks=True)))
 
 
-def test_it_adds_its_own_jobs_and_nothing_else_is_measured(run, tmp_path):
-    run.edit_config(operators=[written(tmp_path)], saxpy=SECTIONS["saxpy"])
-    assert run.planned() == Counter(["cpu/saxpy/prediction.json", "operators/saxpy.json", *SAXPY_RECORDS, *FOLLOWS])
-
-
 def test_its_record_says_what_was_measured_with_what(extended_run):
     record = extended_run.read("cpu/saxpy/n3000.json")
     (cell,) = record["measurements"]
