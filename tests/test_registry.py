@@ -192,7 +192,11 @@ def test_an_interrupt_is_not_the_files_fault(file):
         ("(WithNumpy, WithCupy)", "(WithNumpy, 3)", "3 .* Implementation"),
         ('name, kind = "cupy", "gpu"', 'name = "cupy"', "WithCupy lacks kind"),
         ('"cupy", "gpu"', '"cupy", "tpu"', "WithCupy.kind .*'tpu'; allowed: gpu, cpu"),
-        ('name = "row_sum"', 'name, mix = "row_sum", "reads"', "RowSum.mix .*'reads'; allowed: read, write, copy, triad"),
+        (
+            'name = "row_sum"',
+            'name, mix = "row_sum", "reads"',
+            "RowSum.mix .*'reads'; allowed: read, write, copy, triad",
+        ),
         ('name = "row_sum"', 'name, unit = "row_sum", "dsp"', "RowSum.unit .*'dsp'; allowed: tensor_core, cuda_core"),
         ('name = "row_sum"', 'name, Settings = "row_sum", dict', "RowSum.Settings .* OperatorSettings"),
         ('name = "row_sum"', 'name = "row sum"', "RowSum.rule .*'row sum'; allowed: letters, digits and _"),

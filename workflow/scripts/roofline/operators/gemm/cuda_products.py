@@ -303,11 +303,6 @@ def of_shape(device, dtype: str, shape: dict[str, int], seed: int) -> Iterator[W
     return LtProducts(device, dtype, [Shape(**shape)], seed).candidates(*OUTPUTS[dtype][0])
 
 
-def product_of_shape(device, dtype: str, shape: dict[str, int]) -> Workload:
-    """cuBLASLt's first choice for a shape; where it has none, the array library's square."""
-    return next(of_shape(device, dtype, shape, seed=9), None) or reference_product(device, dtype, shape["m"], seed=9)
-
-
 def variants(device, dtype: str, product: Product, seed: int) -> Iterator[list[Workload]]:
     """The candidates of the same shape on other inputs, or with another output or accumulation."""
     if dtype == "fp64":
