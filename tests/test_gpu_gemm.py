@@ -180,15 +180,6 @@ def test_variants_are_of_other_inputs_outputs_and_accumulations(device):
     assert not any(found.values())
 
 
-def test_a_product_of_a_shape_that_cublaslt_lacks_is_the_array_librarys_square(device):
-    """Which tf32 is held against in fp32."""
-    shape = {"m": 64, "n": 128, "k": 192}
-    assert cuda_products.product_of_shape(device, "fp32", shape).product.shape == shape
-    device.cublaslt.offers = lambda *shape: False
-    workload = cuda_products.product_of_shape(device, "fp32", shape)
-    assert (workload.product.library, workload.flops) == ("cupy.matmul", 2 * 64**3)
-
-
 # ---------------------------------------------------------------------------------------------- cuBLASLt's algorithms
 
 

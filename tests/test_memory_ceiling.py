@@ -5,9 +5,9 @@ import re
 import pytest
 from factories import HEAT, FakeDevice, clock_of, device_record, vendor_figures
 
+from roofline.core.plateaus import Level
 from roofline.devices.base import Stream, SweepSeries
 from roofline.measure import memory_ceiling, search
-from roofline.measure.levels import Level
 from roofline.records.device import VendorBandwidth
 from roofline.records.timing import Search
 

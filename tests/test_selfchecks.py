@@ -1,12 +1,9 @@
 """What a compute ceiling must satisfy: figures that cannot be are no figures."""
 
-from types import SimpleNamespace
-
 import pytest
 from factories import device_record, product, vendor_figures, vendor_peak
 
-from roofline.measure import selfchecks
-from roofline.measure.selfchecks import require_above_fp32, require_possible
+from roofline.measure.selfchecks import require_possible
 
 LIMIT = 132 * 4096 * 1980e6 / 1e12  # 1070.5 TFLOPS
 PRODUCT = product(4096, library="cuBLASLt", layout="TN", output="fp32")
@@ -53,33 +50,3 @@ def test_where_the_rate_is_by_formula_it_is_a_doubt():
 def test_without_a_rate_or_a_clock_nothing_is_impossible_and_that_is_the_doubt(promised, record):
     assert len(require_possible("fp16", 1e9, promised, record)) == 1
     assert require_possible("fp32", 1e9, peak(rate=None), device_record("cpu")) == [], "a CPU has neither"
-
-
-@pytest.fixture
-def device(monkeypatch):
-    """Its fp32 product of the same shape reaches 55 TFLOPS, but for the first run."""
-
-    def product_of_shape(device, dtype, shape):
-        assert (dtype, shape) == ("fp32", PRODUCT.shape)
-        return SimpleNamespace(step=lambda index: None, flops=2e12)
-
-    monkeypatch.setattr(selfchecks, "products_on", lambda device: SimpleNamespace(product_of_shape=product_of_shape))
-    return SimpleNamespace(step_times=lambda step, count: [9.9] + [2 / 55] * (count - 1))
-
-
-def test_tf32_above_the_same_product_in_fp32_passes(device):
-    assert require_above_fp32(device, PRODUCT, 400, card()) == []
-
-
-@pytest.mark.parametrize("record", [card(), card(tf32=87, fp32=66)])
-def test_tf32_no_faster_than_fp32_did_not_run_as_tf32(device, record):
-    with pytest.raises(ArithmeticError, match="tf32: "):
-        require_above_fp32(device, PRODUCT, 54.9, record)
-
-
-@pytest.mark.parametrize(("tf32", "fp32"), [(35, 67), (85, 67)])
-def test_where_the_card_is_promised_no_more_in_tf32_it_is_a_doubt(device, tf32, fp32):
-    """Cards for graphics, at half the rate."""
-    (doubt,) = require_above_fp32(device, PRODUCT, 50, card(tf32=tf32, fp32=fp32))
-    assert doubt.startswith("tf32: ")
-    assert require_above_fp32(device, PRODUCT, 60, card(tf32=tf32, fp32=fp32)) == []

@@ -6,7 +6,7 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import Options, Seals, measure, skipped, warmer
+from roofline.measure.operator_job import Options, Seals, measure, skipped
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
@@ -24,7 +24,7 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
     device = discovery.open_device(name)
     found = measure(operator, device, what, sealed, options)
     notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
-    notes |= dict.fromkeys([*skipped(operator, device, what, options), *warmer(found, options)])
+    notes |= dict.fromkeys(skipped(operator, device, what, options))
     return OperatorRecord(
         device=name,
         seals={below_results(path): file_sha256(path) for path in seals.values()},

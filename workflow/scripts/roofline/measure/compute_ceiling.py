@@ -1,8 +1,9 @@
 """One compute ceiling: the reference GEMM, a search for the fastest product, its burst, and sustained load."""
 
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.terms import KINDS, Unsupported
@@ -14,7 +15,7 @@ from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm.operator import Gemm, products_on
-from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Product, Sustained
+from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
@@ -23,8 +24,8 @@ REST_S = 0.2  # before a block: the power limit looks back over tenths of a seco
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 VARIANT_S = 0.3  # of a variant's block, and half of it for the trials before
-LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
+LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
 LEAST_WORK = 3  # so many of them: how near a short trial comes to the fastest differs from run to run
@@ -32,37 +33,23 @@ AS_FAST = 0.99  # of the fastest finalist: among these the one whose block is ov
 CLEARLY_SLOWER = 0.995  # than the best other finalist: where the chosen one is, that one is re-measured too
 
 
-@dataclass(frozen=True)
-class Workloads:
-    """What reaches one compute ceiling of a device: products, or register-only kernels."""
-
-    method: str  # gemm or fma
-    reference: Callable[[int], Workload] | None  # of a seed
-    beside: Callable[[int], Iterable[Workload]]  # of a seed: of the same size, each an operator too
-    candidates: Callable[[float, int], Iterable[Workload]]  # of the most FLOPs and a seed
-    again: Callable[[Product, int], Workload]  # the same product, on operands by a seed
-    variants: Callable[[Product, int], Iterable[list[Workload]]]
+# Register-only kernels, offered as a module of products offers its own.
+REGISTERS = SimpleNamespace(
+    reference_product=lambda device, ceiling, size, seed: None,
+    beside_reference=lambda device, ceiling, size, seed: [],
+    candidates=lambda device, ceiling, size, most_flops, seed: device.fma_candidates(ceiling, seed),
+    workload=lambda device, ceiling, size, product, seed: device.fma_workload(ceiling, product, seed),
+    variants=lambda device, ceiling, product, seed: [],
+)
 
 
-def workloads_of(device: Device, ceiling: str, size: int) -> Workloads:
-    if ceiling in REGISTER_ONLY:
-        return Workloads(
-            "fma",
-            None,
-            lambda seed: [],
-            lambda most_flops, seed: device.fma_candidates(ceiling, seed),
-            lambda product, seed: device.fma_workload(ceiling, product, seed),
-            lambda product, seed: [],
-        )
-    products = products_on(device)
-    return Workloads(
-        "gemm",
-        lambda seed: products.reference_product(device, ceiling, size, seed),
-        lambda seed: products.beside_reference(device, ceiling, size, seed),
-        lambda most_flops, seed: products.candidates(device, ceiling, size, most_flops, seed),
-        lambda product, seed: products.workload(device, ceiling, size, product, seed),
-        lambda product, seed: products.variants(device, ceiling, product, seed),
-    )
+class Target(NamedTuple):
+    """A ceiling to find, and the workloads that reach it; `size` is the side of the reference GEMM."""
+
+    device: Device
+    ceiling: str
+    size: int
+    products: Any
 
 
 @dataclass(frozen=True)
@@ -94,13 +81,17 @@ def measure(
     does a CPU, which reports neither clock nor power.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    workloads, reports_power = workloads_of(device, ceiling, size), KINDS[device.kind].reports_power
-    if workloads.method == "fma" and not reports_power:
+    products, reports_power = (
+        REGISTERS if ceiling in REGISTER_ONLY else products_on(device),
+        KINDS[device.kind].reports_power,
+    )
+    target = Target(device, ceiling, size, products)
+    if products is REGISTERS and not reports_power:
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
-    first = workloads.reference(1) if workloads.reference else None
+    first = products.reference_product(*target[:3], 1)
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
-    ours = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
-    found = _found(device, workloads, first, reference, options, sustained_s if first and reports_power else None)
+    ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*target[:3], 1)]
+    found = _found(target, first, reference, options, sustained_s if first and reports_power else None)
     tflops, peak = found.headline[0], record.vendor.peaks.get(ceiling)
     doubts = _doubts(device, record, ceiling, found)
     kernel = Kernel(**device.kernel_of(found.workload.step))  # after all timing: a profiler may stay in the process
@@ -109,7 +100,7 @@ def measure(
         investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
     unit = "cuda_core" if first and kernel.tensor_cores is False else device.compute_unit(ceiling)
     known = {
-        "method": workloads.method,
+        "method": "gemm" if first else "fma",
         "unit": unit,
         "reference_tflops": _tflops(reference) if reference else None,
         "reference_inputs": first.inputs if first else None,
@@ -121,25 +112,25 @@ def measure(
 
 
 def _found(
-    device: Device,
-    workloads: Workloads,
+    target: Target,
     first: Workload | None,
     reference: Measurement | None,
     options: dict,
     sustained_s: float | None,
 ) -> Found:
     """The search, whole blocks of the chosen product and of its variants, and sustained load of `sustained_s`."""
-    kind = KINDS[device.kind]
-    candidates, searched = _search(device, workloads, first, reference, options)
+    device, kind = target.device, KINDS[target.device.kind]
+    candidates, searched = _search(target, first, reference, options)
     if kind.reports_power:
         options = options | {"time_budget_s": max(options["time_budget_s"], BURST_S)}
-    blocks = _remeasured(device, workloads, candidates, options)
+    blocks = _remeasured(target, candidates, options)
     if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
         known = (reference.check, reference.latency, reference.states, reference.sm_clock_mhz)
         blocks.insert(0, (first, _block_of(first, *known)))
     (workload, burst), *slower = blocks
     brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
-    variants = [_fastest(device, ways, brief) for ways in workloads.variants(workload.product, 7)]
+    ways = target.products.variants(device, target.ceiling, workload.product, 7)
+    variants = [_fastest(device, some, brief) for some in ways]
     load = sustained.sustain(device, workload, sustained_s, burst.latency.median_s) if sustained_s else None
     slower, variants = [block for _, block in slower], [block for block in variants if block]
     return Found(workload, burst, slower, variants, load, candidates, searched)
@@ -151,8 +142,6 @@ def _doubts(device: Device, record: DeviceRecord, ceiling: str, found: Found) ->
     doubts = selfchecks.require_possible(ceiling, found.headline[0], peak, record, burst.sm_clock_mhz)
     for block in found.variants:
         doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
-    if ceiling == "tf32":
-        doubts += selfchecks.require_above_fp32(device, found.workload.product, burst.tflops, record)
     if load and load.starved_points:
         moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
         doubts.append(f"the host left the device without work in {moments}, which do not count")
@@ -200,8 +189,8 @@ def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, *
     """A product as an operator under its roof, with a prediction of its own."""
     cell = Gemm().measured(device, dtype, workload)
     declared = declare(cell, None, seals, cold=False)
-    check, options = _checked(device, workload, options)
-    latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    check, checked_s = _checked(device, workload)
+    latency, states, sm_clock_mhz = _timed(device, workload, checked_s=checked_s, **options)
     on_device, doubts = time_device_alike(
         device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device)
     )
@@ -222,20 +211,20 @@ def _tflops(measured: Measurement) -> float:
 
 
 def _search(
-    device: Device, workloads: Workloads, first: Workload | None, reference: Measurement | None, options: dict
+    target: Target, first: Workload | None, reference: Measurement | None, options: dict
 ) -> tuple[list[Candidate], Search]:
     """Every candidate that the budget allows by a short trial, the fastest first; whole blocks of the finalists.
 
     On a CPU the reference GEMM is a candidate that has had its block; on a GPU it is tried again, since its first
     block was of a rested card.
     """
-    known = []
+    known, device = [], target.device
     if reference and KINDS[device.kind].synchronous:
         tflops = _tflops(reference)
         known = [Candidate(product=first.product, flops=first.flops, trial_tflops=tflops, block_tflops=tflops)]
     block = options["warmup"] + options["iterations"]
     most_flops = max(reference.flops, _tflops(reference) * 1e12 * BLOCK_S / block) if reference else 0
-    ways = list(workloads.candidates(most_flops, 3))
+    ways = list(target.products.candidates(*target[:3], most_flops, 3))
     tried, searched = [], Search(offered=0, tried=0, refused=[])
     if ways or not known:
         tried, searched = _tried(device, ways, options["time_budget_s"])
@@ -284,17 +273,15 @@ def chosen(found: list[Candidate]) -> list[Candidate]:
     return [first, *[one for one in timed if one.product != first.product][:1]]
 
 
-def _remeasured(
-    device: Device, workloads: Workloads, found: list[Candidate], options: dict
-) -> list[tuple[Workload, Block]]:
+def _remeasured(target: Target, found: list[Candidate], options: dict) -> list[tuple[Workload, Block]]:
     """The chosen product on other operands, the fastest block first; the best of the others too, if it was faster.
 
     The power limit does not act on every block. The higher of two is 0.1 % high if each scatters by 0.3 %.
     """
 
     def again(candidate: Candidate, seed: int) -> tuple[Workload, Block]:
-        workload = workloads.again(candidate.product, seed)
-        return workload, _block(device, workload, **options)
+        workload = target.products.workload(*target[:3], candidate.product, seed)
+        return workload, _block(target.device, workload, **options)
 
     first, *rivals = chosen(found)
     blocks = [again(first, 5)]
@@ -314,8 +301,8 @@ def _fastest(device: Device, ways: list, options: dict) -> Block | None:
 
 def _block(device: Device, workload: Workload, **options) -> Block:
     """One block by the reference protocol, after a rest, of a result that was checked."""
-    check, options = _checked(device, workload, options)
-    latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    check, checked_s = _checked(device, workload)
+    latency, states, sm_clock_mhz = _timed(device, workload, checked_s=checked_s, **options)
     return _block_of(workload, _checked_after(workload, check), latency, states, sm_clock_mhz)
 
 
@@ -334,18 +321,11 @@ def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_
     )
 
 
-def _checked(device: Device, workload: Workload, options: dict) -> tuple[Check, dict]:
-    """The check of a result, and the options of the block after it.
-
-    A CPU's check is a product of the very block, run to its end: where the warm-up would take half of the budget or
-    more, one product is enough of it, and the time goes to those that count.
-    """
+def _checked(device: Device, workload: Workload) -> tuple[Check, float | None]:
+    """The check of a result, and of a CPU its seconds: it ran the product of the block that follows."""
     began = time.monotonic()
     check = workload.check()
-    took_s = time.monotonic() - began
-    if KINDS[device.kind].synchronous and options["warmup"] * took_s > options["time_budget_s"] / 2:
-        options = options | {"warmup": 1, "checked_s": took_s}
-    return check, options
+    return check, time.monotonic() - began if KINDS[device.kind].synchronous else None
 
 
 def _checked_after(workload: Workload, check: Check) -> Check:
@@ -365,7 +345,7 @@ def _timed(device: Device, workload: Workload, **options):
 
 
 def _held(device: Device, workload: Workload, burst: Block) -> Block:
-    """A burst with a reading after as long a load as NVML needs to tell what limits it."""
+    """A burst with a reading after as long a load as NVML needs to report what limits it."""
     log, count = StateLog(device), max(1, round(HELD_S / burst.latency.median_s))
     device.watched_times(workload.step, count, 0, lambda: log.read("during"))
     return burst.model_copy(update={"states": [*burst.states, *log.states]})

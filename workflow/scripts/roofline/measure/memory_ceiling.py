@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from roofline.core.plateaus import find_levels
 from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
-from roofline.measure import levels, search
+from roofline.measure import search
 from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, undisturbed
 from roofline.records.device import DeviceRecord
@@ -137,7 +138,7 @@ def sweep(device: Device, series) -> Sweep:
         device, lambda: _points(device, series), lambda points: -sum(one.gb_per_s for one in points)
     )
     log.read("after")
-    found = levels.find_levels([(point.size_bytes, point.gb_per_s) for point in points])
+    found = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     return Sweep(
         series=series.series,
         reader=series.reader,

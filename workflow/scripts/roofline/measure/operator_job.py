@@ -139,16 +139,6 @@ def skipped(operator: Operator, device: Device, job: Job, options: Options) -> l
     return list(dict.fromkeys(f"{name} skipped: {reason}" for name, reason in reasons if reason))
 
 
-def warmer(found: list[Measurement], options: Options) -> list[str]:
-    """Which cells were to be cold and are warm: of tiny inputs even MOST_COPIES do not fill the cache."""
-    warm = dict.fromkeys(
-        ", ".join(f"{key} {size}" for key, size in one.shape.items())
-        for one in found
-        if options.cold and one.cache == "warm"
-    )
-    return [f"warm, since a cache holds what they read: {', '.join(warm)}"] if warm else []
-
-
 @contextlib.contextmanager
 def _named(what: str) -> Iterator[None]:
     """Put in front of an error which cell it is of. A wrong result names it already."""

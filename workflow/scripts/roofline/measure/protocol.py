@@ -137,27 +137,28 @@ def time_until_precise(
         deadline, last = time.monotonic() + left_s, warm_s
         free: list[float] = []
         throttled: list[float] = []
-        unwatched: list[float] = []  # too short to be looked at: judged by what is read after all
+        looked = False
         log.read("before")
         stopped_by = "iterations"
         for target in statistics.looks(min(FEWEST, most), most):
-            wanted = target - len(free) - len(throttled) - len(unwatched)
+            wanted = target - len(free) - len(throttled)
             while wanted > 0 and (target - wanted < least or time.monotonic() + last < deadline):
                 fitting = wanted
                 if last:
                     fitting = max(1, least - (target - wanted), int((deadline - time.monotonic()) / last))
-                batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
-                {True: throttled, False: free, None: unwatched}[told].extend(batch)
+                batch, hot = _watched_batch(device, step, log, min(wanted, fitting), first, last)
+                (throttled if hot else free).extend(batch)
+                looked |= hot is not None
                 last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
             if wanted > 0:
                 stopped_by = "time_budget"
                 break
-            if statistics.precise(unwatched + free or throttled):
+            if statistics.precise(free or throttled):
                 stopped_by = "precision"
                 break
         after = log.read("after")
-        judged = throttled if is_throttled(after.throttle_reasons) else free
-        judged[:0] = unwatched  # short batches come first, and the interval wants samples in the order of time
+        if not looked and is_throttled(after.throttle_reasons):
+            free, throttled = [], free
         return _timing(CALLER_METHOD, warmed, most, free, stopped_by, throttled)
 
     return _with_contention(device, block, "caller")

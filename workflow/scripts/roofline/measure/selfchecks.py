@@ -1,17 +1,11 @@
 """What a compute ceiling must satisfy, whatever the card: a figure that does not is no figure."""
 
-from roofline.core import statistics
 from roofline.core.terms import KINDS
-from roofline.devices.base import Device
 from roofline.devices.datasheets import clock_peak_tflops
-from roofline.operators.gemm.operator import products_on
-from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorPeak
 
 ROUNDING = 1.005  # of clocks and timers: an H100 ran fp64_fma at 33.50 TFLOPS, and 1980 MHz allow 33.45
 COUNTED = 1.05  # a block may run a little faster than the one over which the clock was counted
-CLEARLY = 1.3  # times as fast
-RUNS = 5
 
 
 def require_possible(
@@ -41,20 +35,3 @@ def require_possible(
     if record.vendor.match == "exact":
         raise ArithmeticError(what)
     return [f"{what}; the rate is by formula ({record.vendor.reason})"]
-
-
-def require_above_fp32(device: Device, product: Product, tf32_tflops: float, record: DeviceRecord) -> list[str]:
-    """Doubts. Raises ArithmeticError where the same product in fp32 is no slower: then tf32 was not what ran.
-
-    It is a doubt alone where the card's tensor cores are no faster in tf32 than its CUDA cores in fp32.
-    """
-    workload = products_on(device).product_of_shape(device, "fp32", product.shape)
-    times = device.step_times(workload.step, RUNS + 1)[1:]
-    fp32_tflops = workload.flops / statistics.median(times) / 1e12
-    if tf32_tflops > fp32_tflops:
-        return []
-    what = f"tf32: {tf32_tflops:.4g} TFLOPS is not above the {fp32_tflops:.4g} of the same product in fp32"
-    tf32, fp32 = (record.vendor.peaks.get(dtype) for dtype in ("tf32", "fp32"))
-    if tf32 and fp32 and tf32.tflops < CLEARLY * fp32.tflops:
-        return [what]
-    raise ArithmeticError(what)

@@ -296,12 +296,6 @@ def workload(device, dtype: str, size: int, product: Product, seed: int) -> Work
     raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
 
 
-def product_of_shape(device, dtype: str, shape: dict[str, int]) -> Workload:
-    """cuBLASLt's first choice for a shape; where it has none, the array library's square."""
-    candidates = LtProducts(device, dtype, [Shape(**shape)], seed=9).candidates(*OUTPUTS[dtype][0])
-    return next(candidates, None) or reference_product(device, dtype, shape["m"], seed=9)
-
-
 def variants(device, dtype: str, product: Product, seed: int) -> Iterator[list[Workload]]:
     """The candidates of the same shape on other inputs, or with another output or accumulation."""
     if dtype == "fp64":

@@ -44,23 +44,15 @@ class _Plateau(NamedTuple):
 def find_levels(points: Points) -> list[Level]:
     """The plateaus of (bytes of the working set, GB/s), fastest first; empty where nothing is flat.
 
-    Segmented least squares in logarithms of size and bandwidth, solved exactly by dynamic programming (Bellman and
-    Roth, Curve Fitting by Segmented Straight Lines, JASA 64, 1969): of all ways to choose plateaus, the one of least
-    price. A plateau is a line that falls by 0 to 2 % an octave through the median of its points; it spans three
-    quarters of an octave and two points or more, ends with points that fit it, and costs LEVEL_PRICE, like a parameter
-    under the BIC, so that scatter does not buy one. Points pay half their squared residual over the noise up to
-    OUTLIER_PRICE, so that a single bad one breaks nothing. Those of a soft transition belong to no plateau and pay
-    LOOSE_PRICE; at the start of a sweep, where fixed costs hold the bandwidth down, they pay little. Each level starts
-    lower than the last one ended by SMALLEST_JUMP. The noise is what second differences of the points show.
+    Segmented least squares in logarithms of size and bandwidth, solved by dynamic programming (Bellman and Roth, Curve
+    Fitting by Segmented Straight Lines, JASA 64, 1969). A plateau is a line through the median of its points that falls
+    by 0 to 2 % an octave, spans SHORTEST_OCTAVES and ends with points that fit. It costs LEVEL_PRICE; its points cost
+    half their squared residual over the noise, up to OUTLIER_PRICE; points of a transition cost LOOSE_PRICE, before the
+    first plateau START_PRICE. Each level starts lower than the last one ended by SMALLEST_JUMP.
 
-    Simulated on two to four levels with 3 % of noise and two bad points: from two points an octave on, the right number
-    of levels in 93 to 100 % of the sweeps, nearly always with knees within 20 % and figures within 5 % of the truth.
-    One point an octave still finds the number in 95 %, but only half of the sweeps have all knees and figures as near.
-    Not told apart: levels within 15 % of each other, or seen by a single point; a transition that spends an octave at
-    one height is a level.
-    Raises ValueError for no points, sizes that do not grow, and what is not positive.
+    Levels within 15 % of each other, or seen by a single point, are not separated; a transition that spends an octave
+    at one height is a level.
     """
-    _require_sweep(points)
     x = [math.log2(size) for size, _ in points]
     y = [math.log(bandwidth) for _, bandwidth in points]
     chosen = _cheapest(y, _plateaus(x, y, _noise(y)))
@@ -76,11 +68,9 @@ def find_levels(points: Points) -> list[Level]:
 def knee_after(points: Points, plateau_gb_per_s: float) -> float | None:
     """The working set, in bytes, at which the bandwidth falls by a tenth below a plateau in GB/s: its capacity.
 
-    Between the two points it is interpolated in logarithms. Where scatter makes several crossings, the one with the
-    fewest points on the wrong sides, the last among equals; None where there is none. Raises ValueError as
-    `find_levels` does.
+    Between the two points it is interpolated in logarithms. If scatter makes several crossings, the one with the fewest
+    points on the wrong sides counts, the last among equals; None if there is none.
     """
-    _require_sweep(points)
     fallen = KNEE * plateau_gb_per_s
     knee, fewest = None, math.inf
     wrong = sum(bandwidth >= fallen for _, bandwidth in points)  # with the knee before the first point
@@ -90,17 +80,6 @@ def knee_after(points: Points, plateau_gb_per_s: float) -> float | None:
             share = math.log(bandwidth / fallen) / math.log(bandwidth / next_bandwidth)
             knee, fewest = size * (next_size / size) ** share, wrong
     return knee
-
-
-def _require_sweep(points: Points) -> None:
-    if not points:
-        raise ValueError("a sweep without points has no levels")
-    for size, bandwidth in points:
-        if not (0 < size < math.inf and 0 < bandwidth < math.inf):
-            raise ValueError(f"not a point of a sweep: {bandwidth} GB/s at {size} bytes, both must be positive")
-    for (size, _), (next_size, _) in itertools.pairwise(points):
-        if next_size <= size:
-            raise ValueError(f"the sizes of a sweep must grow: {next_size} bytes come after {size}")
 
 
 def _noise(y: list[float]) -> float:

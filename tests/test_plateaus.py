@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.measure.levels import find_levels, knee_after
+from roofline.core.plateaus import find_levels, knee_after
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GPU = ((28_000, 9_800, 4_750), (220 * KIB, 60 * MIB))
@@ -119,19 +119,3 @@ def test_the_knee_is_interpolated_in_logarithms_and_not_a_single_low_point():
     assert knee_after([(1, 100.0), (2, 90.0), (3, 25.0)], 100) == pytest.approx(2)
     assert knee_after([(1, 100.0), (2, 80.0), (4, 100.0), (8, 100.0), (16, 80.0), (32, 60.0)], 100) > 8
     assert knee_after([(1, 100.0), (2, 95.0), (4, 91.0)], 100) is None
-
-
-@pytest.mark.parametrize(
-    "points",
-    [
-        [],
-        [(2, 10.0), (1, 10.0)],
-        [(1, 10.0), (1, 10.0)],
-        [(0, 10.0)],
-        *([(1, bad)] for bad in (-1, 0, math.nan, math.inf)),
-    ],
-)
-def test_a_bad_sweep_is_refused(points):
-    for refused in (find_levels, lambda sweep: knee_after(sweep, 2)):
-        with pytest.raises(ValueError):
-            refused(points)
