@@ -6,11 +6,12 @@ multiply-add is two operations), bandwidth in decimal GB/s.
 
 import hashlib
 import json
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 from roofline.core.dtypes import CEILINGS, DTYPES, FIRST_CAPABILITY
+from roofline.devices import datasheet_file
+
+load = datasheet_file.read
 
 TENSOR_CORE = "tensor_core"
 CUDA_CORE = "cuda_core"
@@ -28,13 +29,6 @@ CUDA_CORE_FIGURE = {
 
 # A reported total lies between the nominal size in GB, less ECC's share, and the nominal size in GiB.
 MEMORY_TOLERANCE = 0.12
-
-
-def load(path: str | Path) -> dict:
-    """The datasheets as plain data; see datasheet_file.read."""
-    from roofline.devices import datasheet_file  # here, because only device_query and the planning read the file
-
-    return datasheet_file.read(path)
 
 
 def vendor_figures(
@@ -57,8 +51,6 @@ def vendor_figures(
     the figures are the printed ones. Otherwise ('formula') they follow from the rates of the architecture. 'entry' is
     the card of that name; 'formula' uses its rate class and, if the compute capability agrees, its clocks (no device
     reports a tensor clock). 'absent' gives the reason for each dtype without a peak; its rate may only be unknown.
-
-    Raises ValueError for a compute capability that is not of the form 'major.minor'.
     """
     card_id, card = find_entry(datasheets, full_card_name(name))
     mismatches = _mismatches(card_id, card, name, compute_capability, multiprocessors, memory_bytes, mig)
@@ -163,7 +155,7 @@ def full_card_name(name: str) -> str:
 def nearest_architecture(datasheets: dict, compute_capability: str) -> tuple[str, dict] | tuple[None, None]:
     """The rates of this compute capability, or of the nearest one (the older of two) with its major number.
 
-    (None, None) where no such major number is known. Raises ValueError if it is not 'major.minor'.
+    (None, None) if the major number is unknown.
     """
     major, minor = _version(compute_capability)
     relatives = [known for known in datasheets["architectures"] if _version(known)[0] == major]
@@ -192,8 +184,6 @@ def _rate_class(datasheets: dict, name: str, card: dict | None) -> str:
 
 
 def _version(compute_capability: str) -> tuple[int, int]:
-    if not re.fullmatch(r"\d+\.\d+", compute_capability):
-        raise ValueError(f"compute capability: {compute_capability!r}, must be of the form '9.0'")
     major, minor = compute_capability.split(".")
     return int(major), int(minor)
 
