@@ -60,7 +60,7 @@ def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(mon
             done.append(f"waited for {self.after}")
 
     monkeypatch.setattr(device.xp.cuda, "Event", Event)
-    times = device.watched_times(done.append, count, 7, lambda: done.append("look"))
+    times = device.step_times(done.append, count, 7, lambda: done.append("look"))
     assert done == [*range(7, 7 + count), f"waited for {behind}", "look"]
     assert len(times) == count and min(times) > 0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
-from roofline.devices import host, levels
+from roofline.devices import base, host, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
 from roofline.devices.cpu.identity import (
     NATIVE_CEILINGS,
@@ -33,7 +33,7 @@ PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
 
 
-class Device:
+class Device(base.Device):
     def __init__(self, identity: Identity):
         self.cores = host.use_all_cores()
         import numpy
@@ -224,41 +224,18 @@ class Device:
     def to_host(self, array):
         return array
 
-    def synchronize(self) -> None:
-        pass
-
     # -- time
 
-    def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
+    def step_times(
+        self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
+    ) -> list[float]:
         """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
-        stamps, told = [time.perf_counter_ns()], []
+        stamps, timed = [time.perf_counter_ns()], []
         for index in range(first, first + count):
             result = step(index)
-            told.append(result if isinstance(result, Timed) else None)
+            timed.append(result if isinstance(result, Timed) else None)
             stamps.append(time.perf_counter_ns())
-        return [own or (end - start) / 1e9 for own, (start, end) in zip(told, pairwise(stamps), strict=True)]
-
-    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
-        """As step_times: a CPU tells nothing of itself."""
-        return self.step_times(step, count, first)
-
-    def device_times(
-        self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
-    ) -> None:
-        """None: the CPU is its own caller, there is no launch gap to leave out."""
-        return None
-
-    def clock_of_block(self) -> None:
-        """None: a CPU does not tell its clock under load."""
-
-    def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
-        """Nothing: a CPU tells nothing that must be read under load."""
-
-    def state(self) -> dict:
-        return {}
-
-    def other_processes(self) -> None:
-        """None: whose load a CPU bears is told by the host."""
+        return [own or (end - start) / 1e9 for own, (start, end) in zip(timed, pairwise(stamps), strict=True)]
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         name = getattr(step, "kernel_name", None)

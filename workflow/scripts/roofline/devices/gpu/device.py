@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from roofline.devices import datasheets, levels
+from roofline.devices import base, datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
 from roofline.devices.gpu import (
     caches,
@@ -27,7 +27,7 @@ OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
 
 
-class Device(Arrays, Timer, KernelCompiler):
+class Device(Arrays, Timer, KernelCompiler, base.Device):
     def __init__(self, identity: Identity, peer: Identity | None = None):
         """`peer` is another card, for what is measured between the two."""
         if identity.fault:
@@ -161,9 +161,6 @@ class Device(Arrays, Timer, KernelCompiler):
         if unit == "tensor_core":
             return dtype
         return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
-
-    def emulation_note(self, dtype: str) -> None:
-        """None: a GPU computes in its dtypes."""
 
     def memory_ceilings(self, mix: str) -> list[str]:
         return levels.roofs(self.kind, mix)

@@ -22,16 +22,21 @@ class Timer:
     def synchronize(self) -> None:
         self.stream.synchronize()
 
-    def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
+    def step_times(
+        self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
+    ) -> list[float]:
         """Seconds from event to event of `count` steps issued one after another, synchronised before and after.
 
-        Steps are numbered from `first` on.
+        Steps are numbered from `first` on. `look` is called while the device runs, three quarters through.
         """
         events = self._take_events(count + 1)
         self.synchronize()
         self._mark(0)
         self._queue(step, first, events)
         self._mark(1)
+        if look:
+            events[LOOK_SHARE * count // 4].synchronize()
+            look()
         self.synchronize()
         return self._elapsed(events)
 
@@ -83,18 +88,6 @@ class Timer:
         if timeout_ns == 0:
             self.synchronize()
 
-    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
-        """As step_times; `look` is called while the device runs, three quarters through."""
-        events = self._take_events(count + 1)
-        self.synchronize()
-        self._mark(0)
-        self._queue(step, first, events)
-        self._mark(1)
-        events[LOOK_SHARE * count // 4].synchronize()
-        look()
-        self.synchronize()
-        return self._elapsed(events)
-
     def load_times(
         self, step: Callable[[int], object], count: int, seconds: float, singly: int = 0
     ) -> Iterator[tuple[float, list[float], float | None]]:
@@ -129,7 +122,7 @@ class Timer:
         return cycles / nanoseconds * 1e3 if nanoseconds else None
 
     def clock_of_block(self) -> float | None:
-        """MHz of the multiprocessors over the last step_times or watched_times; None where that was too short."""
+        """MHz of the multiprocessors over the last step_times; None where that was too short."""
         return self._clock_mhz(0, 1)
 
     def _marked(self, place: int):
