@@ -17,14 +17,7 @@ from roofline.devices.cpu.identity import (
     peak_formula_tflops,
     simd_units,
 )
-from roofline.devices.cpu.topology import (
-    UNLISTED_CACHE_BYTES,
-    UNLISTED_L2_BYTES,
-    cache_bytes,
-    core_counts,
-    on_cores,
-    spread_out,
-)
+from roofline.devices.cpu.topology import UNLISTED_L2_BYTES, cache_bytes, core_counts, on_cores, spread_out
 from roofline.devices.cpu.workers import Timed
 from roofline.records.compute import Product
 
@@ -276,11 +269,8 @@ class Device(base.Device):
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
         from roofline.devices.cpu import memory as cpu_memory
 
-        each = []
-        for readers in sorted({1, self.cores}):
-            capacities = cache_bytes(readers)
-            near_bytes = capacities.get("l2", UNLISTED_L2_BYTES)
-            largest_bytes = max(capacities.values(), default=UNLISTED_CACHE_BYTES // readers)
-            all_bytes = self.last_level_cache_bytes // readers
-            each.append(cpu_memory.Caches(readers, capacities, near_bytes, largest_bytes, all_bytes))
+        each = [
+            cpu_memory.Caches(readers, cache_bytes(readers), self.last_level_cache_bytes // readers)
+            for readers in sorted({1, self.cores})
+        ]
         return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)

@@ -13,7 +13,7 @@ import numpy
 from roofline.devices.base import Stream, SweepSeries
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.loops import BLOCK_BYTES, SCALE, together
-from roofline.devices.cpu.topology import core_counts, on_cores
+from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTES, core_counts, on_cores
 from roofline.devices.cpu.workers import Timed, Workers
 from roofline.devices.levels import ALL_CORES
 
@@ -217,13 +217,10 @@ def _whole(size_bytes: int, of_bytes: int) -> int:
 
 
 class Caches(NamedTuple):
-    """What each of so many readers has of the caches: bytes by level, in the second one, in the largest, and at most
-    in all last-level caches together."""
+    """What each of so many readers has of the caches: bytes by level, and at most of all last-level caches together."""
 
     readers: int
     levels: dict[str, int]
-    near_bytes: int
-    largest_bytes: int
     all_bytes: int
 
 
@@ -247,18 +244,19 @@ def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_per_oct
 
 
 def _largest_set(caches: Caches, free_bytes: int) -> int:
-    wanted = max(CACHES * caches.largest_bytes, ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
+    largest = max(caches.levels.values(), default=UNLISTED_CACHE_BYTES // caches.readers)
+    wanted = max(CACHES * largest, ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
     return min(wanted, free_bytes // 4 // caches.readers)
 
 
 def set_cuts(caches: Caches, largest: int, points_per_octave: int) -> dict[int, tuple[int, int]]:
     """By bytes of the sets, so many an octave: the equal parts of a set, of which a step reads one, and how often."""
-    cuts = {}
+    cuts, near_bytes = {}, caches.levels.get("l2", UNLISTED_L2_BYTES)
     for point in itertools.count():
         wanted = int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))
         if wanted > largest:
             return cuts
-        step_bytes = NEAR_STEP_BYTES if wanted <= caches.near_bytes else FAR_STEP_BYTES
+        step_bytes = NEAR_STEP_BYTES if wanted <= near_bytes else FAR_STEP_BYTES
         parts, passes = -(-wanted // step_bytes), max(1, step_bytes // wanted)
         cuts[_whole(wanted, parts * BLOCK_BYTES)] = parts, passes
 

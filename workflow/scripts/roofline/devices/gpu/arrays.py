@@ -11,7 +11,7 @@ class Arrays:
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
         """Standard normal random numbers drawn on the device, rounded to the dtype; int8: 32 times as much.
 
-        No library of random numbers is needed. An fp8 array is one of bytes, since CuPy has no such dtype.
+        An fp8 array is one of bytes, since CuPy has no such dtype.
         """
         values = self.empty(shape, dtype)
         self.fill_normal(values, "fp32" if dtype == "tf32" else dtype, seed)
@@ -62,10 +62,11 @@ class Arrays:
         """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""
         return array.astype(self.xp.float32) if array.ndim > 2 and array.dtype == array_dtype("bf16") else array
 
-    def shared_arrays(self, size: int, make):
-        """One set of arrays of this size for all who ask."""
-        if self._arrays is None or self._arrays.size != size:
-            self._arrays = make()
+    def three_arrays(self, size_bytes: int) -> list:
+        """Three arrays of random fp32 numbers, the same for all who ask for this size."""
+        if not self._arrays or self._arrays[0].nbytes != size_bytes:
+            self._arrays = []  # frees those of another size
+            self._arrays = [self.normal((size_bytes // 4,), "fp32", seed) for seed in range(3)]
         return self._arrays
 
     def cache_words(self, size_bytes: int):

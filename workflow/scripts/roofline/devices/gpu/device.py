@@ -6,16 +6,7 @@ from collections.abc import Callable, Iterator
 
 from roofline.devices import base, datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import (
-    caches,
-    driver_calls,
-    fma,
-    host_calls,
-    instructions,
-    memory,
-    nvml,
-    peers,
-)
+from roofline.devices.gpu import caches, driver_calls, fma, host_calls, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
@@ -64,7 +55,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self._blocker = None
         self._marks = None
         self._words = None
-        self._arrays = None
+        self._arrays: list = []
         # What our kernels report: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.
         self.kernel_clock = cupy.zeros(2, cupy.uint64)
         self.total, self.tell = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)

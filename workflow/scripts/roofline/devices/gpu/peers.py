@@ -3,7 +3,7 @@
 One way and both ways at once, where both directions are added up; and what 8 bytes take. docs/several_gpus.md.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream
@@ -233,24 +233,15 @@ class _Kernels:
     name: str
 
     def __init__(self, card: _Card, other: _Card):
-        self._card, self._other, self._start = card, other, memory.START + card.number
-        self.steps = dict(self._grids())
-
-    def _grids(self) -> Iterator[tuple[str, Callable[[int], None]]]:
         import numpy
 
-        device = self._card.device
-        vectors = self._card.size // device.vector_bytes
-        arguments = self.arguments(numpy.uint64(vectors))
-        for threads, depth, whole in GRIDS:
-            with self._card:
-                kernel = device.kernel("memory.cu", f"{self.name}_{depth}")
-                if threads > kernel.max_threads_per_block:
-                    continue
-            each = memory.WHOLE if whole else device.max_threads // threads
-            tiles = -(-vectors // (threads * depth))
-            blocks = min(each * device.multiprocessors or tiles, tiles)
-            yield memory.grid_name(each, threads, depth), self._step(kernel, blocks, threads, arguments)
+        self._card, self._other, self._start = card, other, memory.START + card.number
+        device, most = card.device, card.device.max_threads
+        shapes = [(memory.WHOLE if whole else most // threads, threads, depth) for threads, depth, whole in GRIDS]
+        arguments = self.arguments(numpy.uint64(card.size // device.vector_bytes))
+        with card:
+            grids = memory.grids(device, self.name, card.size, shapes)
+        self.steps = {name: self._step(*grid, arguments) for name, grid in grids.items()}
 
     def _step(self, kernel, blocks: int, threads: int, arguments: tuple) -> Callable[[int], None]:
         return lambda index: self._card.launch(kernel, blocks, threads, arguments)
