@@ -1,5 +1,7 @@
 """Arrays on a GPU: made, filled, copied."""
 
+import numpy
+
 from roofline.core.dtypes import array_dtype
 
 FILL_BLOCKS, FILL_THREADS = 8, 256  # per multiprocessor, and of each
@@ -76,7 +78,5 @@ class Arrays:
         return self._words[: size_bytes // 4]
 
     def pinned_array(self, size_bytes: int):
-        import numpy
-
         memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
         return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy
+
 from roofline.devices.base import Stream, SweepSeries
 from roofline.devices.gpu.memory import KIB, MIB, ROUND_BYTES, launch, pattern_sum, require_sum, write_pattern
 
@@ -90,8 +92,6 @@ def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: st
 
 def _l1_grids(device, kernel_name: str, size: int) -> dict:
     """By name: the step, and how many times it reads the set in all."""
-    import numpy
-
     kernel, words = device.kernel("caches.cu", kernel_name), device.cache_words(size)
     shared = size if kernel_name == "read_shared" else 0
     apart = () if shared else (numpy.uint32(0),)
@@ -112,8 +112,6 @@ def _l1_grids(device, kernel_name: str, size: int) -> dict:
 
 def _broadcast_grids(device, size: int) -> dict:
     """By name: the step, and how many times it reads the set. One block per multiprocessor: its L1 joins no reads."""
-    import numpy
-
     kernel, words = device.kernel("caches.cu", "read_l2_broadcast"), device.cache_words(size)
     passes = max(2, L2_STEP_BYTES // size)
     count = numpy.uint32(size // VECTOR_BYTES)
@@ -129,8 +127,6 @@ def _broadcast_grids(device, size: int) -> dict:
 
 def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
     """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
-    import numpy
-
     kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
     passes = max(2, step_bytes * device.multiprocessors // size)
     found = {}
@@ -179,7 +175,7 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
             reader="the device",
             counted="bytes read by the multiprocessors, which share the set out among them",
             sizes=_sizes(min(SMALLEST_OF_L2, l2 // 4), largest, points_per_octave),
-            step=lambda size: _sweep_step(_l2_sweep_grids(device, size), size),
+            step=lambda size: _shared_set(device, size),
             levels={"l2": l2},
         ),
     ]
@@ -187,8 +183,6 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
 
 def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], int]:
     """One block per multiprocessor: two would serve one another's misses."""
-    import numpy
-
     count = numpy.uint32(size // VECTOR_BYTES)
     passes = max(1, L1_STEP_BYTES // SWEEP_STEP_SHARE // size)
     words = device.cache_words(readers * size)
@@ -202,13 +196,10 @@ def _far(multiprocessors: int) -> int:
     return max(2, multiprocessors // 4 - 2)
 
 
-def _l2_sweep_grids(device, size: int) -> dict:
+def _shared_set(device, size: int) -> tuple[Callable[[int], None], int]:
     grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
-    return _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
-
-
-def _sweep_step(grids: dict, size: int) -> tuple[Callable[[int], None], int]:
-    step, times_read = next(iter(grids.values()))
+    grids = _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
+    ((step, times_read),) = grids.values()
     return step, times_read * size
 
 

@@ -4,6 +4,8 @@ import ctypes
 import re
 from collections.abc import Callable
 
+import numpy
+
 C_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
 MAP_BYTES = 128
 ROW_BYTES = 128  # of a tile: what the 128-byte swizzle reaches over
@@ -60,7 +62,6 @@ def tensor_map(matrix, tile_rows: int):
 
     Raises ValueError for a matrix or a tile that the engine cannot address, RuntimeError for what the driver says.
     """
-    import numpy
     from cuda.bindings import driver
 
     rows, columns = matrix.shape

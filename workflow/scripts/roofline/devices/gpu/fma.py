@@ -3,6 +3,8 @@
 import time
 from typing import NamedTuple
 
+import numpy
+
 from roofline.core.dtypes import array_dtype, dtype_of, relative_error, require_close
 from roofline.devices.base import Workload
 from roofline.records.compute import Product
@@ -66,8 +68,6 @@ def flops(ceiling: str, form: Form, blocks: int, threads: int, rounds: int) -> i
 
 
 def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds: int | None, seed: int) -> Workload:
-    import numpy
-
     dtype = dtype_of(ceiling)
     blocks, lanes = each * device.multiprocessors, LANES[dtype]
     before = device.normal((form.numbers * blocks * threads * lanes,), dtype, seed)
@@ -137,16 +137,12 @@ def _rounds(device, run) -> int:
 
 def _of_first_threads(device, array, numbers: int):
     """The numbers of the first threads, on the host, as (numbers a thread, threads x lanes)."""
-    import numpy
-
     whole = device.to_host(array).reshape(numbers, -1)
     return whole[:, : min(COMPARED_THREADS, whole.shape[1])].astype(numpy.float64)
 
 
 def _turned(start, steps: int, k: float, offset: float):
     """So many turns of the pairs (x, y), in float64: a power of one turn's matrix. A turn needs no offset."""
-    import numpy
-
     x, y = numpy.split(start, 2)
     (xx, xy), (yx, yy) = numpy.linalg.matrix_power(numpy.array([[1, -k], [k, 1 - k * k]]), steps)
     return numpy.concatenate([xx * x + xy * y, yx * x + yy * y])

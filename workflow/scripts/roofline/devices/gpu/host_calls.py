@@ -7,6 +7,8 @@ steps of operators do.
 
 from collections.abc import Iterator
 
+import numpy
+
 from roofline.devices.base import HostWork
 
 FEW, MANY = 2, 12  # arguments of a kernel
@@ -14,8 +16,6 @@ OPERATIONS = 8  # of array_operations
 
 
 def works(device) -> Iterator[HostWork]:
-    import numpy
-
     arrays, size = [device.empty((8,), "fp32") for _ in range(MANY // 2)], numpy.int32(8)
     arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW, MANY)}
     kernels = {FEW: device.kernel("nothing.cu", "of_few"), MANY: device.kernel("nothing.cu", "of_many")}

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy
+
 from roofline.core.dtypes import relative_error, require_close
 from roofline.core.model import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
 from roofline.devices.gpu.fma import REFERENCES, TOLERANCE, TOLERANCE_OF_ALL
@@ -64,65 +66,47 @@ def _macros(pairs: int) -> tuple[str, ...]:
 # ---------------------------------------------------------------- issue
 
 
-class _Chains:
-    """Launches of the kernel that issues, and what they must leave."""
+def _issue(device, threads: int, pairs: int) -> IssueKernel:
+    blocks = device.max_threads // threads * device.multiprocessors
+    warps = blocks * threads // LANES
+    rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS // (2 * pairs * (warps // device.multiprocessors)))
+    kernel = device.kernel(SOURCE, "issue", _macros(pairs))
+    floats, words = (device.xp.empty(blocks * threads * NUMBERS, dtype) for dtype in ("float32", "uint32"))
 
-    def __init__(self, device, threads: int, pairs: int):
-        self.device, self.threads, self.pairs = device, threads, pairs
-        self.blocks = device.max_threads // threads * device.multiprocessors
-        self.warps = self.blocks * threads // LANES
-        each = self.warps // device.multiprocessors
-        self.rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS // (2 * pairs * each))
-        self.kernel = device.kernel(SOURCE, "issue", _macros(pairs))
-        words = self.blocks * threads * NUMBERS
-        self.floats, self.words = device.xp.empty(words, "float32"), device.xp.empty(words, "uint32")
+    def run(count: int) -> None:
+        kernel((blocks,), (threads,), (floats, words, numpy.uint32(count), device.kernel_clock))
 
-    def run(self, rounds: int) -> None:
-        import numpy
+    def of_first_block(count: int) -> list:
+        """Its floats and words after so many rounds."""
+        for array in (floats, words):
+            device.poison(array)
+        run(count)
+        device.synchronize()
+        return [device.to_host(array[: threads * NUMBERS]).reshape(threads, NUMBERS) for array in (floats, words)]
 
-        arguments = (self.floats, self.words, numpy.uint32(rounds), self.device.kernel_clock)
-        self.kernel((self.blocks,), (self.threads,), arguments)
+    def check() -> Check:
+        """The floats of a whole step, then both kinds of number after a few rounds."""
+        first = starts(threads)
+        for count, tolerance in ((rounds, TOLERANCE_OF_ALL["fp32"]), (COMPARED_ROUNDS, TOLERANCE["fp32"])):
+            found, shifts = of_first_block(count)
+            expected = REFERENCES["fold"](first.astype(numpy.float64), count * pairs // NUMBERS, FACTOR, OFFSET)
+            error = relative_error(found, expected)
+            require_close(f"issue kernel, {count} rounds", error, tolerance)
+        if not numpy.array_equal(shifts, shifted(first, COMPARED_ROUNDS * pairs)):
+            raise ArithmeticError(f"issue kernel: words after {COMPARED_ROUNDS} rounds are wrong")
+        what = f"numbers of the first block: floats after {rounds} rounds and all after {COMPARED_ROUNDS}"
+        return Check(compared=what, error=error, tolerance=tolerance)
 
-    def check(self) -> Check:
-        """Of the first block: the floats of a whole step, then both kinds of number after a few rounds."""
-        self._run_poisoned(self.rounds)
-        self._floats_apart(self.rounds, TOLERANCE_OF_ALL["fp32"])
-        self._run_poisoned(COMPARED_ROUNDS)
-        error = self._floats_apart(COMPARED_ROUNDS, TOLERANCE["fp32"])
-        self._require_words(COMPARED_ROUNDS)
-        what = f"numbers of the first block: floats after {self.rounds} rounds and all after {COMPARED_ROUNDS}"
-        return Check(compared=what, error=error, tolerance=TOLERANCE["fp32"])
-
-    def _run_poisoned(self, rounds: int) -> None:
-        self.device.poison(self.floats)
-        self.device.poison(self.words)
-        self.run(rounds)
-
-    def _of_first_block(self, array):
-        self.device.synchronize()
-        return self.device.to_host(array[: self.threads * NUMBERS]).reshape(self.threads, NUMBERS)
-
-    def _floats_apart(self, rounds: int, tolerance: float) -> float:
-        import numpy
-
-        start = starts(self.threads).astype(numpy.float64)
-        expected = REFERENCES["fold"](start, rounds * self.pairs // NUMBERS, FACTOR, OFFSET)
-        error = relative_error(self._of_first_block(self.floats), expected)
-        require_close(f"issue kernel, {rounds} rounds", error, tolerance)
-        return error
-
-    def _require_words(self, rounds: int) -> None:
-        import numpy
-
-        expected = shifted(starts(self.threads), rounds * self.pairs)
-        if not numpy.array_equal(self._of_first_block(self.words), expected):
-            raise ArithmeticError(f"issue kernel: words after {rounds} rounds are wrong")
+    return IssueKernel(
+        name=f"{2 * pairs} instructions per round, {blocks} blocks of {threads} threads",
+        warp_instructions=warps * rounds * 2 * pairs,
+        step=lambda index: run(rounds),
+        check=check,
+    )
 
 
 def starts(threads: int):
     """The words that a block's threads begin with, a row each."""
-    import numpy
-
     return numpy.arange(threads * NUMBERS, dtype=numpy.uint32).reshape(threads, NUMBERS)
 
 
@@ -135,22 +119,10 @@ def shifted(words, count: int):
     return words
 
 
-def _issue(device, threads: int, pairs: int) -> IssueKernel:
-    chains = _Chains(device, threads, pairs)
-    return IssueKernel(
-        name=f"{2 * pairs} instructions per round, {chains.blocks} blocks of {threads} threads",
-        warp_instructions=chains.warps * chains.rounds * 2 * pairs,
-        step=lambda index: chains.run(chains.rounds),
-        check=chains.check,
-    )
-
-
 # ---------------------------------------------------------------- loads
 
 
 def _strided(device, stride: int) -> WallKernel:
-    import numpy
-
     sectors = sectors_per_request(stride)
     lines = len({lane * stride * WORD_BYTES // 128 for lane in range(LANES)})
     words = SET_WORDS + LANES * max(STRIDES) + 8 * LOADS
@@ -161,8 +133,6 @@ def _strided(device, stride: int) -> WallKernel:
 
 
 def _conflicting(device, ways: int) -> WallKernel:
-    import numpy
-
     wavefronts, numbers = wavefronts_per_request(ways), (numpy.uint32(ways),)
     return _loading(
         device, "load_conflicting", "conflict", ways, wavefronts, wavefronts, SHARED_WORDS, numbers, shared_places
@@ -173,8 +143,6 @@ def _loading(
     device, name: str, pattern: str, of: int, transactions: int, cycles: int, size: int, numbers: tuple, places
 ) -> WallKernel:
     """`cycles` is about what a request takes a multiprocessor; `places` the words that lanes load in turn."""
-    import numpy
-
     threads = THREADS[0]
     each = device.max_threads // threads
     blocks, warps = each * device.multiprocessors, each * threads // LANES
@@ -207,8 +175,6 @@ def _loading(
 
 def strided_places(stride: int, threads: int, rounds: int) -> Iterator:
     """The words that each warp of a block loads, round by round: (places, how many rounds they are)."""
-    import numpy
-
     lanes, loads = numpy.arange(LANES)[:, None] * stride, numpy.arange(LOADS) * 8
     turns = SET_WORDS // (8 * LOADS)
     for warp in range(threads // LANES):
@@ -218,8 +184,6 @@ def strided_places(stride: int, threads: int, rounds: int) -> Iterator:
 
 
 def shared_places(ways: int, threads: int, rounds: int) -> Iterator:
-    import numpy
-
     lanes, loads = numpy.arange(LANES)[:, None] * ways, numpy.arange(LOADS) * 32
     turns = SHARED_WORDS // 2 // (32 * LOADS)
     for turn in range(min(turns, rounds)):

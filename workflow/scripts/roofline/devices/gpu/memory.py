@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+import numpy
+
 from roofline.core.terms import MIXES
 from roofline.devices.base import Stream
 
@@ -97,8 +99,6 @@ def launch(kernel, blocks: int, threads: int, arguments: tuple, **options) -> Ca
 
 
 def _arguments(device, mix: str, a, b, c, vectors: int) -> tuple:
-    import numpy
-
     count, clock = numpy.uint64(vectors), device.kernel_clock
     if mix == "read":
         return a, count, device.total, device.tell, clock
@@ -117,8 +117,6 @@ def _verify_read(device, a, b, c, step) -> str:
 
 
 def _verify_write(device, a, b, c, step) -> str:
-    import numpy
-
     device.poison(c)
     step(0)
     arguments = (c, numpy.uint64(c.nbytes // device.vector_bytes), device.total, device.tell, device.kernel_clock)
@@ -134,8 +132,6 @@ def _verify_copy(device, a, b, c, step) -> str:
 
 
 def _verify_triad(device, a, b, c, step) -> str:
-    import numpy
-
     for seed, array in ((0, a), (1, b)):  # the pattern of another check may stand there
         device.fill_normal(array, "fp32", seed)
     device.poison(c)
@@ -152,8 +148,6 @@ VERIFY = {"read": _verify_read, "write": _verify_write, "copy": _verify_copy, "t
 
 
 def write_pattern(device, array) -> None:
-    import numpy
-
     arguments = (array, numpy.uint64(array.nbytes // device.vector_bytes), numpy.uint32(START), device.kernel_clock)
     device.kernel("memory.cu", "write_1")((8 * device.multiprocessors,), (256,), arguments)
 
@@ -213,8 +207,6 @@ def require_equal(equal: bool) -> str:
 
 
 def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
-    import numpy
-
     make = device.pinned_array if pinned else (lambda count: numpy.zeros(count // 4, numpy.uint32))
     host, returned = make(size_bytes), make(size_bytes)
     _repeat(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), host)

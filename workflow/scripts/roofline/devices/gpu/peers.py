@@ -5,6 +5,8 @@ One way and both ways at once, where both directions are added up; and what 8 by
 
 from collections.abc import Callable
 
+import numpy
+
 from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream
 from roofline.devices.gpu import memory
@@ -88,8 +90,6 @@ class Pair:
 
     def chase(self) -> tuple[Callable[[int], None], int, Callable[[], str]]:
         """A step, how many loads it makes one after another in the peer's memory, and a check of where they led."""
-        import numpy
-
         links = CHAIN_BYTES // LINE_BYTES
         order = numpy.random.default_rng(0).permutation(links)
         words = numpy.zeros((links, LINE_BYTES // 8), numpy.uint64)
@@ -185,8 +185,6 @@ class _Card:
             array.data.memset_async(byte, array.nbytes, self.stream)
 
     def write_pattern(self, array, start: int) -> None:
-        import numpy
-
         with self:
             kernel = self.device.kernel("memory.cu", "write_1")
         vectors = numpy.uint64(array.nbytes // self.device.vector_bytes)
@@ -233,8 +231,6 @@ class _Kernels:
     name: str
 
     def __init__(self, card: _Card, other: _Card):
-        import numpy
-
         self._card, self._other, self._start = card, other, memory.START + card.number
         device, most = card.device, card.device.max_threads
         shapes = [(memory.WHOLE if whole else most // threads, threads, depth) for threads, depth, whole in GRIDS]
@@ -275,8 +271,6 @@ class _Write(_Kernels):
     counted = "of the other card's memory written by a kernel"
 
     def arguments(self, vectors) -> tuple:
-        import numpy
-
         return self._other.into, vectors, numpy.uint32(self._start), self._card.clock
 
     def prepare(self) -> None:

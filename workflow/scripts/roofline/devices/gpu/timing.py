@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+import numpy
+
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
 STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones beside each
 BLOCK_TIMEOUT_NS = 500_000_000
@@ -73,8 +75,6 @@ class Timer:
         return None if self._timed_out[0] else self._elapsed(events)
 
     def _block_for(self, timeout_ns: int) -> None:
-        import numpy
-
         cupy = self.xp
         if self._blocker is None:
             self._blocker = self.kernel("blocking.cu", "block_stream")
@@ -137,8 +137,6 @@ class Timer:
 
     def _mark(self, place: int) -> None:
         """Queue a reading of every multiprocessor's cycles and nanoseconds. The host reads them without a copy."""
-        import numpy
-
         if self._marks is None:
             self._marker = self.kernel("clock.cu", "mark_clocks")
             self._marks_memory = self.xp.cuda.alloc_pinned_memory(MARKS * self.multiprocessors * 16)
