@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy
 
@@ -37,10 +38,8 @@ class IssueKernel:
 
 @dataclass(frozen=True)
 class WallKernel:
-    """One pattern: `step(i)` makes so many requests.
-
-    `verify()` compares what was loaded with what must be; it says how, and raises ArithmeticError where it differs.
-    """
+    """One pattern: `step(i)` makes so many requests. `verify()` says how it compared what was loaded; raises
+    ArithmeticError if that is wrong."""
 
     pattern: str
     of: int
@@ -124,53 +123,42 @@ def shifted(words, count: int):
 
 def _strided(device, stride: int) -> WallKernel:
     sectors = sectors_per_request(stride)
-    lines = len({lane * stride * WORD_BYTES // 128 for lane in range(LANES)})
+    cycles = max(sectors // 4, len({lane * stride * WORD_BYTES // 128 for lane in range(LANES)}))  # a request, about
     words = SET_WORDS + LANES * max(STRIDES) + 8 * LOADS
-    numbers = (numpy.uint32(stride), numpy.uint32(SET_WORDS))
-    return _loading(
-        device, "load_strided", "stride", stride, sectors, max(sectors // 4, lines), words, numbers, strided_places
-    )
+    numbers, places = (numpy.uint32(stride), numpy.uint32(SET_WORDS)), partial(strided_places, stride)
+    step, requests, verify = _loads(device, "load_strided", cycles, words, numbers, places)
+    return WallKernel("stride", stride, requests, sectors, step, verify)
 
 
 def _conflicting(device, ways: int) -> WallKernel:
-    wavefronts, numbers = wavefronts_per_request(ways), (numpy.uint32(ways),)
-    return _loading(
-        device, "load_conflicting", "conflict", ways, wavefronts, wavefronts, SHARED_WORDS, numbers, shared_places
-    )
+    wavefronts, numbers, places = wavefronts_per_request(ways), (numpy.uint32(ways),), partial(shared_places, ways)
+    step, requests, verify = _loads(device, "load_conflicting", wavefronts, SHARED_WORDS, numbers, places)
+    return WallKernel("conflict", ways, requests, wavefronts, step, verify)
 
 
-def _loading(
-    device, name: str, pattern: str, of: int, transactions: int, cycles: int, size: int, numbers: tuple, places
-) -> WallKernel:
-    """`cycles` is about what a request takes a multiprocessor; `places` the words that lanes load in turn."""
+def _loads(device, name: str, cycles: int, size: int, numbers: tuple, places) -> tuple[Callable, int, Callable]:
+    """A step, the requests that it makes, and its check. `places` are the words that lanes load in turn."""
     threads = THREADS[0]
     each = device.max_threads // threads
     blocks, warps = each * device.multiprocessors, each * threads // LANES
     rounds = max(1, STEP_CYCLES // (LOADS * warps * max(1, cycles)))
     words, kernel = device.cache_words(4 * size).view("uint32"), device.kernel(SOURCE, name, _macros(PAIRS[0]))
 
-    def run(count: int) -> None:
-        arguments = (words, *numbers, numpy.uint32(count), device.total, device.kernel_clock)
+    def step(index: int) -> None:
+        arguments = (words, *numbers, numpy.uint32(rounds), device.total, device.kernel_clock)
         kernel((blocks,), (threads,), arguments)
 
     def verify() -> str:
         words[...] = device.array(numpy.arange(size, dtype=numpy.uint32) + numpy.uint32(START))
         device.total.data.memset_async(0, device.total.nbytes, device.stream)
-        run(rounds)
+        step(0)
         device.synchronize()
-        found, expected = int(device.to_host(device.total)[0]), blocks * sum_of(places(of, threads, rounds))
+        found, expected = int(device.to_host(device.total)[0]), blocks * sum_of(places(threads, rounds))
         if found != expected % 2**32:
             raise ArithmeticError(f"{name}: the words loaded add up to {found}, and must to {expected % 2**32}")
         return "the sum of every word loaded"
 
-    return WallKernel(
-        pattern=pattern,
-        of=of,
-        requests=blocks * threads // LANES * rounds * LOADS,
-        transactions_per_request=transactions,
-        step=lambda index: run(rounds),
-        verify=verify,
-    )
+    return step, blocks * threads // LANES * rounds * LOADS, verify
 
 
 def strided_places(stride: int, threads: int, rounds: int) -> Iterator:

@@ -43,13 +43,7 @@ class Pair:
         grids = {grid: self._at_once(step, back.steps[grid]) if both else step for grid, step in there.steps.items()}
 
         def verify(grid: str) -> str:
-            for one in ways:
-                one.prepare()
-            self._synchronize()
-            grids[grid](0)
-            self._synchronize()
-            told = [one.check() for one in ways]
-            return told[0]
+            return self._checked(grids[grid], ways)
 
         summed = ", both directions at once, of which this is the sum" if both else ""
         return Stream(
@@ -63,6 +57,15 @@ class Pair:
             verify=verify,
             nvlink_share=self._share(len(ways)),
         )
+
+    def _checked(self, step: Callable, ways: list) -> str:
+        for one in ways:
+            one.prepare()
+        self._synchronize()
+        step(0)
+        self._synchronize()
+        said = [one.check() for one in ways]
+        return said[0]
 
     def _synchronize(self) -> None:
         for card in (self.near, self.far):
@@ -119,16 +122,8 @@ class Pair:
     def small_copy(self) -> tuple[Callable[[int], None], Callable[[], str]]:
         """A step that copies 8 bytes to the peer, and a check of them."""
         way = _Copy(self.near, self.far, COPIED_BYTES)
-        step = next(iter(way.steps.values()))
-
-        def verify() -> str:
-            way.prepare()
-            self._synchronize()
-            step(0)
-            self._synchronize()
-            return way.check()
-
-        return step, verify
+        (step,) = way.steps.values()
+        return step, lambda: self._checked(step, [way])
 
 
 def _require_access(device) -> None:
@@ -209,17 +204,13 @@ class _Copy:
     def prepare(self) -> None:
         """Other random numbers from each card than any that were there; nothing of them where they are to arrive."""
         with self._card as card:
-            card.device.fill_normal(card.out, "fp32", self._seed)
+            card.device.fill_normal(card.out, "fp32", card.number + 2)
         self._other.fill(self._other.into, 0xFF)
-
-    @property
-    def _seed(self) -> int:
-        return self._card.number + 2
 
     def check(self) -> str:
         with self._other as other:
             words = self._size // 4
-            expected = other.device.normal((words,), "fp32", self._seed)
+            expected = other.device.normal((words,), "fp32", self._card.number + 2)
             if not memory.same_bits(other.device, expected, other.into[:words]):
                 raise ArithmeticError("what was copied to the peer differs from its source")
         return "every byte that arrived compared with the same random numbers drawn there"
