@@ -125,8 +125,8 @@ class Device(base.Device):
     def widened(self, array, wide=None):
         """A dtype that the CPU lacks, converted to fp32 for the computation, in `wide` if given; others as they are.
 
-        NumPy converts fp16 number by number; moving the bits takes a quarter of the time. Moved to where fp32 has them,
-        they are 2^-112 times the number (infinity and NaN excepted), since the offsets of the exponents differ by that.
+        Moving the bits of fp16 to where fp32 has them takes a quarter of the time of NumPy's conversion; they are then
+        2^-112 times the number, except infinity and NaN.
         """
         xp = self.xp
         if array.dtype.itemsize >= 4:
@@ -161,11 +161,9 @@ class Device(base.Device):
     # -- arrays
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
-        """Standard normal random numbers, rounded to the dtype; the same for any core count.
-
-        DISTINCT_ITEMS are drawn, and larger arrays repeat them: drawing gigabytes of rotated inputs would take longer
-        than measuring. Copies cut from one array still differ: they begin at different numbers.
-        """
+        """Standard normal random numbers, rounded to the dtype; the same for any core count. Arrays larger than
+        DISTINCT_ITEMS repeat them, since drawing gigabytes would take longer than measuring. Copies cut from one array
+        still differ: they begin at different numbers."""
         numpy = self.xp
         values = numpy.empty(shape, array_dtype(dtype))
         flat = values.reshape(-1)
@@ -196,10 +194,7 @@ class Device(base.Device):
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
     def rolled(self, array, count: int) -> list:
-        """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
-
-        Made by all cores: it is the first touch of memory that takes time.
-        """
+        """The array's numbers, begun at another place in each, by all cores: the first touch of memory takes time."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
 

@@ -125,11 +125,8 @@ def host_vectors() -> tuple[int, int]:
 
 
 def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> Run:
-    """One run of a loop by the first so many workers, each with its own arguments.
-
-    With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
-    core's clock: an addition takes one clock on every core of today.
-    """
+    """One run of a loop by the first so many workers, each with its own arguments. With `chain`, each then goes through
+    so many rounds of dependent additions, which give its clock: an addition takes one on every core of today."""
     words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
     words.fill(0)
     arrived, rows = words[0], words[1:]
@@ -165,10 +162,8 @@ def stream(mix: str, streaming: bool = False) -> Loop:
 @cache
 def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
     """x = k x + x on so many vectors in registers. Its arguments are the addresses of the numbers (a vector of k, and
-    the first x's) and of the sums, then rounds and steps.
-
-    A round begins with the first x's, takes so many steps, and adds what came of them to the sums. The sum in a
-    multiply-add is one of its factors because ARM's overwrites it: any other would have to be copied first.
+    the first x's) and of the sums, then rounds and steps. A round begins with the first x's and adds the last to the
+    sums. The addend is one of the factors because ARM's multiply-add overwrites it: any other would have to be copied.
     """
     return compiled(multiply_add_ir(dtype, chains, vector_bytes))
 

@@ -42,10 +42,8 @@ class Arrays:
         kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (a, b, self.xp.uint64(a.nbytes // 4), count))
 
     def rolled(self, array, count: int) -> list:
-        """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
-
-        One after another in one piece of memory: a thousand allocations would take longer than the copying.
-        """
+        """The array's numbers, begun at another place in each. In one piece of memory: a thousand allocations would
+        take longer than the copying."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
         for place in range(count):

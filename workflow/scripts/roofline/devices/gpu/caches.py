@@ -28,11 +28,9 @@ def streams(device, level: str) -> list[Stream]:
 
 
 def _l2(device) -> list[Stream]:
-    """The fastest that L2 gives to reads of which each is counted once; and two figures that frame it.
-
-    Where neighbours follow one another over the same lines, some of their reads are answered together: on an H200 11 to
-    12 TB/s. Where no two want a line at about the same time it is 9.2, to 0.1 % in every run. Where all want the same
-    one at once, it is 18 to 20 at the multiprocessors, of which L2 reads each line only once for many.
+    """The fastest that L2 gives to reads of which each is counted once, and two figures that frame it. On an H200: 11
+    to 12 TB/s if neighbours follow one another over the same lines, since some of their reads are answered together;
+    9.2 if no two want a line at about the same time; 18 to 20 at the multiprocessors if all want the same one at once.
     """
     size = device.last_level_cache_bytes // 2 // KIB * KIB
     apart = _l2_grids(device, size, following=())
@@ -128,20 +126,13 @@ def _broadcast_grids(device, size: int) -> dict:
 def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
     """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
     kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
-    passes = max(2, step_bytes * device.multiprocessors // size)
+    passes, vectors = max(2, step_bytes * device.multiprocessors // size), numpy.uint64(size // VECTOR_BYTES)
     found = {}
     for threads, each in grids:
         if threads * each > device.max_threads:
             continue
         for shift in following or (_far(device.multiprocessors),):
-            arguments = (
-                words,
-                numpy.uint64(size // VECTOR_BYTES),
-                numpy.uint32(passes),
-                numpy.uint32(shift),
-                device.total,
-                device.kernel_clock,
-            )
+            arguments = (words, vectors, numpy.uint32(passes), numpy.uint32(shift), device.total, device.kernel_clock)
             name = f"{each} blocks per multiprocessor, {threads} threads, turned on by {shift} blocks per pass"
             found[name] = (launch(kernel, each * device.multiprocessors, threads, arguments), passes)
     return found
@@ -153,9 +144,8 @@ def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_ST
 def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
     """Two series: one multiprocessor's set through L1, and the device's set past it.
 
-    In one series the levels would hide one another: on an H200 all L1s together hold half of what the L2 does. So few
-    multiprocessors read in the first that all their sets fit in L2; each has its own, since a line that many read at
-    once is served to all of them by one access.
+    In one series the levels would hide one another: on an H200 all L1s hold half of what the L2 does. In the first so
+    few read that all their sets fit in L2, each its own: a line that many read at once takes one access for all.
     """
     l2, readers = device.last_level_cache_bytes, max(1, device.multiprocessors // READERS)
     largest = min(SWEEP_BEYOND_L2 * l2, device.identity.memory_free_bytes // 4)

@@ -183,18 +183,10 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     # -- graphs
 
     def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True):
-        """A CUDA graph of one kernel's launches, one after another, each with its arguments.
-
-        Where the card has programmatic dependent launch, each may begin while the one before it ends: the kernel itself
-        waits where it must. Not so with `overlap` False.
-        """
+        """A CUDA graph of one kernel's launches, one after another, each with its arguments. With `overlap` each may
+        begin while the one before it ends (programmatic dependent launch): the kernel itself waits where it must."""
         launch = self.launcher(kernel, grid, block, shared_bytes, overlap)
-
-        def all_of_them() -> None:
-            for arguments in calls:
-                launch(arguments)
-
-        return self.captured(all_of_them)
+        return self.captured(lambda: [launch(arguments) for arguments in calls])
 
     def launcher(self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool) -> Callable[[tuple], None]:
         """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""

@@ -1,8 +1,6 @@
 """What calls cost the host of a GPU, each as a step to be timed: a launch of a kernel or a graph, a product, and CuPy's
-operations one after another.
-
-On next to nothing, so that the device never keeps its caller waiting. A step of one launch costs an event too, as the
-steps of operators do.
+operations, all on next to nothing, so that the device never keeps its caller waiting. A step of one launch costs an
+event too, as the steps of operators do.
 """
 
 from collections.abc import Iterator

@@ -45,11 +45,9 @@ class Timer:
     def device_times(
         self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
     ) -> list[float] | None:
-        """Seconds of each step on the device alone: queued behind a kernel that holds the stream, then released.
-
-        At most `at_once` of them are queued together. They are numbered from `first` on; a batch that timed out is not
-        repeated but gone past, since its buffers are in the cache now. None where the queue could not be filled before
-        the blocking kernel's time-out, even with few steps.
+        """Seconds of each step on the device alone: queued, at most `at_once` together, behind a kernel that holds the
+        stream, then released. A batch that timed out is gone past, since its buffers are in the cache now. None if the
+        queue cannot be filled before the blocking kernel's time-out, even with few steps.
         """
         times, batch = [], at_once or STEPS_BEHIND_BLOCK
         self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
@@ -91,10 +89,10 @@ class Timer:
     def load_times(
         self, step: Callable[[int], object], count: int, seconds: float, singly: int = 0
     ) -> Iterator[tuple[float, list[float], float | None]]:
-        """Load without a pause for about so many seconds, in chunks of `count` steps.
+        """Load without a pause for about so many seconds, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
 
         Yields (seconds since the start, seconds per step, MHz) of each chunk: of the first `singly` chunks the seconds
-        of each step, of the others their mean alone. CHUNKS_AHEAD are queued before one is waited for.
+        of each step, of the others their mean alone.
         """
         queued: deque[list] = deque()
         self.synchronize()
