@@ -70,14 +70,9 @@ def test_a_gpu_that_only_cuda_reports_is_used_too(machine, monkeypatch, installe
         monkeypatch.setitem(sys.modules, "pynvml", None)
         found = identity.discover()
     one, other = found
-    assert [(each.device, each.name, each.uuid) for each in found] == [
-        ("gpu0", "NVIDIA H200", "GPU-1"),
-        ("gpu1", "NVIDIA H200 MIG 1g.18gb", "MIG-1111"),
-    ]
+    assert [(one.device, one.uuid), (other.device, other.uuid)] == [("gpu0", "GPU-1"), ("gpu1", "MIG-1111")]
     assert (one.nvml, one.driver, one.setting, one.fault, other.fault) == (False, None, "", None, None)
-    assert (one.memory_total_bytes, one.memory_free_bytes) == (150_100_000_000, 150_100_000_000)
-    assert (one.compute_capability, one.multiprocessors, one.last_level_cache_bytes) == ("9.0", 132, 60 << 20)
-    assert other.multiprocessors == 16
+    assert (one.memory_free_bytes, one.compute_capability, other.multiprocessors) == (150_100_000_000, "9.0", 16)
     assert machine(None) == [], "without a driver there is none"
 
 
@@ -113,14 +108,12 @@ def test_the_installed_libraries_are_part_of_the_identity(monkeypatch):
 @pytest.mark.parametrize(
     ("versions", "cuda", "remedy"),
     [
-        (CUPY_12, 12000, None),
         (CUPY_12, 13000, None),
         (CUPY_13, 13000, None),
         (CUPY_12 | {"cupy_package": "cupy"}, 12040, None),
         (CUPY_13, None, None),
         (NO_CUPY, 13000, "envs/cuda12.txt"),
         (CUPY_13, 12080, "envs/cuda12.txt"),
-        (CUPY_12, 11080, "525"),
         (NO_CUPY, 11080, "525"),
     ],
 )

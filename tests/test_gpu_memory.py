@@ -73,17 +73,9 @@ def test_the_grids_go_from_one_block_per_tile_to_a_few_persistent_blocks(monkeyp
     for place, (name, step) in enumerate(stream.grids.items()):
         step(0)
         kernel, blocks, threads, arguments = launches[-1]
-        depth = int(kernel.removeprefix("read_"))
-        tiles = -(-vectors // (threads * depth))
-        each, of_block, in_flight = name.split(", ")
-        assert (of_block, in_flight, arguments[1]) == (f"{threads} threads", f"{depth} in flight", vectors)
-        if place < whole:
-            assert (each, blocks) == ("one block per tile", tiles)
-        else:
-            count = int(each.removesuffix(" blocks per multiprocessor"))
-            assert blocks == min(count * 132, tiles) and count * threads in (1024, 2048)
-        if place < 8:
-            assert (threads, depth) == ((256, 1024)[place // 4], memory.DEPTHS[place % 4])
+        tiles = -(-vectors // (threads * int(kernel.removeprefix("read_"))))
+        assert f", {threads} threads, " in name and arguments[1] == vectors
+        assert blocks == (tiles if place < whole else min(int(name.partition(" ")[0]) * 132, tiles))
 
 
 def test_no_grid_has_more_threads_than_the_registers_allow(monkeypatch, device):
@@ -161,15 +153,12 @@ def test_copies_between_host_and_device_from_pinned_and_pageable_memory(monkeypa
     assert list(streams) == [level, f"{level}_pageable"]
     for stream in streams.values():
         assert (stream.level, stream.mix, stream.counted_bytes) == ("pcie", "copy", RAGGED)
-        assert stream.blocks > 1, "other work of the host slows them now and then"
         ((grid, step),) = stream.grids.items()
         assert stream.verify(grid)
         with monkeypatch.context() as patch:
             patch.setattr(gpu.xp.cuda.runtime, "memcpyAsync", lambda to, source, *rest: copied.append(rest[:2]))
             step(0)
-            with pytest.raises(ArithmeticError):
-                stream.verify(grid)
-    assert copied[::3] == [(RAGGED, kind)] * 2, "one direction alone"
+    assert copied == [(RAGGED, kind)] * 2, "one direction alone"
 
 
 @pytest.mark.parametrize("level", CACHES)
@@ -196,17 +185,6 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
                 size = kernel.max_dynamic_shared_size_bytes
                 assert size <= device.properties["sharedMemPerBlockOptin"]
                 assert int(grid.split()[0]) * (size + KIB) <= device.properties["sharedMemPerMultiprocessor"]
-
-
-def test_the_l2_roof_is_the_fastest_way_to_read_each_line_once(device):
-    """Two figures frame it: no two reads of a line in succession, and all of them at once."""
-    roof, apart, broadcast = device.streams("l2", None)
-    assert (roof.name, apart.name, broadcast.name) == ("l2", "l2_apart", "l2_broadcast")
-    assert set(apart.grids) < set(roof.grids) and roof.counted_bytes == apart.counted_bytes
-    far = 132 // 4 - 2
-    for stream, shifts in ((apart, {far}), (roof, {far, 1, 2})):
-        assert {int(name.split("turned on by ")[1].split()[0]) for name in stream.grids} == shifts
-    assert all(name.startswith("1 block per multiprocessor") for name in broadcast.grids)
 
 
 def test_the_sweeps_cover_the_caches(any_card):

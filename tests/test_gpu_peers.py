@@ -11,7 +11,6 @@ from fake_gpu import MIB, Idle, Short, nvml_card, open_gpu, replace_kernels, use
 from roofline.core.terms import Unsupported
 from roofline.devices.gpu import nvml
 from roofline.measure import lock
-from roofline.measure.memory_ceiling import latencies
 
 RAGGED = MIB // 4 + 32 * 7
 ONE_WAY = ("p2p_gpu1", "p2p_gpu1_read", "p2p_gpu1_write")
@@ -80,13 +79,6 @@ def test_an_incomplete_copy_or_a_wrong_chain_of_loads_is_found(monkeypatch, devi
     replace_kernels(monkeypatch, device, ["chase"], Short)
     with pytest.raises(ArithmeticError):
         pair.chase()[2]()
-
-
-def test_the_latency_of_a_load_and_of_a_copy_of_8_bytes(device, pair):
-    load, copy = latencies(device, pair, **OPTIONS)
-    assert (load.name, load.bytes, copy.name, copy.bytes) == ("load", 8, "copy", 8)
-    assert 0 < load.timing.median_s < copy.timing.median_s < 0.01
-    assert load.verified and copy.verified
 
 
 @pytest.mark.parametrize(("variable", "value"), [("FAKE_NO_PEER_ACCESS", "1"), ("CUDA_VISIBLE_DEVICES", "MIG-1")])

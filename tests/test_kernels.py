@@ -215,17 +215,6 @@ def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_s
         assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
 
 
-@pytest.mark.parametrize("wrong", ["tile", "shared_bytes"])
-def test_a_disagreement_between_python_and_the_kernel_does_not_compile(wrong):
-    (variant, *_) = attention_variants(90, "fp16", 64)
-    agreed = {"tile": variant.tile, "shared_bytes": variant.shared_bytes}
-    agreed[wrong] //= 2
-    defines = (f"-DTILE_OF_PYTHON={agreed['tile']}", f"-DSHARED_OF_PYTHON={agreed['shared_bytes']}")
-    source = kernel_source(fused.KERNEL) + AGREED
-    with pytest.raises(AssertionError, match="static assertion"):
-        compiled(source, fused.KERNEL.name, 90, (*variant.defines("fp16", 64), *defines))
-
-
 # Rows that a warp, a block, or more than a block's registers hold, in accesses of 4, 8 and 16 bytes; evenly and not.
 MATRICES = [(1024, 128), (4096, 256), (8192, 512), (16_384, 1024)]
 MATRICES += [(100, 1), (100, 6), (7, 1023), (1000, 4098), (16, 32_768), (16, 65_535), (16, 65_536)]

@@ -68,17 +68,10 @@ def test_readings_in_their_units(monkeypatch):
 
 UNKNOWN = {
     "ClockInfo": {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"},
-    "Temperature": {"temperature_c"},
     "ComputeRunningProcesses": {"other_processes"},
     "EccMode": {"ecc_enabled"},
-    "MigMode": {"mig_enabled"},
-    "PersistenceMode": {"persistence_mode"},
-    "VbiosVersion": {"vbios"},
-    "MaxPcieLinkWidth": {"pcie_width_max"},
     "EnforcedPowerLimit": {"power_limit_w"},
-    "TotalEccErrors": {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever", "ecc_corrected_errors"},
     "RemappedRows": {"row_remap_pending", "row_remap_failed", "remapped_rows"},
-    "RetiredPagesPendingStatus": {"page_retirement_pending"},
     "RetiredPages": {"retired_pages"},
 }
 
@@ -90,10 +83,8 @@ def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch):
 
 
 def test_power_is_instantaneous_or_an_average_or_null(monkeypatch):
-    module = use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])  # as an older driver
+    use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])  # as an older driver
     assert nvml.state(A) == STATE | {"power_w": 290.0, "power_reading": "average"}
-    monkeypatch.setattr(module, "nvmlDeviceGetPowerUsage", lambda one: 0)
-    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
     use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues", "DeviceGetPowerUsage"])
     assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
 
@@ -102,8 +93,6 @@ def test_a_card_without_any_reading(monkeypatch):
     module = use_nvml(monkeypatch, A)
     module.REFUSED = set(module.ANSWERS) - {"DeviceGetCount", "DeviceGetHandleByIndex"}
     assert nvml.visible_gpus() == [A] and set(nvml.state(A).values()) == {None}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aaaa")
-    assert nvml.visible_gpus() == [], "a card whose UUID is not known cannot be named by it"
     monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
     assert not nvml.start()
     assert nvml.state(None) == dict.fromkeys(STATE)
