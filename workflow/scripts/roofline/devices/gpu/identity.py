@@ -63,6 +63,7 @@ def _told_by_nvml(handle, cards: list[cuda_driver.Card]) -> dict:
     """The fields of an Identity that are a card's own; CUDA's word where NVML refuses."""
     uuid = nvml.ask("DeviceGetUUID", handle)
     memory = nvml.ask("DeviceGetMemoryInfo", handle)
+    capability = nvml.ask("DeviceGetCudaComputeCapability", handle)
     by_cuda = _told_by_cuda(_same_card(uuid, cards))
     return by_cuda | {
         "name": nvml.ask("DeviceGetName", handle) or by_cuda["name"],
@@ -70,7 +71,7 @@ def _told_by_nvml(handle, cards: list[cuda_driver.Card]) -> dict:
         "setting": nvml.setting(handle),
         "memory_total_bytes": memory.total if memory else by_cuda["memory_total_bytes"],
         "memory_free_bytes": memory.free if memory else by_cuda["memory_free_bytes"],
-        "compute_capability": nvml.capability(handle) or by_cuda["compute_capability"],
+        "compute_capability": "{}.{}".format(*capability) if capability else by_cuda["compute_capability"],
     }
 
 

@@ -72,11 +72,6 @@ def visible_gpus() -> list:
     return [gpu for _, _, gpu in gpus if gpu in visible]
 
 
-def capability(handle) -> str | None:
-    answer = ask("DeviceGetCudaComputeCapability", handle)
-    return f"{answer[0]}.{answer[1]}" if answer else None
-
-
 def setting(handle) -> str:
     """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
     limit = ask("DeviceGetEnforcedPowerLimit", handle)
