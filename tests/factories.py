@@ -33,9 +33,11 @@ class FakeDevice:
         self.kind, self.reasons = kind, reasons
         self.now, self.numbers = 0.0, []
 
-    def step_times(self, step, count, first=0):
+    def step_times(self, step, count, first=0, look=None):
         times = []
         for number in range(first, first + count):
+            if look and number == first + count // 2:
+                look()
             times.append(step(number))
             self.numbers.append(number)
             self.now += times[-1]
@@ -45,12 +47,6 @@ class FakeDevice:
         if self.kind == "cpu":
             return None
         return [seconds / 2 for seconds in self.step_times(step, count, first)]
-
-    def watched_times(self, step, count, first, look):
-        """Looked at in the middle."""
-        early = self.step_times(step, count // 2, first)
-        look()
-        return early + self.step_times(step, count - count // 2, first + count // 2)
 
     def clock_of_block(self):
         return None if self.kind == "cpu" else 1500.0

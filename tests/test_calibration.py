@@ -1,7 +1,6 @@
 """What work costs a host: measured before any operator, and carried by the operators' seals."""
 
 import copy
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -78,9 +77,7 @@ def cpu():
 
 def test_every_host_cost_of_every_operator_is_measured_in_seconds(cpu):
     record = opened_record("cpu")
-    start = time.monotonic()
     made = calibrate(cpu, record, lambda: SEALED)
-    assert time.monotonic() - start < 20  # about two where nobody else works
     for operator in registry.builtin():
         seal = seal_operator(operator, record, SEALED, made)
         assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED}

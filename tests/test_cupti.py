@@ -12,13 +12,11 @@ UNITS = {
     "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas": True,
     "ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn": True,
     "volta_h884gemm_256x128_ldg8_nn": True,
-    "turing_h1688gemm_128x128_nn": True,
     "cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1": True,
     "sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma": True,
     "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4": False,
     "cutlass_80_simt_sgemm_256x128_8x4_nn_align1": False,
     "ampere_sgemm_128x64_nn": False,
-    "volta_dgemm_128x64_nn": False,
     "void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>": False,
     "cupy_copy__float32_float16": None,
 }

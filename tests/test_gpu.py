@@ -197,7 +197,7 @@ def test_watched_times_are_the_same_and_looked_at_once_while_the_steps_run(devic
         if index in (10 + 499, 10 + 999):
             (half if index == 10 + 499 else ended).record(device.stream)
 
-    times = device.watched_times(step, 1000, 10, lambda: seen.append((half.done, ended.done)))
+    times = device.step_times(step, 1000, 10, lambda: seen.append((half.done, ended.done)))
     assert seen == [(True, False)], "looked at once, late, and the steps were not over"
     assert len(times) == 1000 and median(times) == pytest.approx(expected, rel=0.1)
 

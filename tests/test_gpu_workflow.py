@@ -77,14 +77,6 @@ def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(gpu_ru
     assert stale == records - with_profiler
 
 
-def test_implementations_that_a_device_does_not_have_make_nothing_of_it_stale(gpu_copy):
-    """Those that it has are measured anew without those that are left out."""
-    gpu_copy.write_config(
-        GPU_CONFIG.replace("seq_lens: [16]", "seq_lens: [16], implementations: [numpy, fused, eager]")
-    )
-    assert of_devices(gpu_copy.planned()) == {f"gpu0/{ATTENTION}"}
-
-
 # ---------------------------------------------------------------------------------------------- what is measured
 
 
@@ -128,12 +120,6 @@ def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(gpu_r
         "gpu0": ["array", "naive", "welford", "welford_graph"] * 2,
         "cpu": ["numpy", "compiled", "numpy"],  # a loop by whole vectors has no rows of 33
     }
-
-
-def test_a_graph_is_measured_as_kernels_wait_and_as_they_overlap(gpu_run):
-    found = [(one["implementation"], one["scope"]) for one in gpu_run.read(f"gpu0/{NORM}")["measurements"]]
-    alone = [(name, "waiting") for name in ("unfused", "unfused_graph", "fused", "fused_graph")]
-    assert found == [*alone, ("fused_graph", "overlapped")]
 
 
 def test_each_cell_was_predicted_before_anything_was_measured(gpu_run):
@@ -217,20 +203,13 @@ def test_what_is_measured_between_two_cards(two_cards):
 # ---------------------------------------------------------------------------------------------- what cannot be had
 
 
-def test_a_driver_that_is_too_old_is_one_line_before_anything_is_measured(tmp_path):
-    run = new_gpu_run(tmp_path / "run")
-    done = run.snakemake("--dry-run", env={"FAKE_CUDA": "11040"})
-    said = done.stdout + done.stderr
-    assert done.returncode != 0 and "Traceback" not in said and not run.results.exists()
-    assert [line for line in said.splitlines() if "CUDA 11" in line and "525" in line]
-
-
 def test_a_gpu_without_cupy_names_the_remedy_unless_only_the_cpu_is_wanted(tmp_path):
     run = new_gpu_run(tmp_path / "run")
     only_nvml = tmp_path / "only_nvml"
     shutil.copytree(FAKES / "pynvml", only_nvml / "pynvml")
     done = run.snakemake("--dry-run", env={"PYTHONPATH": str(only_nvml)})
-    assert done.returncode != 0 and "CuPy is not installed" in done.stdout + done.stderr
-    assert "pip install -r envs/cuda12.txt" in done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in said and not run.results.exists()
+    assert "envs/cuda12.txt" in said
     run.write_config(f"devices: [cpu]\n{GPU_CONFIG}")
     assert run.snakemake("--dry-run", env={"PYTHONPATH": str(only_nvml)}).returncode == 0

@@ -7,37 +7,20 @@ from roofline.report import screen
 from roofline.report.rendering import html_page
 
 
-def cards(*bursts: float):
-    return [
-        record
-        for place, burst in enumerate(bursts)
-        for name in [f"gpu{place}"]
-        for record in (device_record(name), peak_record(name, "bf16", burst), bandwidth_record(name, hbm_read=4000))
-    ]
-
-
-def link(device: str, peer: str, copies: float, path="nvlink", down=(), vendor=450.0):
-    name = f"p2p_{peer}"
-    share = {"level": "p2p", "mix": "copy", "vendor_gb_per_s": vendor, "fraction_of_vendor": vendor and copies / vendor}
-    both = {"level": "p2p", "mix": "copy", "both_ways": True}
-    record = bandwidth_record(device, name, **{name: stream(name, copies, **share)})
-    latency = Latency(name="load", what="made up", bytes=8, timing=timing(854e-9), verified="made up")
-    links = {"nvlinks": None, "nvlink_version": None}
-    links |= {"nvlinks": 18 - len(down), "nvlink_version": "4.0"} if path == "nvlink" else {}
-    reached = Peer(
-        device=peer,
-        uuid="",
-        path=path,
-        pcie_ancestor="node",
-        **links,
-        nvlinks_down=list(down),
-    )
-    streams = [*record.bandwidths, stream(f"{name}_both", 2 * copies, **both)]
-    return record.model_copy(update={"peer": reached, "latencies": [latency], "bandwidths": streams})
-
-
 def test_what_was_measured_between_cards_is_on_every_page():
-    records = [*cards(800, 800), link("gpu0", "gpu1", 397)]
+    name = "p2p_gpu1"
+    share = {"level": "p2p", "mix": "copy", "vendor_gb_per_s": 450.0, "fraction_of_vendor": 397 / 450}
+    both = stream(f"{name}_both", 794, level="p2p", mix="copy", both_ways=True)
+    link = bandwidth_record("gpu0", name, **{name: stream(name, 397, **share)})
+    links = {"path": "nvlink", "nvlinks": 18, "nvlink_version": "4.0", "nvlinks_down": []}
+    update = {
+        "peer": Peer(device="gpu1", uuid="", pcie_ancestor="node", **links),
+        "latencies": [Latency(name="load", what="made up", bytes=8, timing=timing(854e-9), verified="made up")],
+        "bandwidths": [*link.bandwidths, both],
+    }
+    records = [link.model_copy(update=update)]
+    for gpu in ("gpu0", "gpu1"):
+        records += [device_record(gpu), peak_record(gpu, "bf16", 800), bandwidth_record(gpu, hbm_read=4000)]
     assert "397 GB/s" in page("ROOFLINE", *records) and "397 GB/s" in html_page(told(*records))
     shown = screen.summary(verified(*records))
-    assert "p2p_gpu1_both" in shown and "18 NVLinks" in shown
+    assert f"{name}_both" in shown and "18 NVLinks" in shown

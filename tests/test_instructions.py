@@ -22,12 +22,6 @@ def device(monkeypatch):
 # ---------------------------------------------------------------------------------------------- arithmetic
 
 
-@pytest.mark.parametrize(("stride", "sectors"), [(0, 1), (1, 4), (2, 8), (4, 16), (8, 32), (16, 32), (32, 32)])
-def test_sectors_of_a_stride(stride, sectors):
-    """As Ding and Williams draw the walls: 1 for one word, 1/4 for unit stride, 1/32 from 8 words on."""
-    assert core.sectors_per_request(stride) == sectors
-
-
 @given(stride=st.integers(0, 4096))
 def test_a_request_takes_a_sector_at_least_and_one_per_lane_at_most(stride):
     touched = {byte // 32 for lane in range(32) for byte in range(4 * lane * stride, 4 * lane * stride + 4)}
@@ -41,11 +35,6 @@ def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
     for lane in range(32):
         banks.setdefault(lane * stride % 32, set()).add(lane * stride)
     assert core.wavefronts_per_request(stride) == max(map(len, banks.values()))
-
-
-@given(moved=st.floats(1, 1e15))
-def test_a_wavefront_is_four_sectors(moved):
-    assert core.transactions(moved, "hbm") == pytest.approx(4 * core.transactions(moved, "shared"))
 
 
 def test_the_peak_of_an_h200():

@@ -20,6 +20,7 @@ import ml_dtypes
 import numpy
 
 from cupy import random_numbers
+from roofline.devices.gpu import fma, instructions
 
 __version__ = "14.2.0"
 
@@ -122,8 +123,6 @@ RATES = json.loads(os.environ.get("FAKE_RATES", "{}"))
 SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates computes no more
 WORKED_S = [0.0]  # by a card whose rates are known
 if RATES:  # its steps are as long as that says, not as NumPy takes for them
-    from roofline.devices.gpu import fma
-
     fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
 
 
@@ -193,14 +192,8 @@ class _Kernel:
                 told = value.dtype.str[1:] if value.dtype.kind == "V" else value.dtype.name
                 assert told == ("uint64" if pointer else TYPES[kind]), f"{self.name}: {name}"
         values = {name: value for value, (_, _, name) in zip(arguments, self.signature, strict=True)}
-        launch = {
-            "blocks": grid[0],
-            "grid": grid,
-            "threads": block[0],
-            "shared_mem": shared_mem,
-            "defines": self._defines,
-        }
-        given = SimpleNamespace(**launch, **values)
+        launch = {"blocks": grid[0], "grid": grid, "threads": block[0], "shared_mem": shared_mem}
+        given = SimpleNamespace(**launch, defines=self._defines, **values)
         if _Stream.capturing is not None:
             _Stream.capturing.append((self._does, given))
             return
@@ -300,42 +293,30 @@ def _normal(dtype):
 
 def _go_on(way):
     def kernel(given):
-        from roofline.devices.gpu.fma import REFERENCES
-
         numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
         assert given.before.size % (numbers * given.blocks * given.threads) == 0
         shown = slice(SHOWN_THREADS if RATES else None)
         start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
         k, offset = float(given.factors[0]), float(given.factors[-1])
         after = given.after.reshape(numbers, -1)
-        after[:, shown] = REFERENCES[way](start, steps * int(given.rounds), k, offset)
+        after[:, shown] = fma.REFERENCES[way](start, steps * int(given.rounds), k, offset)
 
     return kernel
 
 
 def _issue(given):
-    from roofline.devices.gpu import instructions
-
     pairs, threads = int(given.defines["PAIRS"]), given.threads
     assert given.floats.size == given.words.size == given.blocks * threads * instructions.NUMBERS
     start = instructions.starts(threads)
     steps = int(given.rounds) * pairs // instructions.NUMBERS
     floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
-    floats[:] = REFERENCE_OF_FOLD()(start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
+    floats[:] = fma.REFERENCES["fold"](start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
     few = int(given.rounds) == instructions.COMPARED_ROUNDS  # over more, none is looked at
     words[:] = instructions.shifted(start, 2 * pairs) if few else start
 
 
-def REFERENCE_OF_FOLD():
-    from roofline.devices.gpu.fma import REFERENCES
-
-    return REFERENCES["fold"]
-
-
 def _load(places):
     def kernel(given):
-        from roofline.devices.gpu import instructions
-
         of = given.stride if places == "strided_places" else given.ways
         for where, times in getattr(instructions, places)(int(of), given.threads, int(given.rounds)):
             _add(given.total, given.a.reshape(-1).view(numpy.uint32)[where], times * given.blocks)

@@ -10,14 +10,10 @@ import os
 from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
-NVML_SUCCESS, NVML_FI_DEV_POWER_INSTANT = 0, 186
 NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, NVML_MEMORY_ERROR_TYPE_CORRECTED = 1, 0
 NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, NVML_AGGREGATE_ECC = 1, 0, 1
-NVML_FEATURE_ENABLED, NVML_NVLINK_MAX_LINKS, NVML_NVLINK_VERSION_4_0 = 1, 36, 6
 NVML_NVLINK_DEVICE_TYPE_GPU, NVML_NVLINK_DEVICE_TYPE_SWITCH = 0, 2
 NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK, NVML_P2P_STATUS_NOT_SUPPORTED = 2, 0, 5
-NVML_TOPOLOGY_INTERNAL, NVML_TOPOLOGY_SINGLE, NVML_TOPOLOGY_MULTIPLE = 0, 10, 20
-NVML_TOPOLOGY_HOSTBRIDGE, NVML_TOPOLOGY_NODE, NVML_TOPOLOGY_SYSTEM = 30, 40, 50
 NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS, NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR = 0, 1
 nvmlEventTypeXidCriticalError = 8
 CARDS: list | None = None
@@ -82,7 +78,7 @@ def _event(events, milliseconds):
 
 
 def _instant_power():
-    return SimpleNamespace(nvmlReturn=NVML_SUCCESS, value=SimpleNamespace(uiVal=300_500))
+    return SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=300_500))
 
 
 def _nvlinks():
@@ -142,11 +138,11 @@ ANSWERS = {
     "DeviceGetCurrentClocksEventReasons": _reasons,
     "DeviceGetCurrentClocksThrottleReasons": _reasons,
     "DeviceGetNvLinkState": _link_state,
-    "DeviceGetNvLinkVersion": lambda one, link: NVML_NVLINK_VERSION_4_0,
+    "DeviceGetNvLinkVersion": lambda one, link: 6,  # NVML_NVLINK_VERSION_4_0
     "DeviceGetNvLinkRemoteDeviceType": lambda one, link: NVML_NVLINK_DEVICE_TYPE_SWITCH,
     "DeviceGetNvLinkRemotePciInfo": lambda one, link: SimpleNamespace(busId="0000:ff:00.0"),
     "DeviceGetP2PStatus": _p2p_status,
-    "DeviceGetTopologyCommonAncestor": lambda one, other: NVML_TOPOLOGY_NODE,
+    "DeviceGetTopologyCommonAncestor": lambda one, other: 40,  # NVML_TOPOLOGY_NODE
     "DeviceGetComputeRunningProcesses": lambda one: _processes(),
 }
 

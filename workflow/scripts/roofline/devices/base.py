@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from roofline.core.terms import ComputeUnit, DeviceKind, HostMemory, Mix
 from roofline.records.compute import Product
@@ -39,13 +39,11 @@ class Identity:
 class Stream:
     """One mix of accesses to one memory level; each is a memory ceiling.
 
-    `grids` are the ways to run it, each a step by a short description: a grid of a kernel, or a number of threads. A
-    step goes once over all the bytes. `verify(grid)` runs it that way on fresh memory and compares what came of it with
-    what must; it says how, and raises ArithmeticError where it differs. `clock_mhz()` is what the kernel itself counted
-    in its last run; None where the kernel is not ours. The stream is timed in up to `blocks` blocks of which the
-    fastest counts: several where other users of the host slow it from moment to moment. `nvlink_share` is of the
-    device's NVLink bandwidth in one direction what the stream may use: 2 where it uses all links both ways. `cores` is
-    set where fewer than all read, `host_memory` of transfers from and to the host.
+    `grids` are the ways to run it, each a step that goes once over all the bytes: a grid of a kernel, or a number of
+    threads. `verify(grid)` runs it on fresh memory, compares the result and says how; raises ArithmeticError if it is
+    wrong. `clock_mhz()` is what a kernel of ours counted in its last run. The fastest of `blocks` blocks counts, if
+    other users of the host slow it from moment to moment. `nvlink_share` is relative to the NVLink bandwidth of the
+    device in one direction. `cores` is set if fewer than all read.
     """
 
     name: str
@@ -68,10 +66,9 @@ class Stream:
 class SweepSeries:
     """Reads of one kind over sizes of the working set.
 
-    `step(size_bytes)` is a step that reads it again and again, with the bytes that it reads for a reader in all;
-    `levels` names what the device reports: {name: capacity in bytes of a reader}. A capacity in `assumed` is not
-    reported: it serves to name the level, and no page shows it. `cached_bytes` is what all last-level
-    caches together may hold of a reader's set: beyond it lies memory. None where the last level of `levels` tells.
+    `step(size_bytes)` is a step that reads it again and again, and the bytes of one reader. `levels` has the capacities
+    of a reader in bytes; those in `assumed` only name a level, and no page shows them. Beyond `cached_bytes`, which all
+    last-level caches together may hold of a reader's set, lies memory; None: beyond the last level.
     """
 
     series: str
@@ -86,11 +83,9 @@ class SweepSeries:
 
 @dataclass(frozen=True)
 class Workload:
-    """One way to reach a compute ceiling: `step(i)` runs it once, `compare()` holds what it left against float64.
-
-    `clear()` overwrites the result with what no step leaves. `clock_mhz()` is what the kernel itself counted in its
-    last run; None where the kernel is not ours. `result` is the array that a
-    step writes, where it is handed out.
+    """One way to reach a compute ceiling: `step(i)` runs it once, `clear()` overwrites its result, `compare()` checks
+    that against float64. `clock_mhz()` is what a kernel of ours counted in its last run, `result` the array that a step
+    writes, if it is handed out.
     """
 
     product: Product
@@ -122,11 +117,11 @@ class HostWork(NamedTuple):
     step: Step
 
 
-@runtime_checkable
 class Device(Protocol):
     """A device, opened and ready to measure: devices/{kind}/device.py has one class for each kind.
 
-    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`.
+    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. What a device inherits
+    from here it does not have: a CPU has no queue and reports nothing about itself. A GPU has more than this.
     """
 
     identity: Identity
@@ -135,17 +130,17 @@ class Device(Protocol):
     xp: Any  # NumPy, or what has its interface
     memory_level: str  # of devices/levels.py, where operands lie that no cache holds
     cache_level: str  # and where those lie that the last-level cache holds
-    cache_ceilings: list[str]  # that these stand under, best first
+    cache_ceilings: list[str]  # of these, best first
     last_level_cache_bytes: int
 
     # -- what it is
     def hardware(self) -> dict: ...
     def software(self) -> dict: ...
     def vendor(self, hardware: dict, datasheets_path: str) -> dict:
-        """The peaks and bandwidth that its vendor promises, or a formula; see records.device.VendorFigures."""
+        """The peaks and bandwidth of its datasheet, or of a formula; see records.device.VendorFigures."""
         ...
 
-    # -- which ceilings an operator stands under
+    # -- the ceilings of an operator
     def compute_unit(self, ceiling: str) -> ComputeUnit: ...
     def compute_ceiling(self, dtype: str, unit: str) -> str: ...
     def memory_ceilings(self, mix: Mix) -> list[str]:
@@ -153,8 +148,7 @@ class Device(Protocol):
         ...
 
     def emulation_note(self, dtype: str) -> str | None:
-        """How it computes in a dtype that it lacks; None where it has it."""
-        ...
+        """How it computes in a dtype that it lacks; None if it has it."""
 
     # -- arrays
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any: ...
@@ -166,64 +160,44 @@ class Device(Protocol):
         ...
 
     def rolled(self, array: Any, count: int) -> list:
-        """So many arrays of its numbers, none like another."""
+        """`count` arrays of its numbers, no two alike."""
         ...
 
     def widened(self, array: Any) -> Any: ...
 
     # -- time
-    def synchronize(self) -> None: ...
-    def step_times(self, step: Step, count: int, first: int = 0) -> list[float]:
-        """Of each of `count` steps issued one after another, what a caller gets."""
+    def synchronize(self) -> None:
+        pass
+
+    def step_times(self, step: Step, count: int, first: int = 0, look: Callable | None = None) -> list[float]:
+        """What a caller waits for each of `count` steps issued one after another; `look()` is called while they run, on
+        a device that reports something then."""
         ...
 
     def device_times(self, step: Step, count: int, first: int = 0, at_once: int | None = None) -> list[float] | None:
         """The device's part of the same, at most `at_once` steps queued together; None of a synchronous device, or
-        where it cannot be told apart."""
-        ...
-
-    def watched_times(self, step: Step, count: int, first: int, look: Callable) -> list[float]:
-        """As step_times, with look() called while they run."""
-        ...
+        if it cannot be told apart."""
 
     def host_costs(self) -> Iterable[HostWork]:
         """What its operators' calls consist of."""
         ...
 
-    def while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None: ...
+    def while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None:
+        pass
 
     # -- its state
-    def state(self) -> dict: ...
+    def state(self) -> dict:
+        return {}
+
     def clock_of_block(self) -> float | None:
-        """MHz, counted over the last block of step_times; None where it reports none."""
-        ...
+        """MHz, counted over the last block of step_times."""
 
     def kernel_of(self, step: Step) -> dict: ...
-    def other_processes(self) -> int | None: ...
+    def other_processes(self) -> int | None:
+        """On the device; what shares a CPU is seen in devices/host.py."""
 
     # -- what its ceilings are measured with
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]: ...
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]: ...
     def fma_candidates(self, ceiling: str, seed: int) -> Iterable[Workload]: ...
     def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload: ...
-
-
-@runtime_checkable
-class Accelerator(Device, Protocol):
-    """What a card offers beyond that: a queue of its own, a host link, errors and counters."""
-
-    multiprocessors: int
-
-    def copy(self, source: Any, destination: Any) -> None: ...
-    def count_differences(self, a: Any, b: Any, count: Any) -> None: ...
-    def link(self) -> dict: ...
-    def memory_errors(self) -> dict: ...
-    def load_times(self, *arguments: Any, **options: Any) -> Any:
-        """Of sustained load, point by point; see measure/sustained.py."""
-        ...
-
-    def path_to_peer(self) -> dict: ...
-    def with_peer(self, size_bytes: int | None) -> Any: ...
-    def issue_kernels(self) -> list: ...
-    def wall_kernels(self) -> list: ...
-    def profile(self, queue: Callable[[], object]) -> None: ...

@@ -82,24 +82,16 @@ class Datasheets(Part):
 
 
 def read(path: Path | str) -> dict:
-    """The datasheets as the file has them.
-
-    Raises ValueError, one line per error and all errors at once, or OSError if the file cannot be opened.
-    """
+    """The datasheets as the file has them. Raises UserError with all errors, or OSError if it cannot be opened."""
+    content = read_yaml(path)
     try:
-        content = read_yaml(path)
         Datasheets.model_validate(content)
-    except UserError as error:
-        raise ValueError(str(error)) from None
     except ValidationError as error:
-        errors = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors()]
-    else:
-        classes = content["rate_classes"]
-        errors = [
-            f"cards.{card_id}.rate_class: {card['rate_class']!r}, must be one of {', '.join(classes)}"
-            for card_id, card in content["cards"].items()
-            if card["rate_class"] not in classes
-        ]
-    if errors:
-        raise ValueError("\n".join(f"{path}: {error}" for error in errors))
+        lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors()]
+        raise UserError(lines) from None
+    classes = content["rate_classes"]
+    for card_id, card in content["cards"].items():
+        if card["rate_class"] not in classes:
+            allowed = ", ".join(classes)
+            raise UserError(f"{path}: cards.{card_id}.rate_class: {card['rate_class']!r}, must be one of {allowed}")
     return content

@@ -1,16 +1,16 @@
-"""What the vendor promises: printed figures by exact device name, or the architecture's formula.
+"""The vendor's figures by exact device name, or the architecture's formula. config/datasheets.yaml explains them.
 
-The figures are in config/datasheets.yaml, whose header explains them. Peaks are in TFLOPS (TOPS for int8; a
-multiply-add is two operations), bandwidth in decimal GB/s.
+Peaks are in TFLOPS (TOPS for int8; a multiply-add is two operations), bandwidth in decimal GB/s.
 """
 
 import hashlib
 import json
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 from roofline.core.dtypes import CEILINGS, DTYPES, FIRST_CAPABILITY
+from roofline.devices import datasheet_file
+
+load = datasheet_file.read
 
 TENSOR_CORE = "tensor_core"
 CUDA_CORE = "cuda_core"
@@ -30,13 +30,6 @@ CUDA_CORE_FIGURE = {
 MEMORY_TOLERANCE = 0.12
 
 
-def load(path: str | Path) -> dict:
-    """The datasheets as plain data; see datasheet_file.read."""
-    from roofline.devices import datasheet_file  # here, because only device_query and the planning read the file
-
-    return datasheet_file.read(path)
-
-
 def vendor_figures(
     datasheets: dict,
     *,
@@ -52,13 +45,10 @@ def vendor_figures(
 ) -> dict:
     """The vendor's dense peaks and bandwidth for a device, as plain data, each figure with its source.
 
-    The arguments are what the device itself reports; a clock or bus width that it does not report is None.
-    If name, compute capability, multiprocessors and memory size all agree with a card of the table ('match': 'exact'),
-    the figures are the printed ones. Otherwise ('formula') they follow from the rates of the architecture. 'entry' is
-    the card of that name; 'formula' uses its rate class and, if the compute capability agrees, its clocks (no device
-    reports a tensor clock). 'absent' gives the reason for each dtype without a peak; its rate may only be unknown.
-
-    Raises ValueError for a compute capability that is not of the form 'major.minor'.
+    The arguments are what the device reports, None if it does not. If name, compute capability, multiprocessors and
+    memory size agree with a card of the table ('match': 'exact'), the figures are the printed ones; otherwise they
+    follow from the rates of the architecture ('formula'), with the rate class of the card of that name ('entry') and,
+    if the compute capability agrees, its clocks. 'absent' gives the reason for each dtype without a peak.
     """
     card_id, card = find_entry(datasheets, full_card_name(name))
     mismatches = _mismatches(card_id, card, name, compute_capability, multiprocessors, memory_bytes, mig)
@@ -92,10 +82,7 @@ def vendor_figures(
 
 
 def entry_fingerprint(datasheets: dict, name: str, compute_capability: str) -> str:
-    """SHA-256 (hex) of what the datasheets say of a device: its card, its rate class and its architecture.
-
-    It stands for the file in staleness checks: another card added to the file does not change it.
-    """
+    """SHA-256 (hex) of what the datasheets say of a device. Another card added to the file does not change it."""
     _, card = find_entry(datasheets, full_card_name(name))
     rate_class = _rate_class(datasheets, name, card)
     used = {
@@ -120,19 +107,14 @@ def clock_peak_tflops(operations_per_clock: float, multiprocessors: int, clock_m
 
 
 def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> float:
-    """GB/s of a memory bus that transfers twice per clock, HBM and GDDR alike, by the clock that CUDA and NVML report.
-
-    (CUDA C++ best practices guide, theoretical bandwidth.)
-    """
+    """GB/s of a memory bus that transfers twice per clock, HBM and GDDR alike, by the clock that CUDA and NVML report
+    (CUDA C++ best practices guide, theoretical bandwidth)."""
     return 2 * memory_clock_mhz * bus_width_bits / 8 / 1e3
 
 
 def memory_agrees(memory_bytes: int, nominal_gb: float) -> bool:
-    """Whether a reported total is that of a card sold with `nominal_gb`, within 12 % of it as GB or as GiB.
-
-    Vendors mean either unit, and ECC takes its share (an H200 of '141 GB' reports 150.8e9 bytes, a T4 of '16 GB'
-    15.8e9); yet 16 stays apart from 32, and 40 from 80.
-    """
+    """Whether a reported total is that of a card sold with `nominal_gb`, within 12 % of it as GB or as GiB: vendors
+    mean either, and ECC takes its share (an H200 of '141 GB' reports 150.8e9 bytes, a T4 of '16 GB' 15.8e9)."""
     return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, 2**30))
 
 
@@ -145,10 +127,8 @@ def nominal_bytes(card: dict) -> int:
 
 
 def find_entry(datasheets: dict, name: str) -> tuple[str, dict] | tuple[None, None]:
-    """The card of exactly this device name, with its id; (None, None) if there is none.
-
-    Never by prefix: 'NVIDIA A10' begins 'NVIDIA A100-SXM4-40GB', 'NVIDIA H200' begins 'NVIDIA H200 NVL'.
-    """
+    """The card of exactly this device name, with its id; (None, None) if there is none. Never by prefix: 'NVIDIA A10'
+    begins 'NVIDIA A100-SXM4-40GB'."""
     for card_id, card in datasheets["cards"].items():
         if name in card["device_names"]:
             return card_id, card
@@ -161,10 +141,8 @@ def full_card_name(name: str) -> str:
 
 
 def nearest_architecture(datasheets: dict, compute_capability: str) -> tuple[str, dict] | tuple[None, None]:
-    """The rates of this compute capability, or of the nearest one (the older of two) with its major number.
-
-    (None, None) where no such major number is known. Raises ValueError if it is not 'major.minor'.
-    """
+    """The rates of this compute capability, or of the nearest one (the older of two) with its major number;
+    (None, None) if that is unknown."""
     major, minor = _version(compute_capability)
     relatives = [known for known in datasheets["architectures"] if _version(known)[0] == major]
     if not relatives:
@@ -192,8 +170,6 @@ def _rate_class(datasheets: dict, name: str, card: dict | None) -> str:
 
 
 def _version(compute_capability: str) -> tuple[int, int]:
-    if not re.fullmatch(r"\d+\.\d+", compute_capability):
-        raise ValueError(f"compute capability: {compute_capability!r}, must be of the form '9.0'")
     major, minor = compute_capability.split(".")
     return int(major), int(minor)
 

@@ -24,7 +24,7 @@ def usable_cores() -> int:
 
 def usable_cpus() -> set[int]:
     """The numbers of the CPUs (threads of cores) that this process may run on."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    return os.sched_getaffinity(0)
 
 
 def cpu_folder(number: int) -> Path:
@@ -63,16 +63,13 @@ def memory_available_bytes() -> int:
 
 
 def cpu_name() -> str:
-    """The processor's model name as the kernel tells it."""
-    return proc_cpuinfo().get("model name") or platform.processor() or platform.machine() or "unknown CPU"
+    """The model of the processor; the architecture of an ARM host, whose kernel lists none."""
+    return proc_cpuinfo().get("model name", platform.machine())
 
 
 def proc_cpuinfo() -> dict[str, str]:
-    """What /proc/cpuinfo says of the first processor; nothing where there is no such file."""
-    try:
-        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    except OSError:
-        return {}
+    """What /proc/cpuinfo lists of the first processor."""
+    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 

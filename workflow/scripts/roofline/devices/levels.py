@@ -22,8 +22,6 @@ class Level:
     title: str = ""
     arrays: int = 0  # of bandwidth.size_mib each that it needs at once; 0 where that setting does not apply
     transfer: bool = False  # whether its size is bandwidth.transfer_size_mib
-    between_gpus: bool = False  # measured once per pair of GPUs
-    transaction_roof: str | None = None  # the ceiling that the instruction roofline divides into transactions
     roofs: Mapping[Mix, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -32,14 +30,14 @@ _DRAM = {mix: (f"dram_{mix}", "dram_copy") for mix in ("read", "write", "triad")
 _D2D = dict.fromkeys(("read", "write", "copy", "triad"), ("d2d",))
 
 TABLE = (
-    Level("hbm", "gpu", "hbm", "memory", "HBM", arrays=3, transaction_roof="hbm_read", roofs=_HBM),
+    Level("hbm", "gpu", "hbm", "memory", "HBM", arrays=3, roofs=_HBM),
     Level("d2d", "gpu", "hbm", "memory", "HBM", arrays=2, roofs=_D2D),
-    Level("l2", "gpu", "l2", "cache", "L2", transaction_roof="l2"),
-    Level("l1", "gpu", "l1", "cache", "L1", transaction_roof="l1"),
-    Level("shared", "gpu", "shared", "cache", "shared memory", transaction_roof="shared"),
+    Level("l2", "gpu", "l2", "cache", "L2"),
+    Level("l1", "gpu", "l1", "cache", "L1"),
+    Level("shared", "gpu", "shared", "cache", "shared memory"),
     Level("h2d", "gpu", "pcie", "link", transfer=True),
     Level("d2h", "gpu", "pcie", "link", transfer=True),
-    Level("p2p", "gpu", "p2p", "link", arrays=4, between_gpus=True),
+    Level("p2p", "gpu", "p2p", "link", arrays=4),
     Level("dram", "cpu", "dram", "memory", "memory", arrays=3, roofs=_DRAM),
     Level("sweep", None, "", None),  # finds the caches and their capacities by itself
 )
@@ -47,11 +45,9 @@ SWEEP = "sweep"
 NAMES = tuple(level.name for level in TABLE)
 ARRAYS = {level.name: level.arrays for level in TABLE if level.arrays}
 TRANSFERS = tuple(level.name for level in TABLE if level.transfer)
-PEER = next(level.name for level in TABLE if level.between_gpus)
+PEER = "p2p"  # measured once per pair of GPUs
 TITLES = {level.name: level.title for level in TABLE if level.title}
-MAIN_MEMORY = {
-    level.device_kind: level.name for level in TABLE if level.medium == "memory" and level.holds == level.name
-}
+MAIN_MEMORY = {"gpu": "hbm", "cpu": "dram"}
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has a set of its own
 SWEPT_CACHES = ("l1", "l2", "l3")  # that sweeps and ceilings may be named after
 MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not
@@ -59,7 +55,7 @@ MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a s
 
 def names_of(kind: str) -> list[str]:
     """The levels within a device of a kind, in the order in which they are measured."""
-    return [one.name for one in TABLE if one.device_kind in (kind, None) and not one.between_gpus]
+    return [one.name for one in TABLE if one.device_kind in (kind, None) and one.name != PEER]
 
 
 def roofs(kind: str, mix: Mix) -> list[str]:
@@ -72,7 +68,6 @@ def medium(holds: str) -> str:
     return next((one.medium for one in TABLE if one.holds == holds and one.medium), "cache")
 
 
-TRANSACTION_ROOFS = {
-    name: next(one.transaction_roof for one in TABLE if one.name == name) for name in ("l1", "shared", "l2", "hbm")
-}
+# The ceilings that the instruction roofline divides into transactions.
+TRANSACTION_ROOFS = {"l1": "l1", "shared": "shared", "l2": "l2", "hbm": "hbm_read"}
 MAIN_ROOFS = tuple(name for kind in KINDS for name in roofs(kind, "read"))

@@ -347,7 +347,7 @@ def _timed(device: Device, workload: Workload, **options):
 def _held(device: Device, workload: Workload, burst: Block) -> Block:
     """A burst with a reading after as long a load as NVML needs to report what limits it."""
     log, count = StateLog(device), max(1, round(HELD_S / burst.latency.median_s))
-    device.watched_times(workload.step, count, 0, lambda: log.read("during"))
+    device.step_times(workload.step, count, 0, lambda: log.read("during"))
     return burst.model_copy(update={"states": [*burst.states, *log.states]})
 
 

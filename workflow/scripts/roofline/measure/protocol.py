@@ -176,7 +176,7 @@ def _watched_batch(device: Device, step, log, count: int, first: int, each_s: fl
     if count * each_s < LOOK_S:
         return device.step_times(step, count, first=first), None
     seen: list[DeviceState] = []
-    times = device.watched_times(step, count, first, lambda: seen.append(log.read("during")))
+    times = device.step_times(step, count, first, lambda: seen.append(log.read("during")))
     return times, any(is_throttled(state.throttle_reasons) for state in seen)
 
 

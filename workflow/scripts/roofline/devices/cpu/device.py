@@ -7,24 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
-from roofline.devices import host, levels
+from roofline.devices import base, host, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.cpu.identity import (
-    NATIVE_CEILINGS,
-    NATIVE_DTYPES,
-    clock,
-    cpu_family,
-    peak_formula_tflops,
-    simd_units,
-)
-from roofline.devices.cpu.topology import (
-    UNLISTED_CACHE_BYTES,
-    UNLISTED_L2_BYTES,
-    cache_bytes,
-    core_counts,
-    on_cores,
-    spread_out,
-)
+from roofline.devices.cpu.identity import NATIVE_CEILINGS, NATIVE_DTYPES, clock, peak_formula_tflops, simd_units
+from roofline.devices.cpu.topology import UNLISTED_L2_BYTES, cache_bytes, core_counts, on_cores, spread_out
 from roofline.devices.cpu.workers import Timed
 from roofline.records.compute import Product
 
@@ -33,7 +19,7 @@ PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
 
 
-class Device:
+class Device(base.Device):
     def __init__(self, identity: Identity):
         self.cores = host.use_all_cores()
         import numpy
@@ -66,7 +52,7 @@ class Device:
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
             **clock(described),
-            **simd_units(set(described.get("flags", "").split()), platform.machine(), cpu_family(described)),
+            **simd_units(set(described.get("flags", "").split()), platform.machine(), described.get("cpu family")),
             "caches_bytes": cache_bytes(),
         }
 
@@ -132,8 +118,8 @@ class Device:
     def widened(self, array, wide=None):
         """A dtype that the CPU lacks, converted to fp32 for the computation, in `wide` if given; others as they are.
 
-        NumPy converts fp16 number by number; moving the bits takes a quarter of the time. Moved to where fp32 has them,
-        they are 2^-112 times the number (infinity and NaN excepted), since the offsets of the exponents differ by that.
+        Moving the bits of fp16 to where fp32 has them takes a quarter of the time of NumPy's conversion; they are then
+        2^-112 times the number, except infinity and NaN.
         """
         xp = self.xp
         if array.dtype.itemsize >= 4:
@@ -168,11 +154,9 @@ class Device:
     # -- arrays
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
-        """Standard normal random numbers, rounded to the dtype; the same for any core count.
-
-        DISTINCT_ITEMS are drawn, and larger arrays repeat them: drawing gigabytes of rotated inputs would take longer
-        than measuring. Copies cut from one array still differ: they begin at different numbers.
-        """
+        """Standard normal random numbers, rounded to the dtype; the same for any core count. Arrays larger than
+        DISTINCT_ITEMS repeat them, since drawing gigabytes would take longer than measuring. Copies cut from one array
+        still differ: they begin at different numbers."""
         numpy = self.xp
         values = numpy.empty(shape, array_dtype(dtype))
         flat = values.reshape(-1)
@@ -203,10 +187,7 @@ class Device:
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
     def rolled(self, array, count: int) -> list:
-        """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
-
-        Made by all cores: it is the first touch of memory that takes time.
-        """
+        """The array's numbers, begun at another place in each, by all cores: the first touch of memory takes time."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
 
@@ -224,41 +205,18 @@ class Device:
     def to_host(self, array):
         return array
 
-    def synchronize(self) -> None:
-        pass
-
     # -- time
 
-    def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
+    def step_times(
+        self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
+    ) -> list[float]:
         """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
-        stamps, told = [time.perf_counter_ns()], []
+        stamps, timed = [time.perf_counter_ns()], []
         for index in range(first, first + count):
             result = step(index)
-            told.append(result if isinstance(result, Timed) else None)
+            timed.append(result if isinstance(result, Timed) else None)
             stamps.append(time.perf_counter_ns())
-        return [own or (end - start) / 1e9 for own, (start, end) in zip(told, pairwise(stamps), strict=True)]
-
-    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
-        """As step_times: a CPU tells nothing of itself."""
-        return self.step_times(step, count, first)
-
-    def device_times(
-        self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
-    ) -> None:
-        """None: the CPU is its own caller, there is no launch gap to leave out."""
-        return None
-
-    def clock_of_block(self) -> None:
-        """None: a CPU does not tell its clock under load."""
-
-    def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
-        """Nothing: a CPU tells nothing that must be read under load."""
-
-    def state(self) -> dict:
-        return {}
-
-    def other_processes(self) -> None:
-        """None: whose load a CPU bears is told by the host."""
+        return [own or (end - start) / 1e9 for own, (start, end) in zip(timed, pairwise(stamps), strict=True)]
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         name = getattr(step, "kernel_name", None)
@@ -299,11 +257,8 @@ class Device:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
         from roofline.devices.cpu import memory as cpu_memory
 
-        each = []
-        for readers in sorted({1, self.cores}):
-            capacities = cache_bytes(readers)
-            near_bytes = capacities.get("l2", UNLISTED_L2_BYTES)
-            largest_bytes = max(capacities.values(), default=UNLISTED_CACHE_BYTES // readers)
-            all_bytes = self.last_level_cache_bytes // readers
-            each.append(cpu_memory.Caches(readers, capacities, near_bytes, largest_bytes, all_bytes))
+        each = [
+            cpu_memory.Caches(readers, cache_bytes(readers), self.last_level_cache_bytes // readers)
+            for readers in sorted({1, self.cores})
+        ]
         return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)

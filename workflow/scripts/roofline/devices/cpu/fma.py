@@ -3,6 +3,8 @@
 Imported once the threads of the BLAS are set: it loads NumPy.
 """
 
+from functools import partial
+
 import numpy
 
 from roofline.core import statistics
@@ -37,14 +39,8 @@ def again(device, ceiling: str, product: Product, seed: int) -> Workload:
 
 def _workload(device, ceiling: str, chains: int, vector_bytes: int, seed: int) -> Workload:
     loop = MultiplyAdds(device, dtype_of(ceiling), chains, vector_bytes, seed)
-    return Workload(
-        product=loop.product,
-        flops=loop.flops,
-        step=loop,
-        clear=lambda: loop.sums.fill(numpy.nan),
-        compare=loop.compare,
-        clock_mhz=loop.clock_mhz,
-    )
+    clear = partial(loop.sums.fill, numpy.nan)
+    return Workload(loop.product, loop.flops, loop, clear, loop.compare, loop.clock_mhz)
 
 
 class MultiplyAdds:

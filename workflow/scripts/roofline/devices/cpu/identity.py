@@ -52,7 +52,7 @@ def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
     return hardware["clock_mhz"] * 1e6 * per_clock / 1e12
 
 
-def simd_units(flags: set[str], machine: str, family: int | None) -> dict:
+def simd_units(flags: set[str], machine: str, family: str | None) -> dict:
     """SIMD width, FLOPs per multiply-add and vector ports per core, from the flags that the kernel lists.
 
     Ports cannot be read from a CPU. Two full-width multiply-add ports is what server cores since Haswell have
@@ -62,7 +62,7 @@ def simd_units(flags: set[str], machine: str, family: int | None) -> dict:
         return {"simd": "NEON", "simd_bits": 128, "fma_flops": 2, "vector_ports": 2, "ports_assumed": True}
     fma = 2 if "fma" in flags else 1
     if "avx512f" in flags:
-        ports = 1 if family == 25 else 2
+        ports = 1 if family == "25" else 2
         return {"simd": "AVX-512", "simd_bits": 512, "fma_flops": 2, "vector_ports": ports, "ports_assumed": True}
     if "avx" in flags:
         name = "AVX2" if "avx2" in flags else "AVX"
@@ -82,9 +82,3 @@ def clock(described: dict[str, str]) -> dict:
         reported = described.get("cpu MHz")
         mhz = float(reported) if reported else None
         return {"clock_mhz": mhz, "clock_source": REPORTED_NOW, "clock_may_boost": True}
-
-
-def cpu_family(described: dict[str, str]) -> int | None:
-    """Of x86, as /proc/cpuinfo has it."""
-    family = described.get("cpu family", "")
-    return int(family) if family.isdecimal() else None

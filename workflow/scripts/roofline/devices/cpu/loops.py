@@ -8,7 +8,7 @@ leaves the nanoseconds at which it began and ended.
 import ctypes
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -26,14 +26,16 @@ PAGE_BYTES = 4096
 ROW_WORDS = 16  # of a thread's own row of BEGIN, END, ..., arguments; two cache lines
 BEGIN, END, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
 CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the chain, one clock each
+LINKS = "\n".join(f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS))
 
-FRAME = """
+# What makes threads begin together, and notes when each ended; the work of a loop follows it.
+FRAME = f"""
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
 
 define i64 @now() {{
   %time = alloca [2 x i64]
-  %failed = call i32 @clock_gettime(i32 {clock}, ptr %time)
+  %failed = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)
   %seconds = load i64, ptr %time
   %rest = getelementptr i64, ptr %time, i64 1
   %nanoseconds = load i64, ptr %rest
@@ -47,18 +49,18 @@ entry:
   br label %loop
 loop:
   %i = phi i64 [0, %entry], [%next, %loop]
-  %x0 = phi i64 [%y, %entry], [%x{chain}, %loop]
-{links}
+  %x0 = phi i64 [%y, %entry], [%x{CHAIN_OPS}, %loop]
+{LINKS}
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %rounds
   br i1 %more, label %loop, label %done
 done:
-  ret i64 %x{chain}
+  ret i64 %x{CHAIN_OPS}
 }}
 
 define void @run(ptr %arrived, ptr %own) {{
 entry:
-  %threads_at = getelementptr i64, ptr %own, i64 {threads}
+  %threads_at = getelementptr i64, ptr %own, i64 {THREADS}
   %threads = load i64, ptr %threads_at
   %before = atomicrmw add ptr %arrived, i64 1 seq_cst
   br label %wait
@@ -72,15 +74,15 @@ yield:
 go:
   %begin = call i64 @now()
   store i64 %begin, ptr %own
-  %arguments = getelementptr i64, ptr %own, i64 {arguments}
+  %arguments = getelementptr i64, ptr %own, i64 {ARGUMENTS}
   %result = call i64 @work(ptr %arguments)
   fence seq_cst
   %end = call i64 @now()
-  %end_at = getelementptr i64, ptr %own, i64 {end}
+  %end_at = getelementptr i64, ptr %own, i64 {END}
   store i64 %end, ptr %end_at
-  %result_at = getelementptr i64, ptr %own, i64 {result}
+  %result_at = getelementptr i64, ptr %own, i64 {RESULT}
   store i64 %result, ptr %result_at
-  %rounds_at = getelementptr i64, ptr %own, i64 {chain_rounds}
+  %rounds_at = getelementptr i64, ptr %own, i64 {CHAIN_ROUNDS}
   %rounds = load i64, ptr %rounds_at
   %counted = icmp ugt i64 %rounds, 0
   br i1 %counted, label %count, label %done
@@ -89,9 +91,9 @@ count:
   %last = call i64 @chain(i64 %rounds, i64 %begin, i64 %end)
   %count_end = call i64 @now()
   %chain_ns = sub i64 %count_end, %count_begin
-  %chain_at = getelementptr i64, ptr %own, i64 {chain_ns}
+  %chain_at = getelementptr i64, ptr %own, i64 {CHAIN_NS}
   store i64 %chain_ns, ptr %chain_at
-  %unused_at = getelementptr i64, ptr %own, i64 {unused}
+  %unused_at = getelementptr i64, ptr %own, i64 {UNUSED}
   store i64 %last, ptr %unused_at
   br label %done
 done:
@@ -100,16 +102,7 @@ done:
 """
 
 
-class Vectors(NamedTuple):
-    """The widest vectors of a host, and how many registers hold them."""
-
-    bytes: int
-    registers: int
-
-
-class Loop(NamedTuple):
-    run: Callable[[int, int], None]
-    engine: object  # keeps the code in memory
+Loop = Callable[[int, int], None]  # of the addresses of the count of threads that arrived, and of a thread's own row
 
 
 class Run(NamedTuple):
@@ -120,26 +113,20 @@ class Run(NamedTuple):
     clocks_mhz: list[float]  # counted right after the loop; empty where it was not asked for
 
 
-def vectors(features: Mapping[str, bool], machine: str) -> Vectors:
-    """By LLVM's names of the host's features. Of an ARM host, NEON's: what SVE is wider by is not used."""
-    if machine in ("aarch64", "arm64"):
-        return Vectors(16, 32)
-    if features.get("avx512f") and features.get("avx512vl"):
-        return Vectors(64, 32)
-    return Vectors(32 if features.get("avx") else 16, 16)
-
-
 @cache
-def host_vectors() -> Vectors:
-    return vectors(llvm.get_host_cpu_features(), platform.machine())
+def host_vectors() -> tuple[int, int]:
+    """Bytes of the widest vectors, and how many registers hold them. Of an ARM host NEON's: wider SVE is not used."""
+    features = llvm.get_host_cpu_features()
+    if platform.machine() in ("aarch64", "arm64"):
+        return 16, 32
+    if features.get("avx512f") and features.get("avx512vl"):
+        return 64, 32
+    return (32 if features.get("avx") else 16), 16
 
 
 def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> Run:
-    """One run of a loop by the first so many workers, each with its own arguments.
-
-    With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
-    core's clock: an addition takes one clock on every core of today.
-    """
+    """One run of a loop by the first so many workers, each with its own arguments. With `chain`, each then goes through
+    so many rounds of dependent additions, which give its clock: an addition takes one on every core of today."""
     words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
     words.fill(0)
     arrived, rows = words[0], words[1:]
@@ -147,7 +134,7 @@ def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], c
     for row, own in zip(rows, arguments, strict=True):
         row[ARGUMENTS : ARGUMENTS + len(own)] = own
     shared, first, stride = arrived.ctypes.data, rows.ctypes.data, rows.strides[0]
-    workers.run(len(arguments), lambda thread: loop.run(shared, first + stride * thread))
+    workers.run(len(arguments), lambda thread: loop(shared, first + stride * thread))
     return Run(
         seconds=max(1, rows[:, END].max() - rows[:, BEGIN].min()) / 1e9,
         results=rows[:, RESULT].tolist(),
@@ -163,22 +150,20 @@ def aligned(size_bytes: int, to_bytes: int):
 
 
 @cache
-def stream(mix: str, streaming: bool = False, vector_bytes: int = 0) -> Loop:
-    """Read, write, copy or triad, with stores past the caches or ordinary ones; of the host's vectors, or others.
+def stream(mix: str, streaming: bool = False) -> Loop:
+    """Read, write, copy or triad, with stores past the caches or ordinary ones.
 
     Its arguments are the addresses of a, b and c, bytes (a multiple of BLOCK_BYTES, or 0) and passes over these. Read
     returns the sum of a's 8-byte words, modulo 2^64; addresses are multiples of 64.
     """
-    return compiled(stream_ir(mix, streaming, vector_bytes or host_vectors().bytes))
+    return compiled(stream_ir(mix, streaming, host_vectors()[0]))
 
 
 @cache
 def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
     """x = k x + x on so many vectors in registers. Its arguments are the addresses of the numbers (a vector of k, and
-    the first x's) and of the sums, then rounds and steps.
-
-    A round begins with the first x's, takes so many steps, and adds what came of them to the sums. The sum in a
-    multiply-add is one of its factors because ARM's overwrites it: any other would have to be copied first.
+    the first x's) and of the sums, then rounds and steps. A round begins with the first x's and adds the last to the
+    sums. The addend is one of the factors because ARM's multiply-add overwrites it: any other would have to be copied.
     """
     return compiled(multiply_add_ir(dtype, chains, vector_bytes))
 
@@ -313,36 +298,16 @@ def _arguments(*kinds: str) -> list[str]:
     return lines
 
 
-def framed(work: str) -> str:
-    """A loop within what makes threads begin together and tells when each ended, in LLVM's representation."""
-    links = [f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS)]
-    frame = FRAME.format(
-        clock=time.CLOCK_MONOTONIC,
-        chain=CHAIN_OPS,
-        links="\n".join(links),
-        threads=THREADS,
-        arguments=ARGUMENTS,
-        end=END,
-        result=RESULT,
-        chain_rounds=CHAIN_ROUNDS,
-        chain_ns=CHAIN_NS,
-        unused=UNUSED,
-    )
-    return frame + work
-
-
 def compiled(work: str) -> Loop:
-    module = llvm.parse_assembly(framed(work))
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, _target_machine())
-    engine.finalize_object()
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("run"))
-    return Loop(run, engine)
-
-
-def _target_machine():
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(FRAME + work)
+    module.verify()
     features = llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)
+    machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("run"))
+    run.engine = engine  # keeps the code in memory
+    return run

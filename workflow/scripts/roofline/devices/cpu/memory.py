@@ -13,7 +13,7 @@ import numpy
 from roofline.devices.base import Stream, SweepSeries
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.loops import BLOCK_BYTES, SCALE, together
-from roofline.devices.cpu.topology import core_counts, on_cores
+from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTES, core_counts, on_cores
 from roofline.devices.cpu.workers import Timed, Workers
 from roofline.devices.levels import ALL_CORES
 
@@ -61,8 +61,8 @@ def automatic_bytes(readers: int, last_level_cache_bytes: int, free_bytes: int) 
 def streams(workers: Workers, array_bytes: int) -> list[Stream]:
     """The mixes on all cores, reads on fewer too, and a copy on one, all over the same arrays of so many bytes each.
 
-    A step goes over one part of them, the next step over the next, round and round: it takes milliseconds, and what it
-    touches was touched the longest ago. Where memory is of several sockets, fewer cores read that of all.
+    A step goes over one part of them, which was touched the longest ago, in milliseconds. Fewer cores read the memory
+    of all sockets.
     """
     arrays, counts = Arrays(workers, array_bytes), core_counts(workers.count)
     found = [_read(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
@@ -74,10 +74,8 @@ def streams(workers: Workers, array_bytes: int) -> list[Stream]:
 
 
 class Arrays:
-    """Float32 arrays a, b and c, one after the other in memory, which each worker touches first where it works.
-
-    The numbers of a go on in b; c is written.
-    """
+    """Float32 arrays a, b and c, one after the other in memory, which each worker touches first where it works. The
+    numbers of a go on in b; c is written."""
 
     def __init__(self, workers: Workers, array_bytes: int):
         self.workers = workers
@@ -133,7 +131,8 @@ def _read(arrays: Arrays, name: str, counts: Sequence[int], cores: int | None = 
         return "the sum of every 8-byte word, in every step, against that of the numbers written there"
 
     steps = {_grid(count): partial(step, count) for count in counts}
-    return _stream(name, "read", arrays.bytes // PARTS, steps, verify, cores)
+    size = arrays.bytes // PARTS
+    return Stream(name, "dram", "read", COUNTED["read"], size, steps, verify, _threads, cores=cores)
 
 
 def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int], cores: int | None = None) -> Stream:
@@ -163,28 +162,16 @@ def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int], cores: i
 
     ways = itertools.product(counts, (True, False))
     steps = {_grid(count, streaming): partial(step, streaming, count) for count, streaming in ways}
-    touched = {"write": 1, "copy": 2, "triad": 3}[mix]
-    return _stream(name, mix, touched * arrays.bytes // PARTS, steps, verify, cores)
-
-
-def _stream(
-    name: str, mix: str, counted_bytes: int, grids: dict, verify: Callable[[str], str], cores: int | None
-) -> Stream:
-    return Stream(
-        name=name,
-        level="dram",
-        mix=mix,
-        counted=COUNTED[mix],
-        counted_bytes=counted_bytes,
-        grids=grids,
-        verify=verify,
-        threads=lambda grid: int(grid.split()[0]),
-        cores=cores,
-    )
+    size = {"write": 1, "copy": 2, "triad": 3}[mix] * arrays.bytes // PARTS
+    return Stream(name, "dram", mix, COUNTED[mix], size, steps, verify, _threads, cores=cores)
 
 
 def _grid(threads: int, streaming: bool = False) -> str:
     return f"{threads} thread{'s' if threads > 1 else ''}{f', {STREAMING}' if streaming else ''}"
+
+
+def _threads(grid: str) -> int:
+    return int(grid.split()[0])
 
 
 def numbers(first: int, count: int):
@@ -217,21 +204,18 @@ def _whole(size_bytes: int, of_bytes: int) -> int:
 
 
 class Caches(NamedTuple):
-    """What each of so many readers has of the caches: bytes by level, in the second one, in the largest, and at most
-    in all last-level caches together."""
+    """What each of so many readers has of the caches: bytes by level, and at most of all last-level caches together."""
 
     readers: int
     levels: dict[str, int]
-    near_bytes: int
-    largest_bytes: int
     all_bytes: int
 
 
 def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_per_octave: int) -> list[SweepSeries]:
     """Reads of a working set that each of the readers has for itself, up to four times the largest cache.
 
-    All sets are parts of one array, each core's where its worker touched it first. Where there are other sockets, one
-    core's largest sets are therefore also in their memory.
+    All sets are parts of one array, each core's where its worker touched it first. One core's largest sets are
+    therefore also in the memory of other sockets.
     """
     largest = {one.readers: _largest_set(one, free_bytes) for one in each}
     apart = {readers: -(-size // ALIGNED_BYTES) * ALIGNED_BYTES for readers, size in largest.items()}
@@ -247,18 +231,19 @@ def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_per_oct
 
 
 def _largest_set(caches: Caches, free_bytes: int) -> int:
-    wanted = max(CACHES * caches.largest_bytes, ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
+    largest = max(caches.levels.values(), default=UNLISTED_CACHE_BYTES // caches.readers)
+    wanted = max(CACHES * largest, ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
     return min(wanted, free_bytes // 4 // caches.readers)
 
 
 def set_cuts(caches: Caches, largest: int, points_per_octave: int) -> dict[int, tuple[int, int]]:
     """By bytes of the sets, so many an octave: the equal parts of a set, of which a step reads one, and how often."""
-    cuts = {}
+    cuts, near_bytes = {}, caches.levels.get("l2", UNLISTED_L2_BYTES)
     for point in itertools.count():
         wanted = int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))
         if wanted > largest:
             return cuts
-        step_bytes = NEAR_STEP_BYTES if wanted <= caches.near_bytes else FAR_STEP_BYTES
+        step_bytes = NEAR_STEP_BYTES if wanted <= near_bytes else FAR_STEP_BYTES
         parts, passes = -(-wanted // step_bytes), max(1, step_bytes // wanted)
         cuts[_whole(wanted, parts * BLOCK_BYTES)] = parts, passes
 

@@ -44,7 +44,7 @@ class Workers:
 def _serve(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
     """A worker's life: until it is handed None."""
     if cpus:
-        with contextlib.suppress(AttributeError, OSError):  # not every system has it, nor every sandbox allows it
+        with contextlib.suppress(OSError):  # not every sandbox allows it
             os.sched_setaffinity(0, cpus)
     while task := queue.get():
         work, done = task

@@ -1,5 +1,7 @@
 """Arrays on a GPU: made, filled, copied."""
 
+import numpy
+
 from roofline.core.dtypes import array_dtype
 
 FILL_BLOCKS, FILL_THREADS = 8, 256  # per multiprocessor, and of each
@@ -11,7 +13,7 @@ class Arrays:
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
         """Standard normal random numbers drawn on the device, rounded to the dtype; int8: 32 times as much.
 
-        No library of random numbers is needed. An fp8 array is one of bytes, since CuPy has no such dtype.
+        An fp8 array is one of bytes, since CuPy has no such dtype.
         """
         values = self.empty(shape, dtype)
         self.fill_normal(values, "fp32" if dtype == "tf32" else dtype, seed)
@@ -40,10 +42,8 @@ class Arrays:
         kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (a, b, self.xp.uint64(a.nbytes // 4), count))
 
     def rolled(self, array, count: int) -> list:
-        """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
-
-        One after another in one piece of memory: a thousand allocations would take longer than the copying.
-        """
+        """The array's numbers, begun at another place in each. In one piece of memory: a thousand allocations would
+        take longer than the copying."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
         for place in range(count):
@@ -62,10 +62,11 @@ class Arrays:
         """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""
         return array.astype(self.xp.float32) if array.ndim > 2 and array.dtype == array_dtype("bf16") else array
 
-    def shared_arrays(self, size: int, make):
-        """One set of arrays of this size for all who ask."""
-        if self._arrays is None or self._arrays.size != size:
-            self._arrays = make()
+    def three_arrays(self, size_bytes: int) -> list:
+        """Three arrays of random fp32 numbers, the same for all who ask for this size."""
+        if not self._arrays or self._arrays[0].nbytes != size_bytes:
+            self._arrays = []  # frees those of another size
+            self._arrays = [self.normal((size_bytes // 4,), "fp32", seed) for seed in range(3)]
         return self._arrays
 
     def cache_words(self, size_bytes: int):
@@ -75,7 +76,5 @@ class Arrays:
         return self._words[: size_bytes // 4]
 
     def pinned_array(self, size_bytes: int):
-        import numpy
-
         memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
         return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)

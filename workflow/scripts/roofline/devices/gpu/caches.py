@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy
+
 from roofline.devices.base import Stream, SweepSeries
 from roofline.devices.gpu.memory import KIB, MIB, ROUND_BYTES, launch, pattern_sum, require_sum, write_pattern
 
@@ -22,15 +24,19 @@ SWEEP_BEYOND_L2 = 24  # times the L2's size: at 6 times it a tenth of the reads 
 
 def streams(device, level: str) -> list[Stream]:
     """The ceilings of one level: l2, l1 or shared."""
-    return {"l2": _l2, "l1": _l1, "shared": _shared}[level](device)
+    if level == "l2":
+        return _l2(device)
+    room = device.l1_bytes // 2
+    if level == "shared":
+        room = min(device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB)
+    size = 1 << min(64 * KIB, room).bit_length() - 1  # a power of two
+    return [_cache_stream(device, level, level, size, _l1_grids(device, f"read_{level}", size), EACH_AGAIN)]
 
 
 def _l2(device) -> list[Stream]:
-    """The fastest that L2 gives to reads of which each is counted once; and two figures that frame it.
-
-    Where neighbours follow one another over the same lines, some of their reads are answered together: on an H200 11 to
-    12 TB/s. Where no two want a line at about the same time it is 9.2, to 0.1 % in every run. Where all want the same
-    one at once, it is 18 to 20 at the multiprocessors, of which L2 reads each line only once for many.
+    """The fastest that L2 gives to reads of which each is counted once, and two figures that frame it. On an H200: 11
+    to 12 TB/s if neighbours follow one another over the same lines, since some of their reads are answered together;
+    9.2 if no two want a line at about the same time; 18 to 20 at the multiprocessors if all want the same one at once.
     """
     size = device.last_level_cache_bytes // 2 // KIB * KIB
     apart = _l2_grids(device, size, following=())
@@ -44,20 +50,6 @@ def _l2(device) -> list[Stream]:
             device, "l2_broadcast", "l2", size, at_once, "that each of them reads whole, all at once, past L1"
         ),
     ]
-
-
-def _l1(device) -> list[Stream]:
-    size = _power_of_two(min(64 * KIB, device.l1_bytes // 2))
-    return [_cache_stream(device, "l1", "l1", size, _l1_grids(device, "read_l1", size), EACH_AGAIN)]
-
-
-def _shared(device) -> list[Stream]:
-    size = _power_of_two(min(64 * KIB, device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB))
-    return [_cache_stream(device, "shared", "shared", size, _l1_grids(device, "read_shared", size), EACH_AGAIN)]
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size.bit_length() - 1)
 
 
 SHARED_OUT = "that they share out among them, past L1"
@@ -90,8 +82,6 @@ def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: st
 
 def _l1_grids(device, kernel_name: str, size: int) -> dict:
     """By name: the step, and how many times it reads the set in all."""
-    import numpy
-
     kernel, words = device.kernel("caches.cu", kernel_name), device.cache_words(size)
     shared = size if kernel_name == "read_shared" else 0
     apart = () if shared else (numpy.uint32(0),)
@@ -112,8 +102,6 @@ def _l1_grids(device, kernel_name: str, size: int) -> dict:
 
 def _broadcast_grids(device, size: int) -> dict:
     """By name: the step, and how many times it reads the set. One block per multiprocessor: its L1 joins no reads."""
-    import numpy
-
     kernel, words = device.kernel("caches.cu", "read_l2_broadcast"), device.cache_words(size)
     passes = max(2, L2_STEP_BYTES // size)
     count = numpy.uint32(size // VECTOR_BYTES)
@@ -129,23 +117,14 @@ def _broadcast_grids(device, size: int) -> dict:
 
 def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
     """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
-    import numpy
-
     kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
-    passes = max(2, step_bytes * device.multiprocessors // size)
+    passes, vectors = max(2, step_bytes * device.multiprocessors // size), numpy.uint64(size // VECTOR_BYTES)
     found = {}
     for threads, each in grids:
         if threads * each > device.max_threads:
             continue
         for shift in following or (_far(device.multiprocessors),):
-            arguments = (
-                words,
-                numpy.uint64(size // VECTOR_BYTES),
-                numpy.uint32(passes),
-                numpy.uint32(shift),
-                device.total,
-                device.kernel_clock,
-            )
+            arguments = (words, vectors, numpy.uint32(passes), numpy.uint32(shift), device.total, device.kernel_clock)
             name = f"{each} blocks per multiprocessor, {threads} threads, turned on by {shift} blocks per pass"
             found[name] = (launch(kernel, each * device.multiprocessors, threads, arguments), passes)
     return found
@@ -157,9 +136,8 @@ def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_ST
 def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
     """Two series: one multiprocessor's set through L1, and the device's set past it.
 
-    In one series the levels would hide one another: on an H200 all L1s together hold half of what the L2 does. So few
-    multiprocessors read in the first that all their sets fit in L2; each has its own, since a line that many read at
-    once is served to all of them by one access.
+    In one series the levels would hide one another: on an H200 all L1s hold half of what the L2 does. In the first so
+    few read that all their sets fit in L2, each its own: a line that many read at once takes one access for all.
     """
     l2, readers = device.last_level_cache_bytes, max(1, device.multiprocessors // READERS)
     largest = min(SWEEP_BEYOND_L2 * l2, device.identity.memory_free_bytes // 4)
@@ -179,7 +157,7 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
             reader="the device",
             counted="bytes read by the multiprocessors, which share the set out among them",
             sizes=_sizes(min(SMALLEST_OF_L2, l2 // 4), largest, points_per_octave),
-            step=lambda size: _sweep_step(_l2_sweep_grids(device, size), size),
+            step=lambda size: _shared_set(device, size),
             levels={"l2": l2},
         ),
     ]
@@ -187,8 +165,6 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
 
 def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], int]:
     """One block per multiprocessor: two would serve one another's misses."""
-    import numpy
-
     count = numpy.uint32(size // VECTOR_BYTES)
     passes = max(1, L1_STEP_BYTES // SWEEP_STEP_SHARE // size)
     words = device.cache_words(readers * size)
@@ -202,13 +178,10 @@ def _far(multiprocessors: int) -> int:
     return max(2, multiprocessors // 4 - 2)
 
 
-def _l2_sweep_grids(device, size: int) -> dict:
+def _shared_set(device, size: int) -> tuple[Callable[[int], None], int]:
     grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
-    return _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
-
-
-def _sweep_step(grids: dict, size: int) -> tuple[Callable[[int], None], int]:
-    step, times_read = next(iter(grids.values()))
+    grids = _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
+    ((step, times_read),) = grids.values()
     return step, times_read * size
 
 

@@ -4,18 +4,9 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from roofline.devices import datasheets, levels
+from roofline.devices import base, datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import (
-    caches,
-    driver_calls,
-    fma,
-    host_calls,
-    instructions,
-    memory,
-    nvml,
-    peers,
-)
+from roofline.devices.gpu import caches, driver_calls, fma, host_calls, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
@@ -27,7 +18,7 @@ OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
 
 
-class Device(Arrays, Timer, KernelCompiler):
+class Device(Arrays, Timer, KernelCompiler, base.Device):
     def __init__(self, identity: Identity, peer: Identity | None = None):
         """`peer` is another card, for what is measured between the two."""
         if identity.fault:
@@ -64,7 +55,7 @@ class Device(Arrays, Timer, KernelCompiler):
         self._blocker = None
         self._marks = None
         self._words = None
-        self._arrays = None
+        self._arrays: list = []
         # What our kernels report: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.
         self.kernel_clock = cupy.zeros(2, cupy.uint64)
         self.total, self.tell = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
@@ -162,9 +153,6 @@ class Device(Arrays, Timer, KernelCompiler):
             return dtype
         return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
 
-    def emulation_note(self, dtype: str) -> None:
-        """None: a GPU computes in its dtypes."""
-
     def memory_ceilings(self, mix: str) -> list[str]:
         return levels.roofs(self.kind, mix)
 
@@ -195,18 +183,10 @@ class Device(Arrays, Timer, KernelCompiler):
     # -- graphs
 
     def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True):
-        """A CUDA graph of one kernel's launches, one after another, each with its arguments.
-
-        Where the card has programmatic dependent launch, each may begin while the one before it ends: the kernel itself
-        waits where it must. Not so with `overlap` False.
-        """
+        """A CUDA graph of one kernel's launches, one after another, each with its arguments. With `overlap` each may
+        begin while the one before it ends (programmatic dependent launch): the kernel itself waits where it must."""
         launch = self.launcher(kernel, grid, block, shared_bytes, overlap)
-
-        def all_of_them() -> None:
-            for arguments in calls:
-                launch(arguments)
-
-        return self.captured(all_of_them)
+        return self.captured(lambda: [launch(arguments) for arguments in calls])
 
     def launcher(self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool) -> Callable[[tuple], None]:
         """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""

@@ -4,11 +4,11 @@ import ctypes
 import re
 from collections.abc import Callable
 
+import numpy
+
 C_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
 MAP_BYTES = 128
 ROW_BYTES = 128  # of a tile: what the 128-byte swizzle reaches over
-PITCH_MULTIPLE = 16  # bytes that rows of the matrix are apart, a multiple of this
-MOST_ROWS = 256  # of a tile
 # What a part of a kernel's name says, the first that is found. cuBLAS's "xmma" kernels run on either unit, and those
 # on CUDA cores end in the instruction that they use.
 UNITS_BY_NAME = (
@@ -56,22 +56,12 @@ def _c_value(argument):
 
 def tensor_map(matrix, tile_rows: int):
     """Of a matrix [rows, columns] of 16-bit numbers in C order: tiles of so many rows by 64 columns, in the 128-byte
-    swizzle; zeros beyond the edges. A NumPy void scalar of 128 bytes, an argument of a kernel.
-
-    Raises ValueError for a matrix or a tile that the engine cannot address, RuntimeError for what the driver says.
+    swizzle; zeros beyond the edges. A NumPy void scalar of 128 bytes, an argument of a kernel. Raises RuntimeError if
+    the engine cannot address it: rows begin at multiples of 16 bytes, and a tile has at most 256.
     """
-    import numpy
     from cuda.bindings import driver
 
     rows, columns = matrix.shape
-    pitch = columns * matrix.itemsize
-    if matrix.itemsize != 2 or not matrix.flags.c_contiguous or pitch % PITCH_MULTIPLE:
-        raise ValueError(
-            f"a matrix of {rows} x {columns} {matrix.dtype} numbers has no tensor map; allowed: 16-bit numbers in C "
-            f"order, columns a multiple of {PITCH_MULTIPLE // 2}"
-        )
-    if not 1 <= tile_rows <= MOST_ROWS:
-        raise ValueError(f"tiles of {tile_rows} rows; allowed: 1 to {MOST_ROWS}")
     kinds = driver.CUtensorMapDataType
     is_fp16 = matrix.dtype == numpy.float16
     status, found = driver.cuTensorMapEncodeTiled(
@@ -79,7 +69,7 @@ def tensor_map(matrix, tile_rows: int):
         2,
         matrix.data.ptr,
         [driver.cuuint64_t(columns), driver.cuuint64_t(rows)],
-        [driver.cuuint64_t(pitch)],
+        [driver.cuuint64_t(columns * matrix.itemsize)],
         [driver.cuuint32_t(ROW_BYTES // 2), driver.cuuint32_t(tile_rows)],
         [driver.cuuint32_t(1), driver.cuuint32_t(1)],
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

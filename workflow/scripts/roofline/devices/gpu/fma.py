@@ -1,7 +1,10 @@
 """The peak of the CUDA cores: multiply-adds on registers alone, by a kernel of ours."""
 
+import itertools
 import time
 from typing import NamedTuple
+
+import numpy
 
 from roofline.core.dtypes import array_dtype, dtype_of, relative_error, require_close
 from roofline.devices.base import Workload
@@ -33,23 +36,19 @@ COMPARED_THREADS = 1 << 16
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:
     """Both ways in every variant on several grids, each about as much work as the first takes STEP_S for."""
     found: list[Workload] = []
-    for threads, blocks in GRIDS:
-        for way in FACTORS:
-            for variant in VARIANTS:
-                form, rounds = Form(way, *variant), None
-                if found:
-                    one_round = flops(ceiling, form, blocks * device.multiprocessors, threads, 1)
-                    rounds = max(1, found[0].flops // one_round)
-                found.append(_workload(device, ceiling, form, threads, blocks, rounds, seed))
+    for (threads, each), way, variant in itertools.product(GRIDS, FACTORS, VARIANTS):
+        form, blocks, rounds = Form(way, *variant), each * device.multiprocessors, None
+        if found:
+            rounds = max(1, found[0].flops // flops(ceiling, form, blocks, threads, 1))
+        found.append(_workload(device, ceiling, form, threads, blocks, rounds, seed))
     return found
 
 
 def again(device, ceiling: str, product: Product, seed: int) -> Workload:
     """The same kernel on numbers of its own."""
     shape = product.shape
-    blocks = shape["blocks"] // device.multiprocessors
     form = Form(product.algorithm, shape["numbers"], shape["steps"])
-    return _workload(device, ceiling, form, shape["threads"], blocks, shape["rounds"], seed)
+    return _workload(device, ceiling, form, shape["threads"], shape["blocks"], shape["rounds"], seed)
 
 
 class Form(NamedTuple):
@@ -65,11 +64,8 @@ def flops(ceiling: str, form: Form, blocks: int, threads: int, rounds: int) -> i
     return 2 * LANES[dtype_of(ceiling)] * form.numbers * form.steps * rounds * blocks * threads
 
 
-def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds: int | None, seed: int) -> Workload:
-    import numpy
-
-    dtype = dtype_of(ceiling)
-    blocks, lanes = each * device.multiprocessors, LANES[dtype]
+def _workload(device, ceiling: str, form: Form, threads: int, blocks: int, rounds: int | None, seed: int) -> Workload:
+    dtype, lanes = dtype_of(ceiling), LANES[dtype_of(ceiling)]
     before = device.normal((form.numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
     factors = device.array(numpy.repeat(numpy.array(FACTORS[form.way][dtype], array_dtype(dtype)), lanes))
@@ -82,9 +78,6 @@ def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds:
 
     rounds = rounds or _rounds(device, run)
 
-    def clear() -> None:
-        device.poison(after)
-
     def error_after(steps: int, tolerance: float) -> float:
         device.synchronize()
         start, end = (_of_first_threads(device, array, form.numbers) for array in (before, after))
@@ -96,7 +89,7 @@ def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds:
     def compare() -> Check:
         """All steps of the last run, then a few steps closely."""
         error = error_after(rounds * form.steps, TOLERANCE_OF_ALL[dtype])
-        clear()
+        device.poison(after)
         run(COMPARED_STEPS // form.steps)
         error_after(COMPARED_STEPS // form.steps * form.steps, TOLERANCE[dtype])
         what = f"all {rounds * form.steps} steps of its first threads against their closed form in float64"
@@ -114,7 +107,7 @@ def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds:
         ),
         flops=flops(ceiling, form, blocks, threads, rounds),
         step=lambda index: run(rounds),
-        clear=clear,
+        clear=lambda: device.poison(after),
         compare=compare,
         clock_mhz=device.clock_of_kernel,
     )
@@ -137,16 +130,12 @@ def _rounds(device, run) -> int:
 
 def _of_first_threads(device, array, numbers: int):
     """The numbers of the first threads, on the host, as (numbers a thread, threads x lanes)."""
-    import numpy
-
     whole = device.to_host(array).reshape(numbers, -1)
     return whole[:, : min(COMPARED_THREADS, whole.shape[1])].astype(numpy.float64)
 
 
 def _turned(start, steps: int, k: float, offset: float):
     """So many turns of the pairs (x, y), in float64: a power of one turn's matrix. A turn needs no offset."""
-    import numpy
-
     x, y = numpy.split(start, 2)
     (xx, xy), (yx, yy) = numpy.linalg.matrix_power(numpy.array([[1, -k], [k, 1 - k * k]]), steps)
     return numpy.concatenate([xx * x + xy * y, yx * x + yy * y])

@@ -1,11 +1,11 @@
 """What calls cost the host of a GPU, each as a step to be timed: a launch of a kernel or a graph, a product, and CuPy's
-operations one after another.
-
-On next to nothing, so that the device never keeps its caller waiting. A step of one launch costs an event too, as the
-steps of operators do.
+operations, all on next to nothing, so that the device never keeps its caller waiting. A step of one launch costs an
+event too, as the steps of operators do.
 """
 
 from collections.abc import Iterator
+
+import numpy
 
 from roofline.devices.base import HostWork
 
@@ -14,8 +14,6 @@ OPERATIONS = 8  # of array_operations
 
 
 def works(device) -> Iterator[HostWork]:
-    import numpy
-
     arrays, size = [device.empty((8,), "fp32") for _ in range(MANY // 2)], numpy.int32(8)
     arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW, MANY)}
     kernels = {FEW: device.kernel("nothing.cu", "of_few"), MANY: device.kernel("nothing.cu", "of_many")}

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+
+import numpy
 
 from roofline.core.dtypes import relative_error, require_close
 from roofline.core.model import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
@@ -35,10 +38,8 @@ class IssueKernel:
 
 @dataclass(frozen=True)
 class WallKernel:
-    """One pattern: `step(i)` makes so many requests.
-
-    `verify()` compares what was loaded with what must be; it says how, and raises ArithmeticError where it differs.
-    """
+    """One pattern: `step(i)` makes so many requests. `verify()` says how it compared what was loaded; raises
+    ArithmeticError if that is wrong."""
 
     pattern: str
     of: int
@@ -64,65 +65,47 @@ def _macros(pairs: int) -> tuple[str, ...]:
 # ---------------------------------------------------------------- issue
 
 
-class _Chains:
-    """Launches of the kernel that issues, and what they must leave."""
+def _issue(device, threads: int, pairs: int) -> IssueKernel:
+    blocks = device.max_threads // threads * device.multiprocessors
+    warps = blocks * threads // LANES
+    rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS // (2 * pairs * (warps // device.multiprocessors)))
+    kernel = device.kernel(SOURCE, "issue", _macros(pairs))
+    floats, words = (device.xp.empty(blocks * threads * NUMBERS, dtype) for dtype in ("float32", "uint32"))
 
-    def __init__(self, device, threads: int, pairs: int):
-        self.device, self.threads, self.pairs = device, threads, pairs
-        self.blocks = device.max_threads // threads * device.multiprocessors
-        self.warps = self.blocks * threads // LANES
-        each = self.warps // device.multiprocessors
-        self.rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS // (2 * pairs * each))
-        self.kernel = device.kernel(SOURCE, "issue", _macros(pairs))
-        words = self.blocks * threads * NUMBERS
-        self.floats, self.words = device.xp.empty(words, "float32"), device.xp.empty(words, "uint32")
+    def run(count: int) -> None:
+        kernel((blocks,), (threads,), (floats, words, numpy.uint32(count), device.kernel_clock))
 
-    def run(self, rounds: int) -> None:
-        import numpy
+    def of_first_block(count: int) -> list:
+        """Its floats and words after so many rounds."""
+        for array in (floats, words):
+            device.poison(array)
+        run(count)
+        device.synchronize()
+        return [device.to_host(array[: threads * NUMBERS]).reshape(threads, NUMBERS) for array in (floats, words)]
 
-        arguments = (self.floats, self.words, numpy.uint32(rounds), self.device.kernel_clock)
-        self.kernel((self.blocks,), (self.threads,), arguments)
+    def check() -> Check:
+        """The floats of a whole step, then both kinds of number after a few rounds."""
+        first = starts(threads)
+        for count, tolerance in ((rounds, TOLERANCE_OF_ALL["fp32"]), (COMPARED_ROUNDS, TOLERANCE["fp32"])):
+            found, shifts = of_first_block(count)
+            expected = REFERENCES["fold"](first.astype(numpy.float64), count * pairs // NUMBERS, FACTOR, OFFSET)
+            error = relative_error(found, expected)
+            require_close(f"issue kernel, {count} rounds", error, tolerance)
+        if not numpy.array_equal(shifts, shifted(first, COMPARED_ROUNDS * pairs)):
+            raise ArithmeticError(f"issue kernel: words after {COMPARED_ROUNDS} rounds are wrong")
+        what = f"numbers of the first block: floats after {rounds} rounds and all after {COMPARED_ROUNDS}"
+        return Check(compared=what, error=error, tolerance=tolerance)
 
-    def check(self) -> Check:
-        """Of the first block: the floats of a whole step, then both kinds of number after a few rounds."""
-        self._run_poisoned(self.rounds)
-        self._floats_apart(self.rounds, TOLERANCE_OF_ALL["fp32"])
-        self._run_poisoned(COMPARED_ROUNDS)
-        error = self._floats_apart(COMPARED_ROUNDS, TOLERANCE["fp32"])
-        self._require_words(COMPARED_ROUNDS)
-        what = f"numbers of the first block: floats after {self.rounds} rounds and all after {COMPARED_ROUNDS}"
-        return Check(compared=what, error=error, tolerance=TOLERANCE["fp32"])
-
-    def _run_poisoned(self, rounds: int) -> None:
-        self.device.poison(self.floats)
-        self.device.poison(self.words)
-        self.run(rounds)
-
-    def _of_first_block(self, array):
-        self.device.synchronize()
-        return self.device.to_host(array[: self.threads * NUMBERS]).reshape(self.threads, NUMBERS)
-
-    def _floats_apart(self, rounds: int, tolerance: float) -> float:
-        import numpy
-
-        start = starts(self.threads).astype(numpy.float64)
-        expected = REFERENCES["fold"](start, rounds * self.pairs // NUMBERS, FACTOR, OFFSET)
-        error = relative_error(self._of_first_block(self.floats), expected)
-        require_close(f"issue kernel, {rounds} rounds", error, tolerance)
-        return error
-
-    def _require_words(self, rounds: int) -> None:
-        import numpy
-
-        expected = shifted(starts(self.threads), rounds * self.pairs)
-        if not numpy.array_equal(self._of_first_block(self.words), expected):
-            raise ArithmeticError(f"issue kernel: words after {rounds} rounds are wrong")
+    return IssueKernel(
+        name=f"{2 * pairs} instructions per round, {blocks} blocks of {threads} threads",
+        warp_instructions=warps * rounds * 2 * pairs,
+        step=lambda index: run(rounds),
+        check=check,
+    )
 
 
 def starts(threads: int):
     """The words that a block's threads begin with, a row each."""
-    import numpy
-
     return numpy.arange(threads * NUMBERS, dtype=numpy.uint32).reshape(threads, NUMBERS)
 
 
@@ -135,80 +118,51 @@ def shifted(words, count: int):
     return words
 
 
-def _issue(device, threads: int, pairs: int) -> IssueKernel:
-    chains = _Chains(device, threads, pairs)
-    return IssueKernel(
-        name=f"{2 * pairs} instructions per round, {chains.blocks} blocks of {threads} threads",
-        warp_instructions=chains.warps * chains.rounds * 2 * pairs,
-        step=lambda index: chains.run(chains.rounds),
-        check=chains.check,
-    )
-
-
 # ---------------------------------------------------------------- loads
 
 
 def _strided(device, stride: int) -> WallKernel:
-    import numpy
-
     sectors = sectors_per_request(stride)
-    lines = len({lane * stride * WORD_BYTES // 128 for lane in range(LANES)})
+    cycles = max(sectors // 4, len({lane * stride * WORD_BYTES // 128 for lane in range(LANES)}))  # a request, about
     words = SET_WORDS + LANES * max(STRIDES) + 8 * LOADS
-    numbers = (numpy.uint32(stride), numpy.uint32(SET_WORDS))
-    return _loading(
-        device, "load_strided", "stride", stride, sectors, max(sectors // 4, lines), words, numbers, strided_places
-    )
+    numbers, places = (numpy.uint32(stride), numpy.uint32(SET_WORDS)), partial(strided_places, stride)
+    step, requests, verify = _loads(device, "load_strided", cycles, words, numbers, places)
+    return WallKernel("stride", stride, requests, sectors, step, verify)
 
 
 def _conflicting(device, ways: int) -> WallKernel:
-    import numpy
-
-    wavefronts, numbers = wavefronts_per_request(ways), (numpy.uint32(ways),)
-    return _loading(
-        device, "load_conflicting", "conflict", ways, wavefronts, wavefronts, SHARED_WORDS, numbers, shared_places
-    )
+    wavefronts, numbers, places = wavefronts_per_request(ways), (numpy.uint32(ways),), partial(shared_places, ways)
+    step, requests, verify = _loads(device, "load_conflicting", wavefronts, SHARED_WORDS, numbers, places)
+    return WallKernel("conflict", ways, requests, wavefronts, step, verify)
 
 
-def _loading(
-    device, name: str, pattern: str, of: int, transactions: int, cycles: int, size: int, numbers: tuple, places
-) -> WallKernel:
-    """`cycles` is about what a request takes a multiprocessor; `places` the words that lanes load in turn."""
-    import numpy
-
+def _loads(device, name: str, cycles: int, size: int, numbers: tuple, places) -> tuple[Callable, int, Callable]:
+    """A step, the requests that it makes, and its check. `places` are the words that lanes load in turn."""
     threads = THREADS[0]
     each = device.max_threads // threads
     blocks, warps = each * device.multiprocessors, each * threads // LANES
     rounds = max(1, STEP_CYCLES // (LOADS * warps * max(1, cycles)))
     words, kernel = device.cache_words(4 * size).view("uint32"), device.kernel(SOURCE, name, _macros(PAIRS[0]))
 
-    def run(count: int) -> None:
-        arguments = (words, *numbers, numpy.uint32(count), device.total, device.kernel_clock)
+    def step(index: int) -> None:
+        arguments = (words, *numbers, numpy.uint32(rounds), device.total, device.kernel_clock)
         kernel((blocks,), (threads,), arguments)
 
     def verify() -> str:
         words[...] = device.array(numpy.arange(size, dtype=numpy.uint32) + numpy.uint32(START))
         device.total.data.memset_async(0, device.total.nbytes, device.stream)
-        run(rounds)
+        step(0)
         device.synchronize()
-        found, expected = int(device.to_host(device.total)[0]), blocks * sum_of(places(of, threads, rounds))
+        found, expected = int(device.to_host(device.total)[0]), blocks * sum_of(places(threads, rounds))
         if found != expected % 2**32:
             raise ArithmeticError(f"{name}: the words loaded add up to {found}, and must to {expected % 2**32}")
         return "the sum of every word loaded"
 
-    return WallKernel(
-        pattern=pattern,
-        of=of,
-        requests=blocks * threads // LANES * rounds * LOADS,
-        transactions_per_request=transactions,
-        step=lambda index: run(rounds),
-        verify=verify,
-    )
+    return step, blocks * threads // LANES * rounds * LOADS, verify
 
 
 def strided_places(stride: int, threads: int, rounds: int) -> Iterator:
     """The words that each warp of a block loads, round by round: (places, how many rounds they are)."""
-    import numpy
-
     lanes, loads = numpy.arange(LANES)[:, None] * stride, numpy.arange(LOADS) * 8
     turns = SET_WORDS // (8 * LOADS)
     for warp in range(threads // LANES):
@@ -218,8 +172,6 @@ def strided_places(stride: int, threads: int, rounds: int) -> Iterator:
 
 
 def shared_places(ways: int, threads: int, rounds: int) -> Iterator:
-    import numpy
-
     lanes, loads = numpy.arange(LANES)[:, None] * ways, numpy.arange(LOADS) * 32
     turns = SHARED_WORDS // 2 // (32 * LOADS)
     for turn in range(min(turns, rounds)):

@@ -1,6 +1,8 @@
 """The memory of a GPU and its link to the host, by kernels of ours and by the driver's copies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import numpy
 
 from roofline.core.terms import MIXES
 from roofline.devices.base import Stream
@@ -46,36 +48,19 @@ def array_bytes(device, size_bytes: int | None) -> int:
 # ---------------------------------------------------------------- device memory
 
 
-class _Arrays:
-    """Up to three arrays of device memory, made when they are first asked for and shared by all mixes."""
-
-    def __init__(self, device, size: int):
-        self._device, self.size, self._made = device, size, {}
-
-    def __getitem__(self, name: str):
-        if name not in self._made:
-            seed = {"a": 0, "b": 1, "c": 2}[name]
-            self._made[name] = self._device.normal((self.size // 4,), "fp32", seed)
-        return self._made[name]
-
-
 def _hbm(device, mix: str, size: int) -> Stream:
-    arrays = device.shared_arrays(size, lambda: _Arrays(device, size))
-    vectors = size // device.vector_bytes
-    arguments = _arguments(device, mix, arrays, vectors)
-    kernels = {depth: device.kernel("memory.cu", f"{mix}_{depth}") for depth in DEPTHS}
-    grids = {}
+    arrays = device.three_arrays(size)
     # One block per tile, or few that go round and round: which is faster differs by card and mix, mostly the first.
-    for whole in (True, False):
-        for threads in THREADS:
-            for depth, kernel in kernels.items():
-                # Vectors in flight take registers, and not every card has enough of them for a thousand threads.
-                if threads > kernel.max_threads_per_block:
-                    continue
-                for blocks_each in (WHOLE,) if whole else _halvings(device.max_threads // threads):
-                    tiles = -(-vectors // (threads * depth))
-                    blocks = min(blocks_each * device.multiprocessors or tiles, tiles)
-                    grids[grid_name(blocks_each, threads, depth)] = launch(kernel, blocks, threads, arguments)
+    shapes = [(WHOLE, threads, depth) for threads in THREADS for depth in DEPTHS]
+    shapes += [
+        (blocks, threads, depth)
+        for threads in THREADS
+        for depth in DEPTHS
+        for blocks in _halvings(device.max_threads // threads)
+    ]
+    arguments = _arguments(device, mix, *arrays, size // device.vector_bytes)
+    found = grids(device, mix, size, shapes)
+    ways = {name: launch(*grid, arguments) for name, grid in found.items()}
     return Stream(
         name=f"hbm_{mix}",
         level="hbm",
@@ -83,18 +68,27 @@ def _hbm(device, mix: str, size: int) -> Stream:
         counted=f"{COUNTED[mix]}, each byte of {size:,} in each of {ARRAYS[mix]} arrays once; an array is "
         f"{size / device.last_level_cache_bytes:.0f} times the L2",
         counted_bytes=ARRAYS[mix] * size,
-        grids=grids,
-        verify=lambda grid: VERIFY[mix](device, arrays, grids[grid]),
+        grids=ways,
+        verify=lambda grid: VERIFY[mix](device, *arrays, ways[grid]),
     )
+
+
+def grids(device, mix: str, size: int, shapes: Iterable[tuple[int, int, int]]) -> dict[str, tuple]:
+    """By name: the kernel, its blocks and their threads, for shapes of (blocks per multiprocessor, threads, vectors in
+    flight) that the registers allow."""
+    kernels = {depth: device.kernel("memory.cu", f"{mix}_{depth}") for depth in DEPTHS}
+    found = {}
+    for each, threads, depth in shapes:
+        if threads <= kernels[depth].max_threads_per_block:
+            tiles = -(-size // device.vector_bytes // (threads * depth))
+            blocks = min(each * device.multiprocessors or tiles, tiles)
+            how = f"{each} blocks per multiprocessor" if each else "one block per tile"
+            found[f"{how}, {threads} threads, {depth} in flight"] = kernels[depth], blocks, threads
+    return found
 
 
 def _halvings(most: int) -> list[int]:
     return [most, most // 2] if most > 1 else [most]
-
-
-def grid_name(blocks_each: int, threads: int, depth: int) -> str:
-    blocks = f"{blocks_each} blocks per multiprocessor" if blocks_each else "one block per tile"
-    return f"{blocks}, {threads} threads, {depth} in flight"
 
 
 def launch(kernel, blocks: int, threads: int, arguments: tuple, **options) -> Callable[[int], None]:
@@ -104,54 +98,43 @@ def launch(kernel, blocks: int, threads: int, arguments: tuple, **options) -> Ca
     return step
 
 
-def _arguments(device, mix: str, arrays: _Arrays, vectors: int) -> tuple:
-    import numpy
-
+def _arguments(device, mix: str, a, b, c, vectors: int) -> tuple:
     count, clock = numpy.uint64(vectors), device.kernel_clock
     if mix == "read":
-        return arrays["a"], count, device.total, device.tell, clock
+        return a, count, device.total, device.tell, clock
     if mix == "write":
-        return arrays["c"], count, numpy.uint32(START), clock
+        return c, count, numpy.uint32(START), clock
     if mix == "copy":
-        return arrays["a"], arrays["c"], count, clock
-    return arrays["a"], arrays["b"], arrays["c"], count, numpy.float32(TRIAD_SCALE), clock
+        return a, c, count, clock
+    return a, b, c, count, numpy.float32(TRIAD_SCALE), clock
 
 
-def _verify_read(device, arrays: _Arrays, step) -> str:
+def _verify_read(device, a, b, c, step) -> str:
     """The sum of all words, over a pattern whose sum is known."""
-    words = arrays.size // 4
-    write_pattern(device, arrays["a"])
-    require_sum(device, lambda: step(0), pattern_sum(words), words)
+    write_pattern(device, a)
+    require_sum(device, lambda: step(0), pattern_sum(a.size), a.size)
     return "the sum of every word read against the sum of what had been written there"
 
 
-def _verify_write(device, arrays: _Arrays, step) -> str:
-    import numpy
-
-    c = arrays["c"]
-    c.data.memset_async(0xFF, c.nbytes, device.stream)
+def _verify_write(device, a, b, c, step) -> str:
+    device.poison(c)
     step(0)
-    vectors, words = numpy.uint64(arrays.size // device.vector_bytes), arrays.size // 4
-    arguments = (c, vectors, device.total, device.tell, device.kernel_clock)
+    arguments = (c, numpy.uint64(c.nbytes // device.vector_bytes), device.total, device.tell, device.kernel_clock)
     read = launch(device.kernel("memory.cu", "read_1"), 8 * device.multiprocessors, 256, arguments)
-    require_sum(device, lambda: read(0), pattern_sum(words), words)
+    require_sum(device, lambda: read(0), pattern_sum(c.size), c.size)
     return "the sum of every word read back against the sum of what was to be written"
 
 
-def _verify_copy(device, arrays: _Arrays, step) -> str:
-    c = arrays["c"]
-    c.data.memset_async(0xFF, c.nbytes, device.stream)
+def _verify_copy(device, a, b, c, step) -> str:
+    device.poison(c)
     step(0)
-    return require_equal(same_bits(device, arrays["a"], c))
+    return require_equal(same_bits(device, a, c))
 
 
-def _verify_triad(device, arrays: _Arrays, step) -> str:
-    import numpy
-
-    a, b, c = (arrays[name] for name in "abc")
+def _verify_triad(device, a, b, c, step) -> str:
     for seed, array in ((0, a), (1, b)):  # the pattern of another check may stand there
-        array[...] = device.normal(array.shape, "fp32", seed)
-    c.data.memset_async(0xFF, c.nbytes, device.stream)
+        device.fill_normal(array, "fp32", seed)
+    device.poison(c)
     step(0)
     wrong = device.xp.zeros(1, device.xp.uint64)
     arguments = (a, b, c, numpy.float32(TRIAD_SCALE), numpy.uint64(c.size), wrong)
@@ -165,8 +148,6 @@ VERIFY = {"read": _verify_read, "write": _verify_write, "copy": _verify_copy, "t
 
 
 def write_pattern(device, array) -> None:
-    import numpy
-
     arguments = (array, numpy.uint64(array.nbytes // device.vector_bytes), numpy.uint32(START), device.kernel_clock)
     device.kernel("memory.cu", "write_1")((8 * device.multiprocessors,), (256,), arguments)
 
@@ -192,10 +173,10 @@ def _device_copy(device, size: int) -> Stream:
     destination = device.xp.zeros_like(source)
 
     def copy(index: int) -> None:
-        destination.data.copy_from_device_async(source.data, source.nbytes, device.stream)
+        device.copy(source, destination)
 
     def verify(grid: str) -> str:
-        destination.data.memset_async(0xFF, destination.nbytes, device.stream)
+        device.poison(destination)
         copy(0)
         return require_equal(same_bits(device, source, destination))
 
@@ -226,8 +207,6 @@ def require_equal(equal: bool) -> str:
 
 
 def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
-    import numpy
-
     make = device.pinned_array if pinned else (lambda count: numpy.zeros(count // 4, numpy.uint32))
     host, returned = make(size_bytes), make(size_bytes)
     _repeat(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), host)

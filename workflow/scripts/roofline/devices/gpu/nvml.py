@@ -1,6 +1,5 @@
-"""What NVML tells of a GPU: who it is and how it is doing. Every reading may be refused; then it is null.
-
-A handle of None is a card that NVML does not know, or NVML is not there: all of its readings are null.
+"""What NVML reports of a GPU. Every reading may be refused; then it is null, as all are of a handle of None, which
+stands for a card that NVML does not know.
 """
 
 import os
@@ -19,13 +18,17 @@ THROTTLE_REASONS = {
 
 # Names of one question: older drivers know the second alone, which newer ones may drop.
 REASONS_QUESTIONS = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
-POWER_INSTANT, SUCCESS = 186, 0  # NVML_FI_DEV_POWER_INSTANT, which older versions of pynvml lack; NVML_SUCCESS
+# Of nvml.h: NVML_FI_DEV_POWER_INSTANT, NVML_SUCCESS, NVML_NVLINK_MAX_LINKS, NVML_FEATURE_ENABLED,
+# NVML_NVLINK_DEVICE_TYPE_GPU, NVML_TOPOLOGY_ and NVML_NVLINK_VERSION_.
+POWER_INSTANT, SUCCESS, MOST_NVLINKS, ENABLED, LINKED_TO_GPU = 186, 0, 36, 1, 0
+ANCESTORS = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}
+NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 
 
 def ask(question: str, *arguments):
-    """The answer of nvml{question}, or None where this driver, card, container or version of pynvml does not tell.
+    """The answer of nvml{question}, or None if this driver, card, container or version of pynvml has none.
 
-    Arguments that are strings are names of NVML's constants; with an argument of None there is no answer.
+    Strings among the arguments are names of NVML's constants; an argument of None has no answer.
     """
     if any(argument is None for argument in arguments):
         return None
@@ -69,29 +72,11 @@ def visible_gpus() -> list:
     return [gpu for _, _, gpu in gpus if gpu in visible]
 
 
-def is_mig_slice(handle) -> bool:
-    return bool(ask("DeviceIsMigDeviceHandle", handle))
-
-
-def capability(handle) -> str | None:
-    answer = ask("DeviceGetCudaComputeCapability", handle)
-    return f"{answer[0]}.{answer[1]}" if answer else None
-
-
-def driver_version() -> str | None:
-    return ask("SystemGetDriverVersion")
-
-
 def setting(handle) -> str:
     """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
     limit = ask("DeviceGetEnforcedPowerLimit", handle)
     ecc = ask("DeviceGetEccMode", handle)
     return f"power limit {limit / 1000 if limit else None} W, ECC {bool(ecc[0]) if ecc else None}"
-
-
-def cuda_version_of_driver() -> int | None:
-    """The newest CUDA that the driver runs, as 1000 x major + 10 x minor."""
-    return ask("SystemGetCudaDriverVersion_v2")
 
 
 def facts(handle) -> dict:
@@ -108,7 +93,7 @@ def facts(handle) -> dict:
         "memory_bus_width_bits": ask("DeviceGetMemoryBusWidth", handle),
         "ecc_enabled": None if ecc is None else bool(ecc[0]),
         "mig_enabled": None if mig is None else bool(mig[0]),
-        "mig_slice": handle and is_mig_slice(handle),
+        "mig_slice": handle and bool(ask("DeviceIsMigDeviceHandle", handle)),
         "persistence_mode": None if persistence is None else bool(persistence),
         "vbios": ask("DeviceGetVbiosVersion", handle),
         "pcie_generation_now": ask("DeviceGetCurrPcieLinkGeneration", handle),
@@ -161,64 +146,48 @@ def link(handle) -> dict:
 
 def _links(handle) -> dict[int, bool]:
     """Whether each NVLink that the card has is active."""
-    import pynvml
-
-    states = {number: ask("DeviceGetNvLinkState", handle, number) for number in range(pynvml.NVML_NVLINK_MAX_LINKS)}
-    return {number: state == pynvml.NVML_FEATURE_ENABLED for number, state in states.items() if state is not None}
+    states = {number: ask("DeviceGetNvLinkState", handle, number) for number in range(MOST_NVLINKS)}
+    return {number: state == ENABLED for number, state in states.items() if state is not None}
 
 
 def _active_links(handle) -> list[int]:
     return [number for number, active in _links(handle).items() if active]
 
 
-ANCESTORS = ("INTERNAL", "SINGLE", "MULTIPLE", "HOSTBRIDGE", "NODE", "SYSTEM")  # of NVML_TOPOLOGY_, nearest first
-
-
 def path_between(handle, peer) -> dict:
     """How two GPUs reach one another: over NVLink or PCIe, by how many active links to the peer or to a switch, and the
-    nearest part of the PCIe tree that both hang on. Null where not told."""
-    known = dict.fromkeys(("path", "nvlinks", "nvlink_version", "pcie_ancestor"))
-    if handle is None or peer is None:
-        return known
-    import pynvml
-
+    nearest part of the PCIe tree that both hang on. Null if not reported."""
     status = ask("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
-    level = ask("DeviceGetTopologyCommonAncestor", handle, peer)
-    levels = {getattr(pynvml, f"NVML_TOPOLOGY_{name}"): name.lower() for name in ANCESTORS}
-    known["pcie_ancestor"] = levels.get(level)
-    if status is not None:
-        known["path"] = "nvlink" if status == pynvml.NVML_P2P_STATUS_OK else "pcie"
+    known = {
+        "path": None if status is None else "pcie" if status else "nvlink",
+        "nvlinks": None,
+        "nvlink_version": None,
+        "pcie_ancestor": ANCESTORS.get(ask("DeviceGetTopologyCommonAncestor", handle, peer)),
+    }
     if known["path"] == "nvlink":
         links = [number for number in _active_links(handle) if _leads_to(handle, number, peer)]
-        versions = {ask("DeviceGetNvLinkVersion", handle, number) for number in links}
-        known |= {"nvlinks": len(links), "nvlink_version": _link_version(next(iter(versions), None))}
+        versions = [NVLINK_VERSIONS.get(ask("DeviceGetNvLinkVersion", handle, number)) for number in links]
+        known |= {"nvlinks": len(links), "nvlink_version": next(iter(versions), None)}
         known["nvlinks_down"] = [number for number, active in _links(handle).items() if not active]
     return known
 
 
 def _leads_to(handle, number: int, peer) -> bool:
-    """Whether a link ends at the peer, or at a switch, which leads to all GPUs. A machine may not be told."""
-    import pynvml
-
-    if ask("DeviceGetNvLinkRemoteDeviceType", handle, number) != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+    """Whether a link ends at the peer, or at a switch, which leads to all GPUs."""
+    if ask("DeviceGetNvLinkRemoteDeviceType", handle, number) != LINKED_TO_GPU:
         return True
-    remote = ask("DeviceGetNvLinkRemotePciInfo", handle, number)
-    mine = ask("DeviceGetPciInfo", peer)
-    return bool(remote and mine) and remote.busId == mine.busId
-
-
-def _link_version(code: int | None) -> str | None:
-    """4.0 of NVML_NVLINK_VERSION_4_0."""
-    import pynvml
-
-    prefix = "NVML_NVLINK_VERSION_"
-    names = (name for name in dir(pynvml) if name.startswith(prefix) and getattr(pynvml, name) == code)
-    return next((name.removeprefix(prefix).replace("_", ".") for name in names if code), None)
+    remote, peers = ask("DeviceGetNvLinkRemotePciInfo", handle, number), ask("DeviceGetPciInfo", peer)
+    return bool(remote and peers) and remote.busId == peers.busId
 
 
 def other_processes(handle) -> int | None:
-    """Processes other than this one with a CUDA context on the card; None where their numbers cannot be read."""
-    return _others(ask("DeviceGetComputeRunningProcesses", handle))
+    """Processes other than this one with a CUDA context on the card; None if their numbers cannot be read, or are not
+    ours, as in a container."""
+    processes = ask("DeviceGetComputeRunningProcesses", handle)
+    if processes is None:
+        return None
+    numbers = {process.pid for process in processes}
+    return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
 
 
 def state(handle) -> dict:
@@ -241,14 +210,6 @@ def _power(handle) -> dict:
         return {"power_w": values[0].value.uiVal / 1000, "power_reading": "instant"}
     usage = ask("DeviceGetPowerUsage", handle)
     return {"power_w": usage / 1000, "power_reading": "average"} if usage else {"power_w": None, "power_reading": None}
-
-
-def _others(processes: list | None) -> int | None:
-    """How many beside this one; None in a container, whose process numbers are not the ones that NVML tells."""
-    if processes is None:
-        return None
-    numbers = {process.pid for process in processes}
-    return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
 
 
 def throttle_reasons(bits: int | None) -> list[str] | None:

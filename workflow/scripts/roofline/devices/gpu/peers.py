@@ -3,7 +3,9 @@
 One way and both ways at once, where both directions are added up; and what 8 bytes take. docs/several_gpus.md.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+import numpy
 
 from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream
@@ -41,13 +43,7 @@ class Pair:
         grids = {grid: self._at_once(step, back.steps[grid]) if both else step for grid, step in there.steps.items()}
 
         def verify(grid: str) -> str:
-            for one in ways:
-                one.prepare()
-            self._synchronize()
-            grids[grid](0)
-            self._synchronize()
-            told = [one.check() for one in ways]
-            return told[0]
+            return self._checked(grids[grid], ways)
 
         summed = ", both directions at once, of which this is the sum" if both else ""
         return Stream(
@@ -61,6 +57,15 @@ class Pair:
             verify=verify,
             nvlink_share=self._share(len(ways)),
         )
+
+    def _checked(self, step: Callable, ways: list) -> str:
+        for one in ways:
+            one.prepare()
+        self._synchronize()
+        step(0)
+        self._synchronize()
+        said = [one.check() for one in ways]
+        return said[0]
 
     def _synchronize(self) -> None:
         for card in (self.near, self.far):
@@ -88,8 +93,6 @@ class Pair:
 
     def chase(self) -> tuple[Callable[[int], None], int, Callable[[], str]]:
         """A step, how many loads it makes one after another in the peer's memory, and a check of where they led."""
-        import numpy
-
         links = CHAIN_BYTES // LINE_BYTES
         order = numpy.random.default_rng(0).permutation(links)
         words = numpy.zeros((links, LINE_BYTES // 8), numpy.uint64)
@@ -119,16 +122,8 @@ class Pair:
     def small_copy(self) -> tuple[Callable[[int], None], Callable[[], str]]:
         """A step that copies 8 bytes to the peer, and a check of them."""
         way = _Copy(self.near, self.far, COPIED_BYTES)
-        step = next(iter(way.steps.values()))
-
-        def verify() -> str:
-            way.prepare()
-            self._synchronize()
-            step(0)
-            self._synchronize()
-            return way.check()
-
-        return step, verify
+        (step,) = way.steps.values()
+        return step, lambda: self._checked(step, [way])
 
 
 def _require_access(device) -> None:
@@ -185,8 +180,6 @@ class _Card:
             array.data.memset_async(byte, array.nbytes, self.stream)
 
     def write_pattern(self, array, start: int) -> None:
-        import numpy
-
         with self:
             kernel = self.device.kernel("memory.cu", "write_1")
         vectors = numpy.uint64(array.nbytes // self.device.vector_bytes)
@@ -211,17 +204,13 @@ class _Copy:
     def prepare(self) -> None:
         """Other random numbers from each card than any that were there; nothing of them where they are to arrive."""
         with self._card as card:
-            card.device.fill_normal(card.out, "fp32", self._seed)
+            card.device.fill_normal(card.out, "fp32", card.number + 2)
         self._other.fill(self._other.into, 0xFF)
-
-    @property
-    def _seed(self) -> int:
-        return self._card.number + 2
 
     def check(self) -> str:
         with self._other as other:
             words = self._size // 4
-            expected = other.device.normal((words,), "fp32", self._seed)
+            expected = other.device.normal((words,), "fp32", self._card.number + 2)
             if not memory.same_bits(other.device, expected, other.into[:words]):
                 raise ArithmeticError("what was copied to the peer differs from its source")
         return "every byte that arrived compared with the same random numbers drawn there"
@@ -234,23 +223,12 @@ class _Kernels:
 
     def __init__(self, card: _Card, other: _Card):
         self._card, self._other, self._start = card, other, memory.START + card.number
-        self.steps = dict(self._grids())
-
-    def _grids(self) -> Iterator[tuple[str, Callable[[int], None]]]:
-        import numpy
-
-        device = self._card.device
-        vectors = self._card.size // device.vector_bytes
-        arguments = self.arguments(numpy.uint64(vectors))
-        for threads, depth, whole in GRIDS:
-            with self._card:
-                kernel = device.kernel("memory.cu", f"{self.name}_{depth}")
-                if threads > kernel.max_threads_per_block:
-                    continue
-            each = memory.WHOLE if whole else device.max_threads // threads
-            tiles = -(-vectors // (threads * depth))
-            blocks = min(each * device.multiprocessors or tiles, tiles)
-            yield memory.grid_name(each, threads, depth), self._step(kernel, blocks, threads, arguments)
+        device, most = card.device, card.device.max_threads
+        shapes = [(memory.WHOLE if whole else most // threads, threads, depth) for threads, depth, whole in GRIDS]
+        arguments = self.arguments(numpy.uint64(card.size // device.vector_bytes))
+        with card:
+            grids = memory.grids(device, self.name, card.size, shapes)
+        self.steps = {name: self._step(*grid, arguments) for name, grid in grids.items()}
 
     def _step(self, kernel, blocks: int, threads: int, arguments: tuple) -> Callable[[int], None]:
         return lambda index: self._card.launch(kernel, blocks, threads, arguments)
@@ -284,8 +262,6 @@ class _Write(_Kernels):
     counted = "of the other card's memory written by a kernel"
 
     def arguments(self, vectors) -> tuple:
-        import numpy
-
         return self._other.into, vectors, numpy.uint32(self._start), self._card.clock
 
     def prepare(self) -> None:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+import numpy
+
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
 STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones beside each
 BLOCK_TIMEOUT_NS = 500_000_000
@@ -22,27 +24,30 @@ class Timer:
     def synchronize(self) -> None:
         self.stream.synchronize()
 
-    def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
+    def step_times(
+        self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
+    ) -> list[float]:
         """Seconds from event to event of `count` steps issued one after another, synchronised before and after.
 
-        Steps are numbered from `first` on.
+        Steps are numbered from `first` on. `look` is called while the device runs, three quarters through.
         """
         events = self._take_events(count + 1)
         self.synchronize()
         self._mark(0)
         self._queue(step, first, events)
         self._mark(1)
+        if look:
+            events[LOOK_SHARE * count // 4].synchronize()
+            look()
         self.synchronize()
         return self._elapsed(events)
 
     def device_times(
         self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
     ) -> list[float] | None:
-        """Seconds of each step on the device alone: queued behind a kernel that holds the stream, then released.
-
-        At most `at_once` of them are queued together. They are numbered from `first` on; a batch that timed out is not
-        repeated but gone past, since its buffers are in the cache now. None where the queue could not be filled before
-        the blocking kernel's time-out, even with few steps.
+        """Seconds of each step on the device alone: queued, at most `at_once` together, behind a kernel that holds the
+        stream, then released. A batch that timed out is gone past, since its buffers are in the cache now. None if the
+        queue cannot be filled before the blocking kernel's time-out, even with few steps.
         """
         times, batch = [], at_once or STEPS_BEHIND_BLOCK
         self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
@@ -68,8 +73,6 @@ class Timer:
         return None if self._timed_out[0] else self._elapsed(events)
 
     def _block_for(self, timeout_ns: int) -> None:
-        import numpy
-
         cupy = self.xp
         if self._blocker is None:
             self._blocker = self.kernel("blocking.cu", "block_stream")
@@ -83,25 +86,13 @@ class Timer:
         if timeout_ns == 0:
             self.synchronize()
 
-    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
-        """As step_times; `look` is called while the device runs, three quarters through."""
-        events = self._take_events(count + 1)
-        self.synchronize()
-        self._mark(0)
-        self._queue(step, first, events)
-        self._mark(1)
-        events[LOOK_SHARE * count // 4].synchronize()
-        look()
-        self.synchronize()
-        return self._elapsed(events)
-
     def load_times(
         self, step: Callable[[int], object], count: int, seconds: float, singly: int = 0
     ) -> Iterator[tuple[float, list[float], float | None]]:
-        """Load without a pause for about so many seconds, in chunks of `count` steps.
+        """Load without a pause for about so many seconds, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
 
         Yields (seconds since the start, seconds per step, MHz) of each chunk: of the first `singly` chunks the seconds
-        of each step, of the others their mean alone. CHUNKS_AHEAD are queued before one is waited for.
+        of each step, of the others their mean alone.
         """
         queued: deque[list] = deque()
         self.synchronize()
@@ -129,7 +120,7 @@ class Timer:
         return cycles / nanoseconds * 1e3 if nanoseconds else None
 
     def clock_of_block(self) -> float | None:
-        """MHz of the multiprocessors over the last step_times or watched_times; None where that was too short."""
+        """MHz of the multiprocessors over the last step_times; None where that was too short."""
         return self._clock_mhz(0, 1)
 
     def _marked(self, place: int):
@@ -144,8 +135,6 @@ class Timer:
 
     def _mark(self, place: int) -> None:
         """Queue a reading of every multiprocessor's cycles and nanoseconds. The host reads them without a copy."""
-        import numpy
-
         if self._marks is None:
             self._marker = self.kernel("clock.cu", "mark_clocks")
             self._marks_memory = self.xp.cuda.alloc_pinned_memory(MARKS * self.multiprocessors * 16)

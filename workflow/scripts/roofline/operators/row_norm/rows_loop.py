@@ -87,7 +87,7 @@ def rows_loop() -> Loop:
 
     y is x normalised row by row.
     """
-    return compiled(rows_ir(host_vectors().bytes // 4))
+    return compiled(rows_ir(host_vectors()[0] // 4))
 
 
 def rows_ir(lanes: int) -> str:
