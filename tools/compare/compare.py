@@ -1,7 +1,5 @@
 """make compare: two lists of runs, figure by figure.
 
-    python tools/compare/compare.py A B [--force]
-
 A and B are lists of archives, results folders or folders of reference/. --force also compares other models of card. The
 exit status is 1 if a figure is SLOWER, and 2 if the lists cannot be read or compared.
 """
@@ -67,10 +65,7 @@ def runs(text: str, side: str) -> list[Run]:
 
 def paths(text: str, side: str) -> list[Path]:
     """Paths separated by blanks; a path that holds blanks is quoted, or is the only one. Raises UserError."""
-    try:
-        found = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
-    except ValueError as error:
-        raise UserError(f"{side}: {text!r} is not a list of paths ({error})") from None
+    found = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
     if not found:
         raise UserError(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
     return [Path(match) for one in found for match in sorted(glob(one)) or [one]]  # no shell expands A=results/*
@@ -81,9 +76,8 @@ def compare(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Comparis
     prints = [{run.fingerprint for run in side} for side in (a, b)]
     identical, both = prints[0] == prints[1], prints[0] & prints[1]
     if both and not identical:
-        raise UserError(
-            f"{next(run.source for run in b if run.fingerprint in both)}: in both lists; leave it out of one"
-        )
+        source = next(run.source for run in b if run.fingerprint in both)
+        raise UserError(f"{source}: in both lists; leave it out of one")
     pairs, left_out = paired(a, b, force)
     lines = [f"{one.name}, {line}" if pairs[1:] else line for one in pairs for line in differences(one.a, one.b)]
     described = [[_line(run) for run in side] for side in (a, b)]

@@ -30,13 +30,9 @@ def page(comparison) -> str:
     for name, cards in comparison.pairs.items():
         mine = [one for one in comparison.figures if one.device == name]
         notes = {text: place for place, text in enumerate(dict.fromkeys(one.reason for one in mine if one.reason), 1)}
+        table = filled(COLUMNS, [_row(one, notes) for one in mine], 2)
         below = "\n".join(f"- [{place}] {text}" for text, place in notes.items())
-        parts += [
-            f"## {name}",
-            f"Measured on {cards}.",
-            str(filled(COLUMNS, [_row(one, notes) for one in mine], 2)),
-            below,
-        ]
+        parts += [f"## {name}", f"Measured on {cards}.", str(table), below]
     return "\n\n".join([*filter(None, parts), LEGEND]) + "\n"
 
 

@@ -86,8 +86,7 @@ def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
     configs = [one.manifest.config for side in (a, b) for one in side]
     keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    settings = [f"settings: {', '.join(differing)}"] if differing else []
-    return [*_lines(_facts, a, b), *settings]
+    return _lines(_facts, a, b) + ([f"settings: {', '.join(differing)}"] if differing else [])
 
 
 def _facts(run: Run) -> dict:

@@ -18,16 +18,11 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 
 from snakemake.logging import logger
 
-from roofline import devices
 from roofline.core.terms import UserError
-from roofline.devices import datasheets, levels
+from roofline.devices import datasheets, discovery, levels
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
-from roofline.devices import datasheets, discovery, levels
-
-from roofline.run import console, previous_results, run_lock, settings, sources
-from roofline.run.targets import Cells, files
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.rule_params import RuleParams, timing
 from roofline.run.targets import Cells, asked, files
