@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from roofline.core.dtypes import relative_error, require_close
+from roofline.core.dtypes import ITEM_BYTES, relative_error, require_close
 from roofline.core.terms import KINDS, RegimeLevel
 from roofline.devices.base import Identity
 from roofline.operators.constants import CPU_HOST, Constant, Constants, of_gpu_host
@@ -45,6 +45,12 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
     },
     "cpu": CPU_HOST,
 }
+
+
+def at_batch_one_only(case) -> str | None:
+    """Of NumPy, which has no arithmetic of fewer than 32 bits: why a case is skipped."""
+    emulated = ITEM_BYTES[case.dtype] < ITEM_BYTES["fp32"]
+    return f"NumPy emulates {case.dtype}: at batch 1 only" if emulated and case.shape["batch"] > 1 else None
 
 
 class ExecutedFlops(NamedTuple):

@@ -6,6 +6,7 @@ in its second cache. Numbers that the CPU cannot compute in are widened to fp32 
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.prediction import divided
+from roofline.operators.base import at_batch_one_only
 from roofline.operators.decode_attention.attention import DecodeImplementation, traffic_bytes, weight_bytes
 from roofline.records.prediction import CostTerms
 
@@ -25,6 +26,10 @@ class NumpyOnAllCores(DecodeImplementation):
     # and over S that count, and the exponential, which makes a score's relative error of 2^-24 an absolute one.
     name, kind = "numpy", "cpu"
     scopes = ("core", "block")
+
+    @classmethod
+    def unsupported(cls, device, case) -> str | None:
+        return at_batch_one_only(case)
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
 from roofline.core.prediction import divided
-from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.operators.base import Case, Implementation, Job, Operator, at_batch_one_only
 from roofline.operators.constants import CPU_HOST, FITTED, LIMIT, Constant, Constants, of_gpu_host
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
@@ -44,9 +44,8 @@ GPU: Constants = {
     "product_s_per_column": Constant(9.49e-10, FITTED, "its sums along W, which no number of blocks shortens"),
     "product_stream_share": Constant(0.96, LIMIT, "of the memory ceiling at which the library reads W"),
 }
-# NumPy on a CPU: calls, and bytes that a core reads and writes for each weight, to widen it and, if x has several rows,
-# to pack it for the BLAS.
-CALLS, WIDENED_BYTES, PACKED_BYTES = 10, {"fp16": 18, "bf16": 6}, 8
+# NumPy on a CPU: calls, and bytes that a core reads and writes for each weight, to widen it.
+CALLS, WIDENED_BYTES = 10, {"fp16": 18, "bf16": 6}
 
 
 def flops(batch: int, hidden: int) -> int:
@@ -93,17 +92,20 @@ class OnCpu(Implementation):
 
     name, kind = "numpy", "cpu"
 
+    @classmethod
+    def unsupported(cls, device, case) -> str | None:
+        return at_batch_one_only(case)
+
     def compute(self, inputs: dict):
         x, w, g = (self.device.widened(inputs[name]) for name in ("x", "w", "g"))
         inputs["y"][...] = normalised(x, g) @ w.T
         return inputs["y"]
 
     def costs(self, scope: str | None) -> CostTerms:
-        batch, weights = self.case.shape["batch"], float(self.case.shape["hidden"] ** 2)
-        passed = WIDENED_BYTES[self.case.dtype] + (PACKED_BYTES if batch > 1 else 0)
+        weights = float(self.case.shape["hidden"] ** 2)
         return CostTerms(
             calls={"array_operation_s": float(CALLS)},
-            extra=divided("pass_s_per_byte", passed * weights, 1),
+            extra=divided("pass_s_per_byte", WIDENED_BYTES[self.case.dtype] * weights, 1),
             floor=divided("read_s_per_byte", ITEM_BYTES["fp32"] * weights, self.device.cores),
         )
 
