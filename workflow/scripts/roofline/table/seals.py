@@ -1,21 +1,14 @@
 """Whether measurements follow from what was sealed before them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.operator import JobRecord, PredictionsRecord
 from roofline.records.prediction import OperatorPredictionRecord, Seal
 from roofline.table.run_records import Results
 
-
-def moment(text: str | None) -> datetime | None:
-    """A moment written as ISO 8601, in UTC where it names no zone; None for what is not one."""
-    try:
-        when = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
+_moment = datetime.fromisoformat
 
 
 def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
@@ -37,7 +30,7 @@ def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Resu
 
     def began_before(record: JobRecord) -> bool:
         listed = [planned[one.identity] for one in record.measurements if one.identity in planned]
-        before = moment(record.started_at) <= moment(predictions.predicted_at)
+        before = _moment(record.started_at) <= _moment(predictions.predicted_at)
         return before and any(one.predicted and one.measured_at != record.started_at for one in listed)
 
     return [
@@ -48,12 +41,12 @@ def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Resu
 
 
 def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:
-    told, started = [], moment(record.started_at)
+    told = []
     for seal_path, seal_sha256 in record.seals.items():
         seal = found.seals.get(seal_path)
         if seal is None or sha256.get(seal_path) != seal_sha256:
             told.append(f"{path} was measured under another seal than {seal_path}")
-        elif not started or not moment(seal.sealed_at) or started <= moment(seal.sealed_at):
+        elif _moment(record.started_at) <= _moment(seal.sealed_at):
             told.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
     return told + [
         f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))
