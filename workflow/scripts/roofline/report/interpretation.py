@@ -10,12 +10,16 @@ from roofline.table.rows import Cell
 
 SHORTEST, LONGEST = 60, 110  # words of a paragraph
 OPTIONAL = "~"  # before a sentence that only fills a short paragraph
+FAR = 10  # times below the ridge point
 RATIOS = 3  # operators by name
 
 
 def paragraphs(report: Report) -> list[str]:
     """Whether the roofline is to be trusted, how close kernels get, and the GPU against the CPU."""
-    third = ("gpu_vs_cpu", _gpu_vs_cpu(report)) if report.gpus and report.cpu else ("cores", _cores(report.devices[-1]))
+    if report.gpus and report.cpu:
+        third = ("gpu_vs_cpu", _gpu_vs_cpu(report))
+    else:
+        third = ("alone", {}) if report.gpus else ("cores", _cores(report.main))
     parts = [("trust", _trust(report)), ("kernels", _kernels(report)), third]
     return [_fitted(rendering.macro("interpretation.j2", name, facts)) for name, facts in parts]
 
@@ -42,11 +46,15 @@ def _words(lines: list[str]) -> int:
 def _trust(report: Report) -> dict:
     main = report.main
     sound = [c for c in main.gemms if not c.doubt]
+    scale = 1e3 if max((c.burst_tflops for c in sound), default=1) < 1 else 1
+    unit = "GFLOPS" if scale > 1 else "TFLOPS, int8 in TOPS" if any(c.name == "int8" for c in sound) else "TFLOPS"
     held = [c for c in sound if c.sustained_tflops]
     falls = [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops]
     reasons = dict.fromkeys(words for c in held if (words := limits(c)))
     reads = main.main("read")
-    products = [cell for cell in _cells(main, "compute") if cell.record in {c.record for c in sound}]
+    # On a CPU they are the samples of the ceiling itself.
+    records = set() if main.is_cpu else {c.record for c in sound}
+    products = [cell for cell in _cells(main, "compute") if cell.record in records]
     clock = [c.fraction_of_clock for c in sound if c.fraction_of_clock]
     repeats = [c.repeats_within for c in sound if c.repeats_within is not None]
     unrepeated = [f"{c.name} ({percent(c.repeats_within)})" for c in sound if c in main.unrepeated]
@@ -54,17 +62,20 @@ def _trust(report: Report) -> dict:
     return {
         "name": main.row.name,
         "is_cpu": main.is_cpu,
+        "unit": unit,
+        "again": bool(report.table.repeatable),
         "faulty": main.faulty,
         "failed": len(main.failed),
         "doubted": listed(c.name for c in main.gemms if c.doubt) if len(sound) < len(main.gemms) else "",
         "held": listed(f"{number(c.sustained_tflops)} in {c.name}" for c in held) if held else "",
-        "bursts": listed(f"{number(c.burst_tflops)} in {c.name}" for c in sound) if sound else "",
+        "bursts": listed(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound) if sound else "",
         "falls": span_percent(falls) if falls else "",
         "reasons": listed(reasons) if reasons else "",
         "reads": None if reads is None or reads.doubt else reads,
         "products": span_percent(cell.share for cell in products) if products else "",
         "clock": span_percent(clock) if clock else "",
         "repeats": percent(max(repeats)) if repeats else "",
+        "repeated": len(unrepeated) < len(repeats),
         "unrepeated": listed(unrepeated) if unrepeated else "",
         "within": percent(REPEATS),
         "above": len(above),
@@ -83,7 +94,13 @@ def _kernels(report: Report) -> dict:
     usual = {name for name, about in report.table.operator_info.items() if about.usual_share_of_peak}
     chosen = max(bound, key=lambda one: (one.name in usual, len(one.cells)), default=None)
     best = [one.best for one in main.operators if one.best]
-    facts = {"name": main.row.name, "is_cpu": main.is_cpu, "faulty": main.faulty, "operator": chosen}
+    measured = [cell for one in main.operators for cell in one.cells]
+    facts = {
+        "name": main.row.name,
+        "faulty": main.faulty,
+        "operator": chosen,
+        "doubtful_cells": 0 if any(cell.share for cell in measured) else len(measured),
+    }
     facts["others"] = (
         listed(
             f"{report.table.title(cell.operator)} at best {percent(cell.share)}"
@@ -111,6 +128,7 @@ def _of_operator(operator: OperatorView, report: Report) -> dict:
         "count": len(fast),
         "intensity": span(cell.intensity_flops_per_byte for cell in fast if cell.intensity_flops_per_byte),
         "ridge": number(min(ridges)) if ridges else "",
+        "far": bool(ridges) and max(cell.intensity_flops_per_byte or 0 for cell in fast) < min(ridges) / FAR,
         "ways": listed(dict.fromkeys(cell.implementation for cell in fast)),
         "bound": len(bound),
         "bound_share": span_percent(cell.share for cell in bound),
@@ -164,7 +182,7 @@ def _gpu_vs_cpu(report: Report) -> dict:
 
 
 def _cores(device: DeviceView) -> dict:
-    """Of a machine without a GPU: one core against all. Of GPUs without the CPU there is no comparison."""
+    """One core of a machine without a GPU against all."""
     mixes = {}
     for mix in ("read", "copy"):
         alone = next((c for c in device.memory if c.level == "dram" and c.mix == mix and c.cores == 1), None)
@@ -174,7 +192,6 @@ def _cores(device: DeviceView) -> dict:
     cores = device.row.hardware.get("cores_usable")
     half = [c for c in device.memory if c.level == "dram" and c.mix == "read" and (c.cores or 0) > 1 and not c.doubt]
     return {
-        "is_cpu": device.is_cpu,
         "name": device.row.name,
         "cores": cores,
         "reads": mixes.get("read"),
@@ -182,5 +199,4 @@ def _cores(device: DeviceView) -> dict:
         "some": [f"{number(c.gb_per_s)} GB/s by {c.cores}" for c in sorted(half, key=lambda c: c.cores)],
         "saturated": bool(mixes.get("read") and cores)
         and mixes["read"][1].gb_per_s < 0.8 * cores * mixes["read"][0].gb_per_s,
-        "registers": [c for c in device.registers if not c.doubt],
     }

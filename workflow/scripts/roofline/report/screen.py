@@ -69,7 +69,7 @@ def _device(device: DeviceView, report: Report, cost: list[str]) -> list[str]:
 
 def _fitted(line: str, width: int) -> list[str]:
     """A row of a table is cut to the width; of a sentence two lines are shown."""
-    if line.startswith("    "):
+    if "   " in line:
         return [line if len(line) <= width else f"{line[: width - 1]}…"]
     return textwrap.wrap(line, width, subsequent_indent="    ", max_lines=2, placeholder=" …")
 
@@ -115,7 +115,7 @@ def _operators(device: DeviceView, report: Report) -> list[str]:
 def _operator(one: OperatorView, report: Report) -> str:
     """The cell nearest to its roof; what limits the others, and what would help most of them."""
     if one.best is None:
-        return f"    {one.title:<18}{'no cell to rely on, or no roof':<40}"
+        return f"    {one.title:<18}no cell to rely on, or no roof"
     best = one.best
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) <= 39 else f"{case[:38]}…"

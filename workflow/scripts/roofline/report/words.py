@@ -62,7 +62,7 @@ def limits(c: ComputeCeiling | MemoryCeiling) -> str:
 
 def rank_words(roofline: Roofline, device: str) -> str:
     """Among 9 known H200s: 1st in hbm_read, 3rd in fp16; empty if no other card is known."""
-    ranked = [one for one in roofline.ceilings if one.device == device and one.rank and one.known_cards]
+    ranked = [one for one in roofline.ceilings if one.device == device and one.rank and not one.doubt]
     shown = [one for one in ranked if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
     ranks = [f"{_ordinal(one.rank)} in {one.name}" for one in shown]
     most = max((one.known_cards for one in shown), default=0)
