@@ -1,7 +1,9 @@
 """What a reader sees first, the terminal and the three paragraphs, for runs of every size: lines, words, figures."""
 
+import os
 import re
 import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.report import interpretation, job_lines, markdown, screen
 from roofline.report.model import report
+from roofline.run import console, jobs
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
@@ -156,6 +159,30 @@ def test_the_command_that_measures_again_is_as_make_and_the_shell_take_it():
 def test_a_job_leaves_one_line_with_its_figure(record, figure):
     line = job_lines.line(record, "the job", device_record(record.device))
     assert line.startswith("the job: ") and "\n" not in line and figure in line
+
+
+@pytest.mark.parametrize("columns", [40, 80, 500])
+def test_the_line_of_a_job_is_cut_to_the_terminal(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    jobs.say("x" * 1000)
+    printed = capsys.readouterr().out
+    assert printed.strip("x…\n") == "" and len(printed.strip()) == min(columns, jobs.WIDTH)
+
+
+def test_a_long_job_shows_its_elapsed_and_planned_seconds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert console.progress({"out.json": 30.0}) is None
+    console.CURRENT_FILE.parent.mkdir()
+    console.CURRENT_FILE.write_text("out.json\nthe job")
+    assert console.progress({"out.json": 30.0}) is None
+    os.utime(console.CURRENT_FILE, (0, time.time() - 1000))
+    assert re.search(r"the job, 10\d\d of about 30 s", console.progress({"out.json": 30.0}))
+
+
+def test_nothing_but_lines_is_printed_where_no_terminal_is(monkeypatch, capsys):
+    monkeypatch.delenv(jobs.CURRENT, raising=False)
+    jobs.say("the job: 1 ms")
+    assert capsys.readouterr().out == "the job: 1 ms\n"
 
 
 def test_a_column_that_is_empty_throughout_is_left_out():

@@ -1,6 +1,5 @@
 """What the terminal shows before a run, after it, and after a failure."""
 
-import contextlib
 import os
 import shlex
 import shutil
@@ -78,15 +77,22 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
 
 
 def _show_progress(expected: Mapping[str, float]) -> None:
-    """Once a second, the job that started last, with elapsed and planned seconds. This process measures nothing."""
+    """Once a second, in this process, which measures nothing."""
     while True:
         time.sleep(1)
-        with contextlib.suppress(OSError, ValueError):
-            output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
-            elapsed = time.time() - CURRENT_FILE.stat().st_mtime
-            if elapsed >= LONG_S:
-                planned = f" of about {max(1, expected[output]):.0f}" if output in expected else ""
-                print(f"\r\x1b[K{cut(f'  … {name}, {elapsed:.0f}{planned} s')}", end="", flush=True)
+        if line := progress(expected):
+            print(f"\r\x1b[K{cut(line)}", end="", flush=True)
+
+
+def progress(expected: Mapping[str, float]) -> str | None:
+    """The job that started last, its elapsed seconds and those that were expected, by its output; if it takes long."""
+    try:
+        output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
+        elapsed = time.time() - CURRENT_FILE.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    planned = f" of about {max(1, expected[output]):.0f}" if output in expected else ""
+    return f"  … {name}, {elapsed:.0f}{planned} s" if elapsed >= LONG_S else None
 
 
 def times_before(path: Path = JOBS) -> dict[str, float]:
