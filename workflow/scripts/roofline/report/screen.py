@@ -59,7 +59,10 @@ def _device(device: DeviceView, report: Report, cost: list[str]) -> list[str]:
     if ranks := rank_words(report.table, device.name):
         lines.append(f"  {ranks}")
     lines += [f"  Skipped {words}" for words in skipped_words(report.table, device.name)]
-    lines += [f"  FAIL: {one.reason}{f'; {one.action}' if one.action else ''}" for one in device.failed[:MOST_FAILS]]
+    lines += [
+        f"  FAIL: {one.check} ({one.reason}){f'; {one.action}' if one.action else ''}"
+        for one in device.failed[:MOST_FAILS]
+    ]
     lines += [f"  {len(device.failed) - MOST_FAILS} more in ROOFLINE.md"] if len(device.failed) > MOST_FAILS else []
     lines += [f"  Note: {one.reason}" for one in device.notes]
     if any("*" in line for line in lines):
