@@ -18,7 +18,7 @@ from roofline.core.terms import UserError, in_order
 from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Device, Manifest
-from roofline.report.tables import fail_lines
+from roofline.report.words import fail_lines
 from roofline.run import checkout, dry_run, run_lock
 from roofline.run.archive import MADE_AGAIN, contents, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Manifest
-from roofline.report.tables import fail_lines
+from roofline.report.words import fail_lines
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
 from roofline.run.derived import write_derived
@@ -42,7 +42,13 @@ def verify(run: Path) -> int:
 
 def draw(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Words, numbers and pictures that follow from records. Returns the table."""
-    roofline = write_derived(found, manifest.asked, hashes(manifest.outputs), folder)
+    roofline = write_derived(
+        found,
+        manifest.asked,
+        hashes(manifest.outputs),
+        folder,
+        {"commit": manifest.sources.commit, "url": manifest.sources.url},
+    )
     names = {Path(output.path).name for output in manifest.outputs}
     pictures.draw(
         folder,

@@ -10,7 +10,6 @@ rule derive:
         "results/roofline.json",
         "results/verification.md",
         "results/interpretation.md",
-        "results/acceptance.json",
         "results/known_cards.json",
         words="results/ROOFLINE.md",
         page="results/report.html",

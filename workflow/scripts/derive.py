@@ -1,10 +1,12 @@
 """derive: everything that follows from the records: the table, and every page."""
 
 import json
+from pathlib import Path
 
 from roofline.records.base import write
 from roofline.records.cards import known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
+from roofline.run import checkout
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
 from roofline.table.rows import passed
@@ -20,5 +22,8 @@ if __name__ == "__main__":
         known = known_cards(gpus)
         found.known_cards = known.devices
         write(known, RESULTS / KNOWN_CARDS)
-        roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS)
+        checkout_at = Path(snakemake.scriptdir).resolve().parents[1]
+        source = checkout.describe(checkout_at)
+        source = {"commit": source.commit, "url": source.url}
+        roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")

@@ -60,7 +60,6 @@ if __name__ == "__main__":
         record = run(name, seals, inputs.constants, [json.loads(task) for task in params.tasks], dict(params.gemms))
         write(record, snakemake.output.cells)
         # By name: how a page looks makes no prediction stale.
-        write_text(
-            import_module("roofline.report.rendering").text_page("predictions.md.j2", record), snakemake.output.page
-        )
+        rendering = import_module("roofline.report.rendering")
+        write_text(rendering.text_page("predictions.md.j2", report=record), snakemake.output.page)
         say(f"predictions {name}: {len(record.cells)} cells, written to {snakemake.output.page}")

@@ -20,6 +20,7 @@ from roofline.core.disturbance import RUN_PROCESS
 FOLDER = Path("/tmp/roofline-locks")
 HOST, HOST_PATH = "host", "host_path"
 LAST = (HOST, HOST_PATH)  # in the order of taking, after the GPUs
+FIRST_WAIT = "ROOFLINE_FIRST_WAIT"  # the path that the first job of a run makes that has to wait
 
 
 def of_gpu(uuid: str) -> str:
@@ -95,9 +96,19 @@ def _tell_of_waiting(name: str, shared: bool) -> None:
     held = [name] if shared or name != HOST else sorted(path.name for path in FOLDER.iterdir())
     holders = [holder for one in held if (holder := _read_holder(one))]
     others = [f"process {process} of user {user}" for process, user, run in holders if run != _run()]
-    if others or not holders:
+    if (others or not holders) and _is_first():
         told = f", held by {'; '.join(dict.fromkeys(others))}" if others else ""
         print(f"waiting for {name}{told}", file=sys.stderr, flush=True)
+
+
+def _is_first() -> bool:
+    """Whether no other job of this run has said that it waits."""
+    try:
+        if path := os.environ.get(FIRST_WAIT):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return False
+    return True
 
 
 def _read_holder(name: str) -> list[str] | None:

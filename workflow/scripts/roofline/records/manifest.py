@@ -15,6 +15,7 @@ class Sources(Record):
     changed_files: list[str] | None
     known_from: Literal["git"] | None
     reason: str | None
+    url: str | None = Field(default=None, description="of the repository, if it is public")
 
 
 class Output(Record):

@@ -4,15 +4,13 @@ Of a colour the page knows by name (`@ink`) it shows the one of its light or dar
 escaped: plotly takes text for a kind of HTML.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import cycle
 
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
 from roofline.devices.levels import SWEPT_CACHES
-from roofline.operators.about import About
-from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
+from roofline.report.cells import USERS, chosen, has_place, height_of, predicted
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
 from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
 from roofline.table.rows import (
@@ -36,7 +34,6 @@ SYMBOLS = (
 )
 LEFT, RIGHT = 5.0, 30.0  # times beyond the cells' intensities, where the ceilings begin and end
 POINTS = 30  # of a line, each with the words that are shown where it is pointed at
-WIDE = 20.0  # times: what ranges over more has a logarithmic axis
 
 
 def colour(dtype: str) -> str:
@@ -262,48 +259,6 @@ def _hover_error(entry: Cell, roofline: Roofline) -> str:
     return f"<b>{escape(how)}</b><br>{escape(case)}<br>{times}"
 
 
-# ---------------------------------------------------------------- one operator
-
-
-def operator_chart(cells: Sequence[Cell], info: About, roofline: Roofline) -> dict | None:
-    """Shares of the roof over bytes; lines join cells that differ in the operator's axis alone."""
-    cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
-    if not cells:
-        return None
-    devices = len({cell.device for cell in cells}) > 1
-    ways = dict.fromkeys(_way(cell, devices) for cell in cells)
-    symbols = dict(zip(ways, cycle(SYMBOLS), strict=False))
-    traces = [_key(way, symbol) for way, symbol in symbols.items()]
-    for device in dict.fromkeys(cell.device for cell in cells):
-        for group in series_of([cell for cell in cells if cell.device == device], info):
-            way = _way(group[0], devices)
-            shade = colour(group[0].dtype)
-            traces.append(
-                {
-                    "x": [cell.bytes for cell in group],
-                    "y": [_rounded(100 * cell.fraction_of_roof) for cell in group],
-                    "text": [_hover(cell, roofline) for cell in group],
-                    "hovertemplate": "%{text}<extra></extra>",
-                    "mode": "lines+markers",
-                    "legendgroup": escape(way),
-                    "showlegend": False,
-                    "line": {"color": shade, "width": 1},
-                    "marker": {"symbol": symbols[way], "color": shade, "size": 8},
-                }
-            )
-    layout = {
-        "xaxis": {"title": {"text": "bytes moved per step"}, **_scale(cell.bytes for cell in cells)},
-        "yaxis": {
-            "title": {"text": "of the roof, %"},
-            **_scale(cell.fraction_of_roof for cell in cells),
-            "rangemode": "tozero",
-        },
-        "showlegend": True,
-        "shapes": [_line(100)],
-    }
-    return {"data": traces, "layout": layout}
-
-
 def _key(way: str, symbol: str) -> dict:
     """A line of the legend: its marker without a dtype's or level's colour."""
     return {
@@ -314,18 +269,6 @@ def _key(way: str, symbol: str) -> dict:
         "legendgroup": escape(way),
         "marker": {"symbol": symbol, "size": 8, "color": "@muted"},
     }
-
-
-def _scale(values: Iterable[float]) -> dict:
-    values = list(values)
-    if max(values) == min(values):  # or the axis would be as narrow as rounding
-        middle = math.log10(values[0])
-        return {"type": "log", "range": [middle - 0.5, middle + 0.5]}
-    return {"type": "log" if max(values) > WIDE * min(values) else "linear"}
-
-
-def _way(cell: Cell, devices: bool) -> str:
-    return " ".join(filter(None, [cell.implementation, cell.scope, f"({cell.device})" if devices else None]))
 
 
 # ---------------------------------------------------------------- the instruction roofline

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.model import LANES
 from roofline.core.statistics import median
-from roofline.devices.levels import TITLES
+from roofline.report.words import LEVELS as TITLES
 from roofline.table.rows import InstructionRoofline, PlacedKernel
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
@@ -14,7 +14,11 @@ LOADS = {
     "stride": ("a global load of lanes {} words apart", "sectors"),
     "conflict": ("a shared load of {} lanes on a bank", "wavefronts"),
 }
-LEVELS = {"issue": "instruction issue", **TITLES, "hbm": "memory"}
+LEVELS = TITLES | {"issue": "instruction issue"}
+
+
+def sentences(one: InstructionRoofline) -> list[str]:
+    return [words for words in (paragraph(one), walls(one)) if words]
 
 
 def paragraph(one: InstructionRoofline) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from roofline.core.formatting import (
     duration,
+    flops_rate,
     flops_unit,
     level_name,
     number,
@@ -27,21 +28,22 @@ from roofline.table.checks.judge import Evidence
 
 
 def line(record, name: str, device: DeviceRecord | None = None) -> str:
-    """`name` is the job's; with the device record, what failed of the record is added. A list is of all counters."""
+    """`name` is the job's; with the device record, what failed of the record comes first. A list is of all counters."""
     if isinstance(record, list):
         return f"{name}: {_counters(*record)}"
-    figures = f"{name}: {LINES[type(record)](record)}"
-    elapsed = f", {record.elapsed_s:.1f} s" if isinstance(record, JobRecord) and not _skipped(record) else ""
-    return f"{figures}{elapsed}{_failed(record, device) if device else ''}"
+    parts = [_failed(record, device) if device else "", LINES[type(record)](record)]
+    if isinstance(record, JobRecord) and not _skipped(record):
+        parts.insert(0, f"{record.elapsed_s:.1f} s")
+    return f"{name}: {'; '.join(filter(None, parts))}"
 
 
 def _failed(record, device: DeviceRecord) -> str:
     """What need not wait for the table: a broken memory, or a disturbed measurement."""
     if isinstance(record, DeviceRecord):
         found = memory_errors(Evidence(device))
-        return f"; FAIL: {found.reason}" if found.result == "fail" else ""
-    disturbed = host_load(record, device.device_kind)
-    return f"; disturbed: {disturbed[0]}" if disturbed else ""
+        return f"FAIL: {found.reason}" if found.result == "fail" else ""
+    disturbed = host_load(record, device.device_kind)  # the summary has the reason
+    return "disturbed" if disturbed else ""
 
 
 def _skipped(record) -> bool:
@@ -58,34 +60,29 @@ def _peak(record: PeakFlopsRecord) -> str:
     peak = record.peak
     kind, samples = "cpu" if peak.unit == "cpu" else "gpu", len(peak.burst.latency.samples_s)
     doubt = doubt_of(kind=kind, samples=samples, blocks_apart=spread(blocks_of(peak)))
-    whose = "formula's" if peak.unit == "cpu" else "vendor's"
+    unit = flops_unit(record.dtype)
+
+    def rate(tflops: float) -> str:
+        return f"{number(tflops)} {unit}" if unit == "TOPS" else flops_rate(tflops)
+
     rates = [peak.burst_tflops, *([peak.sustained_tflops] if peak.sustained_tflops else [])]
-    shares = [percent(rate / peak.vendor_tflops) for rate in rates] if peak.vendor_tflops else []
-    share = f", {' and '.join(shares)} of the {whose} {number(peak.vendor_tflops)}" if shares else ""
-    share = f", without a ratio: {doubt}" if doubt else share
-    under_load = f" burst, {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
-    burst = starred(number(peak.burst_tflops), doubt)
-    verdict = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
-    return f"{burst} {flops_unit(record.dtype)}{under_load}{share}{verdict}"
-
-
-def _cause(verdict: str) -> str:
-    return "no cause found" if verdict == "none" else verdict.replace("_", " ")
+    shares = [percent(one / peak.vendor_tflops) for one in rates] if peak.vendor_tflops and not doubt else []
+    whose = "formula" if peak.unit == "cpu" else "datasheet"
+    share = f" ({' and '.join(shares)} of the {whose})" if shares else ""
+    sustained = f", {rate(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
+    return f"{starred(rate(peak.burst_tflops), doubt)}{sustained}{share}"
 
 
 def _bandwidths(record: BandwidthRecord) -> str:
-    parts = [f"{one.name} {_rate(one)} GB/s{_of_vendor(one)}" for one in record.bandwidths]
+    parts = [f"{one.name} {_rate(one)}" for one in record.bandwidths]
     parts += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
     parts += [f"{one.series} {_levels(one)}" for one in record.sweeps]
-    return ", ".join([*parts, *([f"skipped, {record.skipped}"] if record.skipped else [])])
+    told = ", ".join([*parts, *([f"skipped, {record.skipped}"] if record.skipped else [])])
+    return f"GB/s: {told}" if record.bandwidths else told
 
 
 def _rate(one: Bandwidth) -> str:
     return starred(number(one.gb_per_s), few(len(one.latency.samples_s)))
-
-
-def _of_vendor(one: Bandwidth) -> str:
-    return f" ({percent(one.fraction_of_vendor)} of the vendor's)" if one.fraction_of_vendor else ""
 
 
 def _levels(one: Sweep) -> str:
@@ -109,15 +106,11 @@ def _operator(record: OperatorRecord) -> str:
             key = about.series(one) or about.label(one)
             fastest = best.setdefault(key, one)
             best[key] = one if one.latency.median_s < fastest.latency.median_s else fastest
-    return ", ".join(f"{key} {_time(one)} ({one.implementation}{_predicted(one)})" for key, one in best.items())
+    return ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
 
 
 def _time(one: Measurement) -> str:
     return starred(duration(one.latency.median_s), few(len(one.latency.samples_s)))
-
-
-def _predicted(one: Measurement) -> str:
-    return f", predicted {duration(one.predicted.latency_s)}" if one.predicted.latency_s else ""
 
 
 def _counters(profiler: ProfilerRecord, *records: CountersRecord) -> str:

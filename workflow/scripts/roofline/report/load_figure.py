@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.core.statistics import few
 from roofline.report import figure_style as style
-from roofline.report.tables import DOUBTFUL, NOT_REPORTED, limited_by
 from roofline.table.rows import ComputeCeiling, Roofline
 
 ROW, HEAD, FOOT, HIGH = 78.0, 74.0, 44.0, 46.0
@@ -21,6 +21,10 @@ NOTHING = (
 )
 COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 FIRST_MS = 100
+
+
+NOT_REPORTED = "not reported"
+DOUBTFUL = "* disturbed, throttled, too few samples, or contradicted: do not use"
 
 
 @style.styled()
@@ -94,6 +98,6 @@ def subtitle(c: ComputeCeiling) -> str:
     sustained = starred(number(c.sustained_tflops), few(c.load.points))
     sustained += f" sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
     limits = c.sustained_limited_by
-    words = NOT_REPORTED if limits is None else limited_by(limits, c.throttled)
+    words = NOT_REPORTED if limits is None else limiting_words(limits) or "none reported"
     burst = f"{starred(number(c.burst_tflops), c.doubt)} {flops_unit(c.name)} burst"
     return f"{burst}, {sustained} · sustained load limited by: {words}"

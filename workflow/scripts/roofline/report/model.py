@@ -1,266 +1,309 @@
-"""What a run's report says, in which order, from which rows of the table. Every page is a template of it."""
+"""The model of the report: what terminal, pages and pictures show of a run, selected from the rows of the table."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from roofline.core.formatting import capacity, flops_unit, number, percent, starred
-from roofline.core.terms import KINDS, in_order
-from roofline.report import counters, peer_paths, predictions
-from roofline.report.answers import Answer
-from roofline.report.charts import (
-    instruction_chart,
-    load_chart,
-    prediction_chart,
-    roofline_chart,
-    symbols_of,
-)
-from roofline.report.efficiency import efficiency, operations
-from roofline.report.findings import Finding, findings
-from roofline.report.gpu_vs_cpu import gpu_vs_cpu
-from roofline.report.instruction_words import paragraph, walls
-from roofline.report.markdown import Table
-from roofline.report.operator_parts import OperatorPart, operator_part
-from roofline.report.predictions import Miss, Section, miss, score_words, worst
+from roofline.core.formatting import capacity, number
+from roofline.core.terms import KINDS, accelerators, in_order
 from roofline.report.pyramid import Layer, pyramid
-from roofline.report.tables import fail_lines, main_memory_ceiling, promised, rank_words
-from roofline.report.throughput import ceiling_tables, throughput
-from roofline.table.rows import CheckResult, Device, NotCounted, Roofline, passed
+from roofline.table.rows import (
+    USERS,
+    Cell,
+    CheckResult,
+    ComputeCeiling,
+    Device,
+    MemoryCeiling,
+    Roofline,
+    Score,
+    case_of,
+    passed,
+)
 from roofline.table.scores import score
 
-HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
+WORST = 5  # predictions by name
+REPEATS = 0.02  # within which a burst must repeat to be trusted
+# The largest fp16 matrix instruction of a compute capability, by its major number: PTX ISA 9.0, sections 9.7.14 to 16.
+MMA = {
+    "7": "mma.sync m16n8k8",
+    "8": "mma.sync m16n8k16",
+    "9": "wgmma m64n256k16",
+    "10": "tcgen05.mma m256n256k16 (two SMs)",
+    "12": "mma.sync m16n8k16",
+}
+MAIN = ("hbm", "dram")  # levels of device memory
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One number at the top."""
+class OperatorView:
+    """An operator on a device."""
 
-    value: str
-    unit: str
-    words: str
-
-
-@dataclass(frozen=True)
-class Instructions:
-    """One GPU's instruction roofline."""
-
-    device: str
-    anchor: str
-    words: list[str]
-    chart: dict | None
-
-
-@dataclass(frozen=True)
-class DeviceReport:
-    """One device: its verdict first."""
-
+    title: str
     name: str
-    model: str
-    is_cpu: bool
-    facts: list[tuple[str, str]]
+    device: str
+    cells: list[Cell]
+    scope: str | None  # the part that is compared: the first that about.py names
+    best: Cell | None  # the sound cell nearest to its roof
+    remedies: list[str]  # for the regime that most cells have
+    slowest: float | None  # times as long as the fastest implementation of a case takes, the largest of these
+
+    @property
+    def fast(self) -> list[Cell]:
+        """Sound cells under a roof, each case by its fastest implementation."""
+        best: dict[tuple, Cell] = {}
+        for cell in self.cells:
+            if (
+                cell.share
+                and cell.scope == self.scope
+                and cell.own_time_s < getattr(best.get(_case(cell)), "own_time_s", math.inf)
+            ):
+                best[_case(cell)] = cell
+        return list(best.values())
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    name: str
+    row: Device
+    facts: dict[str, str]
+    gemms: list[ComputeCeiling]
+    registers: list[ComputeCeiling]
+    memory: list[MemoryCeiling]
+    layers: list[Layer]
+    operators: list[OperatorView]
+    score: Score
     checks: list[CheckResult]
-    again: bool  # whether `make AGAIN=1` would measure any of its records
-    throughput: Answer
-    efficiency: Answer | None
-    figures: list[Figure]
-    ceilings: list[Table]
-    skipped: list[str]
-    pyramid: list[Layer]
+    faulty: bool  # a failed check makes all of its figures doubtful
+
+    @property
+    def is_cpu(self) -> bool:
+        return not KINDS[self.row.kind].accelerator
+
+    @property
+    def compute(self) -> list[ComputeCeiling]:
+        return [*self.gemms, *self.registers]
 
     @property
     def failed(self) -> list[CheckResult]:
         return [one for one in self.checks if one.result == "fail"]
 
     @property
+    def notes(self) -> list[CheckResult]:
+        return [one for one in self.checks if one.result == "note"]
+
+    @property
     def passed(self) -> str:
         return passed(self.checks)
 
+    def main(self, mix: str) -> MemoryCeiling | None:
+        """The ceiling of device memory for a mix of accesses, by all cores."""
+        found = (c for c in self.memory if c.level in MAIN and c.mix == mix and c.cores is None)
+        return next(found, None)
+
     @property
-    def verdict(self) -> list[Answer]:
-        return [one for one in (self.throughput, self.efficiency) if one]
+    def mma(self) -> str | None:
+        """The shape of its matrix instruction."""
+        capability = self.row.hardware.get("compute_capability") or ""
+        return MMA.get(capability.split(".")[0])
+
+    def ridge(self, c: ComputeCeiling) -> float | None:
+        """FLOP/byte at which a compute ceiling meets the slope of memory reads."""
+        reads = self.main("read")
+        return 1e3 * c.tflops / reads.gb_per_s if reads and not (reads.doubt or c.doubt) else None
+
+    @property
+    def unrepeated(self) -> list[ComputeCeiling]:
+        """GEMM ceilings that do not repeat within 2 %."""
+        return [c for c in self.gemms if (c.repeats_within or 0) > REPEATS]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast the GPU is in an operator, in fp32."""
+
+    title: str
+    pairs: list[tuple[Cell, Cell]]  # GPU and CPU, by bytes moved
+    ceilings: float | None  # the ratio of the compute ceilings that they stand under
+
+    @property
+    def times(self) -> list[float]:
+        return [slow.cpu_time_s / fast.cpu_time_s for fast, slow in self.pairs]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """One cell to repeat: the commands, and what they should print."""
+
+    cell: str
+    name: str
+    row: Cell
+    commit: str | None = None
+    url: str | None = None
 
 
 @dataclass(frozen=True)
 class Report:
-    devices: list[DeviceReport]  # GPUs first
-    duplicates: list[str]  # devices of a model of which another comes first: ROOFLINE.md has that one's tables alone
-    checks: list[CheckResult]
-    passed: str
-    fails: list[str]  # what makes figures doubtful, a line each
-    others: list[str]  # where each stands among others of its model and of the host, in a sentence
-    between: list[str]  # how the host's GPUs reach one another
-    gpu_vs_cpu: Answer
-    operations: Table  # the user's
-    score: str
-    worst: list[Miss]
-    predictors: Table
-    predictions: list[Section]
-    seals: dict[str, Device]
-    operators: list[OperatorPart]
-    findings: list[Finding]
-    cell: str  # one to reproduce
-    hashes: list[tuple[str, str]]
-    counters: list[str]  # what was counted and what was not; empty where nothing was tried
-    counted: Table  # declared and counted, of every profiled cell
-    counted_most: Table  # of each implementation the cell that tells most
-    not_counted: list[NotCounted]
-    instructions: list[Instructions]
-    charts: dict[str, dict]  # by the id of the element that each is drawn in
-    filters: dict[str, list[str]]
-    colours: list[str]  # dtypes
-    symbols: dict[str, str]  # of the operators
-    starred: bool  # whether a figure is not to be relied on
+    table: Roofline
+    devices: list[DeviceView]  # GPUs first
+    ratios: list[Ratio]
+    bandwidths: float | None  # the GPU's memory reads over the CPU's
+    worst: list[Cell]
+    predicted: list[Cell]
+    again: Reproduction | None
+    charts: dict[str, dict] = field(default_factory=dict)  # by the id of the element that each is drawn in
 
     @property
-    def main(self) -> DeviceReport:
+    def main(self) -> DeviceView:
         return self.devices[0]
 
     @property
-    def gpus(self) -> list[DeviceReport]:
-        """All but a CPU; the CPU where there is nothing else."""
-        return [one for one in self.devices if not one.is_cpu] or self.devices
+    def gpus(self) -> list[DeviceView]:
+        return [one for one in self.devices if not one.is_cpu]
 
     @property
-    def cpu(self) -> DeviceReport | None:
-        """Where it has a part of its own."""
-        return next((one for one in self.devices if one not in self.gpus), None)
+    def cpu(self) -> DeviceView | None:
+        return next((one for one in self.devices if one.is_cpu), None)
+
+    @property
+    def users(self) -> list[Cell]:
+        """The user's own operations."""
+        return [cell for cell in self.table.operators if cell.operator == USERS]
+
+    @property
+    def passed(self) -> str:
+        return passed(self.table.checks)
 
 
-def report(table: Roofline, sha256: Mapping[str, str]) -> Report:
-    """`sha256` is of the run's files, by their paths below results/."""
-    devices = dict(in_order(table.devices.items(), lambda item: item[1].kind))
-    models = [device.name for device in devices.values()]
-    duplicates = [name for place, name in enumerate(devices) if models[place] in models[:place]]
-    missed = worst(table.entries)
-    cells = [cell for cell in table.operators if cell.fraction_of_roof is not None or cell.cpu_time_s]
-    symbols = symbols_of(cell.operator for cell in table.operators)
-    chart = roofline_chart(table)
-    operators = [part for info in table.operator_info.values() if (part := operator_part(info, table, duplicates))]
-    instructions = [
-        Instructions(
-            device=one.device,
-            anchor=f"instructions-{one.device}",
-            words=[words for words in (paragraph(one), walls(one)) if words],
-            chart=instruction_chart(one, table),
-        )
-        for one in table.instructions
-    ]
-    charts = {
-        "roofline": chart,
-        "predictions": prediction_chart(table, missed, symbols),
-        "load": load_chart(table),
-        **{f"{part.anchor}-chart": part.chart for part in operators},
-        **{one.anchor: one.chart for one in instructions},
-    }
+def report(table: Roofline, source: Mapping[str, str | None] | None = None) -> Report:
+    """`source` has the commit and the URL of the sources, if known."""
+    names = [name for name, _ in in_order(table.devices.items(), lambda item: item[1].kind)]
+    devices = [_device(name, table) for name in names]
+    gpu = next(iter(accelerators(names, lambda name: table.devices[name].kind)), None)
+    by_name = {one.name: one for one in devices}
+    ratios, bandwidths = [], None
+    if gpu and "cpu" in by_name:
+        ratios = [one for name in table.operator_info if (one := _ratio(name, gpu, table))]
+        reads = [by_name[name].main("read") for name in (gpu, "cpu")]
+        if all(reads) and not any(one.doubt for one in reads):
+            bandwidths = reads[0].gb_per_s / reads[1].gb_per_s
+    predicted = [cell for cell in table.entries if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
+    sound = [cell for cell in predicted if not cell.doubt]
     return Report(
-        devices=[_device(name, table) for name in devices],
-        duplicates=duplicates,
-        checks=table.checks,
-        passed=passed(table.checks),
-        fails=fail_lines(table.faults),
-        others=[words for name in devices if (words := rank_words(table, name))],
-        between=[words for name in devices for words in peer_paths.sentences(table, name)],
-        gpu_vs_cpu=gpu_vs_cpu(table),
-        operations=operations(table),
-        score=score_words(table.score) if table.score.cells else "",
-        worst=[miss(entry, table) for entry in missed],
-        predictors=predictions.predictors(table.score),
-        predictions=predictions.sections(table),
-        seals=table.devices,
-        operators=operators,
-        findings=findings(table),
-        cell=_one_cell(table, next(iter(devices))),
-        hashes=[one for one in sorted(sha256.items()) if "/" in one[0] and one[0].endswith(".json")],
-        counters=counters.sentences(table),
-        counted=counters.table_of(table.counted, table),
-        counted_most=counters.table_of(counters.telling(table.counted), table),
-        not_counted=table.not_counted,
-        instructions=instructions,
-        charts={name: one for name, one in charts.items() if one},
-        filters=_filters(list(devices), cells, table, chart),
-        colours=list(dict.fromkeys(cell.dtype for cell in cells)),
-        symbols=symbols,
-        starred=any(one.doubt for one in [*table.ceilings, *cells]),
+        table=table,
+        devices=devices,
+        ratios=ratios,
+        bandwidths=bandwidths,
+        worst=sorted(sound, key=_factor, reverse=True)[:WORST],
+        predicted=predicted,
+        again=_again(table, names[0], **(source or {})),
     )
 
 
-def _device(name: str, table: Roofline) -> DeviceReport:
-    device = table.devices[name]
-    return DeviceReport(
+def _device(name: str, table: Roofline) -> DeviceView:
+    mine = [c for c in table.ceilings if c.device == name]
+    compute = [c for c in mine if c.kind == "compute"]
+    views = [_operator(name, operator, table) for operator in table.operator_info]
+    return DeviceView(
         name=name,
-        model=device.name,
-        is_cpu=not KINDS[device.kind].accelerator,
-        facts=_facts(name, device),
+        row=table.devices[name],
+        facts=_facts(table.devices[name]),
+        gemms=[c for c in compute if c.method == "gemm"],
+        registers=[c for c in compute if c.method == "fma"],
+        memory=[c for c in mine if c.kind == "memory"],
+        layers=pyramid(name, table),
+        operators=[one for one in views if one],
+        score=score(cell for cell in table.operators if cell.device == name),
         checks=[one for one in table.checks if one.device == name],
-        again=any(record.startswith(f"{name}/") for record in table.repeatable),
-        throughput=throughput(name, table),
-        efficiency=efficiency(name, table),
-        figures=_figures(table, name),
-        ceilings=ceiling_tables(table, name),
-        skipped=[f"{one.name or one.dtype}: {one.reason}" for one in table.skipped if one.device == name],
-        pyramid=pyramid(name, table),
+        faulty=table.all_doubtful(name),
     )
 
 
-def _facts(name: str, device: Device) -> list[tuple[str, str]]:
+def _facts(device: Device) -> dict[str, str]:
     software, hardware = device.software, device.hardware
     known = {
-        "device": name,
         "measured": device.queried_at[:10],
         "driver": software.get("driver"),
         "CUDA": software.get("cuda_runtime"),
         "memory": capacity(device.memory_total_bytes),
         "multiprocessors": hardware.get("multiprocessors"),
+        "cores": hardware.get("cores_usable"),
         "power limit": f"{number(limit)} W" if (limit := hardware.get("power_limit_w")) else None,
         "host": device.host.get("cpu"),
     }
-    return [(key, str(value)) for key, value in known.items() if value]
+    return {key: str(value) for key, value in known.items() if value}
 
 
-def _figures(table: Roofline, name: str) -> list[Figure]:
-    promise = f"the {promised(table.devices[name])}'s"
-    mine = [c for c in table.ceilings if c.device == name]
-    compute = {c.name: c for c in mine if c.kind == "compute"}
-    ceiling = next((compute[name] for name in HEADLINE if name in compute), None)
-    memory = main_memory_ceiling(mine, ())  # the same one whatever operators ran
-    figures = []
-    if ceiling:
-        words = [f"{ceiling.name} burst"]
-        if ceiling.datasheet_tflops and not ceiling.doubt:
-            least = "at most " if ceiling.datasheet_at_least else ""
-            words.append(f"{least}{percent(ceiling.burst_tflops / ceiling.datasheet_tflops)} of {promise}")
-        words += [f"{number(ceiling.sustained_tflops)} sustained"] if ceiling.sustained_tflops else []
-        value = starred(number(ceiling.burst_tflops), ceiling.doubt)
-        figures.append(Figure(value, flops_unit(ceiling.name), " · ".join(words)))
-    if memory:
-        words = [memory.name]
-        words += (
-            [f"{percent(memory.fraction_of_datasheet)} of {promise}"]
-            if memory.fraction_of_datasheet and not memory.doubt
-            else []
-        )
-        words += [f"do not rely on it: {memory.doubt}"] if memory.doubt else []
-        figures.append(Figure(starred(number(memory.gb_per_s), memory.doubt), "GB/s", " · ".join(words)))
-    right = score(cell for cell in table.operators if cell.device == name)
-    if right.cells:
-        words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
-        figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
-    return figures
+def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
+    cells = [c for c in table.operators if (c.device, c.operator) == (device, name) and c.cpu_time_s]
+    if not cells:
+        return None
+    sound = [cell for cell in cells if cell.share]
+    regimes = [cell.regime for cell in sound if cell.regime]
+    usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
+    example = next((cell for cell in sound if cell.regime == usual), None)
+    return OperatorView(
+        title=table.title(name),
+        name=name,
+        device=device,
+        cells=cells,
+        scope=_scope(cells, table),
+        best=max(sound, key=lambda cell: cell.share, default=None),
+        remedies=table.remedies(example) if example else [],
+        slowest=_slowest(cells),
+    )
 
 
-def _filters(devices: list[str], cells: list, table: Roofline, chart: dict | None) -> dict[str, list[str]]:
-    kinds = {trace["meta"]["kind"] for trace in chart["data"] if trace["x"]} if chart else set()
-    of_ceilings = [c.dtype or c.name for c in table.ceilings if c.kind == "compute"]
-    return {
-        "device": devices,
-        "operator": list(dict.fromkeys(cell.operator for cell in cells)),
-        "dtype": list(dict.fromkeys([*(cell.dtype for cell in cells), *of_ceilings])),
-        "also": [kind for kind in ("sustained", "predicted") if kind in kinds],
-    }
+def _scope(cells: Sequence[Cell], table: Roofline) -> str | None:
+    there = dict.fromkeys(cell.scope for cell in cells)
+    return next((one for one in table.operator_info[cells[0].operator].scopes if one in there), next(iter(there)))
 
 
-def _one_cell(table: Roofline, device: str) -> str:
-    """The record of an operator as `make cell` names it; empty where none was measured."""
+def _case(cell: Cell) -> tuple:
+    return case_of(cell.device, cell)
+
+
+def _slowest(cells: Iterable[Cell]) -> float | None:
+    """Graphs with graphs: launches are no property of a kernel."""
+    alike: dict[tuple, list[float]] = {}
+    for cell in cells:
+        if not cell.doubt:
+            alike.setdefault((*_case(cell), cell.graph), []).append(cell.own_time_s)
+    return max((max(one) / min(one) for one in alike.values() if len(one) > 1), default=None)
+
+
+def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
+    """By the fastest implementation of each case that both have, without doubtful cells."""
+    found = {device: _fastest(table, device, operator) for device in (gpu, "cpu")}
+    pairs = [(cell, found["cpu"][key]) for key, cell in found[gpu].items() if key in found["cpu"]]
+    if not pairs:
+        return None
+    roofs = [table.ceiling(cell.device, cell.compute_ceiling) for cell in pairs[0]]
+    known = all(roofs) and pairs[0][0].lower_ceiling == "compute"
+    ceilings = roofs[0].tflops / roofs[1].tflops if known else None
+    return Ratio(table.title(operator), sorted(pairs, key=lambda pair: pair[0].bytes), ceilings)
+
+
+def _fastest(table: Roofline, device: str, operator: str) -> dict[tuple, Cell]:
+    found: dict[tuple, Cell] = {}
+    cells = [c for c in table.operators if (c.device, c.operator, c.dtype) == (device, operator, "fp32")]
+    for cell in cells:
+        if cell.cpu_time_s and not cell.doubt and cell.scope == _scope(cells, table):
+            key = (cell.preset, *sorted(cell.shape.items()))
+            if key not in found or cell.cpu_time_s < found[key].cpu_time_s:
+                found[key] = cell
+    return found
+
+
+def _factor(cell: Cell) -> float:
+    """By which the sealed time was missed, whichever way."""
+    return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
+
+
+def _again(table: Roofline, device: str, commit: str | None = None, url: str | None = None) -> Reproduction | None:
+    """The cell of a device nearest to its roof that is measured by a job of its own."""
     of_ceilings = {one.record for one in table.ceilings}
-    paths = [cell.record for cell in table.entries if cell.record not in of_ceilings]
-    mine = [path for path in paths if path.startswith(f"{device}/")] or paths
-    return mine[-1].removesuffix(".json") if mine else ""
+    cells = [c for c in table.entries if c.device == device and c.share and c.record not in of_ceilings]
+    best = max(cells, key=lambda cell: cell.share, default=None)
+    if best is None:
+        return None
+    return Reproduction(best.record.removesuffix(".json"), table.full_name(best), best, commit, url)

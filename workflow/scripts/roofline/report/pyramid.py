@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import capacity, counted, level_name, number, starred
+from roofline.core.formatting import capacity, counted, level_name, starred
 from roofline.core.terms import KINDS
-from roofline.devices import levels
-from roofline.report.tables import span
+from roofline.report.words import LEVELS, rate, span
 from roofline.table.rows import ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
 
+ALL_CORES = "all_cores"  # the series of a sweep
+CACHES = ("l1", "l2", "l3")
 OPERANDS = 4  # of a multiply-add: three registers read, one written
 PER_MULTIPLY_ADD = 2 / OPERANDS / 4  # FLOPs over the bytes of fp32 operands
 
@@ -29,7 +30,7 @@ class Layer:
 def pyramid(name: str, roofline: Roofline) -> list[Layer]:
     """The levels of a device's memory from the registers out: what each holds, and what was measured of it."""
     device, ceilings = roofline.devices[name], {c.name: c for c in roofline.ceilings if c.device == name}
-    caches = [one for one in roofline.levels if (one.device, one.series) == (name, levels.ALL_CORES)]
+    caches = [one for one in roofline.levels if (one.device, one.series) == (name, ALL_CORES)]
     card = KINDS[device.kind].accelerator
     layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, caches)
     known = [layer for layer in layers if layer[2]]  # of which something was measured
@@ -48,7 +49,7 @@ def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
         (
             "registers",
             _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
-            f"≥ {_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)} from fp32_fma" if fma else "",
+            f"≥ {rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)} from fp32_fma" if fma else "",
             registers,
         ),
         ("L1 and shared memory", f"≥ {_held(count * shared)}" if shared else "", *_measured(ceilings, "l1", "shared")),
@@ -75,16 +76,13 @@ def _levels_of_cpu(device: Device, ceilings: Ceilings, all_cores: Sequence[Plate
         (
             level_name(one.name, one.knee_bytes),
             _cache(whole.get(one.name), one.reported_bytes),
-            f"{_rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
+            f"{rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
             "the sweep, all cores",
         )
         for one in all_cores
-        if one.name in levels.SWEPT_CACHES
+        if one.name in CACHES
     ]
-    memory = [level for level in levels.TABLE if level.device_kind == "cpu" and level.medium == "memory"]
-    reads = {c.level: c.name for c in ceilings.values() if c.kind == "memory" and c.mix == "read" and c.cores is None}
-    held = _held(device.memory_total_bytes)
-    return caches + [(one.title, held, *_measured(ceilings, reads.get(one.holds, ""))) for one in memory]
+    return [*caches, (LEVELS["dram"], _held(device.memory_total_bytes), *_measured(ceilings, "dram_read"))]
 
 
 def _cache(whole: int | None, share: int | None) -> str:
@@ -101,9 +99,5 @@ def _held(size: int | None) -> str:
 def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str]:
     """The rates of those that were measured, and their names."""
     there = [ceilings[name] for name in names if name in ceilings]
-    rates = dict.fromkeys(starred(_rate(c.gb_per_s), c.doubt) for c in there)
+    rates = dict.fromkeys(starred(rate(c.gb_per_s), c.doubt) for c in there)
     return " / ".join(rates), " / ".join(c.name for c in there)
-
-
-def _rate(gb_per_s: float) -> str:
-    return f"{number(gb_per_s / 1e3)} TB/s" if gb_per_s >= 1e3 else f"{number(gb_per_s)} GB/s"

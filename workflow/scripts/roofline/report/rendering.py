@@ -1,20 +1,47 @@
 """Templates of the report: sentences, pages as Markdown, and the page as HTML."""
 
+import re
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
-from roofline.core import statistics
-from roofline.core.formatting import duration, listed, number, percent
-from roofline.report.charts import SYMBOLS, colour
+from roofline.core import formatting
+from roofline.report import words
+from roofline.report.instruction_words import paragraph
 from roofline.report.markdown import in_table, with_code, without_html
-from roofline.report.tables import measure_again, spans_percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
 PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-SIGNS = dict(zip(SYMBOLS, "●◆■▲▼★✚✖⬟⬢", strict=True))  # as text
+FILTERS = {
+    "rank_words": words.rank_words,
+    **{
+        name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic")
+    },
+    **{
+        name: getattr(words, name)
+        for name in (
+            "bandwidth",
+            "limits",
+            "shares",
+            "signed",
+            "span_percent",
+            "rate",
+            "span",
+            "datasheet_word",
+            "regime_counts",
+            "score_words",
+        )
+    },
+    "in_table": in_table,
+    "issue_words": paragraph,
+}
+
+
+def strong(text: str) -> Markup:
+    """What stands between ** as strong."""
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text))))
 
 
 def _environment(html: bool) -> jinja2.Environment:
@@ -26,34 +53,27 @@ def _environment(html: bool) -> jinja2.Environment:
         keep_trailing_newline=True,
         finalize=(lambda value: with_code(value) if type(value) is str else value) if html else None,
     )
-    environment.filters |= {"colour": colour, "sign": SIGNS.get, "listed": listed, "percent": percent}
-    environment.filters |= {
-        "duration": duration,
-        "number": number,
-        "in_table": in_table,
-        "measure_again": measure_again,
-        "spans_percent": spans_percent,
-    }
-    environment.globals["fewest"] = statistics.FEWEST_SAMPLES
+    environment.filters |= FILTERS | {"strong": strong}
     return environment
 
 
 TEXT, HTML = _environment(html=False), _environment(html=True)
 
 
-def sentences(name: str, facts: dict) -> str:
-    """By the macro of this name in answers.j2."""
-    return getattr(TEXT.get_template("answers.j2").module, name)(facts).strip()
+def macro(template: str, name: str, facts: dict) -> list[str]:
+    """The lines of a macro that are not empty."""
+    text = getattr(TEXT.get_template(template).module, name)(facts)
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def text_page(template: str, report) -> str:
-    return without_html(TEXT.get_template(template).render(report=report))
+def text_page(template: str, **facts) -> str:
+    return without_html(TEXT.get_template(template).render(**facts))
 
 
-def html_page(report) -> str:
-    parts = {"style": part(STYLE), "script": part(SCRIPT), "plotly": part(PLOTLY)}
-    return HTML.get_template("report.html.j2").render(report=report, **parts)
+def html_page(**facts) -> str:
+    parts = {"style": _part(STYLE), "script": _part(SCRIPT), "plotly": _part(PLOTLY)}
+    return HTML.get_template("report.html.j2").render(**facts, **parts)
 
 
-def part(name: str) -> Markup:
+def _part(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from roofline.core.formatting import counted, level_words, number, percent, starred
 from roofline.devices.levels import ALL_CORES, SWEPT_CACHES, TRANSFERS
-from roofline.report.tables import DOUBTFUL, main_memory_ceiling, of_vendor, remarks, span
+from roofline.report.words import shares as of_vendor
+from roofline.report.words import span
 from roofline.table.rows import Cell, ComputeCeiling, MemoryCeiling, Plateau
 
 Ceiling = ComputeCeiling | MemoryCeiling
@@ -24,6 +25,17 @@ class Level:
     look: str  # bold, normal, faint; of a compute ceiling also fma
     dtype: str | None = None
     sustained: float | None = None  # None where it is the roof itself, within 1 %
+
+
+def main_memory_ceiling(ceilings: Iterable[Ceiling], operators: Iterable[Cell]) -> MemoryCeiling | None:
+    """The roof of memory that most operators stand under, on however many cores, or else would."""
+    there = {c.name: c for c in ceilings if c.kind == "memory"}
+    whole = {(c.level, c.mix): name for name, c in there.items() if c.cores is None}
+    under = [there[o.memory_ceiling] for o in operators if o.memory_ceiling in there]
+    named = [c.name if c.cores is None else whole.get((c.level, c.mix), "") for c in under]
+    main = [c.name for c in there.values() if c.level in ("hbm", "dram") and c.mix == "read" and c.cores is None]
+    found = [name for name in named if name in there] or main[:1]
+    return there[max(found, key=found.count)] if found else None
 
 
 def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Cell]) -> list[Ceiling]:
@@ -68,9 +80,8 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     left_out = [f"{level_words(c.name)} {_value(c)}" for c in ceilings if c not in shown and c not in peers]
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
-    yield from (f"{words}." for words in remarks(ceilings))
     if any(ceiling.doubt for ceiling in ceilings):
-        yield f"{DOUBTFUL}."
+        yield "* disturbed, throttled, too few samples, or contradicted: do not use."
     if any(ceiling.name == "int8" for ceiling in ceilings):
         yield "int8 counts integer operations: its TFLOPS are TOPS."
 

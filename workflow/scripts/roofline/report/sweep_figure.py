@@ -9,7 +9,6 @@ from roofline.core import terms
 from roofline.core.formatting import capacity, level_name, number
 from roofline.report import figure_style as style
 from roofline.report.palette import SERIES_COLOURS
-from roofline.report.tables import series_words
 from roofline.table.rows import Plateau, Roofline, Sweep
 
 COLUMNS, ROW, HEAD, FOOT, HIGH = 2, 262.0, 90.0, 58.0, 172.0
@@ -42,7 +41,8 @@ def draw(roofline: Roofline) -> Figure:
 
 def _paint(axes: Axes, sweep: Sweep, levels: Sequence[Plateau]) -> None:
     counted = style.wrapped(sweep.counted, axes.bbox.width + 42)
-    axes.set_title(f"{sweep.device}: {series_words(sweep.series)}", x=-42 / axes.bbox.width, pad=6 + 10 * len(counted))
+    series = sweep.series.replace("_", " ")
+    axes.set_title(f"{sweep.device}: {series}", x=-42 / axes.bbox.width, pad=6 + 10 * len(counted))
     small = {"xycoords": "axes points", "size": style.SMALL_SIZE, "color": style.MUTED, "va": "bottom"}
     axes.annotate("\n".join(counted), (-42, axes.bbox.height + 3), **small)
     sizes, rates = zip(*sweep.points, strict=True)

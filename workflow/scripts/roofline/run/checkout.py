@@ -1,6 +1,7 @@
 """The sources as used: which commit, what was changed since, which files. Nothing here writes to the checkout."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -17,9 +18,19 @@ def describe(root: Path) -> Sources:
     """Commit and changed files by git, or null with the reason."""
     try:
         commit, changed = _commit(root), changed_files(root)
-        return Sources(commit=commit, dirty=bool(changed), changed_files=changed, known_from="git", reason=None)
+        found = {"commit": commit, "dirty": bool(changed), "changed_files": changed, "url": public_url(root)}
+        return Sources(**found, known_from="git", reason=None)
     except UserError as error:
         return Sources(commit=None, dirty=None, changed_files=None, known_from=None, reason=str(error))
+
+
+def public_url(root: Path) -> str | None:
+    """Of the remote, if others can clone it."""
+    try:
+        url = _git(root, "remote", "get-url", "origin").strip()
+    except UserError:
+        return None
+    return url if re.match(r"https://[^@/]+/", url) else None
 
 
 def changed_files(root: Path) -> list[str]:

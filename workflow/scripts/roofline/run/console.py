@@ -2,23 +2,30 @@
 
 import os
 import shlex
-from collections.abc import Iterable
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from threading import Thread
 
 from pydantic import BaseModel
 
 from roofline.core.formatting import counted
 from roofline.core.terms import UserError, in_order
 from roofline.devices.discovery import kind_of
+from roofline.measure import lock
 from roofline.records.base import read
+from roofline.records.manifest import Manifest
 from roofline.report import screen
-from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
+from roofline.report.model import report
+from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, count_jobs, cut, job_times, now
 from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
 
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
-COUNTER_FILE = Path("logs/.jobs-ended")
+COUNTER_FILE, CURRENT_FILE, FIRST_WAIT = Path("logs/.jobs-ended"), Path("logs/.job"), Path("logs/.first-wait")
 # What `quiet` leaves of Snakemake's talk between the jobs' own lines, and an error that says no more than `explain`.
 CHATTER = (
     "Assuming unrestricted shared filesystem",
@@ -36,6 +43,7 @@ _interrupted = False
 
 # Seconds of a job that no earlier run has timed: to start, of what measures nothing, and of the profiler.
 START_UP_S, OTHER_JOB_S, PROFILED_S = 2.0, 0.5, 15.0
+LONG_S = 2.0  # a job of which progress is shown
 BUDGETS = 3  # time budgets of its section that a measuring job spends
 
 
@@ -49,16 +57,42 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     planned = [job for job in jobs if job.rule.name != "all"]
     count_jobs(len(planned), COUNTER_FILE)
     devices = [dict(job.wildcards)["device"] for job in planned if _measures(job.rule.name, checked)]
-    before, core_s = times_before(), 0.0
+    before, core_s, expected = times_before(), 0.0, {}
     for job in planned:
         output = next(iter(map(str, job.output)), "")
-        core_s += job.threads * (before.get(output) or expected_s(job.rule.name, checked))
+        expected[output] = before.get(output) or expected_s(job.rule.name, checked)
+        core_s += job.threads * expected[output]
     seconds, price = core_s / cores, checked.config.cost.usd_per_hour
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
     told = f"{counted(len(devices), 'measurement')}{on}, about {took}{cost}; {counted(len(planned), 'job')} in all."
     print(told, flush=True)
+    FIRST_WAIT.unlink(missing_ok=True)
+    os.environ[lock.FIRST_WAIT] = str(FIRST_WAIT.absolute())
+    if sys.stdout.isatty():
+        CURRENT_FILE.unlink(missing_ok=True)
+        os.environ[CURRENT] = str(CURRENT_FILE.absolute())
+        Thread(target=_show_progress, args=(expected,), daemon=True).start()
+
+
+def _show_progress(expected: Mapping[str, float]) -> None:
+    """Once a second, in this process, which measures nothing."""
+    while True:
+        time.sleep(1)
+        if line := progress(expected):
+            print(f"\r\x1b[K{cut(line)}", end="", flush=True)
+
+
+def progress(expected: Mapping[str, float]) -> str | None:
+    """The job that started last, its elapsed seconds and those that were expected, by its output; if it takes long."""
+    try:
+        output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
+        elapsed = time.time() - CURRENT_FILE.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    planned = f" of about {max(1, expected[output]):.0f}" if output in expected else ""
+    return f"  … {name}, {elapsed:.0f}{planned} s" if elapsed >= LONG_S else None
 
 
 def times_before(path: Path = JOBS) -> dict[str, float]:
@@ -89,19 +123,26 @@ def _section(rule: str, checked: Checked) -> BaseModel | None:
 
 
 def summarise(results: Path) -> None:
-    """The ceilings, the operators, the checklist, and where the files are."""
+    """The summary of a finished run, and where the files are."""
+    _end_progress()
     try:
         roofline = read(Roofline, results / "roofline.json")
+        times = read(Manifest, results / "manifest.json").times
     except (OSError, UserError):
         return
+    width = shutil.get_terminal_size((screen.WIDTH, 24)).columns
     print(
-        screen.summary(roofline, os.environ.get(ARGUMENTS, "")),
-        f"Report {results}/report.html, to be opened in a browser",
-        f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json",
-        f"On a rented machine: {make('archive')}, fetch the file from results/archive/, then terminate the machine.",
+        screen.summary(report(roofline), times.span_s, times.cost_usd, os.environ.get(ARGUMENTS, ""), width),
+        f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md",
+        f"Keep: {make('archive')}, download {results}/archive/, then terminate the instance",
         sep="\n",
         flush=True,
     )
+
+
+def _end_progress() -> None:
+    clear()
+    CURRENT_FILE.unlink(missing_ok=True)
 
 
 def make(*target: str) -> str:
@@ -119,6 +160,7 @@ def is_passed_on(said: str) -> bool:
 
 def explain() -> None:
     """After a failure: what is kept and what to do."""
+    _end_progress()
     if not _interrupted:
         print(
             "\nThe run did not finish. A job that failed is named above with its error and its log. "

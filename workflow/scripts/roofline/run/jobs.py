@@ -1,9 +1,11 @@
 """What a job says: a line on the screen when it ends, everything else in its log; and when it ran."""
 
+import atexit
 import contextlib
 import gc
 import json
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -19,6 +21,8 @@ from roofline.run import run_lock
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 # Variables that Snakemake's process leaves to its jobs.
 TOTAL, COUNTER, RUN_STARTED = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED", "ROOFLINE_RUN_STARTED"
+CURRENT = "ROOFLINE_CURRENT_JOB"  # the file that names the job that started last; set on a terminal alone
+WIDTH = 120  # columns of a line, at most
 
 
 @contextlib.contextmanager
@@ -31,8 +35,8 @@ def job(name: str, snakemake) -> Iterator[None]:
     run_lock.end_with_run()
     path, started_at = Path(snakemake.log[0]), now()
     path.parent.mkdir(parents=True, exist_ok=True)
-    if sys.stdout.isatty():
-        print(f"  … {name}", end="\r", flush=True)
+    if current := os.environ.get(CURRENT):
+        _name_current(Path(current), f"{snakemake.output[0]}\n{name}")
     with open(path, "w", encoding="utf-8") as log, contextlib.redirect_stdout(_Tee(sys.stdout, log)):
         log.write(f"{name}, started {started_at}\n")
         try:
@@ -44,11 +48,18 @@ def job(name: str, snakemake) -> Iterator[None]:
             traceback.print_exc(file=log)
             what = (str(error).splitlines() or [""])[0] or type(error).__name__
             _note(snakemake, started_at, failed=what, error=type(error).__name__)
+            clear()
             print(f"{name} failed: {what} (log: {path})", file=sys.stderr, flush=True)
             sys.exit(1)
         log.write(f"{name}, ended {now()}\n")
     _note(snakemake, started_at)
     gc.freeze()  # the process is about to end: looking for cycles among all of its objects would take 40 ms
+
+
+def _name_current(path: Path, text: str) -> None:
+    """Name this job as the one in progress, until it ends or another has started."""
+    path.write_text(text, encoding="utf-8")
+    atexit.register(lambda: path.exists() and path.read_text(encoding="utf-8") == text and path.unlink())
 
 
 def _note(snakemake, started_at: str, **more: str) -> None:
@@ -83,8 +94,20 @@ def _entries(path: Path) -> Iterator[dict]:
 
 
 def say(line: str) -> None:
-    """One line on the screen when a job ends, with its place in the run."""
-    print(f"{_progress()}{line}", flush=True)
+    """One line when a job ends, with its place in the run, cut to the width of the terminal."""
+    clear()
+    print(cut(f"{_place()}{line}"), flush=True)
+
+
+def cut(line: str) -> str:
+    width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def clear() -> None:
+    """Take the line of the job in progress off the terminal."""
+    if CURRENT in os.environ:
+        print("\r\x1b[K", end="", file=sys.__stdout__, flush=True)
 
 
 def print_what_can_be_printed() -> None:
@@ -114,7 +137,7 @@ def count_jobs(total: int, counter: Path) -> None:
     os.environ |= {TOTAL: str(total), COUNTER: str(counter.absolute())}
 
 
-def _progress() -> str:
+def _place() -> str:
     counter, total = os.environ.get(COUNTER), os.environ.get(TOTAL)
     if not counter or not total:
         return ""

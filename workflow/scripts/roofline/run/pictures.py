@@ -15,7 +15,7 @@ from roofline.report import (
     sweep_figure,
 )
 from roofline.report.figure_style import headline, save, styled
-from roofline.report.tables import fail_lines
+from roofline.report.words import fail_lines
 from roofline.run import run_lock
 from roofline.table.rows import CheckResult, Roofline
 

@@ -17,13 +17,12 @@ from roofline.records.cards import KnownCards
 from roofline.records.counters import ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
-from roofline.table.rows import Acceptance, Roofline
+from roofline.table.rows import Roofline
 from roofline.table.run_records import KINDS, read_any
 
 PREVIOUS = "previous"
 OF_ALL_DEVICES: dict[str, type[Record]] = {
     "roofline.json": Roofline,
-    "acceptance.json": Acceptance,
     "known_cards.json": KnownCards,
     "manifest.json": Manifest,
 }

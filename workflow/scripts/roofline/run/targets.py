@@ -94,7 +94,7 @@ class Cells:
 
     def deliverables(self) -> list[str]:
         """All files of a run but the manifest, which holds a checksum of each. A deleted one is made again."""
-        names = ["roofline.json", "known_cards.json", "acceptance.json", "report.html", "ROOFLINE.md"]
+        names = ["roofline.json", "known_cards.json", "report.html", "ROOFLINE.md"]
         names += ["interpretation.md", "verification.md", "roofline.png", "roofline.svg", "sweep.png", "load.png"]
         names += [f"{picture}.png" for picture in self.pictures()]
         names += ["instruction_roofline.png"] if self.instructions() else []

@@ -64,6 +64,7 @@ def _compute(
         library=burst.product.library,
         samples=len(burst.latency.samples_s),
         blocks_apart=apart,
+        repeats_within=_repeats(peak),
         on_reference_inputs_tflops=on_reference.tflops if on_reference != burst else None,
         datasheet_tflops=peak.vendor_tflops,
         fraction_of_datasheet=peak.fraction_of_vendor,
@@ -89,6 +90,14 @@ def blocks_of(peak: PeakFlops) -> list[float]:
     again = [one.tflops for one in peak.slower_remeasurements if one.product == peak.burst.product]
     chosen = [one.block_tflops for one in peak.candidates if one.product == peak.burst.product and one.block_tflops]
     return [peak.burst_tflops, *again, *chosen]
+
+
+def _repeats(peak: PeakFlops) -> float | None:
+    repeats = blocks_of(peak)[1:]
+    if peak.sustained and peak.sustained.first_products_s:
+        first = peak.sustained.first_products_s[: len(peak.burst.latency.samples_s)]
+        repeats.append(peak.burst.flops / median(first) / 1e12)
+    return max((abs(one / peak.burst_tflops - 1) for one in repeats), default=None)
 
 
 def _impossible(peak: PeakFlops, registers: float | None) -> bool:

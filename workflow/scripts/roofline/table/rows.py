@@ -113,6 +113,10 @@ class ComputeCeiling(Row):
     blocks_apart: NotNegative | None = Field(
         description="the fastest block over the slowest, less 1; null of one block"
     )
+    repeats_within: NotNegative | None = Field(
+        description="the largest difference from the burst of another block of the same product, or of as many "
+        "products at the start of its sustained load; null without either"
+    )
     reference_tflops: Positive | None
     on_reference_inputs_tflops: Positive | None = Field(
         description="the burst's product on operands like the reference GEMM's, where its own differ"
@@ -506,10 +510,3 @@ class Roofline(Row):
         predicted follows from."""
         found = {record for fault in self.faults for record in fault.records}
         return sorted(record for record in found if not record.endswith("/calibration.json"))
-
-
-class Acceptance(Record):
-    """acceptance.json: the checks of the table alone."""
-
-    schema_version: Literal[7] = SCHEMA_VERSION
-    checks: list[CheckResult]

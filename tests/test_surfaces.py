@@ -1,0 +1,195 @@
+"""What a reader sees first, the terminal and the three paragraphs, for runs of every size: lines, words, figures."""
+
+import os
+import re
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+from records_factory import bandwidth_record, cell, device_record, operator_record, peak_record, skipped_peak, verified
+
+from roofline.records.base import read
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Manifest
+from roofline.report import interpretation, job_lines, markdown, screen
+from roofline.report.model import report
+from roofline.run import console, jobs
+from roofline.table.load import Asked, load
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_results
+
+REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
+HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
+GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 0.9)
+BARE = operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3))
+LESS = {
+    "a device": [device_record("cpu")],
+    "no operators": [GPU_PEAK, HBM],
+    "no ceilings": [BARE],
+    "no memory ceiling": [GPU_PEAK, BARE],
+    "no compute ceiling": [HBM, BARE],
+    "a small CPU": [CPU_PEAK, DRAM, operator_record("cpu", cell("cpu", 1e-1))],
+    "too few samples": [peak_record("gpu0", "fp32", 55, interval=False), HBM],
+    "a dtype that the card lacks": [skipped_peak("gpu0", "bf16", "it needs 8.0"), HBM],
+}
+DOUBT = {"doubt": "other programs disturbed 9 of 9 blocks"}
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+
+
+def changed(table: Roofline, keep=lambda row: True, **fields) -> Roofline:
+    """The rows of some cells and ceilings, with other fields."""
+    return table.model_copy(
+        update={
+            name: [row.model_copy(update=fields) for row in getattr(table, name) if keep(row)]
+            for name in ("ceilings", "operators")
+        }
+    )
+
+
+def of(table: Roofline, *devices: str) -> Roofline:
+    kept = changed(table, lambda row: row.device in devices)
+    found = {name: row for name, row in table.devices.items() if name in devices}
+    return kept.model_copy(
+        update={"devices": found, "checks": [one for one in table.checks if one.device in devices], "skipped": []}
+    )
+
+
+def two_gpus(table: Roofline) -> Roofline:
+    twins = changed(of(table, "gpu0"), device="gpu1")
+    return table.model_copy(
+        update={
+            "devices": {"gpu0": table.devices["gpu0"], "gpu1": table.devices["gpu0"], "cpu": table.devices["cpu"]},
+            "ceilings": [*table.ceilings, *twins.ceilings],
+            "operators": [*table.operators, *twins.operators],
+            "checks": [
+                *table.checks,
+                *(one.model_copy(update={"device": "gpu1"}) for one in table.checks if one.device == "gpu0"),
+            ],
+        }
+    )
+
+
+REAL = {
+    "a GPU and the CPU": lambda table: table,
+    "a GPU": lambda table: of(table, "gpu0"),
+    "the CPU": lambda table: of(table, "cpu"),
+    "two GPUs": two_gpus,
+    "without fp16": lambda table: changed(table, lambda row: getattr(row, "dtype", None) != "fp16"),
+    "without decode attention": lambda table: changed(
+        table, lambda row: getattr(row, "operator", None) != "decode_attention"
+    ),
+    "fp32 alone": lambda table: changed(table, lambda row: getattr(row, "dtype", "fp32") == "fp32"),
+    "disturbed": lambda table: changed(table, **DOUBT),
+    "the CPU, disturbed": lambda table: changed(of(table, "cpu"), **DOUBT),
+}
+
+
+@pytest.fixture(scope="module")
+def reference() -> Roofline:
+    """Of the records, not of the committed table."""
+    paths = sorted(REFERENCE.rglob("*.json"))
+    sha256 = {path.relative_to(REFERENCE).as_posix(): file_sha256(path) for path in paths}
+    return load(read_results(REFERENCE, paths), Asked(**read(Manifest, REFERENCE / "manifest.json").asked), sha256)
+
+
+@pytest.fixture(params=[*REAL, *LESS])
+def table(request, reference) -> Roofline:
+    return REAL[request.param](reference) if request.param in REAL else verified(*LESS[request.param])
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_summary_has_25_lines_a_device(table, width):
+    text = screen.summary(report(table), 211.0, 0.23, "", width)
+    lines = [line for line in text.splitlines() if line]
+    assert max(len(line) for line in lines) <= width
+    assert len(lines) <= min(60, 25 * len(table.devices) + 3)
+
+
+def test_there_are_three_paragraphs_of_60_to_110_words(table):
+    found = interpretation.paragraphs(report(table))
+    assert len(found) == 3
+    assert [len(one.split()) for one in found if not 60 <= len(one.split()) <= 110] == []
+    assert not re.search(r"\b(None|nan|inf)\b|[{}|]|\*(?!\*)(?<!\*\*)", " ".join(found))
+
+
+@pytest.mark.parametrize("name", ["disturbed", "the CPU, disturbed"])
+def test_a_disturbed_run_gives_no_figure(reference, name):
+    """But counts, names and thresholds: no rate, no share, no ratio."""
+    text = " ".join(interpretation.paragraphs(report(REAL[name](reference))))
+    assert not re.search(r"\d (%|times|GB/s|TB/s|TFLOPS|us|ms)", text), text
+
+
+def test_the_paragraphs_of_the_reference_have_its_figures(reference):
+    trust, kernels, ratio = interpretation.paragraphs(report(reference))
+    rows = {c.name: c for c in reference.ceilings if c.device == "gpu0"}
+    sustained = [rows[dtype].sustained_tflops for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")]
+    assert {round(value) for value in sustained} <= {round(float(one)) for one in NUMBER.findall(trust)}
+    (fused,) = {c.implementation for c in reference.operators if c.share and c.implementation == "fused_graph"}
+    assert fused in kernels
+    cells = {c.device: c.cpu_time_s for c in reference.operators if c.operator == "gemm" and c.dtype == "fp32"}
+    assert f"{cells['cpu'] / cells['gpu0']:.1f} times" in ratio
+
+
+def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
+    small = verified(CPU_PEAK, DRAM)
+    assert "900" in interpretation.paragraphs(report(small))[0]
+    (row,) = re.findall(r"^    fp32 +(\S+)", screen.summary(report(small)), re.MULTILINE)
+    assert row == "900"
+    shown = screen.summary(report(REAL["the CPU, disturbed"](reference)))
+    assert re.search(r"^    fp32 +\S+\*", shown, re.MULTILINE)
+    assert "*" not in screen.summary(report(reference))
+
+
+def test_the_command_that_measures_again_is_as_make_and_the_shell_take_it():
+    given = "--configfile 'my config$.yaml'"
+    assert shlex.split(screen.make_again(given)) == ["make", "AGAIN=1", f"ARGS={given.replace('$', '$$')}"]
+    assert screen.make_again("") == "make AGAIN=1"
+
+
+@pytest.mark.parametrize(
+    ("record", "figure"),
+    [
+        (GPU_PEAK, "55 TFLOPS"),
+        (CPU_PEAK, "900 GFLOPS"),
+        (HBM, "hbm_read 4000"),
+        (skipped_peak("gpu0", "bf16", "it needs 8.0"), "it needs 8.0"),
+    ],
+)
+def test_a_job_leaves_one_line_with_its_figure(record, figure):
+    line = job_lines.line(record, "the job", device_record(record.device))
+    assert line.startswith("the job: ") and "\n" not in line and figure in line
+
+
+@pytest.mark.parametrize("columns", [40, 80, 500])
+def test_the_line_of_a_job_is_cut_to_the_terminal(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    jobs.say("x" * 1000)
+    printed = capsys.readouterr().out
+    assert printed.strip("x…\n") == "" and len(printed.strip()) == min(columns, jobs.WIDTH)
+
+
+def test_a_long_job_shows_its_elapsed_and_planned_seconds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert console.progress({"out.json": 30.0}) is None
+    console.CURRENT_FILE.parent.mkdir()
+    console.CURRENT_FILE.write_text("out.json\nthe job")
+    assert console.progress({"out.json": 30.0}) is None
+    os.utime(console.CURRENT_FILE, (0, time.time() - 1000))
+    assert re.search(r"the job, 10\d\d of about 30 s", console.progress({"out.json": 30.0}))
+
+
+def test_nothing_but_lines_is_printed_where_no_terminal_is(monkeypatch, capsys):
+    monkeypatch.delenv(jobs.CURRENT, raising=False)
+    jobs.say("the job: 1 ms")
+    assert capsys.readouterr().out == "the job: 1 ms\n"
+
+
+def test_a_column_that_is_empty_throughout_is_left_out():
+    text = markdown.table(("name", "one", "two"), [["a|b", "1", "-"], ["c", "2", ""]])
+    assert "two" not in text and "a\\|b" in text
+    assert re.fullmatch(r"\|:-+\|-+:\|", text.splitlines()[1])
+
+
+def test_text_of_a_users_begins_no_tag_and_no_column():
+    assert markdown.without_html("<script>x</script> < 1") == "&lt;script>x&lt;/script> < 1"

@@ -1,0 +1,120 @@
+"""Figures of the table in a few words, the same on the screen and on every page."""
+
+from collections.abc import Iterable, Sequence
+
+from roofline.core.disturbance import limiting_words
+from roofline.core.formatting import listed, number, percent, regime_words, starred
+from roofline.core.terms import KINDS
+from roofline.table.rows import Cell, CheckResult, ComputeCeiling, Device, MemoryCeiling, Roofline
+
+LEVELS = {
+    "hbm": "HBM",
+    "dram": "memory",
+    "l2": "L2",
+    "l1": "L1",
+    "shared": "shared memory",
+    "pcie": "host link",
+    "p2p": "other GPUs",
+}
+CAUSES = {
+    "launch": "launch overhead",
+    "start": "start-up time",
+    "ceiling": "a ceiling that differs from the datasheet",
+    "share": "the share of its roof",
+}
+MANY = 9.995  # errors from here on are shown as a factor
+RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
+
+
+def span(values: Iterable[float], unit: str = "") -> str:
+    """The least and the largest: 12 to 172; 12 if they are alike."""
+    ordered = sorted(values)
+    return " to ".join(dict.fromkeys(map(number, (ordered[0], ordered[-1])))) + unit if ordered else "-"
+
+
+def span_percent(shares: Iterable[float]) -> str:
+    """The least and the largest share: 87 to 96 %, or 87 %."""
+    ordered = sorted(shares)
+    if not ordered:
+        return "-"
+    low, high = percent(ordered[0]), percent(ordered[-1])
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def datasheet_word(device: Device) -> str:
+    """Whose figures a device is compared with: a formula's for a CPU, and for a card without a datasheet."""
+    return "formula" if device.by_formula or KINDS[device.kind].peaks_by == "formula" else "datasheet"
+
+
+def shares(c: ComputeCeiling) -> str:
+    """Burst and sustained over the datasheet: 81/69 %; empty if doubtful."""
+    if c.doubt or not c.datasheet_tflops:
+        return ""
+    rates = [rate / c.datasheet_tflops for rate in (c.burst_tflops, c.sustained_tflops) if rate]
+    return "/".join(percent(one).removesuffix(" %") for one in rates) + " %"
+
+
+def limits(c: ComputeCeiling | MemoryCeiling) -> str:
+    """NVML's throttle reasons under its load, in words; empty if none was reported."""
+    words = limiting_words(c.limited_by)
+    return f"{words}, throughout" if c.throttled and words else words
+
+
+def rank_words(roofline: Roofline, device: str) -> str:
+    """Among 9 known H200s: 1st in hbm_read, 3rd in fp16; empty if no other card is known."""
+    ranked = [one for one in roofline.ceilings if one.device == device and one.rank and not one.doubt]
+    shown = [one for one in ranked if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
+    ranks = [f"{_ordinal(one.rank)} in {one.name}" for one in shown]
+    most = max((one.known_cards for one in shown), default=0)
+    name = roofline.devices[device].name.removeprefix("NVIDIA ")
+    return f"Among {most} known {name}s: {', '.join(ranks)}." if ranks else ""
+
+
+def _ordinal(place: int) -> str:
+    suffix = "th" if 10 <= place % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{suffix}"
+
+
+def regime_counts(cells: Sequence[Cell]) -> str:
+    """34 overhead-bound, 16 memory-bound; the most frequent first."""
+    found = [cell.regime for cell in cells if cell.regime]
+    order = sorted(dict.fromkeys(found), key=found.count, reverse=True)
+    return ", ".join(f"{found.count(one)} {regime_words(one)}" for one in order)
+
+
+def rate(gb_per_s: float) -> str:
+    return f"{number(gb_per_s / 1e3)} TB/s" if gb_per_s >= 1e3 else f"{number(gb_per_s)} GB/s"
+
+
+def bandwidth(c: MemoryCeiling) -> str:
+    """4692 (98 %): GB/s and the share of the datasheet."""
+    share = f" ({percent(c.fraction_of_datasheet)})" if c.fraction_of_datasheet and not c.doubt else ""
+    return f"{starred(number(c.gb_per_s), c.doubt)}{share}"
+
+
+def signed(share: float | None) -> str:
+    """An error in percent, or as a factor if it is large."""
+    if share is None:
+        return "-"
+    size = f"{abs(share):.0f} times" if abs(share) >= MANY else percent(abs(share))
+    return f"{'-' if share < 0 else '+'}{size}"
+
+
+def score_words(score) -> str:
+    """Median error 6.7 %, 130 of 151 within 1.25x."""
+    return f"median error {percent(score.median_error)}, {score.times_close} of {score.cells} within 1.25x"
+
+
+def fail_lines(failed: Iterable[CheckResult]) -> list[str]:
+    """What failed, a line each, as every page, picture and command shows it."""
+    return [f"FAIL, {one.device}: {one.reason}" for one in failed]
+
+
+def skipped_words(roofline: Roofline, device: str) -> list[str]:
+    """What was asked for and the device lacks, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for one in roofline.skipped:
+        if one.device == device:
+            reason = one.reason.replace(f" {one.dtype} ", " such ") if one.dtype else one.reason
+            reasons.setdefault(reason, []).append(one.name or one.dtype)
+    return [f"{listed(names)}: {reason}" for reason, names in reasons.items()]
