@@ -129,20 +129,3 @@ def test_no_file_is_of_another_kind():
     """What the search above would pass over."""
     others = {path.suffix for path in LIBRARY.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert others <= set(TEXT)
-
-
-def functions(tree: ast.AST) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-
-
-def test_no_comprehension_names_what_the_function_calls():
-    """Python 3.12 takes the name of the call for the name in the comprehension, and fails."""
-    for module, path in MODULES.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        known = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        for within in functions(tree):
-            inner = list(ast.walk(within))
-            targets = [node.target for node in inner if isinstance(node, ast.comprehension)]
-            named = {name.id for one in targets for name in ast.walk(one) if isinstance(name, ast.Name)}
-            called = {node.func.id for node in inner if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-            assert not named & called & known, f"{module}: {within.name}"

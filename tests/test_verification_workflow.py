@@ -1,5 +1,7 @@
 """A run of the real workflow on the CPU: seals, records, roofline.json and verification belong together."""
 
+from datetime import datetime
+
 from records_factory import verification_page
 
 from roofline.records.base import read
@@ -8,7 +10,6 @@ from roofline.records.prediction import predict_sealed
 from roofline.report.predictions import cell_name
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
-from roofline.table.seals import moment
 
 
 def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_run):
@@ -19,7 +20,10 @@ def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_
     for _, record in found.measured:
         assert record.seals == {path: file_sha256(finished_run.results / path) for path in record.seals}
         assert "cpu/prediction.json" in record.seals
-        assert all(moment(record.started_at) > moment(found.seals[path].sealed_at) for path in record.seals)
+        assert all(
+            datetime.fromisoformat(record.started_at) > datetime.fromisoformat(found.seals[path].sealed_at)
+            for path in record.seals
+        )
     for record, cell in cells:
         assert len(record.seals) == 3
         again = predict_sealed(

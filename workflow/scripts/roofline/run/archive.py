@@ -122,8 +122,6 @@ def unpack(archive: Path, folder: Path) -> Path:
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            if not hasattr(tarfile, "data_filter"):
-                raise UserError(f"{archive}: not unpacked; Python 3.11.4 or later is needed")
             tar.extractall(folder, filter="data")
     except FileNotFoundError:
         raise UserError(f"{archive}: no such file") from None
