@@ -66,7 +66,7 @@ def _trust(report: Report) -> dict:
         "clock": span_percent(clock) if clock else "",
         "repeats": percent(max(repeats)) if repeats else "",
         "unrepeated": listed(unrepeated) if unrepeated else "",
-        "within": percent(REPEATS),
+        "within": f"{100 * REPEATS:g} %",
         "above": len(above),
     }
 

@@ -1,5 +1,7 @@
 """The pages of a run, each a template of the model of the report."""
 
+from collections.abc import Sequence
+
 from roofline.core.formatting import duration, flops_rate, number, percent, regime_name
 from roofline.report import counters, instruction_words, interpretation, lessons, peer_paths, predictions, rendering
 from roofline.report.charts import instruction_chart, load_chart, prediction_chart, roofline_chart, symbols_of
@@ -13,6 +15,7 @@ def pages(report: Report) -> dict[str, str]:
     """The content of each page, by its name in results/."""
     table = report.table
     verified = sorted(report.predicted, key=lambda cell: -abs(cell.sealed_error or 0))
+    views = [one for device in report.devices for one in device.operators]
     common = {
         "report": report,
         "paragraphs": interpretation.paragraphs(report),
@@ -24,21 +27,21 @@ def pages(report: Report) -> dict[str, str]:
         "lessons": lessons.lessons(report),
         "operations": operations(report),
     }
-    fast = [cell for device in report.devices for one in device.operators for cell in one.fast]
+    fast = [cell for one in views for cell in one.fast]
     shapes = filled(SHAPES, predictions.of_shapes(fast, table), left=4)
     return {
         "interpretation.md": rendering.text_page("interpretation.md.j2", **common),
         "ROOFLINE.md": rendering.text_page("ROOFLINE.md.j2", **common, shapes=shapes),
         "verification.md": rendering.text_page("verification.md.j2", **common),
-        "report.html": rendering.html_page(**common, **_of_page(report)),
+        "report.html": rendering.html_page(**common, **_of_page(report, views)),
     }
 
 
-def _of_page(report: Report) -> dict:
+def _of_page(report: Report, views: Sequence[OperatorView]) -> dict:
     table = report.table
     symbols = symbols_of(cell.operator for cell in table.operators)
     charts = {
-        "roofline": roofline_chart(table),
+        "roofline": roofline_chart(table, report.main.name),
         "load": load_chart(table),
         "predictions": prediction_chart(table, report.worst, symbols),
         **{f"instructions-{one.device}": instruction_chart(one, table) for one in table.instructions},
@@ -46,9 +49,8 @@ def _of_page(report: Report) -> dict:
     return {
         "charts": {name: one for name, one in charts.items() if one},
         "worst": [predictions.verified(cell, table) for cell in report.worst],
-        "cells": {
-            (device.name, one.name): cells_of(one, report) for device in report.devices for one in device.operators
-        },
+        "cells": {(one.device, one.name): cells_of(one, report) for one in views},
+        "heat_rows": {(one.device, one.name): predictions.by_series(one.fast, table) for one in views},
     }
 
 

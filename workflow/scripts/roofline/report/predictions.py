@@ -41,7 +41,7 @@ def _cause(cell: Cell) -> str:
 def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
     """Rows of ROOFLINE.md: the cells of a line differ along the operator's axis alone."""
     rows = []
-    for alike in _series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
+    for alike in by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
         first, axis = alike[0], table.operator_info[alike[0].operator].axis
         times = "; ".join(
             (f"{place_words(axis, cell.along(axis))}: " if axis else "")
@@ -61,7 +61,8 @@ def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
     return rows
 
 
-def _series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
+def by_series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
+    """Cells that differ along the axis of their operator alone."""
     found: dict[tuple, list[Cell]] = {}
     for cell in cells:
         axis = table.operator_info[cell.operator].axis

@@ -17,7 +17,8 @@ PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly
 FILTERS = {
     "rank_words": words.rank_words,
     **{
-        name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic")
+        name: getattr(formatting, name)
+        for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic", "place_words")
     },
     **{
         name: getattr(words, name)
