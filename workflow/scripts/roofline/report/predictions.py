@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import duration, place_words, regime_name
-from roofline.report.words import CAUSES, signed, span_percent
+from roofline.report.words import signed, span_percent
 from roofline.table.rows import Cell, Roofline
+
+REASONS = {
+    "launch": "Launch overhead",
+    "start": "Start-up of the kernel",
+    "ceiling": "The measured ceiling is not the datasheet's",
+    "share": "The kernel attains another share of its roof",
+}
 
 
 @dataclass(frozen=True)
@@ -33,9 +40,8 @@ def _cause(cell: Cell) -> str:
         return f"Not judged: {cell.doubt}."
     if cell.cause is None:
         return "As predicted." if cell.sealed_error is not None else "Not known."
-    words = CAUSES[cell.cause]
-    more = "less" if cell.cause_s > 0 else "more"
-    return f"{words[0].upper()}{words[1:]} took {duration(abs(cell.cause_s))} {more} than predicted."
+    longer = cell.cause_s > 0
+    return f"{REASONS[cell.cause]}: {duration(abs(cell.cause_s))} {'more' if longer else 'less'} than predicted."
 
 
 def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:

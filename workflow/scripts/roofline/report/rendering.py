@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from roofline.core import formatting
 from roofline.report import words
-from roofline.report.instruction_words import paragraph
 from roofline.report.markdown import in_table, with_code, without_html
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -17,8 +16,7 @@ PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly
 FILTERS = {
     "rank_words": words.rank_words,
     **{
-        name: getattr(formatting, name)
-        for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic", "place_words")
+        name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic")
     },
     **{
         name: getattr(words, name)
@@ -36,7 +34,6 @@ FILTERS = {
         )
     },
     "in_table": in_table,
-    "issue_words": paragraph,
 }
 
 
