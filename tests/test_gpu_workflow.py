@@ -158,6 +158,7 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(gpu_run):
     assert results["every prediction has its measured counterpart, sealed before it"] == "pass"
     assert results["every operator under measured ceilings in the plot"] == "pass"
     assert all((gpu_run.results / name).stat().st_size for name in ("roofline.png", "interpretation.md", "sweep.png"))
+    assert len((gpu_run.results / "ROOFLINE.md").read_text().split()) < 2500
 
 
 # ---------------------------------------------------------------------------------------------- two cards at once

@@ -61,3 +61,11 @@ def test_the_checklist_knows_of_it(finished_run):
     criteria = {(c["device"], c["check"]): c for c in finished_run.read("roofline.json")["checks"]}
     found = criteria["cpu", "every prediction has its measured counterpart, sealed before it"]
     assert found["result"] == "pass", found
+
+
+def test_the_pages_have_bounded_lengths(finished_run):
+    words = {
+        name: len((finished_run.results / name).read_text().split()) for name in ("ROOFLINE.md", "verification.md")
+    }
+    assert 500 < words["ROOFLINE.md"] < 2500 and words["verification.md"] < 600
+    assert (finished_run.results / "report.html").stat().st_size < 3_000_000
