@@ -509,18 +509,16 @@ def verified(*records: Record, **asked) -> Roofline:
 
 
 def told(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
-    """What the page tells of a run."""
+    """The model of the report of a run."""
     found = results(*records)
-    sha256 = hashes_of(found)
-    table = load(found, asked, sha256)
+    table = load(found, asked, hashes_of(found))
     return report(table.model_copy(update={"checks": [*table.faults, *made_up]}))
-
-
-def page(name: str, *records: Record, **fields) -> str:
-    """A page of a run as Markdown."""
-    return pages(told(*records, **fields))[f"{name}.md"]
 
 
 def verification_page(table: Roofline) -> str:
     """Which follows from the table alone."""
     return pages(report(table))["verification.md"]
+
+
+def pages_of(*records: Record, **fields) -> dict[str, str]:
+    return pages(told(*records, **fields))

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Manifest
+from roofline.report.model import Source
 from roofline.report.words import fail_lines
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
@@ -47,7 +48,7 @@ def draw(found: Results, manifest: Manifest, folder: Path) -> Roofline:
         manifest.asked,
         hashes(manifest.outputs),
         folder,
-        {"commit": manifest.sources.commit, "url": manifest.sources.url},
+        Source(manifest.sources.commit, manifest.sources.url),
     )
     names = {Path(output.path).name for output in manifest.outputs}
     pictures.draw(

@@ -6,6 +6,7 @@ from pathlib import Path
 from roofline.records.base import write
 from roofline.records.cards import known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
+from roofline.report.model import Source
 from roofline.run import checkout
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
@@ -22,8 +23,7 @@ if __name__ == "__main__":
         known = known_cards(gpus)
         found.known_cards = known.devices
         write(known, RESULTS / KNOWN_CARDS)
-        checkout_at = Path(snakemake.scriptdir).resolve().parents[1]
-        source = checkout.describe(checkout_at)
-        source = {"commit": source.commit, "url": source.url}
+        source = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
+        source = Source(source.commit, source.url)
         roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")

@@ -50,24 +50,22 @@ def symbols_of(operators: Iterable[str]) -> dict[str, str]:
 # ---------------------------------------------------------------- the roofline
 
 
-def roofline_chart(roofline: Roofline) -> dict | None:
-    """Every cell under its device's ceilings; each trace says of which device, operator and dtype it is."""
-    cells = [cell for cell in roofline.operators if has_place(cell) and cell.intensity_flops_per_byte]
+def roofline_chart(roofline: Roofline, device: str) -> dict | None:
+    """Every cell of a device under its ceilings."""
+    cells = [c for c in roofline.operators if c.device == device and has_place(c) and c.intensity_flops_per_byte]
     if not cells:
         return None
     intensities = [cell.intensity_flops_per_byte for cell in cells]
-    ends = min([*intensities, *_ridges(roofline)]) / LEFT, max(intensities) * RIGHT
+    ends = min([*intensities, *_ridges(roofline, device)]) / LEFT, max(intensities) * RIGHT
     symbols = symbols_of(cell.operator for cell in roofline.operators)
     traces = []
-    for device in roofline.devices:
-        mine = [cell for cell in cells if cell.device == device]
-        traces += _ceilings(roofline, device, ends)
-        best = {id(cell) for cell in chosen(mine, roofline.operator_info)}
-        for operator, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in mine):
-            of = {"device": device, "operator": operator, "dtype": dtype}
-            group = [cell for cell in mine if (cell.operator, cell.dtype) == (operator, dtype)]
-            traces.append(_predicted(group, of))
-            traces.append(_dots(group, best, symbols[operator], of, roofline))
+    traces += _ceilings(roofline, device, ends)
+    best = {id(cell) for cell in chosen(cells, roofline.operator_info)}
+    for operator, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in cells):
+        of = {"device": device, "operator": operator, "dtype": dtype}
+        group = [cell for cell in cells if (cell.operator, cell.dtype) == (operator, dtype)]
+        traces.append(_predicted(group, of))
+        traces.append(_dots(group, best, symbols[operator], of, roofline))
     layout = {
         "xaxis": {"title": {"text": "intensity, FLOP/byte"}, "type": "log"},
         "yaxis": {"title": {"text": "attained, TFLOPS"}, "type": "log"},
@@ -75,18 +73,15 @@ def roofline_chart(roofline: Roofline) -> dict | None:
     return {"data": traces, "layout": layout}
 
 
-def _ridges(roofline: Roofline) -> Iterable[float]:
-    """Of each device the leftmost ridge point: where its steepest slope meets its lowest compute ceiling."""
-    for device in roofline.devices:
-        mine = [c for c in roofline.ceilings if c.device == device]
-        shown = drawn(mine, [o for o in roofline.operators if o.device == device])
-        rates = [c.tflops for c in shown if c.kind == "compute"]
-        slopes = [c.gb_per_s / 1e3 for c in shown if c.kind == "memory"]
-        slopes += [
-            level.gb_per_s / 1e3 for level in roofline.levels if level.device == device and level.name in SWEPT_CACHES
-        ]
-        if rates and slopes:
-            yield min(rates) / max(slopes)
+def _ridges(roofline: Roofline, device: str) -> Iterable[float]:
+    """The leftmost ridge point: where the steepest slope meets the lowest compute ceiling."""
+    mine = [c for c in roofline.ceilings if c.device == device]
+    shown = drawn(mine, [o for o in roofline.operators if o.device == device])
+    rates = [c.tflops for c in shown if c.kind == "compute"]
+    slopes = [c.gb_per_s / 1e3 for c in shown if c.kind == "memory"]
+    slopes += [one.gb_per_s / 1e3 for one in roofline.levels if one.device == device and one.name in SWEPT_CACHES]
+    if rates and slopes:
+        yield min(rates) / max(slopes)
 
 
 def _dots(cells: Sequence[Cell], best: set[int], symbol: str, of: dict, roofline: Roofline) -> dict:

@@ -1,4 +1,4 @@
-"""What the hardware's counters say of a run: sentences, and tables of what was declared beside what was counted."""
+"""What the hardware counters show: sentences, and tables of declared and counted figures."""
 
 from collections.abc import Iterable
 
@@ -18,23 +18,23 @@ FIELDS = {
     "tensor_pipe_active_fraction": "activity of tensor cores",
     "achieved_occupancy_fraction": "occupancy",
 }
-EXTRA = 1.02  # times the declared FLOPs: what is more than this is told
+EXTRA = 1.02  # times the declared FLOPs: more is worth a sentence
 
 
 def sentences(table: Roofline) -> list[str]:
-    """A line per refusal; how many counts are as declared; what was not counted. Empty where counting was off."""
+    """A line per refusal, the counts that agree, and the gaps. Empty if counting was off."""
     refused = [f"{one.device}: not counted: {one.reason}." for one in table.not_counted]
     if not table.counted:
         return refused
     return [*refused, _agreement(table), " ".join([*_gaps(table.counted), PASSED_BY])]
 
 
-def telling(entries: Iterable[Counted]) -> list[Counted]:
-    """Of each implementation the cell that moves most."""
+def largest(entries: Iterable[Counted]) -> list[Counted]:
+    """Of each operator the cell that moves most."""
     most: dict[tuple, Counted] = {}
     for one in entries:
-        key = (one.device, one.operator, one.implementation, one.scope)
-        if key not in most or _declared_bytes(one) > _declared_bytes(most[key]):
+        key = (one.device, one.operator)
+        if key not in most or _declared_bytes(one) >= _declared_bytes(most[key]):
             most[key] = one
     return list(most.values())
 
@@ -75,8 +75,8 @@ def _gaps(cells: Iterable[Counted]) -> Iterable[str]:
                 group = groups.setdefault(reason, {})
                 group[FIELDS[field]] = group.get(FIELDS[field], 0) + 1
     for reason, whats in groups.items():
-        told = listed(f"{what} of {counted(count, 'cell')}" for what, count in whats.items())
-        yield f"Not counted: {told}, since {reason}."
+        missing = listed(f"{what} of {counted(count, 'cell')}" for what, count in whats.items())
+        yield f"Not counted: {missing}, because {reason}."
 
 
 def table_of(entries: Iterable[Counted], table: Roofline) -> Table:

@@ -77,7 +77,7 @@ def _trust(report: Report) -> dict:
         "repeats": percent(max(repeats)) if repeats else "",
         "repeated": len(unrepeated) < len(repeats),
         "unrepeated": listed(unrepeated) if unrepeated else "",
-        "within": percent(REPEATS),
+        "within": f"{100 * REPEATS:g} %",
         "above": len(above),
     }
 

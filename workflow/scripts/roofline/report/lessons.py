@@ -39,7 +39,7 @@ def _waiting(report: Report) -> Iterator[tuple[str, str]]:
         yield (
             "Small work waits for its launches",
             f"In {len(waiting)} of {len(known)} cells the GPU works for less than half of the time that its caller "
-            f"waits. {report.table.full_name(c)} takes {duration(c.cpu_time_s)}, of which the GPU works "
+            f"waits. Take {report.table.full_name(c)}: {duration(c.cpu_time_s)}, of which the GPU works "
             f"{duration(c.gpu_time_s)}.{helps[:2].upper()}{helps[2:]}",
         )
 
@@ -55,7 +55,7 @@ def _fusion(report: Report) -> Iterator[tuple[str, str]]:
         fast, *_, slow = max(several, key=lambda mine: mine[-1].own_time_s / mine[0].own_time_s)
         yield (
             "The same work can take many times as long",
-            f"{report.table.full_name(slow)} takes {duration(slow.own_time_s)}, {fast.implementation} "
+            f"For {report.table.full_name(slow)}: {duration(slow.own_time_s)}, {fast.implementation} "
             f"{duration(fast.own_time_s)} ({number(slow.own_time_s / fast.own_time_s)} times less), with the same "
             "FLOPs and declared bytes. What is read or launched several times costs more than any ceiling.",
         )

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
 from roofline.core.terms import KINDS, accelerators, in_order
@@ -130,15 +131,24 @@ class Ratio:
         return [slow.cpu_time_s / fast.cpu_time_s for fast, slow in self.pairs]
 
 
+class Source(NamedTuple):
+    """Where the sources of a run are; each None if not known."""
+
+    commit: str | None
+    url: str | None
+
+
+UNKNOWN = Source(None, None)
+
+
 @dataclass(frozen=True)
 class Reproduction:
-    """One cell to repeat: the commands, and what they should print."""
+    """One cell to repeat, and what it should print."""
 
-    cell: str
     name: str
     row: Cell
-    commit: str | None = None
-    url: str | None = None
+    commands: list[str]
+    seconds: float | None  # that this run spent on measuring it, and on the calibration that it needs
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,6 @@ class Report:
     worst: list[Cell]
     predicted: list[Cell]
     again: Reproduction | None
-    charts: dict[str, dict] = field(default_factory=dict)  # by the id of the element that each is drawn in
 
     @property
     def main(self) -> DeviceView:
@@ -159,6 +168,11 @@ class Report:
     @property
     def gpus(self) -> list[DeviceView]:
         return [one for one in self.devices if not one.is_cpu]
+
+    @property
+    def shown(self) -> list[DeviceView]:
+        """One device of each model, for tables that would repeat themselves."""
+        return list({one.row.name: one for one in reversed(self.devices)}.values())[::-1]
 
     @property
     def cpu(self) -> DeviceView | None:
@@ -174,8 +188,8 @@ class Report:
         return passed(self.table.checks)
 
 
-def report(table: Roofline, source: Mapping[str, str | None] | None = None) -> Report:
-    """`source` has the commit and the URL of the sources, if known."""
+def report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, float] | None = None) -> Report:
+    """`elapsed_s` has the seconds that a record took, by its path."""
     names = [name for name, _ in in_order(table.devices.items(), lambda item: item[1].kind)]
     devices = [_device(name, table) for name in names]
     gpu = next(iter(accelerators(names, lambda name: table.devices[name].kind)), None)
@@ -195,7 +209,7 @@ def report(table: Roofline, source: Mapping[str, str | None] | None = None) -> R
         bandwidths=bandwidths,
         worst=sorted(sound, key=_factor, reverse=True)[:WORST],
         predicted=predicted,
-        again=_again(table, names[0], **(source or {})),
+        again=_again(table, names[0], source, elapsed_s or {}),
     )
 
 
@@ -299,11 +313,19 @@ def _factor(cell: Cell) -> float:
     return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
 
 
-def _again(table: Roofline, device: str, commit: str | None = None, url: str | None = None) -> Reproduction | None:
+def _again(table: Roofline, device: str, source: Source, elapsed_s: Mapping[str, float]) -> Reproduction | None:
     """The cell of a device nearest to its roof that is measured by a job of its own."""
     of_ceilings = {one.record for one in table.ceilings}
     cells = [c for c in table.entries if c.device == device and c.share and c.record not in of_ceilings]
     best = max(cells, key=lambda cell: cell.share, default=None)
     if best is None:
         return None
-    return Reproduction(best.record.removesuffix(".json"), table.full_name(best), best, commit, url)
+    commands = [f"git clone {source.url} roofline && cd roofline"] if source.url else []
+    commands += [f"git checkout {source.commit}"] if source.commit else []
+    needed = [elapsed_s.get(one) for one in (best.record, f"{device}/calibration.json")]
+    return Reproduction(
+        name=table.full_name(best),
+        row=best,
+        commands=[*commands, f"make cell CELL={best.record.removesuffix('.json')}"],
+        seconds=sum(needed) if all(needed) else None,
+    )

@@ -1,10 +1,14 @@
 """The pages of a run, each a template of the model of the report."""
 
-from roofline.core.formatting import duration, flops_rate, number, percent, regime_name
+from collections.abc import Sequence
+
+from roofline.core.formatting import duration, flops_rate, number, percent, place_words, regime_name
+from roofline.core.terms import BYTES, Axis
 from roofline.report import counters, instruction_words, interpretation, lessons, peer_paths, predictions, rendering
 from roofline.report.charts import instruction_chart, load_chart, prediction_chart, roofline_chart, symbols_of
 from roofline.report.markdown import Table, filled
 from roofline.report.model import OperatorView, Report
+from roofline.table.rows import Cell, Roofline
 
 SHAPES = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
 
@@ -13,43 +17,64 @@ def pages(report: Report) -> dict[str, str]:
     """The content of each page, by its name in results/."""
     table = report.table
     verified = sorted(report.predicted, key=lambda cell: -abs(cell.sealed_error or 0))
+    views = [one for device in report.devices for one in device.operators]
     common = {
         "report": report,
         "paragraphs": interpretation.paragraphs(report),
         "verified": [predictions.verified(cell, table) for cell in verified],
         "between": [words for one in report.devices for words in peer_paths.sentences(table, one.name)],
         "counters": counters.sentences(table),
-        "counted": counters.table_of(table.counted, table),
-        "instructions": [words for one in table.instructions for words in instruction_words.sentences(one)],
+        "instructions": [instruction_words.paragraph(one, table) for one in table.instructions],
         "lessons": lessons.lessons(report),
         "operations": operations(report),
     }
-    fast = [cell for device in report.devices for one in device.operators for cell in one.fast]
+    fast = [cell for device in report.shown for one in device.operators for cell in one.fast]
     shapes = filled(SHAPES, predictions.of_shapes(fast, table), left=4)
+    counted = counters.table_of(counters.largest(table.counted), table)
     return {
         "interpretation.md": rendering.text_page("interpretation.md.j2", **common),
-        "ROOFLINE.md": rendering.text_page("ROOFLINE.md.j2", **common, shapes=shapes),
+        "ROOFLINE.md": rendering.text_page("ROOFLINE.md.j2", **common, shapes=shapes, counted=counted),
         "verification.md": rendering.text_page("verification.md.j2", **common),
-        "report.html": rendering.html_page(**common, **_of_page(report)),
+        "report.html": rendering.html_page(**common, **_of_page(report, views)),
     }
 
 
-def _of_page(report: Report) -> dict:
+def _of_page(report: Report, views: Sequence[OperatorView]) -> dict:
     table = report.table
     symbols = symbols_of(cell.operator for cell in table.operators)
     charts = {
-        "roofline": roofline_chart(table),
+        "roofline": roofline_chart(table, report.main.name),
         "load": load_chart(table),
         "predictions": prediction_chart(table, report.worst, symbols),
         **{f"instructions-{one.device}": instruction_chart(one, table) for one in table.instructions},
     }
     return {
         "charts": {name: one for name, one in charts.items() if one},
+        "counted": counters.table_of(table.counted, table),
+        "walls": [words for one in table.instructions if (words := instruction_words.walls(one))],
         "worst": [predictions.verified(cell, table) for cell in report.worst],
-        "cells": {
-            (device.name, one.name): cells_of(one, report) for device in report.devices for one in device.operators
-        },
+        "cells": {(one.device, one.name): cells_of(one, report) for one in views},
+        "heat_rows": {(one.device, one.name): heat_rows(one, table) for one in views},
     }
+
+
+def heat_rows(one: OperatorView, table: Roofline) -> dict[str, list[tuple[str, Cell]]]:
+    """Cells with their labels, by the name of their row: along the operator's axis, or by dtype."""
+    axis = table.operator_info[one.name].axis
+    if axis:
+        return {
+            f"{alike[0].dtype} {table.series(alike[0])}": [(_place(axis, c), c) for c in alike]
+            for alike in predictions.by_series(one.fast, table)
+        }
+    rows: dict[str, list[tuple[str, Cell]]] = {}
+    for cell in one.fast:
+        rows.setdefault(table.label(cell), []).append((cell.dtype, cell))
+    return rows
+
+
+def _place(axis: Axis, cell: Cell) -> str:
+    place = place_words(axis, cell.along(axis))
+    return place if axis.key == BYTES else f"{axis.symbol} {place}"
 
 
 def cells_of(one: OperatorView, report: Report) -> Table:

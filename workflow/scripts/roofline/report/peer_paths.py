@@ -16,7 +16,7 @@ def sentences(roofline: Roofline, device: str) -> list[str]:
 def _path(one: PeerPath) -> str:
     """Over 18 NVLinks (version 4.0); over 17 ... , link 3 inactive; over PCIe."""
     if one.path is None:
-        return "over a path that NVML does not tell"
+        return "over a path that NVML does not report"
     if one.path == "pcie":
         return "over PCIe"
     version = f" (version {one.nvlink_version})" if one.nvlink_version else ""
@@ -37,14 +37,14 @@ def _sentence(device: str, paths: Sequence[PeerPath], roofline: Roofline) -> str
         return _span(c.gb_per_s for c in between if (c.mix, c.both_ways) == (mix, both_ways))
 
     ways = {"copies": "copy", "reads by kernels": "read", "writes by kernels": "write"}
-    told = [
+    rates = [
         f"{what} {one} GB/s one way, {both} both ways" if (both := rate(mix, True)) else f"{what} {one} GB/s"
         for what, mix in ways.items()
         if (one := rate(mix, False))
     ]
-    said = f"{device} reaches {listed(one.peer for one in paths)} {_path(paths[0])}: {', '.join(told)}"
+    said = f"{device} reaches {listed(one.peer for one in paths)} {_path(paths[0])}: {', '.join(rates)}"
     small = [_latency(paths, name, words) for name, words in (("load", "a load in a kernel"), ("copy", "a copy"))]
-    summed = " (both ways: at once, the sum of the two)" if any("both ways" in one for one in told) else ""
+    summed = " (both ways: at once, the sum of the two)" if any("both ways" in one for one in rates) else ""
     return f"{said}{summed}" + (f"; 8 bytes take {', '.join(filter(None, small))}." if any(small) else ".")
 
 

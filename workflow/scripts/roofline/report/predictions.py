@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import duration, place_words, regime_name
-from roofline.report.words import CAUSES, signed, span_percent
+from roofline.report.words import signed, span_percent
 from roofline.table.rows import Cell, Roofline
+
+REASONS = {
+    "launch": "Launch overhead",
+    "start": "Start-up of the kernel",
+    "ceiling": "The measured ceiling is not the datasheet's",
+    "share": "The kernel attains another share of its roof",
+}
 
 
 @dataclass(frozen=True)
@@ -33,15 +40,14 @@ def _cause(cell: Cell) -> str:
         return f"Not judged: {cell.doubt}."
     if cell.cause is None:
         return "As predicted." if cell.sealed_error is not None else "Not known."
-    words = CAUSES[cell.cause]
-    more = "less" if cell.cause_s > 0 else "more"
-    return f"{words[0].upper()}{words[1:]} took {duration(abs(cell.cause_s))} {more} than predicted."
+    longer = cell.cause_s > 0
+    return f"{REASONS[cell.cause]}: {duration(abs(cell.cause_s))} {'more' if longer else 'less'} than predicted."
 
 
 def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
     """Rows of ROOFLINE.md: the cells of a line differ along the operator's axis alone."""
     rows = []
-    for alike in _series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
+    for alike in by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
         first, axis = alike[0], table.operator_info[alike[0].operator].axis
         times = "; ".join(
             (f"{place_words(axis, cell.along(axis))}: " if axis else "")
@@ -61,7 +67,8 @@ def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
     return rows
 
 
-def _series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
+def by_series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
+    """Cells that differ along the axis of their operator alone."""
     found: dict[tuple, list[Cell]] = {}
     for cell in cells:
         axis = table.operator_info[cell.operator].axis

@@ -23,7 +23,6 @@ class Layer:
     name: str
     size: str
     bandwidth: str
-    share: float  # of the pyramid's height so far, 0 at the top: how wide it is drawn
     source: str
 
 
@@ -33,23 +32,19 @@ def pyramid(name: str, roofline: Roofline) -> list[Layer]:
     caches = [one for one in roofline.levels if (one.device, one.series) == (name, ALL_CORES)]
     card = KINDS[device.kind].accelerator
     layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, caches)
-    known = [layer for layer in layers if layer[2]]  # of which something was measured
-    return [
-        Layer(name, size, rate, (place + 1) / len(known), source)
-        for place, (name, size, rate, source) in enumerate(known)
-    ]
+    return [Layer(*layer) for layer in layers if layer[2]]  # of which something was measured
 
 
 def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
     hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
     fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
     memory = [ceilings[name] for name in ("hbm_read", "d2d") if name in ceilings]
-    registers = f"what fp32_fma takes, {OPERANDS} operands of 4 bytes per multiply-add"
+    registers = f"fp32_fma: {OPERANDS} operands of 4 bytes per multiply-add"
     return [
         (
             "registers",
             _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
-            f"≥ {rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)} from fp32_fma" if fma else "",
+            f"≥ {rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
             registers,
         ),
         ("L1 and shared memory", f"≥ {_held(count * shared)}" if shared else "", *_measured(ceilings, "l1", "shared")),

@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from roofline.core import formatting
 from roofline.report import words
-from roofline.report.instruction_words import paragraph
 from roofline.report.markdown import in_table, with_code, without_html
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -16,16 +15,13 @@ STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
 PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 FILTERS = {
     "rank_words": words.rank_words,
-    **{
-        name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic")
-    },
+    **{name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent")},
     **{
         name: getattr(words, name)
         for name in (
             "bandwidth",
             "limits",
             "shares",
-            "signed",
             "span_percent",
             "rate",
             "span",
@@ -35,7 +31,6 @@ FILTERS = {
         )
     },
     "in_table": in_table,
-    "issue_words": paragraph,
 }
 
 
