@@ -424,8 +424,8 @@ class Tally(Row):
 
 
 class Score(Tally):
-    """Of the sealed model, over all cells whose regime was found. A prediction is right if its regime is, and its time
-    within a factor of two."""
+    """Of the sealed model, over all cells without a doubt whose regime was found. A prediction is right if its regime
+    is, and its time within a factor of two."""
 
     both_right: int
     baseline: Tally | None = Field(description="the promised roof and a start-up time")

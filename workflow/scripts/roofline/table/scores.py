@@ -62,8 +62,9 @@ def kind_of(terms: CostTerms) -> str:
 
 
 def score(cells: Iterable[Cell]) -> Score:
-    """Of the cells whose regime was found and whose time was predicted."""
-    judged = [cell for cell in cells if cell.regime and cell.sealed_time_right is not None]
+    """Of the cells without a doubt whose regime was found and whose time was predicted."""
+    sure = [cell for cell in cells if not cell.doubt and not cell.roof_doubt]
+    judged = [cell for cell in sure if cell.regime and cell.sealed_time_right is not None]
     started = [cell for cell in judged if cell.baseline and cell.baseline.cpu_time_s]
     return Score(
         **_tally(judged, [cell.sealed for cell in judged]).model_dump(),
