@@ -40,7 +40,8 @@ def make_manifest(
     outputs = list(dict.fromkeys(outputs))
     found = read_results(root / RESULTS, [root / path for path in outputs])
     data = found.data_files()
-    kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
+    reports = [one for _, record in found.counters for one in record.reports]
+    kept = [one.path for one in [*data, *reports] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     if faults := broken_seals(found, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")

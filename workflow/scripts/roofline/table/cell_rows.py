@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from roofline.core import model, regimes
-from roofline.core.disturbance import hidden_load, is_disturbed
+from roofline.core.disturbance import is_disturbed
 from roofline.core.repeatability import Doubt, doubt_of
 from roofline.core.statistics import deciles
-from roofline.core.terms import KINDS, DeviceKind
+from roofline.core.terms import DeviceKind
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.devices.levels import roofs as memory_ceilings
 from roofline.operators.about import About
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import PredictionRecord
-from roofline.table.prediction_error import cause_of
+from roofline.table.ceiling_rows import disturbed
+from roofline.table.prediction_error import causes, largest
 from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
 from roofline.table.scores import baseline, prediction
 
@@ -47,12 +48,11 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
     above = above_roof(measured, peak, gb_per_s)
     known = around.seal and around.constants is not None and sealed.latency_s is not None
-    rates = (around.seal, around.constants, peak, gb_per_s)
-    cause, cause_s = cause_of(measured, *rates) if known else (None, None)
+    by_cause = causes(measured, around.seal, around.constants, peak, gb_per_s) if known else {}
+    cause, cause_s = largest(by_cause, cpu.median_s)
     return Cell.like(
         measured,
         device=record.device,
-        name=None,
         graph=around.about.in_graph(measured.implementation),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu.median_s,
@@ -75,9 +75,6 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         regime=regime,
         regime_level=level,
         start_s=measured.device_overhead_s,
-        estimated_time_s=None,
-        roofline_time_s=None,
-        efficiency_percent=None,
         sealed=prediction(sealed),
         baseline=baseline(measured, around.seal) if around.seal else None,
         sealed_error=relative_error(sealed.latency_s, cpu.median_s),
@@ -155,7 +152,6 @@ def relative_error(predicted_s: float | None, measured_s: float | None) -> float
 def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
     """Graphs are compared with graphs alone: over single launches a graph's lead is the launches'."""
     graph = around.about.in_graph(measured.implementation)
-    others = {name: around.alike[name] for name in around.about.baselines if name in around.alike}
     return {
         name: SpeedUp(
             latency=other.latency.median_s / measured.latency.median_s,
@@ -163,8 +159,8 @@ def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
             if other.device_latency and measured.device_latency
             else None,
         )
-        for name, other in others.items()
-        if name != measured.implementation and around.about.in_graph(name) == graph
+        for name, other in around.alike.items()
+        if name in around.about.baselines and name != measured.implementation and around.about.in_graph(name) == graph
     }
 
 
@@ -175,14 +171,13 @@ def _notes(record: JobRecord) -> list[str]:
 
 
 def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, above_roof: float | None) -> Doubt | None:
-    cpu, gpu, sensitive = measured.latency, measured.device_latency, KINDS[kind].sensitive
+    cpu, gpu = measured.latency, measured.device_latency
     return doubt_of(
         kind=kind,
         samples=len(cpu.samples_s),
         throttled=cpu.all_throttled,
-        disturbed=is_disturbed(cpu.contention, measured.states, sensitive)
-        or is_disturbed(gpu and gpu.contention, (), "device")
-        or bool(hidden_load(record.whole_job, sensitive)),
+        disturbed=disturbed(record, cpu.contention, measured.states, kind)
+        or is_disturbed(gpu and gpu.contention, (), "device"),
         impossible=above_roof is not None,
     )
 

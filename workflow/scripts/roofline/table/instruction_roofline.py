@@ -11,7 +11,6 @@ from roofline.table.cell_rows import Ceilings
 from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall, case_of
 
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
-LATENCY = "latency"
 
 
 def instruction_roofline(
@@ -26,7 +25,6 @@ def instruction_roofline(
         if name in ceilings
     }
     by_cell = {_key(one, record.device): one for one in counts if one.warp_instructions}
-    mine = [cell for cell in cells if cell.device == record.device]
     return InstructionRoofline.like(
         issue,
         device=record.device,
@@ -37,8 +35,8 @@ def instruction_roofline(
         walls=[Wall.like(wall) for wall in record.walls],
         kernels=[
             placed_kernel(cell, one, issue.warp_instructions_per_s, rates)
-            for cell in mine
-            if (one := by_cell.get(_key(cell, record.device)))
+            for cell in cells
+            if (one := by_cell.get(_key(cell, cell.device)))
         ],
         record=path,
     )
@@ -63,7 +61,7 @@ def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Ma
         fraction_of_issue=of_issue,
         fraction_of_level=shares,
         fraction_of_roof=cell.gpu_fraction_of_roof or cell.fraction_of_roof,
-        limited_by=most[1] if most[0] >= MOST else LATENCY,
+        limited_by=most[1] if most[0] >= MOST else "latency",
     )
 
 
