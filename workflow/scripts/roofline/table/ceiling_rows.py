@@ -30,10 +30,9 @@ BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceilin
 
 
 def compute_ceilings(
-    peaks: Iterable[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
+    peaks: Sequence[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
 ) -> Iterator[ComputeCeiling]:
     """Of one device, with what its known cards reached."""
-    peaks = list(peaks)
     registers = {record.dtype: record.peak.tflops for _, record in peaks if record.peak}
     for path, record in peaks:
         if record.peak:

@@ -1,5 +1,6 @@
 """The row of one cell: under its roof, against its sealed prediction and its operator's baselines, with its doubt."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -38,7 +39,8 @@ class Around(NamedTuple):
 
 
 def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around) -> Cell:
-    compute, memory = ceilings_of(measured, around.ceilings)
+    compute = around.ceilings.get(measured.compute_ceiling)
+    memory = next((around.ceilings[name] for name in measured.memory_ceilings if name in around.ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
     no_roof = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
     roof = None if no_roof else model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
@@ -90,12 +92,6 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     )
 
 
-def ceilings_of(measured: Measurement, ceilings: Ceilings) -> tuple[ComputeCeiling | None, MemoryCeiling | None]:
-    """The declared ceilings; of memory, the first of them that was measured."""
-    memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
-    return ceilings.get(measured.compute_ceiling), memory
-
-
 def found_regime(
     measured: Measurement, peak: float | None, gb_per_s: float | None, ceilings: Ceilings
 ) -> tuple[str | None, str | None]:
@@ -137,10 +133,7 @@ def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None
 def _exceeded(
     flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
 ) -> float | None:
-    share = max(
-        flops / time_s / 1e12 / peak if peak else 0.0,
-        traffic / time_s / 1e9 / gb_per_s if gb_per_s else 0.0,
-    )
+    share = max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
     return share if share > allowed else None
 
 
@@ -198,8 +191,7 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
     analysis, time_s = model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9), asked.get("measured_s")
     roof, attained = analysis.attainable_flops / 1e12, flops / time_s / 1e12 if time_s else None
     lower = "memory" if not roof or roof < 0.9999 * peak.tflops else "compute"
-    allowed = 1 + ROUNDING
-    above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, allowed) if time_s else None
+    above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING) if time_s else None
     nothing = dict.fromkeys(name for name, field in Cell.model_fields.items() if field.is_required())
     return Cell(
         **nothing

@@ -48,7 +48,6 @@ def _key(cell: Cell | CountedCell, device: str) -> tuple:
 
 def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
     seconds, issued, moved = cell.own_time_s, counts.warp_instructions, _transactions(counts)
-    threads = counts.predicated_on_thread_instructions
     shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
     of_issue = issued / seconds / issue_per_s
     most = max([(of_issue, "issue"), *((share, level) for level, share in shares.items())])
@@ -56,7 +55,7 @@ def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Ma
         cell,
         warp_instructions=issued,
         warp_instructions_per_s=issued / seconds,
-        lanes_on=threads / issued if threads else None,
+        lanes_on=(counts.predicated_on_thread_instructions or 0) / issued or None,
         transactions=moved,
         fraction_of_issue=of_issue,
         fraction_of_level=shares,

@@ -87,9 +87,8 @@ def _ceilings(found: Results, effort: str | None) -> Iterator[ComputeCeiling | M
         peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
         yield from ceiling_rows.compute_ceilings(peaks, device, known.get(name, []))
     for path, record in found.of_kind(BandwidthRecord):
-        yield from ceiling_rows.memory_ceilings(
-            path, record, found.kind_of(record.device), known.get(record.device, [])
-        )
+        kind = devices[record.device].device_kind
+        yield from ceiling_rows.memory_ceilings(path, record, kind, known.get(record.device, []))
 
 
 def _of(ceilings: list[ComputeCeiling | MemoryCeiling], device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
@@ -106,7 +105,7 @@ def _cells(found: Results, ceilings: list[ComputeCeiling | MemoryCeiling]) -> It
     for path, record in found.measured:
         for one in record.measurements:
             around = Around(
-                kind=found.kind_of(record.device),
+                kind=found.devices[record.device][1].device_kind,
                 about=abouts.get(one.operator) or Unknown(one.operator),
                 ceilings=of_device[record.device],
                 seal=found.device_seal(record.device),

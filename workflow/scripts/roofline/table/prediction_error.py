@@ -40,9 +40,8 @@ def causes(
     """
 
     def time_s(costs: Costs, rates: tuple[float | None, float | None]) -> float:
-        peak, bandwidth = rates
-        work = {"flops": measured.flops, "traffic_bytes": measured.bytes}
-        return predict_cell(**work, peak_tflops=peak, bandwidth_gb_per_s=bandwidth, costs=costs).latency_s or 0.0
+        known = {"peak_tflops": rates[0], "bandwidth_gb_per_s": rates[1], "costs": costs}
+        return predict_cell(flops=measured.flops, traffic_bytes=measured.bytes, **known).latency_s or 0.0
 
     promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from roofline.core.terms import DeviceKind, UserError
+from roofline.core.terms import UserError
 from roofline.operators.about import OwnOperator
 from roofline.records.base import Record, read
 from roofline.records.calibration import CalibrationRecord
@@ -52,9 +52,6 @@ class Results:
     known_cards: dict[str, Cards] = field(default_factory=dict)  # of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
-
-    def kind_of(self, device: str) -> DeviceKind:
-        return self.devices[device][1].device_kind
 
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]

@@ -16,12 +16,8 @@ def moment(text: str | None) -> datetime | None:
 
 def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
     """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
-    told = []
-    if found.device_seal(device) is None and any(record.device == device for _, record in found.measured):
-        told.append(f"{device} has no sealed prediction")
-    for path, record in found.measured:
-        if record.device == device:
-            told += _of_record(path, record, found, sha256)
+    mine = [(path, record) for path, record in found.measured if record.device == device]
+    told = [line for path, record in mine for line in _of_record(path, record, found, sha256)]
     if device in found.predictions:
         told += _not_predicted_before(*found.predictions[device], found)
     return told
