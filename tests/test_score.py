@@ -10,7 +10,7 @@ from roofline.table.rows import Prediction
 from roofline.table.scores import START_S, kind_of, score
 
 
-def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0):
+def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0, **doubts):
     known = {"level": None, "cpu_time_s": sealed_s, "gpu_time_s": None, "fraction_of_compute_peak": None}
     predicted = sealed and Prediction(regime=sealed, **known)
     return SimpleNamespace(
@@ -20,6 +20,7 @@ def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0):
         cpu_time_s=latency_s,
         sealed_regime_correct=sealed == found,
         sealed_time_right=within(sealed_s, latency_s) if sealed and sealed_s and latency_s else None,
+        **{"doubt": None, "roof_doubt": None} | doubts,
     )
 
 
@@ -40,6 +41,11 @@ def test_a_prediction_is_right_where_regime_and_time_are():
 
 def test_what_has_no_seal_or_no_regime_or_no_time_is_not_judged():
     assert counts(cell(sealed=None), cell(found=None), cell(latency_s=None), cell(sealed_s=None)) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("doubted", ["doubt", "roof_doubt"])
+def test_a_doubted_cell_is_not_judged(doubted):
+    assert counts(cell(), cell(**{doubted: "disturbed"})) == (1, 1, 1, 1)
 
 
 def test_the_errors_of_the_times():

@@ -22,7 +22,7 @@ from records_factory import (
 from roofline.report.predictions import verified as verified_words
 from roofline.table.cell_rows import relative_error
 from roofline.table.load import load
-from roofline.table.prediction_error import parts
+from roofline.table.prediction_error import causes
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
 FP32, DRAM = peak_record("cpu", "fp32", 1.6), bandwidth_record("cpu", dram_read=120.0)
@@ -126,7 +126,7 @@ TIMES = st.floats(0.1, 1e4)
 @given(TIMES, st.floats(0.01, 1.0), TIMES, TIMES, st.sampled_from([10**6, 10**8, 10**9]))
 def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest(latency, busy, calls, start, counted):
     one = on_gpu(latency, busy * latency, start_us=start, calls_us=calls, flops=counted, bytes=counted)
-    found = parts(one, promised_seal("gpu0"), CONSTANTS["gpu"], 800.0, 4700.0)
+    found = causes(one, promised_seal("gpu0"), CONSTANTS["gpu"], 800.0, 4700.0)
     entry = entry_of(one)
     gap_s = entry.cpu_time_s - entry.sealed.cpu_time_s
     assert sum(found.values()) == pytest.approx(gap_s, abs=1e-12)

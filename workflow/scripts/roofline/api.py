@@ -1,10 +1,13 @@
 """All that tools and users' operators may import: runs, operators, kernels, number formats, tables and pictures."""
 
 import contextlib
+import hashlib
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -61,11 +64,35 @@ from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.manifest import differing_files
 from roofline.table.ceiling_rows import comparable
 from roofline.table.checks import judge
-from roofline.table.checks.surroundings import ALONE, QUIET
+from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import load
-from roofline.table.quantities import Quantity, Run, fingerprint, quantities, sound
+from roofline.table.quantities import Quantity, quantities
 from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline
 from roofline.table.run_records import read_results
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its records: what it was measured on and with, and every figure."""
+
+    source: str  # the archive or folder
+    devices: Mapping[str, DeviceRecord]
+    roofline: Roofline
+    manifest: Manifest
+    quantities: list[Quantity]
+    fingerprint: str  # the same for one run and its copies, whatever else an archive holds
+
+    @property
+    def effort(self) -> str | None:
+        return self.manifest.config.get("effort")
+
+    @property
+    def commit(self) -> str | None:
+        return self.manifest.sources.commit
+
+    def of_device(self, device: str) -> dict[str, Quantity]:
+        """The quantities of one device, by key."""
+        return {one.key: one for one in self.quantities if one.device == device}
 
 
 def open_run(path: Path | str) -> Run:
@@ -84,14 +111,21 @@ def open_run(path: Path | str) -> Run:
         if differing := differing_files(root, (one for one in manifest.outputs if one.path in used)):
             raise UserError(f"{path}: {differing[0]}")
     figures = quantities(roofline)
-    return Run(str(path), devices, roofline, manifest, figures, fingerprint(figures, devices))
+    return Run(str(path), devices, roofline, manifest, figures, _fingerprint(figures, devices))
+
+
+def _fingerprint(figures: list[Quantity], queried: Mapping[str, DeviceRecord]) -> str:
+    """SHA-256 over every figure in full and over which devices were queried when."""
+    asked = sorted((record.device, record.uuid, record.queried_at) for record in queried.values())
+    values = sorted((one.device, one.key, repr(one.value)) for one in figures)
+    return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
 
 
 class CardFacts(NamedTuple):
     """What records say of one device, without a whole run."""
 
     record: DeviceRecord
-    figures: list[Quantity]  # that are sound
+    figures: list[Quantity]  # without a doubt
     checks: list[CheckResult]
 
 
@@ -106,7 +140,8 @@ def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFac
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
         known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
         judged = judge.judge(known, judge.OF_MACHINE)
-        facts[name] = CardFacts(record, sound(quantities(table), name), judged)
+        figures = [one for one in quantities(table) if one.device == name and not one.doubt]
+        facts[name] = CardFacts(record, figures, judged)
     return facts
 
 

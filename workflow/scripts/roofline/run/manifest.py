@@ -15,7 +15,7 @@ from roofline.records.manifest import Device, Environment, Manifest, Output, Sea
 from roofline.records.operator import OperatorRecord
 from roofline.run.jobs import JOB_KEYS
 from roofline.table.run_records import Results, read_results
-from roofline.table.seals import violations
+from roofline.table.seals import moment, violations
 
 # ---------------------------------------------------------------- making it
 
@@ -40,7 +40,8 @@ def make_manifest(
     outputs = list(dict.fromkeys(outputs))
     found = read_results(root / RESULTS, [root / path for path in outputs])
     data = found.data_files()
-    kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
+    reports = [one for _, record in found.counters for one in record.reports]
+    kept = [one.path for one in [*data, *reports] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     if faults := broken_seals(found, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
@@ -92,7 +93,7 @@ def describe_seals(found: Results, device: str) -> SealedDevice:
 
 
 def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
-    run, start = _moment(run_started_at), _moment(job.get("started_at"))
+    run, start = moment(run_started_at), moment(job.get("started_at"))
     return Output(
         path=path,
         bytes=(root / path).stat().st_size,
@@ -102,10 +103,6 @@ def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | N
     )
 
 
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
 def add_up(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
     """Seconds of the jobs behind outputs, each job once however many outputs it has, and the span's cost in USD.
 
@@ -113,14 +110,14 @@ def add_up(outputs: list[Output], run_started_at: str | None, created_at: str, u
     """
     jobs: dict[str, tuple[datetime, datetime, bool | None]] = {}
     for output in outputs:
-        if (start := _moment(output.started_at)) and (end := _moment(output.ended_at)):
+        if (start := moment(output.started_at)) and (end := moment(output.ended_at)):
             key = output.log or output.path
             earlier = jobs.get(key, (start, end))
             jobs[key] = (min(start, earlier[0]), max(end, earlier[1]), output.of_this_run)
-    run, of_this_run = _moment(run_started_at), [job for job in jobs.values() if job[2]]
+    run, of_this_run = moment(run_started_at), [job for job in jobs.values() if job[2]]
     # A run that made only the manifest has no other start than its own.
     first = min((start for start, _, _ in of_this_run), default=run) if run else None
-    span_s = max(0.0, (_moment(created_at) - first).total_seconds()) if first else None
+    span_s = max(0.0, (moment(created_at) - first).total_seconds()) if first else None
     return Times(
         run_started_at=run.isoformat() if run else None,
         first_start_at=first.isoformat() if first else None,

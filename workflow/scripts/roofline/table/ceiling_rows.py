@@ -30,10 +30,9 @@ BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceilin
 
 
 def compute_ceilings(
-    peaks: Iterable[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
+    peaks: Sequence[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
 ) -> Iterator[ComputeCeiling]:
     """Of one device, with what its known cards reached."""
-    peaks = list(peaks)
     registers = {record.dtype: record.peak.tflops for _, record in peaks if record.peak}
     for path, record in peaks:
         if record.peak:
@@ -49,7 +48,7 @@ def _compute(
         kind=device.device_kind,
         samples=len(burst.latency.samples_s),
         blocks_apart=apart,
-        disturbed=_disturbed(record, burst.latency.contention, burst.states, device.device_kind),
+        disturbed=disturbed(record, burst.latency.contention, burst.states, device.device_kind),
         throttled=peak.throttled,
         impossible=_impossible(peak, registers),
     )
@@ -130,13 +129,9 @@ def memory_ceilings(
     path: str, record: BandwidthRecord, kind: DeviceKind, known: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
     for one in record.bandwidths:
-        rates = [other.gb_per_s for other in record.bandwidths if _by_fewer_cores(other, one)]
-        yield _memory(path, record, one, kind, known, impossible=max(rates, default=0) > FEWER_CORES * one.gb_per_s)
-
-
-def _by_fewer_cores(one: Bandwidth, other: Bandwidth) -> bool:
-    same = (one.level, one.mix) == (other.level, other.mix)
-    return same and (one.cores or math.inf) < (other.cores or math.inf)
+        alike = [other for other in record.bandwidths if (other.level, other.mix) == (one.level, one.mix)]
+        fewer = [other.gb_per_s for other in alike if (other.cores or math.inf) < (one.cores or math.inf)]
+        yield _memory(path, record, one, kind, known, impossible=max(fewer, default=0) > FEWER_CORES * one.gb_per_s)
 
 
 def _memory(
@@ -146,7 +141,7 @@ def _memory(
         kind=kind,
         samples=len(one.latency.samples_s),
         blocks_apart=spread(one.blocks_gb_per_s),
-        disturbed=_disturbed(record, one.latency.contention, one.states, kind),
+        disturbed=disturbed(record, one.latency.contention, one.states, kind),
         throttled=one.throttled,
         impossible=impossible,
     )
@@ -164,7 +159,8 @@ def _memory(
     )
 
 
-def _disturbed(record, contention, states, kind: DeviceKind) -> bool:
+def disturbed(record, contention, states, kind: DeviceKind) -> bool:
+    """Whether other load ran during a block of a record, or meanwhile where only the whole job shows it."""
     sensitive = KINDS[kind].sensitive
     return is_disturbed(contention, states, sensitive) or bool(hidden_load(record.whole_job, sensitive))
 
@@ -186,8 +182,7 @@ def plateaus(path: str, record: BandwidthRecord) -> list[Plateau]:
 
 def peer_path(path: str, record: BandwidthRecord) -> PeerPath:
     latencies = {one.name: one.timing.median_s for one in record.latencies}
-    found = {"device": record.device, "peer": record.peer.device, "record": path}
-    return PeerPath.like(record.peer, latencies_s=latencies, **found)
+    return PeerPath.like(record.peer, device=record.device, peer=record.peer.device, latencies_s=latencies, record=path)
 
 
 # ---------------------------------------------------------------- known cards

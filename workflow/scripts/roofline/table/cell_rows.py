@@ -1,19 +1,21 @@
 """The row of one cell: under its roof, against its sealed prediction and its operator's baselines, with its doubt."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from roofline.core import model, regimes
-from roofline.core.disturbance import hidden_load, is_disturbed
+from roofline.core.disturbance import is_disturbed
 from roofline.core.repeatability import Doubt, doubt_of
 from roofline.core.statistics import deciles
-from roofline.core.terms import KINDS, DeviceKind
+from roofline.core.terms import DeviceKind
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.devices.levels import roofs as memory_ceilings
 from roofline.operators.about import About
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import PredictionRecord
-from roofline.table.prediction_error import cause_of
+from roofline.table.ceiling_rows import disturbed
+from roofline.table.prediction_error import causes, largest
 from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
 from roofline.table.scores import baseline, prediction
 
@@ -37,7 +39,8 @@ class Around(NamedTuple):
 
 
 def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around) -> Cell:
-    compute, memory = ceilings_of(measured, around.ceilings)
+    compute = around.ceilings.get(measured.compute_ceiling)
+    memory = next((around.ceilings[name] for name in measured.memory_ceilings if name in around.ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
     no_roof = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
     roof = None if no_roof else model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
@@ -47,12 +50,11 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
     above = above_roof(measured, peak, gb_per_s)
     known = around.seal and around.constants is not None and sealed.latency_s is not None
-    rates = (around.seal, around.constants, peak, gb_per_s)
-    cause, cause_s = cause_of(measured, *rates) if known else (None, None)
+    by_cause = causes(measured, around.seal, around.constants, peak, gb_per_s) if known else {}
+    cause, cause_s = largest(by_cause, cpu.median_s)
     return Cell.like(
         measured,
         device=record.device,
-        name=None,
         graph=around.about.in_graph(measured.implementation),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu.median_s,
@@ -75,9 +77,6 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         regime=regime,
         regime_level=level,
         start_s=measured.device_overhead_s,
-        estimated_time_s=None,
-        roofline_time_s=None,
-        efficiency_percent=None,
         sealed=prediction(sealed),
         baseline=baseline(measured, around.seal) if around.seal else None,
         sealed_error=relative_error(sealed.latency_s, cpu.median_s),
@@ -91,12 +90,6 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         roof_doubt=_doubt_of_roof(compute, memory, lower),
         record=path,
     )
-
-
-def ceilings_of(measured: Measurement, ceilings: Ceilings) -> tuple[ComputeCeiling | None, MemoryCeiling | None]:
-    """The declared ceilings; of memory, the first of them that was measured."""
-    memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
-    return ceilings.get(measured.compute_ceiling), memory
 
 
 def found_regime(
@@ -140,10 +133,7 @@ def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None
 def _exceeded(
     flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
 ) -> float | None:
-    share = max(
-        flops / time_s / 1e12 / peak if peak else 0.0,
-        traffic / time_s / 1e9 / gb_per_s if gb_per_s else 0.0,
-    )
+    share = max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
     return share if share > allowed else None
 
 
@@ -155,7 +145,6 @@ def relative_error(predicted_s: float | None, measured_s: float | None) -> float
 def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
     """Graphs are compared with graphs alone: over single launches a graph's lead is the launches'."""
     graph = around.about.in_graph(measured.implementation)
-    others = {name: around.alike[name] for name in around.about.baselines if name in around.alike}
     return {
         name: SpeedUp(
             latency=other.latency.median_s / measured.latency.median_s,
@@ -163,8 +152,8 @@ def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
             if other.device_latency and measured.device_latency
             else None,
         )
-        for name, other in others.items()
-        if name != measured.implementation and around.about.in_graph(name) == graph
+        for name, other in around.alike.items()
+        if name in around.about.baselines and name != measured.implementation and around.about.in_graph(name) == graph
     }
 
 
@@ -175,14 +164,13 @@ def _notes(record: JobRecord) -> list[str]:
 
 
 def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, above_roof: float | None) -> Doubt | None:
-    cpu, gpu, sensitive = measured.latency, measured.device_latency, KINDS[kind].sensitive
+    cpu, gpu = measured.latency, measured.device_latency
     return doubt_of(
         kind=kind,
         samples=len(cpu.samples_s),
         throttled=cpu.all_throttled,
-        disturbed=is_disturbed(cpu.contention, measured.states, sensitive)
-        or is_disturbed(gpu and gpu.contention, (), "device")
-        or bool(hidden_load(record.whole_job, sensitive)),
+        disturbed=disturbed(record, cpu.contention, measured.states, kind)
+        or is_disturbed(gpu and gpu.contention, (), "device"),
         impossible=above_roof is not None,
     )
 
@@ -203,8 +191,7 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
     analysis, time_s = model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9), asked.get("measured_s")
     roof, attained = analysis.attainable_flops / 1e12, flops / time_s / 1e12 if time_s else None
     lower = "memory" if not roof or roof < 0.9999 * peak.tflops else "compute"
-    allowed = 1 + ROUNDING
-    above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, allowed) if time_s else None
+    above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING) if time_s else None
     nothing = dict.fromkeys(name for name, field in Cell.model_fields.items() if field.is_required())
     return Cell(
         **nothing

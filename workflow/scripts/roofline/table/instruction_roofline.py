@@ -11,7 +11,6 @@ from roofline.table.cell_rows import Ceilings
 from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall, case_of
 
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
-LATENCY = "latency"
 
 
 def instruction_roofline(
@@ -26,7 +25,6 @@ def instruction_roofline(
         if name in ceilings
     }
     by_cell = {_key(one, record.device): one for one in counts if one.warp_instructions}
-    mine = [cell for cell in cells if cell.device == record.device]
     return InstructionRoofline.like(
         issue,
         device=record.device,
@@ -37,8 +35,8 @@ def instruction_roofline(
         walls=[Wall.like(wall) for wall in record.walls],
         kernels=[
             placed_kernel(cell, one, issue.warp_instructions_per_s, rates)
-            for cell in mine
-            if (one := by_cell.get(_key(cell, record.device)))
+            for cell in cells
+            if (one := by_cell.get(_key(cell, cell.device)))
         ],
         record=path,
     )
@@ -50,7 +48,6 @@ def _key(cell: Cell | CountedCell, device: str) -> tuple:
 
 def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
     seconds, issued, moved = cell.own_time_s, counts.warp_instructions, _transactions(counts)
-    threads = counts.predicated_on_thread_instructions
     shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
     of_issue = issued / seconds / issue_per_s
     most = max([(of_issue, "issue"), *((share, level) for level, share in shares.items())])
@@ -58,12 +55,12 @@ def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Ma
         cell,
         warp_instructions=issued,
         warp_instructions_per_s=issued / seconds,
-        lanes_on=threads / issued if threads else None,
+        lanes_on=(counts.predicated_on_thread_instructions or 0) / issued or None,
         transactions=moved,
         fraction_of_issue=of_issue,
         fraction_of_level=shares,
         fraction_of_roof=cell.gpu_fraction_of_roof or cell.fraction_of_roof,
-        limited_by=most[1] if most[0] >= MOST else LATENCY,
+        limited_by=most[1] if most[0] >= MOST else "latency",
     )
 
 

@@ -12,9 +12,9 @@ from roofline.records.operator import Measurement
 from roofline.table import ceiling_rows
 from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.checks import judge
-from roofline.table.counted import counted_rows, not_counted
+from roofline.table.counted import counted_rows
 from roofline.table.instruction_roofline import instruction_roofline
-from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
+from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, NotCounted, Roofline, Skipped, case_of
 from roofline.table.run_records import Results
 from roofline.table.scores import score
 from roofline.table.seals import violations
@@ -51,11 +51,11 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
         levels=[row for one in bandwidths for row in ceiling_rows.plateaus(*one)],
         peers=[ceiling_rows.peer_path(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
         instructions=[
-            instruction_roofline(*one, _of(ceilings, one[1].device), cells, found.counted_on(one[1].device))
-            for one in found.of_kind(InstructionsRecord)
+            instruction_roofline(path, one, _of(ceilings, one.device), cells, found.counted_on(one.device))
+            for path, one in found.of_kind(InstructionsRecord)
         ],
         counted=counted_rows(found, cells),
-        not_counted=not_counted(found),
+        not_counted=[NotCounted(device=d, reason=p.refused) for d, p in found.profilers.items() if p.refused],
         skipped=[*_skipped(found, asked), *(one for one in users if isinstance(one, Skipped))],
         score=score(cells),
         own_operators=list(found.own_operators.values()),
@@ -72,7 +72,7 @@ def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Devi
         record=path,
         by_formula=record.vendor.match == "formula",
         seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
-        first_measurement_at=min((record.started_at for record in found.measured_on(name)), default=None),
+        first_measurement_at=min((one.started_at for _, one in found.measured if one.device == name), default=None),
         violations=[] if sha256 is None else violations(found, name, sha256),
     )
 
@@ -87,9 +87,8 @@ def _ceilings(found: Results, effort: str | None) -> Iterator[ComputeCeiling | M
         peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
         yield from ceiling_rows.compute_ceilings(peaks, device, known.get(name, []))
     for path, record in found.of_kind(BandwidthRecord):
-        yield from ceiling_rows.memory_ceilings(
-            path, record, found.kind_of(record.device), known.get(record.device, [])
-        )
+        kind = devices[record.device].device_kind
+        yield from ceiling_rows.memory_ceilings(path, record, kind, known.get(record.device, []))
 
 
 def _of(ceilings: list[ComputeCeiling | MemoryCeiling], device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
@@ -97,8 +96,7 @@ def _of(ceilings: list[ComputeCeiling | MemoryCeiling], device: str) -> dict[str
 
 
 def _cells(found: Results, ceilings: list[ComputeCeiling | MemoryCeiling]) -> Iterator[Cell]:
-    own = {name: Stored(one) for name, one in found.own_operators.items()}
-    abouts = builtin() | own
+    abouts = builtin() | {name: Stored(one) for name, one in found.own_operators.items()}
     alike: dict[tuple, dict[str, Measurement]] = {}
     for _, record in found.measured:
         for one in record.measurements:
@@ -107,7 +105,7 @@ def _cells(found: Results, ceilings: list[ComputeCeiling | MemoryCeiling]) -> It
     for path, record in found.measured:
         for one in record.measurements:
             around = Around(
-                kind=found.kind_of(record.device),
+                kind=found.devices[record.device][1].device_kind,
                 about=abouts.get(one.operator) or Unknown(one.operator),
                 ceilings=of_device[record.device],
                 seal=found.device_seal(record.device),

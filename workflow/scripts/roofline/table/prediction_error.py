@@ -18,39 +18,30 @@ CLOSE = 0.01  # of the measured time: a median wanders as far, so that a smaller
 BUSY = 0.8  # of the caller's time: a GPU that works for less of it waits for its caller
 
 
-def cause_of(
-    measured: Measurement,
-    seal: PredictionRecord,
-    constants: Mapping[str, float],
-    tflops: float | None,
-    gb_per_s: float | None,
-) -> tuple[Cause | None, float | None]:
-    """The cause and the seconds that it adds to the sealed CPU time; neither where that is right within 1 %.
-
-    `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, None where they
-    were not measured.
-    """
-    found = parts(measured, seal, constants, tflops, gb_per_s)
+def largest(found: Mapping[Cause, float], measured_s: float) -> tuple[Cause | None, float | None]:
+    """The largest cause and its seconds; neither if the sealed CPU time is right within 1 %."""
     gap_s = sum(found.values())
-    if abs(gap_s) <= CLOSE * measured.latency.median_s:
+    if abs(gap_s) <= CLOSE * measured_s:
         return None, None
     cause = max(found, key=lambda one: found[one] / gap_s)
     return cause, found[cause]
 
 
-def parts(
+def causes(
     measured: Measurement,
     seal: PredictionRecord,
     constants: Mapping[str, float],
     tflops: float | None,
     gb_per_s: float | None,
 ) -> dict[Cause, float]:
-    """Seconds by cause; they add up to measured minus sealed."""
+    """Seconds by cause; they add up to measured minus sealed.
+
+    `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, if measured.
+    """
 
     def time_s(costs: Costs, rates: tuple[float | None, float | None]) -> float:
-        peak, bandwidth = rates
-        work = {"flops": measured.flops, "traffic_bytes": measured.bytes}
-        return predict_cell(**work, peak_tflops=peak, bandwidth_gb_per_s=bandwidth, costs=costs).latency_s or 0.0
+        known = {"peak_tflops": rates[0], "bandwidth_gb_per_s": rates[1], "costs": costs}
+        return predict_cell(flops=measured.flops, traffic_bytes=measured.bytes, **known).latency_s or 0.0
 
     promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
@@ -60,13 +51,8 @@ def parts(
     known = measured.overhead_s is not None and measured.device_overhead_s is not None
     started = replace(launched, start_s=measured.device_overhead_s) if known else launched
     waits = alone is not None and alone.median_s < BUSY * caller
-    times = [
-        time_s(assumed, promised),
-        time_s(launched, promised),
-        time_s(started, promised),
-        time_s(started, measured_rates),
-        caller,
-    ]
+    steps = [(assumed, promised), (launched, promised), (started, promised), (started, measured_rates)]
+    times = [*(time_s(*step) for step in steps), caller]
     launch, start, ceiling, rest = (after - before for before, after in pairwise(times))
     share = 0.0 if waits else rest
     return {"launch": launch + rest - share, "start": start, "ceiling": ceiling, "share": share}

@@ -1,17 +1,12 @@
 """Every figure of a run by which it can be compared with others, as plain data."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
 from roofline.devices import levels
-from roofline.records.device import DeviceRecord
-from roofline.records.manifest import Manifest
 from roofline.table.rows import Cell, ComputeCeiling, MemoryCeiling, Roofline
 
 TIME = "us"
@@ -39,30 +34,6 @@ class Quantity(NamedTuple):
         return self.unit != TIME
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run by its records: what it was measured on and with, and every figure."""
-
-    source: str  # the archive or folder
-    devices: Mapping[str, DeviceRecord]
-    roofline: Roofline
-    manifest: Manifest
-    quantities: list[Quantity]
-    fingerprint: str  # the same for one run and its copies, whatever else an archive holds
-
-    @property
-    def effort(self) -> str | None:
-        return self.manifest.config.get("effort")
-
-    @property
-    def commit(self) -> str | None:
-        return self.manifest.sources.commit
-
-    def of_device(self, device: str) -> dict[str, Quantity]:
-        """The quantities of one device, by key."""
-        return {one.key: one for one in self.quantities if one.device == device}
-
-
 def quantities(roofline: Roofline) -> list[Quantity]:
     """All figures in the order of roofline.json."""
     found = [one for ceiling in roofline.ceilings for one in _ceiling(ceiling)]
@@ -70,18 +41,6 @@ def quantities(roofline: Roofline) -> list[Quantity]:
         words = ("issue", "instruction issue", "issue", one.warp_instructions_per_s / 1e9, "G warp instructions/s")
         found.append(Quantity(*words, one.device, one.record, one.doubt, one.samples))
     return found + [figure for cell in roofline.operators for figure in _cell(cell, roofline)]
-
-
-def sound(figures: Iterable[Quantity], device: str) -> list[Quantity]:
-    """Figures of one device that may be relied on."""
-    return [one for one in figures if one.device == device and not one.doubt]
-
-
-def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]) -> str:
-    """SHA-256 over every figure in full and over which devices were queried when."""
-    asked = sorted((record.device, record.uuid, record.queried_at) for record in devices.values())
-    values = sorted((one.device, one.key, repr(one.value)) for one in figures)
-    return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
 
 
 def _ceiling(c: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
@@ -106,14 +65,12 @@ def _cell(cell: Cell, roofline: Roofline) -> Iterator[Quantity]:
     if cell.gpu_time_s:
         yield Quantity(f"{key}/device_time", f"{name}, GPU time", "device_time", cell.gpu_time_s * 1e6, TIME, **of)
     if cell.cpu_time_s:
-        of["modal"] = host_bound(cell.cpu_time_s, cell.gpu_time_s, cell.cpu_time_deciles)
+        of["modal"] = _host_bound(cell)
         yield Quantity(f"{key}/caller_time", f"{name}, CPU time", "caller_time", cell.cpu_time_s * 1e6, TIME, **of)
 
 
-def host_bound(caller: float, device: float | None, deciles: float | None = None) -> bool:
-    """Whether the host sets the pace of a call, by its time, the device's part and how far its samples reach.
-
-    Such a time has modes: one process is at 190 us throughout, and the next at 250. Never of a device that is its own
-    caller, whose device's part is None.
-    """
-    return device is not None and (caller > HOST_BOUND * device or (deciles or 1) > WIDE)
+def _host_bound(cell: Cell) -> bool:
+    """Whether the host sets the pace of the calls of a GPU. Such a time has modes: one process is at 190 us throughout,
+    and the next at 250."""
+    gpu_s = cell.gpu_time_s
+    return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_deciles or 1) > WIDE)

@@ -117,10 +117,8 @@ class ComputeCeiling(Row):
         description="the largest difference from the burst of another block of the same product, or of as many "
         "products at the start of its sustained load; null without either"
     )
-    reference_tflops: Positive | None
-    on_reference_inputs_tflops: Positive | None = Field(
-        description="the burst's product on operands like the reference GEMM's, where its own differ"
-    )
+    reference_tflops: Positive | None = Field(description="of the reference GEMM")
+    on_reference_inputs_tflops: Positive | None = Field(description="the burst's product on its operands, if others")
     datasheet_tflops: Positive | None = Field(description="promised by the datasheet; of a CPU by formula")
     fraction_of_datasheet: Positive | None
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
@@ -220,6 +218,7 @@ class SpeedUp(Row):
     device_latency: Positive | None = Field(description="of GPU times; null on a CPU")
 
 
+# Launch overhead, start-up, a ceiling that is not as promised, the share of the roof that was attained.
 Cause = Literal["launch", "start", "ceiling", "share"]
 
 
@@ -244,7 +243,7 @@ def case_of(device: str, cell) -> tuple:
 class Cell(OfCell):
     """An operator's implementation on one case, under the two ceilings that were declared for it before."""
 
-    name: str | None = Field(description="the user's name for an operation of the user's own")
+    name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     graph: bool = Field(description="whether a graph launches its kernels")
     flops: int | float
     bytes: int | float
@@ -270,18 +269,15 @@ class Cell(OfCell):
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
     overhead_s: NotNegative | None = Field(description="what a call costs on the smallest case")
     start_s: NotNegative | None = Field(description="the GPU time of the smallest case")
-    estimated_time_s: NotNegative | None = Field(description="a user's operation: FLOPs over what its roof allows")
-    roofline_time_s: NotNegative | None = Field(description="a user's operation: the longer of its two limits")
-    efficiency_percent: NotNegative | None = Field(description="a user's operation: its roof over the compute peak")
+    estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
+    roofline_time_s: NotNegative | None = Field(default=None, description="of the user's: the longer of its two limits")
+    efficiency_percent: NotNegative | None = Field(default=None, description="of the user's: roof over compute peak")
     sealed: Prediction | None = Field(description="written and hashed before the cell was timed")
     baseline: Prediction | None = Field(description="by the promised roof and a start-up time, without a model")
     sealed_error: float | None = Field(description="(predicted - measured) / measured, of the CPU time")
     sealed_gpu_error: float | None = Field(description="the same of the GPU time")
     sealed_regime_correct: bool | None
-    cause: Cause | None = Field(
-        description="what explains most of the sealed CPU time's error: launch overhead, start-up, a ceiling that is "
-        "not as promised, the share of the roof that was attained; null within 1 %"
-    )
+    cause: Cause | None = Field(description="of most of the sealed CPU time's error; null within 1 %")
     cause_s: float | None = Field(description="what that adds to the sealed CPU time")
     speed_up: dict[str, SpeedUp] = Field(description="over the operator's baselines on the same device and case")
     notes: list[str] = Field(description="what the implementation reports of itself")
@@ -354,9 +350,7 @@ class InstructionRoofline(Row):
     fraction_of_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
     samples: int = Field(description="that the rate is the median of")
     doubt: Doubt | None = Field(description=DOUBT)
-    transactions_per_s: dict[str, Positive] = Field(
-        description="by level: a memory ceiling over the bytes of a transaction, a sector of 32 or a wavefront of 128"
-    )
+    transactions_per_s: dict[str, Positive] = Field(description="by level: GB/s over 32 bytes, or 128 of shared memory")
     walls: list[Wall]
     kernels: list[PlacedKernel]
     record: str
@@ -428,8 +422,8 @@ class Tally(Row):
 
 
 class Score(Tally):
-    """Of the sealed model, over all cells whose regime was found. A prediction is right if its regime is, and its time
-    within a factor of two."""
+    """Of the sealed model, over all cells without a doubt whose regime was found. A prediction is right if its regime
+    is, and its time within a factor of two."""
 
     both_right: int
     baseline: Tally | None = Field(description="the promised roof and a start-up time")
@@ -454,11 +448,7 @@ class Roofline(Row):
     checks: list[CheckResult]
 
     def ceiling(self, device: str, name: str | None) -> ComputeCeiling | MemoryCeiling | None:
-        return self.by_name.get((device, name))
-
-    @cached_property
-    def by_name(self) -> dict[tuple, ComputeCeiling | MemoryCeiling]:
-        return {(one.device, one.name): one for one in self.ceilings}
+        return next((one for one in self.ceilings if (one.device, one.name) == (device, name)), None)
 
     @property
     def entries(self) -> list[Cell]:

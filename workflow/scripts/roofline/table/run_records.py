@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from roofline.core.terms import DeviceKind, UserError
+from roofline.core.terms import UserError
 from roofline.operators.about import OwnOperator
 from roofline.records.base import Record, read
 from roofline.records.calibration import CalibrationRecord
@@ -53,14 +53,8 @@ class Results:
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
 
-    def kind_of(self, device: str) -> DeviceKind:
-        return self.devices[device][1].device_kind
-
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
-
-    def measured_on(self, device: str) -> list[JobRecord]:
-        return [record for _, record in self.measured if record.device == device]
 
     def counted_on(self, device: str) -> list[CountedCell]:
         """What ncu counted of operators' cells, as of one application each."""
@@ -70,29 +64,17 @@ class Results:
         return {name: record for name, (_, record) in self.devices.items()}
 
     def device_seal(self, device: str) -> PredictionRecord | None:
-        seals = self.seals_of(device)
-        return next((seal for seal in seals if isinstance(seal, PredictionRecord)), None)
-
-    def calibration(self, device: str) -> CalibrationRecord | None:
-        """None where nothing was measured of the host before its operators, as in earlier runs."""
-        return next((seal for seal in self.seals_of(device) if isinstance(seal, CalibrationRecord)), None)
+        return self.seals.get(f"{device}/prediction.json")
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
         """Of an operator's seal; None where there is none."""
-        seals = [seal for seal in self.seals_of(device) if isinstance(seal, OperatorPredictionRecord)]
-        return next((seal.constants for seal in seals if seal.operator == operator), None)
-
-    def seals_of(self, device: str) -> list[Seal]:
-        return [seal for seal in self.seals.values() if seal.device == device]
+        seals = [seal for seal in self.seals.values() if isinstance(seal, OperatorPredictionRecord)]
+        return next((one.constants for one in seals if (one.device, one.operator) == (device, operator)), None)
 
     def data_files(self) -> list[DataFile]:
         """Every file that was measured with, once."""
         used = {(one.path, one.sha256): one for _, record in self.of_kind(OperatorRecord) for one in record.data}
         return list(used.values())
-
-    def reports(self) -> list[DataFile]:
-        """The profiler's reports, each once: several records are read from one."""
-        return list({(one.path, one.sha256): one for _, record in self.counters for one in record.reports}.values())
 
 
 def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
@@ -129,9 +111,9 @@ def read_any(path: Path) -> Record:
     """A record of whatever kind it says. Raises UserError where it says none that is known."""
     try:
         content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     kind = content.get("kind") if isinstance(content, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
+    if kind not in KINDS:
         raise UserError(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
     return read(KINDS[kind], path)

@@ -38,35 +38,29 @@ def baseline(measured: Measurement, seal: PredictionRecord) -> Prediction:
 
 def prediction(found) -> Prediction:
     """A row of what the model, or a record, says."""
-    return Prediction(
-        regime=found.regime,
-        level=found.level,
-        cpu_time_s=found.latency_s,
-        gpu_time_s=found.device_latency_s,
-        fraction_of_compute_peak=found.fraction_of_compute_peak,
-    )
+    return Prediction.like(found, cpu_time_s=found.latency_s, gpu_time_s=found.device_latency_s)
 
 
 def kind_of(terms: CostTerms) -> str:
     """Of an implementation, by what its cells declare of their calls."""
-    operations = terms.calls.get("array_operation_s", 0.0)
     if terms.start is None and "loop_s" in terms.calls:
         return "loops of a CPU"
     if terms.start is None:
         return "product on a CPU" if terms.compute_share else "arrays of a CPU"
     if "graph_launch_s" in terms.calls:
         return "graph"
-    if operations >= SEVERAL:
+    if terms.calls.get("array_operation_s", 0.0) >= SEVERAL:
         return "arrays"
     return "kernel" if "kernel_launch_s" in terms.calls else "library"
 
 
 def score(cells: Iterable[Cell]) -> Score:
-    """Of the cells whose regime was found and whose time was predicted."""
-    judged = [cell for cell in cells if cell.regime and cell.sealed_time_right is not None]
+    """Of the cells without a doubt whose regime was found and whose time was predicted."""
+    sure = [cell for cell in cells if not cell.doubt and not cell.roof_doubt]
+    judged = [cell for cell in sure if cell.regime and cell.sealed_time_right is not None]
     started = [cell for cell in judged if cell.baseline and cell.baseline.cpu_time_s]
-    return Score(
-        **_tally(judged, [cell.sealed for cell in judged]).model_dump(),
+    return Score.like(
+        _tally(judged, [cell.sealed for cell in judged]),
         both_right=sum(bool(cell.sealed_regime_correct and cell.sealed_time_right) for cell in judged),
         baseline=_tally(started, [cell.baseline for cell in started]) if started else None,
     )

@@ -8,17 +8,16 @@ from roofline.records.operator import JobRecord, PredictionsRecord
 from roofline.records.prediction import OperatorPredictionRecord, Seal
 from roofline.table.run_records import Results
 
-_moment = datetime.fromisoformat
+
+def moment(text: str | None) -> datetime | None:
+    """Of a time in ISO 8601, as records and logs/jobs.jsonl have it."""
+    return datetime.fromisoformat(text) if text else None
 
 
 def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
     """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
-    told = []
-    if found.device_seal(device) is None and any(record.device == device for _, record in found.measured):
-        told.append(f"{device} has no sealed prediction")
-    for path, record in found.measured:
-        if record.device == device:
-            told += _of_record(path, record, found, sha256)
+    mine = [(path, record) for path, record in found.measured if record.device == device]
+    told = [line for path, record in mine for line in _of_record(path, record, found, sha256)]
     if device in found.predictions:
         told += _not_predicted_before(*found.predictions[device], found)
     return told
@@ -26,18 +25,15 @@ def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[s
 
 def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Results) -> list[str]:
     """Records that began before their cells were predicted, but for those that the predictions say were there."""
-    planned = {one.identity: one for one in predictions.cells}
-
-    def began_before(record: JobRecord) -> bool:
-        listed = [planned[one.identity] for one in record.measurements if one.identity in planned]
-        before = _moment(record.started_at) <= _moment(predictions.predicted_at)
-        return before and any(one.predicted and one.measured_at != record.started_at for one in listed)
-
-    return [
-        f"{record_path} started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
-        for record_path, record in found.measured
-        if record.device == predictions.device and began_before(record)
-    ]
+    measured_at = {one.identity: one.measured_at for one in predictions.cells if one.predicted}
+    told = []
+    for record_path, record in found.measured:
+        if record.device == predictions.device and moment(record.started_at) <= moment(predictions.predicted_at):
+            planned = [one.identity for one in record.measurements if one.identity in measured_at]
+            if any(measured_at[one] != record.started_at for one in planned):
+                times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
+                told.append(f"{record_path} {times}")
+    return told
 
 
 def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:
@@ -46,7 +42,7 @@ def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str
         seal = found.seals.get(seal_path)
         if seal is None or sha256.get(seal_path) != seal_sha256:
             told.append(f"{path} was measured under another seal than {seal_path}")
-        elif _moment(record.started_at) <= _moment(seal.sealed_at):
+        elif moment(record.started_at) <= moment(seal.sealed_at):
             told.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
     return told + [
         f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))

@@ -34,8 +34,7 @@ def swept(known: Evidence) -> Outcome | None:
         asked = {shape[key] for shape in known.shapes.get(about.name, [])}
         if about.name in known.shapes and len(asked) < least:
             return Outcome("not_applicable", f"{about.title}: {len(asked)} values of {symbol} were asked for")
-        cells = [one for one in known.mine(known.table.operators) if one.operator == about.name and one.cpu_time_s]
-        found = sorted({one.shape[key] for one in cells})
+        found = sorted({one.shape[key] for one in known.mine(known.table.operators) if one.operator == about.name})
         if not found:
             return Outcome("not_applicable", f"{about.title} was not measured on {known.device.device}")
         words = f"{about.title}: {symbol} = {', '.join(map(str, found))}"

@@ -92,11 +92,10 @@ def link(known: Evidence) -> Outcome:
 @check(PEER_COPIES, action=f"{ANOTHER_HOST}, or restart it: a link is down, or its switch is slow")
 def peer_copies(known: Evidence) -> Outcome | None:
     """Copies in one direction over NVLink."""
-    peers = {f"p2p_{one.peer}": one for one in known.mine(known.table.peers)}
+    peers = {f"p2p_{one.peer}": one.path for one in known.mine(known.table.peers)}
     if not peers:
         return None
-    judged = [one for one in known.memory if one.name in peers and one.fraction_of_datasheet]
-    judged = [one for one in judged if peers[one.name].path == "nvlink"]
+    judged = [one for one in known.memory if one.fraction_of_datasheet and peers.get(one.name) == "nvlink"]
     if not judged:
         return Outcome("not_applicable", "no peer is reached over NVLink of a known rate")
     least = min(judged, key=lambda one: one.fraction_of_datasheet)

@@ -58,25 +58,27 @@ class Outcome(NamedTuple):
 Judge = Callable[[Evidence], Outcome | None]  # None if what it looks at was not asked for
 
 
-class Registered(NamedTuple):
-    name: str
-    judge: Judge
-    action: str | None
-    of_cpus: bool
-    doubts_figures: bool  # whether a failure makes the figures of the device, or of the records named, doubtful
-
-
-REGISTRY: dict[str, list[Registered]] = {}  # by module
+REGISTRY: dict[str, list[Callable[[Evidence], CheckResult | None]]] = {}  # by module
 
 
 def check(
     name: str, *, action: str | None = None, of_cpus: bool = False, doubts_figures: bool = False
 ) -> Callable[[Judge], Judge]:
-    """Register a function as the check of this name."""
+    """Register a function as the check of this name.
+
+    `doubts_figures` says whether a failure makes the figures of the device, or of the records named, doubtful.
+    """
 
     def register(judge: Judge) -> Judge:
-        module = judge.__module__.rpartition(".")[2]
-        REGISTRY.setdefault(module, []).append(Registered(name, judge, action, of_cpus, doubts_figures))
+        def judged(known: Evidence) -> CheckResult | None:
+            asked = of_cpus or KINDS[known.device.device_kind].accelerator
+            if not asked or not (found := judge(known)):
+                return None
+            wrong = {"action": action if found.result in ("fail", "note") else None, "records": list(found.records)}
+            own = {"device": known.device.device, "check": name, "doubts_figures": doubts_figures and found.doubts}
+            return CheckResult.like(found, **own | wrong)
+
+        REGISTRY.setdefault(judge.__module__.rpartition(".")[2], []).append(judged)
         return judge
 
     return register
@@ -84,27 +86,18 @@ def check(
 
 def judge(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult]:
     """The checks of one device. What was disturbed is reported once, and left out of other checks."""
-    rows: list[CheckResult] = []
-    cpu = not KINDS[known.device.device_kind].accelerator
     for module in modules:
         import_module(f"{__package__}.{module}")
-        asked = [one for one in REGISTRY[module] if one.of_cpus or not cpu]
-        rows += [_row(one, known, found) for one in asked if (found := one.judge(known))]
-    return rows
-
-
-def _row(one: Registered, known: Evidence, found: Outcome) -> CheckResult:
-    action = one.action if found.result in ("fail", "note") else None
-    own = {"device": known.device.device, "check": one.name, "action": action, "records": list(found.records)}
-    return CheckResult.like(found, doubts_figures=one.doubts_figures and found.doubts, **own)
+    rows = (judged(known) for module in modules for judged in REGISTRY[module])
+    return [row for row in rows if row]
 
 
 def of_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
     """All checks of a run, device by device; `asked` has the settings `dtypes` and `shapes`."""
-    rows = []
+    rows: list[CheckResult] = []
     for name, device in found.device_records().items():
         records = {path: one for path, one in found.measured if one.device == name}
-        records |= {path: one for path, one in found.seals.items() if one is found.calibration(name)}
+        records |= {path: one for path, one in found.seals.items() if one.kind == "calibration" and one.device == name}
         known = Evidence(device, table, records, asked.dtypes, asked.shapes, bool(found.profilers))
         rows += judge(known)
     return rows
