@@ -7,9 +7,7 @@ the library reads of that. The operator is one of nobody's: `scan`, along N.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 
-import pytest
 from pydantic import PrivateAttr
 
 from roofline.core.terms import Axis
@@ -26,10 +24,8 @@ from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.report import counters, efficiency, gpu_vs_cpu, predictions, throughput
 from roofline.report.model import Report, report
-from roofline.report.rendering import text_page
-from roofline.report.tables import fail_lines
+from roofline.report.pages import pages
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results
@@ -523,41 +519,11 @@ def verified(*records: Record, **asked) -> Roofline:
 
 
 def told(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
-    """What the page tells of a run."""
+    """The model of the report of a run."""
     found = results(*records)
-    sha256 = hashes_of(found)
-    table = load(found, asked, sha256)
-    return report(table.model_copy(update={"checks": [*table.faults, *made_up]}), sha256)
+    table = load(found, asked, hashes_of(found))
+    return report(table.model_copy(update={"checks": [*table.faults, *made_up]}))
 
 
-def page(name: str, *records: Record, **fields) -> str:
-    """A page of a run as Markdown."""
-    return text_page(f"{name}.md.j2", told(*records, **fields))
-
-
-def facts(module, *records, device="gpu0"):
-    """What one of the three answers rests on; its tables by row, each by its columns."""
-    found = results(*records)
-    table = load(found, Asked(), hashes_of(found))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "answer", lambda question, facts, tables=(), caution="": facts | {"tables": tables})
-        told = {
-            throughput: lambda: throughput.throughput(device, table),
-            efficiency: lambda: efficiency.efficiency(device, table),
-            gpu_vs_cpu: lambda: gpu_vs_cpu.gpu_vs_cpu(table),
-        }[module]()
-    return told | {"rows": [dict(zip(one.columns, row, strict=True)) for one in told["tables"] for row in one.rows]}
-
-
-def verification_page(table: Roofline) -> str:
-    """Which follows from the table alone."""
-    shown = SimpleNamespace(
-        fails=fail_lines(table.faults),
-        score=predictions.score_words(table.score) if table.score.cells else "",
-        predictors=predictions.predictors(table.score),
-        predictions=predictions.sections(table),
-        seals=table.devices,
-        counted=counters.table_of(table.counted, table),
-        not_counted=table.not_counted,
-    )
-    return text_page("verification.md.j2", shown)
+def pages_of(*records: Record, **fields) -> dict[str, str]:
+    return pages(told(*records, **fields))

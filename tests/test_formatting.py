@@ -3,7 +3,7 @@
 import pytest
 
 from roofline.core import formatting
-from roofline.report.tables import span, spans_percent
+from roofline.report.words import span, span_percent
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from roofline.report.tables import span, spans_percent
         (formatting.level_words, "l1", "L1"),
         (formatting.flops_unit, "int8", "TOPS"),
         (formatting.listed, ["a", "b", "c"], "a, b and c"),
-        (span, [12, 172], "12 and 172"),
+        (span, [12, 172], "12 to 172"),
         (span, [1, 2, 4], "1 to 4"),
-        (span, [], ""),
-        (spans_percent, [0.96, 0.87], "87 to 96 %"),
-        (spans_percent, [0.031, 0.9], "3.1 to 90 %"),
+        (span, [], "-"),
+        (span_percent, [0.96, 0.87], "87 to 96 %"),
+        (span_percent, [0.031, 0.9], "3.1 to 90 %"),
     ],
 )
 def test_as_written(write, value, expected):

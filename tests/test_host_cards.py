@@ -1,10 +1,8 @@
 """What was measured between the cards of a host, as users are told."""
 
-from records_factory import bandwidth_record, device_record, page, peak_record, stream, timing, told, verified
+from records_factory import bandwidth_record, device_record, pages_of, peak_record, stream, timing
 
 from roofline.records.memory import Latency, Peer
-from roofline.report import screen
-from roofline.report.rendering import html_page
 
 
 def cards(*bursts: float):
@@ -38,6 +36,5 @@ def link(device: str, peer: str, copies: float, path="nvlink", down=(), vendor=4
 
 def test_what_was_measured_between_cards_is_on_every_page():
     records = [*cards(800, 800), link("gpu0", "gpu1", 397)]
-    assert "397 GB/s" in page("ROOFLINE", *records) and "397 GB/s" in html_page(told(*records))
-    shown = screen.summary(verified(*records))
-    assert "p2p_gpu1_both" in shown and "18 NVLinks" in shown
+    shown = pages_of(*records)
+    assert all("397 GB/s" in shown[name] and "18 NVLinks" in shown[name] for name in ("ROOFLINE.md", "report.html"))

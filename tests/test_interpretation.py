@@ -1,75 +1,26 @@
-"""What the three answers of a run rest on: which ceilings are planned with, and what is compared with what."""
+"""The three paragraphs of interpretation.md: their length, and that doubtful figures carry no conclusion."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from records_factory import (
-    US,
     bandwidth_record,
     cell,
     device_record,
-    facts,
     operator_record,
-    page,
+    pages_of,
     peak_record,
     skipped_peak,
+    told,
+    verified,
 )
 
-from roofline.report import efficiency, gpu_vs_cpu, throughput
+from roofline.records.base import Record
+from roofline.table.checks.acceptance import DTYPES_MEASURED
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
 GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 1.0)
-
-# ---------------------------------------------------------------- 1: trust
-
-
-def trust(*records, device="gpu0"):
-    return facts(throughput, *records, device=device)
-
-
-def at(share, dtype="fp16", **fields):
-    """A ceiling at a share of its limit of 900 TFLOPS at 1755 MHz."""
-    return peak_record("gpu0", dtype, share * 900, clock=(1755, 900), **fields)
-
-
-# ---------------------------------------------------------------- 2: the operators
-
-
-def landing(*cells, records=(GPU_PEAK, HBM), device="gpu0", **fields):
-    return facts(efficiency, *records, operator_record(device, *cells, **fields), device=device)
-
-
-def test_operators_have_a_row_per_dtype():
-    slow = cell("gpu0", 8e-3, 1e-3, n=1, implementation="slow")
-    found = landing(cell("gpu0", 550 * US, 530 * US, n=4096), slow)
-    assert [found["score"].cells, found["lags"]] == [3, {}]
-    row = next(row for row in found["rows"] if row["operator"] == "scan")
-    assert (row["FLOP/byte"], row["ridge point"], row["lower ceiling"]) == ("0.5", "13.8", "hbm_read")
-    assert (row["cells"], row["of roof"], row["sealed: right"]) == ("2", "6.2 to 91 %", "1 of 2")
-    assert (row["closest to its roof"], row["furthest from it"]) == ("plain N 4096", "slow N 1")
-
-
-def test_what_neither_roof_nor_overhead_explains_is_the_implementations():
-    """Memory-bound by intensity and at a fifth of the bandwidth: the memory does not set its time."""
-    found = landing(cell("gpu0", 2.5e-3, 2.5e-3), cell("gpu0", 550 * US, 530 * US, n=2, implementation="good"))
-    assert (found["slow"], found["slow_ways"]) == (1, ["plain"])
-    assert landing(cell("gpu0", 2.5e-3, 0.6e-3))["slow"] == 0
-    assert landing(cell("cpu", 0.1, overhead_s=0.06), records=(CPU_PEAK, DRAM), device="cpu")["slow"] == 0
-
-
-# ---------------------------------------------------------------- 3: the GPU against the CPU
-
-
-def compared(cpu_s, *gpu_cells):
-    gpu_cells = gpu_cells or (cell("gpu0", 550 * US, 545 * US),)
-    records = [skipped_peak("gpu0", "fp32", "made up"), peak_record("gpu0", "fp32_fma", 55), HBM, CPU_PEAK, DRAM]
-    gpu = operator_record("gpu0", *(one.model_copy(update={"compute_ceiling": "fp32_fma"}) for one in gpu_cells))
-    return facts(gpu_vs_cpu, *records, gpu, operator_record("cpu", cell("cpu", cpu_s)))
-
-
-# ---------------------------------------------------------------- as a document
-
-
 BARE = operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3))
 LESS = {
     "nothing but a device": [device_record("cpu")],
@@ -83,7 +34,71 @@ LESS = {
 }
 
 
+def paragraphs(*records: Record) -> list[str]:
+    return re.findall(r"^\*\*.*", pages_of(*records)["interpretation.md"], re.MULTILINE)
+
+
+def run() -> list[Record]:
+    """A GPU ten times as fast as its host, all of it from enough samples."""
+    return [
+        *(peak_record("gpu0", dtype, 55, sustained=50, vendor=60) for dtype in ("fp64", "fp32", "fp16")),
+        bandwidth_record("gpu0", hbm_read=4000),
+        operator_record("gpu0", *(cell("gpu0", 1e-3, 0.9e-3, n=n) for n in (1, 2))),
+        peak_record("cpu", "fp32", 5),
+        bandwidth_record("cpu", dram_read=400),
+        operator_record("cpu", *(cell("cpu", 1e-2, n=n) for n in (1, 2))),
+    ]
+
+
+def single(of: Callable[[Record], bool] = lambda record: True) -> list[Record]:
+    """The same run, with these records of one sample each."""
+    records = run()
+    for record in filter(of, records):
+        timed = list(getattr(record, "bandwidths", []))
+        timed += record.measurements + ([record.peak.burst] if getattr(record, "peak", None) else [])
+        for one in timed:
+            one.latency = one.latency.model_copy(update={"samples_s": [one.latency.median_s], "ci95_s": None})
+            if "ci95" in type(one).model_fields:
+                one.ci95 = None
+        if getattr(record, "peak", None):
+            record.peak.ci95 = None
+    return records
+
+
 @pytest.mark.parametrize("records", LESS.values(), ids=LESS)
-def test_a_run_of_anything_less_has_three_answers_too(records):
-    text = page("interpretation", *records)
-    assert text.count("\n## ") == 3 and not re.search(r"\b(None|nan|inf)\b|[{}]", text)
+def test_a_run_of_anything_less_has_three_paragraphs_too(records):
+    found = paragraphs(*records)
+    assert len(found) == 3 and not re.search(r"\b(None|nan|inf)\b|[{}]", " ".join(found))
+
+
+def test_paragraphs_of_a_whole_run_have_their_length():
+    assert all(45 <= len(one.split()) <= 110 for one in paragraphs(*run()))
+
+
+def concluded(records: list[Record]) -> tuple[list[str], list[int], list[float]]:
+    """GEMM ceilings to plan with, sound cells by device, and how many times as fast the GPU is."""
+    found = told(*records)
+    gpu, cpu = found.devices
+    sound = [sum(len(one.fast) for one in device.operators) for device in (gpu, cpu)]
+    planned = [c.name for c in gpu.gemms if not c.doubt]
+    return planned, sound, [round(value, 1) for one in found.ratios for value in one.times]
+
+
+def test_nothing_is_concluded_from_single_samples():
+    dtypes, sound, times = concluded(run())
+    assert dtypes == ["fp64", "fp32", "fp16"] and min(sound) > 0 and times.count(10.0) == 2
+    assert concluded(single()) == ([], [0, 0], [])
+    of_gpu, sound, times = concluded(single(lambda record: record.device == "cpu"))
+    assert of_gpu == dtypes and sound[1] == 0 and times == []
+
+
+def test_pages_mark_single_samples():
+    few, many = pages_of(*single()), pages_of(*run())
+    assert '<td class="n">55*</td>' in few["report.html"] and "| 55* |" in few["ROOFLINE.md"]
+    assert ">55*<" not in many["report.html"] and "| 55* |" not in many["ROOFLINE.md"]
+
+
+def test_no_check_passes_on_single_samples():
+    for records, passes in ((run(), True), (single(), False)):
+        (check,) = (c for c in verified(*records).checks if (c.device, c.check) == ("gpu0", DTYPES_MEASURED))
+        assert (check.result == "pass") == passes

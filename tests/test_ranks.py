@@ -6,7 +6,7 @@ from records_factory import bandwidth_record, peak_record, results
 
 from roofline.records import cards
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
-from roofline.report.tables import rank_words
+from roofline.report.words import rank_words
 from roofline.table.load import Asked, load
 
 H200 = "NVIDIA H200"

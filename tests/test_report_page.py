@@ -1,9 +1,8 @@
-"""report.html and ROOFLINE.md: what they tell of records, and how the page behaves in a browser."""
+"""report.html, ROOFLINE.md and verification.md: what they show of records, and how the page behaves in a browser."""
 
 import re
 import shutil
 from html.parser import HTMLParser
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -13,57 +12,59 @@ from records_factory import (
     cell,
     counted_cell,
     counters_record,
+    device_record,
     instructions_record,
     operator_record,
+    pages_of,
     peak_record,
     profiler_record,
     told,
 )
-from records_factory import device_record as device
 
-from roofline.core.formatting import duration, number
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.report.model import report
-from roofline.report.rendering import html_page, text_page
+from roofline.report import markdown
+from roofline.report.model import Source, report
+from roofline.report.pages import pages
 from roofline.run.manifest import hashes
 from roofline.table.load import Asked, load
-from roofline.table.rows import CheckResult, Roofline
+from roofline.table.rows import CheckResult
 from roofline.table.run_records import read_results
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 SCRIPT = "<script>alert(1)</script>"
-MOST_BYTES = 6_000_000
+MOST_BYTES = 3_000_000
+PARTS = ["the-roofline", "ceilings", "memory", "operators", "gpu-cpu", "predicted", "experts", "reproduce"]
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
+GPU = (device_record("gpu0"), peak_record("gpu0", "fp32", 55), bandwidth_record("gpu0", hbm_read=4000))
 
 
 @pytest.fixture(scope="module")
 def reference():
     manifest = read(Manifest, REFERENCE / "manifest.json")
     paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
-    found = read_results(REFERENCE, paths)
-    sha256 = hashes(manifest.outputs)
-    return report(load(found, Asked(**manifest.asked), sha256), sha256)
+    return report(load(read_results(REFERENCE, paths), Asked(**manifest.asked), hashes(manifest.outputs)))
 
 
 @pytest.fixture(scope="module")
-def html(reference):
-    return html_page(reference)
+def shown(reference):
+    return pages(reference)
 
 
 @pytest.fixture(scope="module")
-def words(reference):
-    return roofline_page(reference)
+def html(shown):
+    return shown["report.html"]
 
 
+@pytest.fixture(scope="module")
 def hostile():
-    """A run whose user names things in HTML."""
+    """The page of a run whose user names things in HTML."""
     info = GEMM.model_copy(update={"name": "own", "title": SCRIPT, "picture": "own"})
     named = {"operator": "own", "implementation": SCRIPT}
     cells = [cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, label=f"{SCRIPT} {n}", **named) for n in (1, 2)]
     counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"sm_write_sectors": SCRIPT})
-    return told(
-        device("gpu0", name=SCRIPT),
+    run = told(
+        device_record("gpu0", name=SCRIPT),
         peak_record("gpu0", "fp32", 55, sustained=50, vendor=60),
         bandwidth_record("gpu0", hbm_read=4000),
         operator_record("gpu0", *cells, operator=info),
@@ -72,22 +73,24 @@ def hostile():
         counters_record("gpu0", counted),
         made_up=[CheckResult(device="gpu0", check=SCRIPT, result="fail", reason=SCRIPT)],
     )
+    return pages(run)["report.html"]
 
 
 class Shown(HTMLParser):
-    """The text that a reader sees; raises where an element is closed that is not the last one opened."""
+    """The text that a reader sees; fails if an element is closed that is not the last one opened."""
 
     VOID = ("meta", "input", "img")
 
     def __init__(self, text: str):
         super().__init__()
-        self.open, self.texts, self.links = [], [], []
+        self.open, self.texts, self.links, self.sections = [], [], [], []
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         self.open += [] if tag in self.VOID else [tag]
         self.links += [value for key, value in attrs if key in ("src", "href")]
+        self.sections += [dict(attrs)["id"]] if tag == "section" else []
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -101,86 +104,90 @@ class Shown(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- the pages
 
 
-def test_the_page_tells_the_run_of_the_reference(html):
-    shown, table = Shown(html), read(Roofline, REFERENCE / "roofline.json")
-    fp16 = next(c for c in table.ceilings if (c.device, c.name) == ("gpu0", "fp16"))
-    for words in (f"{number(fp16.burst_tflops)} TFLOPS fp16 burst", *(one.reason for one in table.faults)):
-        assert words in shown.words, words
-    assert len(html.encode()) < MOST_BYTES
-
-
-def test_nothing_is_fetched(html):
-    assert all(re.fullmatch(r"#[\w-]+|[\w]+\.(png|svg|json|md)", link) for link in Shown(html).links)
+def test_the_page_has_its_parts_in_order_and_fetches_nothing(html):
+    found = Shown(html)
+    assert found.sections == PARTS and len(html.encode()) < MOST_BYTES
+    assert all(re.fullmatch(r"#[\w-]+|[\w]+\.(png|svg|json|md)", link) for link in found.links)
     assert "@import" not in html.partition("</style>")[0] and "url(" not in html.partition("</style>")[0]
 
 
-def roofline_page(run) -> str:
-    return text_page("ROOFLINE.md.j2", run)
+def test_the_written_report_has_a_bounded_length_and_seven_parts(shown):
+    text = shown["ROOFLINE.md"]
+    assert 1500 <= len(text.split()) <= 2500
+    assert len(re.findall(r"^## \d", text, re.MULTILINE)) == 7
+    assert len(re.findall(r"^\d\. \*\*", text, re.MULTILINE)) == 3
+    assert not re.search(r"\{\{|None|nan\b", text)
 
 
-def test_the_page_for_a_repository_is_short_and_whole(reference, words):
-    assert len(reference.operators) == 4 and len(reference.counted.rows) >= 10
-    counted = sum(bool(re.search(r"\w", word)) for word in words.split())
-    assert counted <= 2800 and "![The measured roofline](roofline.png)" in words and "{{" not in words
+def test_a_second_card_of_a_model_repeats_no_table_of_operators():
+    cards = [(device_record(name), peak_record(name, "fp32", 55)) for name in ("gpu0", "gpu1")]
+    streams = [bandwidth_record(name, hbm_read=4000) for name in ("gpu0", "gpu1")]
+    operators = [operator_record(name, cell(name, 20e-3, 19e-3)) for name in ("gpu0", "gpu1")]
+    text = pages_of(*(one for card in cards for one in card), *streams, *operators)["ROOFLINE.md"]
+    assert text.count("| gpu0: scan ") == 1 and "| gpu1: scan " not in text
 
 
-def test_of_several_cards_of_one_model_the_words_have_the_tables_of_the_first():
-    """Eight cards in full would be a book; the page has them all."""
-    streams = [bandwidth_record(card, hbm_read=4000) for card in ("gpu0", "gpu1", "gpu2")]
-    several = told(*(device(one.device) for one in streams), *streams)
-    words = roofline_page(several)
-    assert several.duplicates == ["gpu1", "gpu2"]
-    assert words.count("| device memory |") == 1 < html_page(several).count("device memory")
+def test_verification_has_a_row_per_prediction_and_the_worst_are_five(reference, shown):
+    rows = re.findall(r"^\| (?:gpu0|cpu) .*", shown["verification.md"], re.MULTILINE)
+    assert len(rows) == len(reference.predicted) > 150
+    factors = [max(c.sealed.cpu_time_s / c.cpu_time_s, c.cpu_time_s / c.sealed.cpu_time_s) for c in reference.worst]
+    assert len(factors) == 5 and factors == sorted(factors, reverse=True)
 
 
-def test_what_a_user_named_in_html_is_shown_as_text():
-    run = hostile()
-    html = html_page(run)
-    assert SCRIPT not in html and "alert(1)" in html
-    assert SCRIPT in Shown(html).words
+def test_row_normalisation_has_the_columns_of_a_kernel_under_development(html):
+    table = html.partition("row normalisation: all ")[2].partition("</table>")[0]
+    columns = re.findall(r"<th[^>]*>([^<]*)</th>", table)
+    assert {"time", "of roof", "GB/s", "rate", "FLOP/byte", "limited by"} <= set(columns)
+    assert sum(name.startswith("times as fast as") for name in columns) == 2
+    assert table.count("<tr>") == 1 + 16
 
 
-OF_ONE_SIZE = (
-    device("gpu0"),
-    peak_record("gpu0", "fp32", 55),
-    bandwidth_record("gpu0", hbm_read=4000),
-    operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)),
-)
-
-
-def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_named():
+def test_operations_of_the_user_are_on_both_pages():
     mine = {"name": "my_kernel", "flops": 2e9, "memory_bytes": 4e8, "dtype": "fp32"}
-    others = mine | {"name": "my_half", "dtype": "fp16"}, mine | {"name": "of_another_device", "device": "cpu"}
-    run = told(*OF_ONE_SIZE, asked=Asked(operations=[mine, *others]))
-    for text in (Shown(html_page(run)).words, roofline_page(run)):
-        assert "my_kernel" in text and "of_another_device" not in text
-    assert [one.partition(":")[0] for one in run.main.skipped] == ["my_half"]
+    asked = Asked(operations=[mine, mine | {"name": "of_another_device", "device": "cpu"}])
+    found = pages(told(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)), asked=asked))
+    for text in (Shown(found["report.html"]).words, found["ROOFLINE.md"]):
+        assert "my_kernel" in text and "attainable" in text and "of_another_device" not in text
 
 
-def test_a_run_without_operators_or_load_has_a_page():
-    run = told(device("cpu"), bandwidth_record("cpu", dram_read=80))
-    assert "dram_read" in Shown(html_page(run)).words and "dram_read" in roofline_page(run)
+LESS = {
+    "a device": [device_record("cpu")],
+    "a bandwidth": [device_record("cpu"), bandwidth_record("cpu", dram_read=80)],
+    "no memory": [GPU[0], GPU[1], operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3))],
+    "a refused profiler": [GPU[0], GPU[2], profiler_record("gpu0", refused="not allowed")],
+}
+
+
+@pytest.mark.parametrize("records", LESS.values(), ids=LESS.keys())
+def test_a_run_that_lacks_something_has_every_page(records):
+    found = pages_of(*records)
+    assert Shown(found["report.html"]).sections == PARTS
+    assert not any(re.search(r"\bNone\b|\bnan\b", text) for text in (found["ROOFLINE.md"], found["verification.md"]))
 
 
 def test_a_refused_profiler_gives_its_reason():
-    run = told(device("gpu0"), bandwidth_record("gpu0", hbm_read=4000), profiler_record("gpu0", refused="not allowed"))
-    assert "not allowed" in Shown(html_page(run)).words and "not allowed" in roofline_page(run)
-    assert run.counted.rows == []
+    found = pages_of(*LESS["a refused profiler"])
+    assert all("not allowed" in found[name] for name in ("ROOFLINE.md", "report.html"))
 
 
-def test_every_cell_of_an_operator_has_a_row_with_its_prediction(reference):
-    attention = next(part for part in reference.operators if part.title == "decode attention")
-    cells = [one for one in read(Roofline, REFERENCE / "roofline.json").operators if one.operator == "decode_attention"]
-    assert len(attention.cells.rows) == len(cells) > 1
-    row = next(row for row in attention.cells.rows if row[:4] == ["gpu0", "fused_graph core", "fp16", "batch 1, S 128"])
-    key = ("gpu0", "fused_graph", "core", "fp16", 1, 128)
-    (one,) = (
-        c for c in cells if (c.device, c.implementation, c.scope, c.dtype, c.shape["batch"], c.shape["seq_len"]) == key
-    )
-    assert row[4:7] == [duration(one.cpu_time_s), str(one.samples), duration(one.gpu_time_s)]
+def test_a_cell_to_repeat_has_commands_a_figure_and_seconds():
+    run = told(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)))
+    path = run.again.row.record
+    assert [line.split()[0] for line in run.again.commands] == ["make"] and run.again.seconds is None
+    elapsed_s = {path: 2.0, "gpu0/calibration.json": 3.0}
+    again = report(run.table, Source("c0ffee", "https://example.org/roofline.git"), elapsed_s).again
+    assert [line.split()[:2] for line in again.commands] == [["git", "clone"], ["git", "checkout"], ["make", "cell"]]
+    assert again.seconds == 5 and again.commands[-1].endswith(path.removesuffix(".json"))
+
+
+def test_text_of_a_user_begins_no_tag_and_no_column(hostile):
+    assert SCRIPT not in hostile and SCRIPT in Shown(hostile).words
+    assert markdown.without_html("<script>x</script> < 1") == "&lt;script>x&lt;/script> < 1"
+    text = markdown.table(("name", "one", "two"), [["a|b", "1", "-"], ["c", "2", ""]])
+    assert "two" not in text and "a\\|b" in text
 
 
 # ---------------------------------------------------------------- in a browser
@@ -200,146 +207,56 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture(scope="module")
-def opened(browser, html, tmp_path_factory):
-    """The page in a window of some width; what the console said is kept beside it."""
-    folder = tmp_path_factory.mktemp("page")
-    pages = {}
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A page in a window of some width, and what its console said."""
 
-    def open_page(width: int, text: str = html):
-        key = (width, hash(text))
-        if key not in pages:
-            file = folder / f"{len(pages)}.html"
-            file.write_text(text, encoding="utf-8")
-            window = browser.new_page(viewport={"width": width, "height": 900})
-            said: list[str] = []
-            window.on("console", lambda message: said.append(message.text))
-            window.on("pageerror", lambda error: said.append(str(error)))
-            window.on("request", lambda request: said.append(request.url) if request.url[:5] != "file:" else None)
-            window.goto(file.as_uri())
-            window.wait_for_selector("body[data-ready]")
-            pages[key] = window, said
-        return pages[key]
+    def open_page(text: str, width: int = 1280, scheme: str = "light"):
+        file = tmp_path / "report.html"
+        file.write_text(text, encoding="utf-8")
+        window = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        said: list[str] = []
+        window.on("console", lambda message: said.append(message.text))
+        window.on("pageerror", lambda error: said.append(str(error)))
+        window.on("request", lambda request: said.append(request.url) if request.url[:5] != "file:" else None)
+        window.goto(file.as_uri())
+        window.wait_for_selector("body[data-ready]")
+        return window, said
 
     return open_page
 
 
-# Elements that reach beyond the window or beyond a parent that hides what is over; what scrolls of itself may.
+# Elements that reach beyond the window, or beyond a parent that hides what is over; tables scroll by themselves.
 CUT = """() => [...document.querySelectorAll("body *")].filter(one => {
-  if (one.closest(".table, pre, svg, script, style, .filters input") || !one.getClientRects().length) return false;
+  if (one.closest(".table, pre, svg, script, style") || !one.getClientRects().length) return false;
   const box = one.getBoundingClientRect();
   return box.right > innerWidth + 1 || box.left < -1 || one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0
     && getComputedStyle(one).overflowX === "hidden";
 }).map(one => one.outerHTML.slice(0, 100))"""
-# Pairs of texts of one chart, or of the pyramid, that lie over one another: titles, ticks, legends.
-OVERLAPS = """() => [...document.querySelectorAll(".chart, .pyramids svg")].flatMap(chart => {
-  const texts = [...chart.querySelectorAll(".xtick text, .ytick text, .xtitle, .ytitle, .legendtext, .pyramids text")]
-    .filter(one => one.textContent && one.getBoundingClientRect().width);
-  return texts.flatMap((one, i) => texts.slice(i + 1).filter(other => {
-    const a = one.getBoundingClientRect(), b = other.getBoundingClientRect();
-    return a.left + 1 < b.right && b.left + 1 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
-  }).map(other => `${chart.id}: ${one.textContent} / ${other.textContent}`));
-})"""
+# Tables of cells that hide their time or their share to the right.
+HIDDEN = """() => [...document.querySelectorAll(".heat td, #operators details th:nth-child(-n+4)")]
+  .filter(one => one.getBoundingClientRect().right > innerWidth).length"""
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1300, 420])
-def test_nothing_is_cut_overlaps_or_complains(opened, html, width):
-    window, said = opened(width, html)
-    assert said == []
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (420, "dark")])
+def test_nothing_is_cut_or_complains(opened, html, width, scheme):
+    window, said = opened(html, width, scheme)
+    window.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert said == [] and window.locator(".chart .main-svg").count() > 6
     assert window.evaluate("document.documentElement.scrollWidth") <= width
-    assert window.evaluate(CUT) == [] and window.evaluate(OVERLAPS) == []
-    assert window.locator(".chart .main-svg").count() > 10
-
-
-NAMES = """() => {
-  const chart = document.getElementById("roofline"), plot = chart.querySelector(".nsewdrag").getBoundingClientRect();
-  return [...chart.querySelectorAll(".annotation-text")].map(one => one.getBoundingClientRect()).map(box =>
-    [box.left - plot.left, box.top - plot.top, box.right - plot.left, box.bottom - plot.top, plot.width, plot.height]);
-}"""
+    assert window.evaluate(CUT) == [] and window.evaluate(HIDDEN) == 0
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1300, 420])
-def test_names_of_ceilings_lie_within_the_chart_and_apart(opened, width):
-    window, _ = opened(width)
-    cpu = window.locator("input[name='device'][value='cpu']").locator("..")
-    cpu.click()
-    window.wait_for_timeout(200)
-    names = window.evaluate(NAMES)
-    assert len(names) >= 8
-    for left, top, right, bottom, width, height in names:
-        assert left > -1 and top > -1 and right < width + 1 and bottom < height + 1
-    level = [box[:4] for box in names if box[3] - box[1] < 20]  # those that are not turned
-    for (left, top, right, bottom), other in combinations(level, 2):
-        assert right < other[0] or other[2] < left or bottom - 3 < other[1] or other[3] - 3 < top
-    cpu.click()
-
-
-PLACE = """label => {
-  const chart = document.getElementById("roofline"), { xaxis, yaxis } = chart._fullLayout;
-  for (const trace of chart.data) for (const [i, text] of (trace.text || []).entries()) {
-    if (!text.includes(label) || trace.visible === false) continue;
-    const box = chart.querySelector(".nsewdrag").getBoundingClientRect();
-    return [box.left + xaxis.d2p(trace.x[i]), box.top + yaxis.d2p(trace.y[i])];
-  }
-}"""
-
-
-def visible(window) -> list[dict]:
-    return window.evaluate("document.getElementById('roofline').data.filter(t => t.visible !== false).map(t => t.meta)")
-
-
-@pytest.mark.browser
-def test_toggles_choose_device_operator_and_dtype(opened):
-    window, said = opened(1300)
-    assert {meta["device"] for meta in visible(window)} == {"gpu0"}
-
-    def toggle(name: str, value: str) -> None:
-        window.locator(f"input[name='{name}'][value='{value}']").locator("..").click()
-        window.wait_for_timeout(50)
-
-    toggle("device", "cpu")
-    assert {meta["device"] for meta in visible(window)} == {"gpu0", "cpu"}
-    toggle("operator", "gemm")
-    assert "gemm" not in {meta.get("operator") for meta in visible(window)}
-    toggle("dtype", "fp16")
-    assert "fp16" not in {meta.get("dtype") for meta in visible(window)}
-    assert "predicted" not in {meta["kind"] for meta in visible(window)}
-    toggle("also", "predicted")
-    assert "predicted" in {meta["kind"] for meta in visible(window)}
-    for name, value in (("device", "cpu"), ("operator", "gemm"), ("dtype", "fp16"), ("also", "predicted")):
-        toggle(name, value)
-    assert said == []
-
-
-@pytest.mark.browser
-def test_a_table_sorts_by_what_its_figures_are_worth(opened):
-    window, _ = opened(1300)
-    head = window.locator("#operator-gemm-cells th button", has_text="measured")
-    for order in (1, -1):
-        head.click()
-        column = window.locator("#operator-gemm-cells tbody td:nth-child(5)").all_text_contents()
-        size = {"us": 1e-6, "ms": 1e-3}
-        times = [float(value) * size[unit] for value, unit in (text.rstrip("*").split() for text in column)]
-        assert times == sorted(times, reverse=order < 0) and len(times) == 10
-
-
-@pytest.mark.browser
-def test_it_prints(opened):
-    window, said = opened(1300)
+def test_it_prints_with_every_table(opened, html):
+    window, said = opened(html)
     pdf = window.pdf(format="A4")
-    assert pdf.startswith(b"%PDF") and 5 < len(re.findall(rb"/Type\s*/Page\b", pdf)) < 60
+    assert pdf.startswith(b"%PDF") and 5 < len(re.findall(rb"/Type\s*/Page\b", pdf)) < 40
     assert said == []
 
 
 @pytest.mark.browser
-def test_names_in_html_run_nothing(opened):
-    window, said = opened(1300, html_page(hostile()))
+def test_names_in_html_run_nothing(opened, hostile):
+    window, said = opened(hostile)
     assert said == [] and window.locator("h1").inner_text() == SCRIPT
-    x, y = window.evaluate(PLACE, "alert(1)")
-    window.locator("#roofline").scroll_into_view_if_needed()
-    x, y = window.evaluate(PLACE, "alert(1)")
-    window.mouse.move(x, y)
-    window.wait_for_selector("#roofline .hoverlayer .hovertext text")
-    assert SCRIPT in " ".join(window.locator("#roofline .hoverlayer .hovertext").all_text_contents())

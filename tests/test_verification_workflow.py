@@ -1,11 +1,8 @@
 """A run of the real workflow on the CPU: seals, records, roofline.json and verification belong together."""
 
-from records_factory import verification_page
-
 from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.prediction import predict_sealed
-from roofline.report.predictions import cell_name
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
 from roofline.table.seals import moment
@@ -54,12 +51,21 @@ def test_every_prediction_stands_beside_what_was_found(finished_run):
 
 def test_the_page_is_the_records_and_names_every_cell(finished_run):
     found = read(Roofline, finished_run.results / "roofline.json")
-    text = (finished_run.results / "verification.md").read_text(encoding="utf-8")
-    assert text == verification_page(found)
-    assert all(f"**{cell_name(entry, found)}**" in text for entry in found.entries if entry.cause)
+    lines = (finished_run.results / "verification.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| cpu ")]
+    assert len(rows) == len(found.entries)
+    assert all(any(found.full_name(entry) in row for row in rows) for entry in found.entries)
 
 
 def test_the_checklist_knows_of_it(finished_run):
-    criteria = {(c["device"], c["check"]): c for c in finished_run.read("acceptance.json")["checks"]}
+    criteria = {(c["device"], c["check"]): c for c in finished_run.read("roofline.json")["checks"]}
     found = criteria["cpu", "every prediction has its measured counterpart, sealed before it"]
     assert found["result"] == "pass", found
+
+
+def test_the_pages_have_bounded_lengths(finished_run):
+    words = {
+        name: len((finished_run.results / name).read_text().split()) for name in ("ROOFLINE.md", "verification.md")
+    }
+    assert 500 < words["ROOFLINE.md"] < 2500 and words["verification.md"] < 600
+    assert (finished_run.results / "report.html").stat().st_size < 3_000_000

@@ -61,6 +61,7 @@ if __name__ == "__main__":
         write(record, snakemake.output.cells)
         # By name: how a page looks makes no prediction stale.
         write_text(
-            import_module("roofline.report.rendering").text_page("predictions.md.j2", record), snakemake.output.page
+            import_module("roofline.report.rendering").text_page("predictions.md.j2", report=record),
+            snakemake.output.page,
         )
         say(f"predictions {name}: {len(record.cells)} cells, written to {snakemake.output.page}")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
@@ -160,7 +160,6 @@ class Report:
     worst: list[Cell]
     predicted: list[Cell]
     again: Reproduction | None
-    charts: dict[str, dict] = field(default_factory=dict)  # by the id of the element that each is drawn in
 
     @property
     def main(self) -> DeviceView:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from roofline.core.formatting import duration, flops_rate, number, percent, place_words, regime_name
+from roofline.core.terms import BYTES, Axis
 from roofline.report import counters, instruction_words, interpretation, lessons, peer_paths, predictions, rendering
 from roofline.report.charts import instruction_chart, load_chart, prediction_chart, roofline_chart, symbols_of
 from roofline.report.markdown import Table, filled
@@ -62,13 +63,18 @@ def heat_rows(one: OperatorView, table: Roofline) -> dict[str, list[tuple[str, C
     axis = table.operator_info[one.name].axis
     if axis:
         return {
-            f"{alike[0].dtype} {table.series(alike[0])}": [(place_words(axis, c.along(axis)), c) for c in alike]
+            f"{alike[0].dtype} {table.series(alike[0])}": [(_place(axis, c), c) for c in alike]
             for alike in predictions.by_series(one.fast, table)
         }
     rows: dict[str, list[tuple[str, Cell]]] = {}
     for cell in one.fast:
         rows.setdefault(table.label(cell), []).append((cell.dtype, cell))
     return rows
+
+
+def _place(axis: Axis, cell: Cell) -> str:
+    place = place_words(axis, cell.along(axis))
+    return place if axis.key == BYTES else f"{axis.symbol} {place}"
 
 
 def cells_of(one: OperatorView, report: Report) -> Table:

@@ -15,16 +15,13 @@ STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
 PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 FILTERS = {
     "rank_words": words.rank_words,
-    **{
-        name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent", "flops_rate", "traffic")
-    },
+    **{name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent")},
     **{
         name: getattr(words, name)
         for name in (
             "bandwidth",
             "limits",
             "shares",
-            "signed",
             "span_percent",
             "rate",
             "span",

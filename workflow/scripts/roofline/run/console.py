@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,9 @@ from roofline.core.formatting import counted
 from roofline.core.terms import UserError, in_order
 from roofline.devices.discovery import kind_of
 from roofline.records.base import read
+from roofline.records.manifest import Manifest
 from roofline.report import screen
+from roofline.report.model import report
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
@@ -91,11 +94,13 @@ def _section(rule: str, checked: Checked) -> BaseModel | None:
 def summarise(results: Path) -> None:
     """The ceilings, the operators, the checklist, and where the files are."""
     try:
-        roofline = read(Roofline, results / "roofline.json")
+        run = report(read(Roofline, results / "roofline.json"))
+        times = read(Manifest, results / "manifest.json").times
     except (OSError, UserError):
         return
+    width = shutil.get_terminal_size((screen.WIDTH, 0)).columns
     print(
-        screen.summary(roofline, os.environ.get(ARGUMENTS, "")),
+        screen.summary(run, times.span_s, times.cost_usd, os.environ.get(ARGUMENTS, ""), width),
         f"Report {results}/report.html, to be opened in a browser",
         f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json",
         f"On a rented machine: {make('archive')}, fetch the file from results/archive/, then terminate the machine.",
