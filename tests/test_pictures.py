@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import samples
-from pictures import crossed_texts, dots_of, overlapping_texts, texts_of, texts_outside, words_of
+from pictures import crossed_texts, dots_of, overlapping_texts, reference, texts_of, texts_outside, words_of
 from PIL import Image
 from records_factory import bandwidth_record, peak_record, verified
 
 from roofline.core.formatting import capacity, number, percent
 from roofline.operators.about import OwnOperator
-from roofline.records.base import read
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import CROSSED, headline, save
 from roofline.report.roofline_content import chosen, content
 from roofline.run import pictures
 from roofline.table.rows import Roofline
 
-RUN = read(Roofline, Path(__file__).parents[1] / "reference/nvidia-h200/roofline.json")
+RUN = reference()
 RUNS = {"reference": lambda: RUN} | {
     name: lambda make=make: samples.table(make())
     for name, make in (samples.SAMPLES | {"long_names": samples.long_names}).items()
