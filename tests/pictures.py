@@ -1,18 +1,38 @@
-"""What the renderer makes of a picture: the boxes of its texts, legends among them, and its dots, in points."""
+"""What the renderer makes of a picture: the boxes of its texts, legends among them, its lines and dots, in points."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations
+from functools import cache
+from itertools import combinations, pairwise
+from math import cos, radians, sin
+from pathlib import Path
 
 import numpy as np
 from matplotlib.lines import Line2D
 
-from roofline.report.figure_style import save, styled
+from roofline.records.base import read
+from roofline.records.manifest import Manifest
+from roofline.report.figure_style import save, styled, text_width
+from roofline.run.manifest import hashes
+from roofline.table.load import Asked, load
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_results
+
+REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
+
+
+@cache
+def reference() -> Roofline:
+    """The table of the committed H200 run, from its records."""
+    manifest = read(Manifest, REFERENCE / "manifest.json")
+    paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
+    return load(read_results(REFERENCE, paths), Asked(**manifest.asked), hashes(manifest.outputs))
 
 
 def texts_of(figure):
-    """Each text but those of ticks and axes, and its box without the blank above and below lower-case letters."""
+    """Each text but those of ticks and axes with its boxes, without the blank above and below lower-case letters; a
+    rotated text has several."""
     with styled():
         figure.draw_without_rendering()  # which places the legends
         found, legends = list(figure.texts), list(figure.legends)
@@ -20,42 +40,64 @@ def texts_of(figure):
             found += axes.texts
             legends += [axes.get_legend()] if axes.get_legend() else []
         found += [text for legend in legends for text in legend.get_texts()]
-        boxes = [(text, text.get_window_extent()) for text in found if text.get_text().strip()]
-    return [(text, box.x0, box.y0 + 0.12 * box.height, box.x1, box.y1 - 0.12 * box.height) for text, box in boxes]
+        return [(text, list(boxes_of(text))) for text in found if text.get_text().strip()]
+
+
+def boxes_of(text):
+    if not text.get_rotation():
+        box = text.get_window_extent()
+        yield box.x0, box.y0 + 0.12 * box.height, box.x1, box.y1 - 0.12 * box.height
+        return
+    angle, (x, y) = radians(text.get_rotation()), text.get_transform().transform(text.get_position())
+    for along in np.arange(2.0, text_width(text.get_text(), text.get_size()), 2.0):
+        middle = x + along * cos(angle), y + along * sin(angle)
+        yield middle[0] - 2, middle[1] - 2, middle[0] + 2, middle[1] + 2
 
 
 def overlapping_texts(figure):
     return [
         (a.get_text(), b.get_text())
-        for (a, *one), (b, *other) in combinations(texts_of(figure), 2)
-        if one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+        for (a, some), (b, others) in combinations(texts_of(figure), 2)
+        if any(
+            one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+            for one in some
+            for other in others
+        )
     ]
 
 
-def texts_over_dots(figure):
-    found, texts = [], texts_of(figure)
+def crossed_texts(figure, lines=()):
+    """Texts that a line of the axes runs through, and dots that they cover."""
+    found = []
+    texts = [(text, box) for text, boxes in texts_of(figure) for box in boxes]
     for dot in dots_of(figure):
-        near = 0.4 * dot.get_markersize()
-        for text, x0, y0, x1, y1 in texts:
-            x, y = dot.get_transform().transform(dot.get_xydata()).T
-            if np.any((x0 - near < x) & (x < x1 + near) & (y0 - near < y) & (y < y1 + near)):
-                found.append(text.get_text())
+        places, near = dot.get_transform().transform(dot.get_xydata()), 0.4 * dot.get_markersize()
+        found += [text.get_text() for text, box in texts if within(places, box, near)]
+    for line in lines:
+        ends = line.get_transform().transform(line.get_xydata())
+        places = np.concatenate([np.linspace(a, b, 400) for a, b in pairwise(ends)])
+        found += [text.get_text() for text, box in texts if within(places, box, -0.5)]
     return found
+
+
+def within(places, box, near):
+    x, y = places.T
+    return np.any((box[0] - near < x) & (x < box[2] + near) & (box[1] - near < y) & (y < box[3] + near))
 
 
 def texts_outside(figure):
     width, height = figure.get_size_inches() * 72
-    return [t.get_text() for t, x0, y0, x1, y1 in texts_of(figure) if min(x0, y0) < 0 or x1 > width or y1 > height]
+    return [
+        text.get_text()
+        for text, boxes in texts_of(figure)
+        for x0, y0, x1, y1 in boxes
+        if min(x0, y0) < 0 or x1 > width or y1 > height
+    ]
 
 
 def dots_of(figure):
     lines = [artist for axes in figure.axes for artist in axes.get_children() if isinstance(artist, Line2D)]
     return [line for line in lines if line.get_marker() not in ("None", None, "")]
-
-
-def labels_of(axes):
-    """What is written beside dots: shares."""
-    return [text.get_text() for text in axes.texts if text.get_text().endswith(" %")]
 
 
 def words_of(figure, path):

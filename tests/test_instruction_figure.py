@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pictures import overlapping_texts, texts_outside
+from pictures import overlapping_texts, reference, texts_outside
 from records_factory import instructions_record
 
 from roofline.core.model import sectors_per_request
 from roofline.devices.gpu.instructions import STRIDES, WAYS
-from roofline.records.base import read
 from roofline.report import instruction_figure
 from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
 from roofline.table.rows import InstructionRoofline, OfCell, Roofline, Wall
 
-CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
 
 
@@ -47,7 +44,7 @@ def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> Si
 
 
 def table_with(kernels: int = 40) -> Roofline:
-    roofline = read(Roofline, CHECKOUT / "reference/nvidia-h200/roofline.json")
+    roofline = reference()
     rates = roofline.instructions[0].transactions_per_s
     cells = [cell for cell in roofline.operators if cell.device == "gpu0" and cell.bytes]
     placed = []

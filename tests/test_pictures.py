@@ -1,53 +1,192 @@
-"""All pictures of a run at once: the same bytes as one by one."""
+"""All pictures, by the boxes that the renderer really gives their texts, lines and dots."""
 
-from pathlib import Path
+from __future__ import annotations
 
 import pytest
-from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
+import samples
+from pictures import crossed_texts, dots_of, overlapping_texts, reference, texts_of, texts_outside, words_of
+from PIL import Image
+from records_factory import bandwidth_record, peak_record, verified
 
-from roofline.records.base import read
-from roofline.report import (
-    instruction_figure,
-    load_figure,
-    operator_figure,
-    roofline_figure,
-    sweep_figure,
-)
-from roofline.report.figure_style import headline, save
+from roofline.core.formatting import capacity, number, percent
+from roofline.operators.about import OwnOperator
+from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report.figure_style import CROSSED, headline, save
+from roofline.report.roofline_content import chosen, content
 from roofline.run import pictures
 from roofline.table.rows import Roofline
 
-RUN = Path(__file__).parents[1] / "reference/nvidia-h200"
+RUN = reference()
+RUNS = {"reference": lambda: RUN} | {
+    name: lambda make=make: samples.table(make())
+    for name, make in (samples.SAMPLES | {"long_names": samples.long_names}).items()
+}
+CEILINGS = 2.4  # lines below this are ceilings, those above lead labels to their dots
 
 
-def test_drawn_side_by_side_they_are_the_same(tmp_path):
-    roofline = read(Roofline, RUN / "roofline.json")
-    together, alone = tmp_path / "together", tmp_path / "alone"
-    together.mkdir(), alone.mkdir()
-    pictures.draw(
-        together,
-        roofline,
-        {"attention": "decode_attention", "gemm": "gemm"},
-        72,
-        instructions=True,
+def ceilings_of(figure):
+    return [line for axes in figure.axes for line in axes.lines if line.get_zorder() < CEILINGS]
+
+
+@pytest.mark.parametrize("device", RUN.devices)
+def test_every_dot_of_the_reference_run_is_labelled_and_nothing_crosses_a_label(device):
+    figure = roofline_figure.draw(RUN, device)
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == []
+    assert crossed_texts(figure, ceilings_of(figure)) == []
+    shown = {text.get_text() for text, _ in texts_of(figure)}
+    told = content(RUN, device, chosen(RUN, device))
+    assert {dot.label for dot in told.dots if dot.label} <= shown
+    assert {line.label for line in told.roofs} <= shown
+    assert all(any(line.label in text for text in shown) for line in told.slopes)
+
+
+def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_peak():
+    cells = [one for one in chosen(RUN, "gpu0") if one.operator == "decode_attention"]
+    assert {one.dtype for one in cells} == {"fp32", "fp16"} and {one.shape["batch"] for one in cells} == {1, 256}
+    labels = [dot.label for dot in content(RUN, "gpu0", cells).dots]
+    for cell in cells:
+        shares = f"{percent(cell.share)} ({percent(cell.fraction_of_compute_peak)})"
+        if cell.shape["batch"] == 1:
+            assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
+    assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
+
+
+def test_the_copy_on_the_device_is_a_slope():
+    assert {"d2d", "hbm_read", "hbm_copy", "l2", "l1"} == {
+        line.name for line in content(RUN, "gpu0", chosen(RUN, "gpu0")).slopes
+    }
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_can_be_read_at_900_pixels(name):
+    run = RUNS[name]()
+    for device in list(run.devices)[:2]:
+        figure = roofline_figure.draw(run, device)
+        assert overlapping_texts(figure) == [] and texts_outside(figure) == []
+        assert crossed_texts(figure, ceilings_of(figure)) == []
+        assert min(text.get_size() for text, _ in texts_of(figure)) * 900 / 720 > 9
+
+
+@pytest.mark.parametrize("kind", ["compute", "memory"])
+def test_a_run_without_ceilings_of_a_kind_is_drawn(kind):
+    made = samples.no_dots()
+    made["ceilings"] = [one for one in made["ceilings"] if one["kind"] != kind]
+    figure = roofline_figure.draw(samples.table(made), "gpu0")
+    assert texts_outside(figure) == [] and overlapping_texts(figure) == []
+
+
+@pytest.mark.parametrize(("block", "share"), [(1.5, True), (1.2, False)])
+def test_a_doubted_cell_is_crossed_and_has_no_share(block, share):
+    """Blocks of its GEMM differ by more than a fifth."""
+    run = verified(peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100))
+    (dot,) = content(run, "cpu", chosen(run, "cpu")).dots
+    assert dot.label.endswith("%") == share
+    crosses = [dot for dot in dots_of(roofline_figure.draw(run, "cpu")) if dot.get_marker() == CROSSED["marker"]]
+    assert bool(crosses) == bool(dot.crossed)
+
+
+def test_own_dots_under_the_ceilings_of_a_run(tmp_path):
+    figure = roofline_figure.draw_dots(RUN, "gpu0", [(10.0, 5.0, "mine", "fp16")])
+    assert "mine" in words_of(figure, tmp_path / "own.svg")
+
+
+# ---------------------------------------------------------------- operators
+
+
+def own_operator(cells: int) -> Roofline:
+    ceilings = samples.gpu_ceilings("gpu0")
+    rows = [
+        samples.operator_row(ceilings, "gpu0", "squares", "fp32", 1e6 * n, 8e6 * n, 4e-6 * n, "fp32", "d2d")
+        | {"implementation": "loop", "shape": {"count": n}}
+        for n in range(1, cells + 1)
+    ]
+    own = OwnOperator(
+        name="squares", axis=("count", "N", None), cases=[], title="squares", picture="squares", counted="once"
     )
-    save(roofline_figure.draw(roofline), [alone / "roofline.png", alone / "roofline.svg"])
-    for picture, name in (("attention", "decode_attention"), ("gemm", "gemm")):
-        save(operator_figure.draw(roofline, name), [alone / f"{picture}.png"])
-    save(sweep_figure.draw(roofline), [alone / "sweep.png"])
-    save(load_figure.draw(roofline), [alone / "load.png"])
-    save(instruction_figure.draw(roofline), [alone / "instruction_roofline.png"])
-    made = {path.name: path.read_bytes() for path in together.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 7
+    return samples.table(samples.sample_roofline(samples.gpu(), ceilings, rows, []), own)
+
+
+@pytest.mark.parametrize(
+    ("run", "operator"),
+    [(RUN, "decode_attention"), (RUN, "gemm"), (RUN, "rmsnorm_matmul"), (own_operator(100), "squares")],
+    ids=["decode attention", "GEMM", "fused product", "own"],
+)
+def test_an_operators_picture_shows_every_cell(run, operator):
+    figure = operator_figure.draw(run, operator)
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == []
+    axes = [0, 1] if run.operator_info[operator].axis else [0]
+    shares = {tuple(place)[axes[-1]] for dots in dots_of(figure) for place in dots.get_xydata()}
+    assert {one.fraction_of_roof for one in run.operators if one.operator == operator} <= shares
+
+
+def test_shares_that_span_decades_are_on_a_logarithmic_axis():
+    scales = {
+        name: operator_figure.draw(RUN, name).axes[0].get_yscale() for name in ("decode_attention", "rmsnorm_matmul")
+    }
+    assert scales == {"decode_attention": "log", "rmsnorm_matmul": "linear"}
+
+
+def test_row_normalisation_is_a_roofline_labelled_with_its_rates():
+    figure = roofline_figure.draw_operator(RUN, "row_norm")
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == []
+    assert crossed_texts(figure, ceilings_of(figure)) == []
+    shown = {text.get_text() for text, _ in texts_of(figure)}
+    cells = [one for one in RUN.operators if one.operator == "row_norm" and one.device == "gpu0"]
+    assert {f"{RUN.label(one)}: {number(1e3 * one.attained_tflops)} GFLOPS" for one in cells} <= shown
+
+
+# ---------------------------------------------------------------- levels and load
+
+
+def test_sweeps_and_loads_can_be_read():
+    for figure in (sweep_figure.draw(RUN), load_figure.draw(RUN)):
+        assert overlapping_texts(figure) == [] and texts_outside(figure) == []
+
+
+def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
+    told = words_of(sweep_figure.draw(RUN), tmp_path / "sweep.svg")
+    for level in RUN.levels:
+        assert any(f" {number(level.gb_per_s)} GB/s" in text for text in told)
+        if level.knee_bytes:
+            assert any(
+                f"{capacity(level.knee_bytes)} (reported {capacity(level.reported_bytes)})" in one for one in told
+            )
+
+
+def test_load_has_burst_and_sustained_lines_and_axes_from_zero():
+    loads = [one for one in RUN.ceilings if one.kind == "compute" and one.load]
+    figure = load_figure.draw(RUN)
+    assert len(figure.axes) == 4 * len(loads) == 28  # our own kernels are not held under load
+    for ceiling, (first, *row) in zip(loads, (figure.axes[i : i + 4] for i in range(0, 28, 4)), strict=True):
+        assert len(first.lines[0].get_ydata()) == len(ceiling.load.first_tflops)
+        assert [line.get_ydata()[0] for line in row[0].lines[1:]] == [ceiling.burst_tflops, ceiling.sustained_tflops]
+        assert all(axes.get_ylim()[0] == 0 and max(axes.lines[0].get_ydata()) < axes.get_ylim()[1] for axes in row)
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def test_drawn_side_by_side_they_are_the_same_as_alone(tmp_path):
+    pictures.draw(tmp_path, RUN, 72, ["roofline_cpu.svg", "load.png", "gemm.png"])
+    for name in ("roofline_cpu.svg", "load.png", "gemm.png"):
+        save(pictures.drawings(RUN)[name](), [tmp_path / f"alone_{name}"])
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"alone_{name}").read_bytes()
+    with Image.open(tmp_path / "load.png") as image:
+        assert image.width == 720
+
+
+def test_only_what_was_measured_has_a_picture():
+    names = {"roofline.png", "roofline.svg", "roofline_cpu.png", "roofline_cpu.svg", "sweep.png", "load.png"}
+    names |= {"gemm.png", "attention.png", "row_norm.png", "rmsnorm_matmul.png", "instruction_roofline.png"}
+    assert set(pictures.drawings(RUN)) == names
+    bare = verified(peak_record("cpu", "fp32", 1.5), bandwidth_record("cpu", dram_read=100))
+    assert set(pictures.drawings(bare)) == {"roofline.png", "roofline.svg", "gemm.png"}
 
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
-    """A long reason wraps; every text keeps its distance from the bottom, which the new lines do not touch."""
-    roofline = read(Roofline, RUN / "roofline.json")
     lines = ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9, "FAIL, gpu0: another"]
-    places = {text.get_text(): box for text, *box in texts_of(operator_figure.draw(roofline, "gemm"))}
-    figure = headline(operator_figure.draw(roofline, "gemm"), lines)
-    assert overlapping_texts(figure) == [] and texts_outside(figure) == [] and texts_over_dots(figure) == []
-    now = {text.get_text(): box for text, *box in texts_of(figure)}
-    assert " ".join(" ".join(text for text in now if text not in places).split()) == " ".join(" ".join(lines).split())
-    assert all(now[text] == pytest.approx(box, abs=0.01) for text, box in places.items())
+    places = {text.get_text(): boxes for text, boxes in texts_of(operator_figure.draw(RUN, "gemm"))}
+    figure = headline(operator_figure.draw(RUN, "gemm"), lines)
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == []
+    now = {text.get_text(): boxes for text, boxes in texts_of(figure)}
+    assert all(now[text][0] == pytest.approx(boxes[0], abs=0.01) for text, boxes in places.items())

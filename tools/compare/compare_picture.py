@@ -34,7 +34,7 @@ def draw(comparison):
 
 
 def _paint(axes, name: str, rows: Sequence[Compared]) -> None:
-    axes.set_title(style.drawable(name), x=(style.MARGIN - NAMES) / axes.bbox.width)
+    axes.set_title(name, x=(style.MARGIN - NAMES) / axes.bbox.width)
     reach = max([REACH, *(1.25 * abs(_faster(one.ratio, one)) for one in rows)])
     axes.set(xlim=(max(-reach, -99.9), reach), ylim=(len(rows) - 0.5, -0.5), xlabel="B faster than A by, %")
     axes.set_xscale("symlog", linthresh=LINEAR, linscale=1.0)
@@ -42,7 +42,7 @@ def _paint(axes, name: str, rows: Sequence[Compared]) -> None:
     axes.set_xticks([-tick for tick in ticks if 0 < tick < 99] + ticks)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_locator(style.NullLocator())
-    names = [style.drawable(compare_page.short(one.name)) for one in rows]
+    names = [compare_page.short(one.name) for one in rows]
     axes.set_yticks(range(len(rows)), [style.shortened(one, NAMES - 24, style.SMALL_SIZE) for one in names])
     axes.grid(visible=False, axis="y")
     axes.axvline(0, color=style.SPINES, lw=0.8, zorder=1)

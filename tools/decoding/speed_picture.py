@@ -19,11 +19,11 @@ HEAD, HIGH, AXIS = 78.0, 190.0, 52.0
 def draw(model: str, cards: Sequence[Card], steps: Sequence[Sequence[Step]], times: Mapping) -> Figure:
     """`times` has the seconds of steps that were measured, by batch and context."""
     height = HEAD + len(cards) * (HIGH + AXIS)
-    figure = style.headed(height, style.drawable(f"Decode speed of {model}: upper bound"), [MARKS])
+    figure = style.headed(height, f"Decode speed of {model}: upper bound", [MARKS])
     place = style.margins(height, top=HEAD, bottom=AXIS) | {"hspace": AXIS / HIGH}
     grid = figure.subplots(len(cards), 1, squeeze=False, gridspec_kw=place)
     for axes, card, of_card in zip(grid.flat, cards, steps, strict=True):
-        _paint(axes, style.drawable(card.title), of_card, times)
+        _paint(axes, card.title, of_card, times)
     return figure
 
 

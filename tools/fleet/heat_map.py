@@ -21,10 +21,10 @@ def draw(fleet: Fleet) -> Picture:
     readable = len(rows) <= READABLE
     row_height = style.LINE if readable else HIGH / len(rows)
     whole = 2 * style.MARGIN + HEAD + NAMES + row_height * len(rows) + FEET
-    title = style.drawable(f"{TITLE}: {fleet.cards} × {fleet.model}")
+    title = f"{TITLE}: {fleet.cards} × {fleet.model}"
     picture = style.headed(whole, title, style.wrapped(MARKS))
     place = style.margins(whole, top=style.MARGIN + HEAD + NAMES, bottom=style.MARGIN + FEET)
-    names = [style.shortened(style.drawable(row.name), LABELS, style.SMALL_SIZE) for row in rows]
+    names = [style.shortened(row.name, LABELS, style.SMALL_SIZE) for row in rows]
     widest = max(style.text_width(name, style.SMALL_SIZE) for name in names)
     place["left"] = (style.MARGIN + 6 + widest) / style.WIDTH
     axes = picture.add_subplot(picture.add_gridspec(1, 1, **place)[0])
@@ -44,7 +44,7 @@ def draw(fleet: Fleet) -> Picture:
     failing = {card for card, _ in slow}
     named = [y for y, row in enumerate(rows) if readable or row.card in failing]
     axes.set_yticks(named, [names[y] for y in named])
-    axes.set_xticks(range(len(figures)), [style.drawable(one.name) for one in figures], rotation=90)
+    axes.set_xticks(range(len(figures)), [one.name for one in figures], rotation=90)
     axes.xaxis.tick_top()
     axes.grid(False)
     return picture

@@ -29,7 +29,7 @@ SCALED = (0, (3, 2))
 @style.styled()
 def draw(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
     kernels = drawn(profile)
-    title = style.drawable(f"{TITLE}: {Path(profile.report).name} on {profile.card}")
+    title = f"{TITLE}: {Path(profile.report).name} on {profile.card}"
     if not kernels:
         return style.nothing(title, NOTHING)
     scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
@@ -40,7 +40,7 @@ def draw(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
     axes = figure.add_subplot(figure.add_gridspec(1, 1, **place)[0])
     _paint(axes, kernels, [one for one in ceilings if one.device == profile.device], scales)
     lines = [
-        style.shortened(style.drawable(f"{place}  {words_of(one)}"), style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
+        style.shortened(f"{place}  {words_of(one)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
         for place, one in enumerate(numbered, 1)
     ]
     below = top - HIGH - AXIS

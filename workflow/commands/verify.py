@@ -50,14 +50,7 @@ def draw(found: Results, manifest: Manifest, folder: Path) -> Roofline:
         folder,
         Source(manifest.sources.commit, manifest.sources.url),
     )
-    names = {Path(output.path).name for output in manifest.outputs}
-    pictures.draw(
-        folder,
-        roofline,
-        operators={info.picture: info.name for info in roofline.operator_info.values()},
-        dpi=manifest.config["plot"]["dpi"],
-        instructions="instruction_roofline.png" in names,
-    )
+    pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])
     return roofline
 
 

@@ -28,17 +28,12 @@ rule plot:
         roofline="results/roofline.json",
         library=sources.library_files(SCRIPTS / "plot.py", measures=False),
     output:
-        roofline=expand("results/roofline.{format}", format=["png", "svg"]),
-        operators=[f"results/{picture}.png" for picture in CELLS.pictures()],
-        sweep="results/sweep.png",
-        instructions=["results/instruction_roofline.png"] if CELLS.instructions() else [],
-        load="results/load.png",
+        [f"results/{picture}" for picture in CELLS.pictures()],
     log:
         "logs/plot.log",
     conda:
         ENVIRONMENT
     params:
-        operators=list(CELLS.pictures().values()),
         dpi=CONFIG.plot.dpi,
     script:
         "../scripts/plot.py"

@@ -1,4 +1,4 @@
-"""plot: the roofline; each operator's cells against their roofs; memory levels and sustained load."""
+"""plot: the rooflines, a picture per operator, memory levels, sustained load and the instruction roofline."""
 
 from pathlib import Path
 
@@ -10,12 +10,6 @@ from roofline.table.rows import Roofline
 
 if __name__ == "__main__":
     with job("plot", snakemake):
-        inputs, output, params = snakemake.input, snakemake.output, snakemake.params
-        pictures.draw(
-            RESULTS,
-            read(Roofline, inputs.roofline),
-            operators=dict(zip((Path(path).stem for path in output.operators), params.operators, strict=True)),
-            dpi=params.dpi,
-            instructions=bool(output.instructions),
-        )
-        say(f"plot: {', '.join(output)}")
+        names = [Path(path).name for path in snakemake.output]
+        pictures.draw(RESULTS, read(Roofline, snakemake.input.roofline), snakemake.params.dpi, names)
+        say(f"plot: {', '.join(snakemake.output)}")

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -166,6 +166,14 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
         traceback.print_exc()
         status = unforeseen
     sys.exit(status)
+
+
+def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str):
+    """A device's measured ceilings with dots of one's own, as a Matplotlib figure that `figure_style.save` writes.
+
+    Of each dot: FLOP/byte, TFLOPS, its label, and the dtype that colours it.
+    """
+    return import_module("roofline.report.roofline_figure").draw_dots(run.roofline, device, dots)
 
 
 def __getattr__(name: str):

@@ -6,32 +6,13 @@ escaped: plotly takes text for a kind of HTML.
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from itertools import cycle
 
-from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
-from roofline.devices.levels import SWEPT_CACHES
-from roofline.report.cells import USERS, chosen, has_place, height_of, predicted
-from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
-from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
-from roofline.table.rows import (
-    Cell,
-    InstructionRoofline,
-    PlacedKernel,
-    Roofline,
-)
+from roofline.core.formatting import duration, flops_rate, number, percent, regime_words
+from roofline.report.palette import LEVEL_COLOURS, SYMBOLS, dtype_colour, markers_of
+from roofline.report.roofline_content import Content, Dot, chosen, content
+from roofline.report.words import LEVELS
+from roofline.table.rows import USERS, Cell, InstructionRoofline, PlacedKernel, Roofline
 
-SYMBOLS = (
-    "circle",
-    "diamond",
-    "square",
-    "triangle-up",
-    "triangle-down",
-    "star",
-    "cross",
-    "x",
-    "pentagon",
-    "hexagon",
-)
 LEFT, RIGHT = 5.0, 30.0  # times beyond the cells' intensities, where the ceilings begin and end
 POINTS = 30  # of a line, each with the words that are shown where it is pointed at
 
@@ -43,8 +24,7 @@ def colour(dtype: str) -> str:
 
 def symbols_of(operators: Iterable[str]) -> dict[str, str]:
     """The same on every chart: in the order of the names, the user's operations last."""
-    names = sorted(set(operators), key=lambda name: (name == USERS, name))
-    return dict(zip(names, cycle(SYMBOLS), strict=False))
+    return markers_of(sorted(set(operators), key=lambda name: (name == USERS, name)), SYMBOLS)
 
 
 # ---------------------------------------------------------------- the roofline
@@ -52,118 +32,94 @@ def symbols_of(operators: Iterable[str]) -> dict[str, str]:
 
 def roofline_chart(roofline: Roofline, device: str) -> dict | None:
     """Every cell of a device under its ceilings."""
-    cells = [c for c in roofline.operators if c.device == device and has_place(c) and c.intensity_flops_per_byte]
-    if not cells:
+    one = content(roofline, device, [cell for cell in roofline.operators if cell.device == device])
+    dots = [dot for dot in one.dots if dot.intensity]
+    if not dots:
         return None
-    intensities = [cell.intensity_flops_per_byte for cell in cells]
-    ends = min([*intensities, *_ridges(roofline, device)]) / LEFT, max(intensities) * RIGHT
+    intensities = [dot.intensity for dot in dots]
+    ends = min(intensities + one.ridges()) / LEFT, max(intensities) * RIGHT
     symbols = symbols_of(cell.operator for cell in roofline.operators)
-    traces = []
-    traces += _ceilings(roofline, device, ends)
-    best = {id(cell) for cell in chosen(cells, roofline.operator_info)}
-    for operator, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in cells):
-        of = {"device": device, "operator": operator, "dtype": dtype}
-        group = [cell for cell in cells if (cell.operator, cell.dtype) == (operator, dtype)]
-        traces.append(_predicted(group, of))
-        traces.append(_dots(group, best, symbols[operator], of, roofline))
-    layout = {
-        "xaxis": {"title": {"text": "intensity, FLOP/byte"}, "type": "log"},
-        "yaxis": {"title": {"text": "attained, TFLOPS"}, "type": "log"},
-    }
-    return {"data": traces, "layout": layout}
+    best = {id(cell) for cell in chosen(roofline, device)}
+    traces = [*_slopes(one, ends), *_roofs(one, ends)]
+    for operator, dtype in dict.fromkeys((dot.cell.operator, dot.dtype) for dot in dots):
+        group = [dot for dot in dots if (dot.cell.operator, dot.dtype) == (operator, dtype)]
+        traces += [_predicted(group), _dots(group, best, symbols[operator], roofline)]
+    return {"data": traces, "layout": _log_log("intensity, FLOP/byte", "attained, TFLOPS")}
 
 
-def _ridges(roofline: Roofline, device: str) -> Iterable[float]:
-    """The leftmost ridge point: where the steepest slope meets the lowest compute ceiling."""
-    mine = [c for c in roofline.ceilings if c.device == device]
-    shown = drawn(mine, [o for o in roofline.operators if o.device == device])
-    rates = [c.tflops for c in shown if c.kind == "compute"]
-    slopes = [c.gb_per_s / 1e3 for c in shown if c.kind == "memory"]
-    slopes += [one.gb_per_s / 1e3 for one in roofline.levels if one.device == device and one.name in SWEPT_CACHES]
-    if rates and slopes:
-        yield min(rates) / max(slopes)
+def _log_log(x: str, y: str, **others) -> dict:
+    axes = {"xaxis": x, "yaxis": y}
+    return {key: {"title": {"text": words}, "type": "log"} for key, words in axes.items()} | others
 
 
-def _dots(cells: Sequence[Cell], best: set[int], symbol: str, of: dict, roofline: Roofline) -> dict:
+def _dots(dots: Sequence[Dot], best: set[int], symbol: str, roofline: Roofline) -> dict:
+    large = [id(dot.cell) in best for dot in dots]
     return {
-        "x": [cell.intensity_flops_per_byte for cell in cells],
-        "y": [_rounded(height_of(cell)) for cell in cells],
-        "text": [_hover(cell, roofline) for cell in cells],
+        "x": [dot.intensity for dot in dots],
+        "y": [_rounded(dot.tflops) for dot in dots],
+        "text": [_hover(dot.cell, roofline) for dot in dots],
         "hovertemplate": "%{text}<extra></extra>",
         "mode": "markers",
         "marker": {
-            "symbol": [f"{symbol}{'' if cell.cpu_time_s else '-open'}" for cell in cells],
-            "color": colour(of["dtype"]),
-            "size": [11 if id(cell) in best else 7 for cell in cells],
-            "opacity": [1.0 if id(cell) in best else 0.45 for cell in cells],
+            "symbol": [f"{symbol}{'-open' if dot.hollow else ''}" for dot in dots],
+            "color": colour(dots[0].dtype),
+            "size": [11 if one else 7 for one in large],
+            "opacity": [1.0 if one else 0.45 for one in large],
             "line": {"width": 1, "color": "@paper"},
         },
-        "meta": {**of, "kind": "cell"},
+        "meta": {"kind": "cell"},
     }
 
 
-def _predicted(cells: Sequence[Cell], of: dict) -> dict:
-    known = [(cell, at) for cell in cells if (at := predicted(cell))]
+def _predicted(dots: Sequence[Dot]) -> dict:
+    known = [dot for dot in dots if dot.predicted]
     return {
-        "x": [cell.intensity_flops_per_byte for cell, _ in known],
-        "y": [_rounded(at) for _, at in known],
+        "x": [dot.intensity for dot in known],
+        "y": [_rounded(dot.predicted) for dot in known],
         "hoverinfo": "skip",
         "mode": "markers",
-        "marker": {"symbol": "circle-open", "color": colour(of["dtype"]), "size": 6, "opacity": 0.8},
-        "meta": {**of, "kind": "predicted"},
+        "marker": {"symbol": "circle-open", "color": colour(dots[0].dtype), "size": 6, "opacity": 0.8},
+        "meta": {"kind": "predicted"},
     }
 
 
-def _ceilings(roofline: Roofline, device: str, ends: tuple[float, float]) -> Iterable[dict]:
-    """Compute ceilings from the steepest slope on, burst and sustained; slopes up to the highest of them."""
-    operators, ceilings, levels = (
-        [item for item in items if item.device == device]
-        for items in (roofline.operators, roofline.ceilings, roofline.levels)
-    )
-    shown = drawn(ceilings, operators)
-    compute, memory = compute_levels(shown, operators), memory_levels(shown, operators, levels)
-    slopes = [level.value / 1e3 for level in memory]
-    highest = max((level.value for level in compute), default=None)
-    for level, slope in zip(memory, slopes, strict=True):
-        end = highest / slope if highest else ends[1]
-        look = {"bold": ("@ink", 2.5), "normal": ("@muted", 1.2)}.get(level.look, ("@muted", 1.0))
-        yield {
-            "x": (along := _along(ends[0], end)),
-            "y": [_rounded(slope * x) for x in along],
-            "mode": "lines",
-            "line": {"color": look[0], "width": look[1], "dash": "dot" if level.look == "faint" else "solid"},
-            "hovertemplate": f"{escape(level.text)}<extra></extra>",
-            "meta": {
-                "device": device,
-                "kind": "slope",
-                "label": escape(level.text),
-                "gb_per_s": level.value,
-                "bold": level.look == "bold",
-            },
+def _slopes(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
+    """Up to the highest roof."""
+    highest = max((roof.value for roof in one.roofs), default=None)
+    for slope in one.slopes:
+        rate = slope.value / 1e3
+        along = _along(ends[0], highest / rate if highest else ends[1])
+        look = {"color": "@ink" if slope.main else "@muted", "width": 2.5 if slope.main else 1.2}
+        meta = {"kind": "slope", "bold": slope.main}
+        yield _ceiling(along, [_rounded(rate * x) for x in along], look, slope.label, meta)
+
+
+def _roofs(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
+    """From the steepest slope on, burst and sustained."""
+    fastest = max((slope.value for slope in one.slopes), default=None)
+    for roof in one.roofs:
+        along = _along(min(roof.value * 1e3 / fastest, ends[1] / 10) if fastest else ends[0], ends[1])
+        look = {
+            "color": colour(roof.dtype),
+            "width": 1.2 if roof.fma else 2,
+            "dash": "dashdot" if roof.fma else "solid",
         }
-    found = zip((c for c in shown if c.kind == "compute"), compute, strict=True)
-    for ceiling, level in sorted(found, key=lambda pair: -pair[1].value):
-        start = min(level.value / max(slopes), ends[1] / 10) if slopes else ends[0]
-        of = {"device": device, "dtype": level.dtype}
-        look = {"color": colour(level.dtype), "width": 2 if ceiling.method == "gemm" else 1.2}
-        yield {
-            "x": _along(start, ends[1]),
-            "y": [level.value] * POINTS,
-            "mode": "lines",
-            "line": look | {"dash": "solid" if ceiling.method == "gemm" else "dashdot"},
-            "hovertemplate": f"{escape(level.text)}<extra></extra>",
-            "meta": {**of, "kind": "burst", "label": f"{ceiling.name} {number(level.value)}"},
-        }
-        if level.sustained:
-            yield {
-                "x": _along(start, ends[1]),
-                "y": [level.sustained] * POINTS,
-                "mode": "lines",
-                "line": look | {"dash": "dash", "width": 1.2},
-                "hovertemplate": f"{ceiling.name} sustained: {number(level.sustained)} {flops_unit(ceiling.name)}"
-                "<extra></extra>",
-                "meta": {**of, "kind": "sustained"},
-            }
+        yield _ceiling(along, [roof.value] * POINTS, look, roof.label, {"kind": "burst"})
+        if roof.sustained:
+            look |= {"dash": "dash", "width": 1.2}
+            yield _ceiling(along, [roof.sustained] * POINTS, look, roof.label, {"kind": "sustained"})
+
+
+def _ceiling(x: list[float], y: list[float], look: dict, label: str, meta: dict) -> dict:
+    label = escape(label)
+    return {
+        "x": x,
+        "y": y,
+        "mode": "lines",
+        "line": look,
+        "hovertemplate": f"{label}<extra></extra>",
+        "meta": meta | {"label": label},
+    }
 
 
 def _along(start: float, end: float) -> list[float]:
@@ -239,12 +195,7 @@ def prediction_chart(roofline: Roofline, worst: Sequence[Cell], symbols: Mapping
             "marker": {"symbol": "circle-open", "size": 15, "color": "@accent", "line": {"width": 1.5}},
         }
     )
-    layout = {
-        "xaxis": {"title": {"text": "measured, seconds"}, "type": "log"},
-        "yaxis": {"title": {"text": "predicted, seconds"}, "type": "log"},
-        "showlegend": True,
-    }
-    return {"data": traces, "layout": layout}
+    return {"data": traces, "layout": _log_log("measured, seconds", "predicted, seconds", showlegend=True)}
 
 
 def _hover_error(entry: Cell, roofline: Roofline) -> str:
@@ -285,7 +236,7 @@ def instruction_chart(one: InstructionRoofline, roofline: Roofline) -> dict | No
         _roof([peak / max(slopes.values()), last], [peak] * 2, "@ink", f"issue, {number(peak)} G warp instructions/s")
     ]
     for level, slope in slopes.items():
-        words = f"{LEVEL_NAMES[level]}, {number(slope)} G transactions/s"
+        words = f"{LEVELS[level]}, {number(slope)} G transactions/s"
         traces.append(_roof([first, peak / slope], [first * slope, peak], LEVEL_COLOURS[level], words))
     if one.walls:
         traces.append(
@@ -301,8 +252,7 @@ def instruction_chart(one: InstructionRoofline, roofline: Roofline) -> dict | No
                 "marker": {"symbol": "line-ns-open", "size": 10, "color": "@muted"},
             }
         )
-    ways = list(dict.fromkeys(_way_placed(kernel) for kernel, _ in dots))
-    for way, symbol in zip(ways, cycle(SYMBOLS), strict=False):
+    for way, symbol in markers_of((_way_placed(kernel) for kernel, _ in dots), SYMBOLS).items():
         mine = [(kernel, level) for kernel, level in dots if _way_placed(kernel) == way]
         traces.append(_key(way, symbol))
         traces.append(
@@ -321,12 +271,8 @@ def instruction_chart(one: InstructionRoofline, roofline: Roofline) -> dict | No
                 },
             }
         )
-    layout = {
-        "xaxis": {"title": {"text": "warp instructions per transaction"}, "type": "log"},
-        "yaxis": {"title": {"text": "G warp instructions/s"}, "type": "log"},
-        "showlegend": True,
-    }
-    return {"data": traces, "layout": layout}
+    axes = "warp instructions per transaction", "G warp instructions/s"
+    return {"data": traces, "layout": _log_log(*axes, showlegend=True)}
 
 
 def _roof(x: list[float], y: list[float], shade: str, words: str) -> dict:
@@ -347,7 +293,7 @@ def _way_placed(kernel: PlacedKernel) -> str:
 def _hover_placed(kernel: PlacedKernel, level: str, roofline: Roofline) -> str:
     lines = [
         f"<b>{escape(roofline.full_name(kernel))}</b>",
-        f"over {LEVEL_NAMES[level]}: {percent(kernel.fraction_of_level[level])}",
+        f"over {LEVELS[level]}: {percent(kernel.fraction_of_level[level])}",
     ]
     lines += [f"issue: {percent(kernel.fraction_of_issue)}"]
     lines += [f"{kernel.lanes_on:.0f} of 32 lanes on"] if kernel.lanes_on is not None else []

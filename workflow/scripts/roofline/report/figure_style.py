@@ -1,10 +1,9 @@
 """What all pictures share: paper, colours, fonts, and files that are the same each time they are drawn."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Affine2D, Transform
 
 # All of them, since pictures name them by this module.
-from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINES, dtype_colour  # noqa: F401
+from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINES  # noqa: F401
 
 FONT = "DejaVu Sans"
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
 WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
 DOT = 5.2
 LEGEND_LINE = 12.0
-MARKERS = "osD^vpPXh*<>d8"
 CROSSED = {
     "marker": "x",
     "color": INK,
@@ -37,7 +35,6 @@ CROSSED = {
     "mew": 0.7,
     "zorder": 4.6,
 }  # across a figure that is not to be relied on
-BOX = "□"  # stands for a character that the font lacks
 STYLE = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
     "font.family": [FONT, "sans-serif"],
@@ -112,16 +109,15 @@ def logarithmic(axis: Axis, words: Callable[[float], str], **ticks) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
 
 
-def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str], faults: Sequence[str] = ()) -> None:
+def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -> None:
     title = shortened(title, 0.85 * (WIDTH - 2 * MARGIN), TITLE_SIZE)  # bold is wider than it is measured
     figure.text(MARGIN, top - TITLE_SIZE, title, size=TITLE_SIZE, weight="bold", transform=in_points(figure))
     printed(figure, top - TITLE_SIZE - 15, lines)
-    printed(figure, top - TITLE_SIZE - 15 - LINE * len(lines), faults, FAULT)
 
 
 def headline(figure: Figure, lines: Sequence[str]) -> Figure:
     """The figure with lines above all else, for which its paper grows: what is on it stays as it is."""
-    lines = [part for line in lines for part in wrapped(drawable(line))]
+    lines = [part for line in lines for part in wrapped(line)]
     if lines:
         height = 72 * figure.get_figheight()
         whole = height + LINE * len(lines) + 4.0
@@ -152,11 +148,6 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
         # two thirds of the usual 6's time, and files as small to within a few per cent
         packing = {"pil_kwargs": {"compress_level": 3}} if path.suffix == ".png" else {}
         figure.savefig(path, dpi=dpi or 72, metadata=metadata, **packing)
-
-
-def markers_of(keys: Iterable) -> dict[Any, str]:
-    """A marker for each key, in their order."""
-    return dict(zip(dict.fromkeys(keys), cycle(MARKERS), strict=False))
 
 
 def legend(
@@ -198,18 +189,14 @@ def faded(colour: str, by: float) -> str:
     return to_hex([c + (1 - c) * by for c in to_rgb(colour)])
 
 
+def darker(colour: str) -> str:
+    """Of a line, for text."""
+    return to_hex([0.75 * c for c in to_rgb(colour)])
+
+
 def wrapped(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
-    """Lines that fit; a word that is too wide for one is broken."""
-    lines, room = [""], width
-    for word in re.findall(r"\S+\s*", text):
-        if text_width(word.rstrip(), size) > room and lines[-1]:
-            lines, room = [*lines, ""], width
-        for character in word:
-            room -= text_width(character, size)
-            if room < 0 and character != " ":
-                lines, room = [*lines, ""], width - text_width(character, size)
-            lines[-1] += character
-    return [line.rstrip() for line in lines]
+    """Lines that fit."""
+    return textwrap.wrap(text, max(1, int(width / (0.56 * size))))
 
 
 def shortened(text: str, width: float, size: float) -> str:
@@ -230,21 +217,3 @@ def _advance(character: str) -> float:
     font = get_font(findfont(FontProperties(family=FONT)))
     font.set_size(100, 72)
     return font.load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 6553600
-
-
-def drawable(record):
-    """A copy of a record, or of what it consists of, with a box for each character that the font lacks."""
-    if isinstance(record, str):
-        return "".join(c if ord(c) in _glyphs() else " " if c.isspace() else BOX for c in record)
-    if isinstance(record, Mapping):
-        return {drawable(key): drawable(value) for key, value in record.items()}
-    if isinstance(record, (list, tuple)):
-        return type(record)(map(drawable, record))
-    if hasattr(record, "model_dump"):
-        return type(record).model_validate(drawable(record.model_dump()))
-    return record
-
-
-@cache
-def _glyphs() -> frozenset[int]:
-    return frozenset(get_font(findfont(FontProperties(family=FONT))).get_charmap())

@@ -1,28 +1,43 @@
-"""The colours of all pictures and pages."""
+"""Colours and markers, the same in every picture and on every page."""
 
-from roofline.devices.levels import TITLES
+from collections.abc import Hashable, Iterable
+from itertools import cycle
 
 FAULT = "#b00020"
 PAPER, GRID, SPINES, INK, MUTED, SHADE = "#ffffff", "#dfe2e6", "#aab0b8", "#22262b", "#646a73", "#eef0f2"
-# Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
+# Okabe and Ito's palette, safe for the colour-blind, with Tol's wine instead of a second blue.
 DTYPE_COLOURS = {
     "fp64": "#009E73",
     "fp32": "#D55E00",
     "tf32": "#E69F00",
     "fp16": "#0072B2",
-    "bf16": "#56B4E9",
+    "bf16": "#882255",
     "fp8_e4m3": "#CC79A7",
     "int8": "#000000",
 }
 OTHER_DTYPE = "#777777"
-# Of the instruction roofline.
-LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}
-LEVEL_NAMES = TITLES
-
-
-# Of what has neither a dtype nor a level: implementations of an operator, levels of a sweep.
+LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}  # instruction roofline
+# Of implementations of an operator and levels of a sweep.
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
+MARKERS = "oDs^vPXph*"
+SYMBOLS = (  # the same shapes, as Plotly names them
+    "circle",
+    "diamond",
+    "square",
+    "triangle-up",
+    "triangle-down",
+    "cross",
+    "x",
+    "pentagon",
+    "hexagon",
+    "star",
+)
 
 
 def dtype_colour(name: str) -> str:
     return DTYPE_COLOURS.get(name, OTHER_DTYPE)
+
+
+def markers_of(keys: Iterable[Hashable], markers: Iterable[str] = MARKERS) -> dict:
+    """A marker for each key, in their order."""
+    return dict(zip(dict.fromkeys(keys), cycle(markers), strict=False))

@@ -1,146 +1,254 @@
-"""What the picture of the roofline shows, before anything has a place: one panel per device."""
+"""What a roofline shows of a device: slopes, roofs, and dots with labels. Matplotlib and Plotly draw the same."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from statistics import median
 
-from roofline.core.terms import in_order
-from roofline.report import roofline_ceilings as ceilings_shown
-from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
-from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened
-from roofline.report.roofline_ceilings import Level
-from roofline.table.rows import Cell, Roofline, Skipped
+from roofline.core.formatting import number, percent, place_words, starred
+from roofline.core.terms import BYTES, DeviceKind, in_order
+from roofline.operators.about import About
+from roofline.report.words import LEVELS, datasheet_word, shares
+from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Roofline
 
-LABELLED_OPERATORS, LABELLED_DTYPES = 2, ("fp32", "fp16")  # the run's first ones: the lab's
-MOST_NAMED, LONGEST_NAME = 8, 130.0  # in a note; points
+CACHES, ALL_CORES, COPY, CUDA_CORES = ("l1", "l2", "l3"), "all_cores", "d2d", "fp32_fma"
+MAIN = ("hbm", "dram")
+SETTLED = 0.99  # of the burst: a sustained rate above it has no line of its own
+NEAR = 1.25  # dots of one series within this factor share a label
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One device."""
+class Line:
+    """A slope or a roof."""
 
+    name: str
+    value: float  # GB/s or TFLOPS
+    label: str
+    main: bool = False  # the memory slope that most cells stand under
+    dtype: str = ""
+    fma: bool = False  # a register-only kernel's
+    sustained: float | None = None
+
+
+@dataclass(frozen=True)
+class Dot:
+    intensity: float | None  # FLOP/byte; None: no traffic
+    tflops: float
+    label: str
+    dtype: str
+    kind: str  # what its marker means
+    hollow: bool = False
+    crossed: bool = False
+    predicted: float | None = None  # TFLOPS, as sealed
+    cell: Cell | None = None
+
+
+@dataclass(frozen=True)
+class Content:
+    device: str
     title: str
-    subtitle: str
-    faults: list[str]
-    compute: list[Level]
-    memory: list[Level]
-    cells: list[Cell]  # each has a dot
-    labelled: list[Cell]
-    markers: Mapping[tuple, str]
-    kinds: Mapping[str, str]  # of dots: marker by words
-    notes: list[str]
+    promised: str  # whose figures the roofs are compared with
+    slopes: list[Line]  # the steepest first
+    roofs: list[Line]  # the highest first
+    dots: list[Dot]
+
+    def ridges(self) -> list[float]:
+        return [roof.value * 1e3 / slope.value for roof in self.roofs for slope in self.slopes]
 
 
-def panels(roofline: Roofline) -> list[Panel]:
-    """GPUs first. A marker means the same in every panel."""
-    devices = in_order(roofline.devices, lambda device: roofline.devices[device].kind)
-    infos = roofline.operator_info
-    dots = {
-        device: chosen([o for o in roofline.operators if o.device == device and has_place(o)], infos)
-        for device in devices
-    }
-    markers = markers_of(key_of(cell) for device in devices for cell in dots[device])
-    return [_panel(roofline, device, dots[device], markers) for device in devices]
-
-
-def key_of(cell: Cell) -> tuple:
-    """What has a marker of its own: an implementation of an operator; all the user's operations share one."""
-    return cell.operator, None if cell.operator == USERS else cell.implementation
-
-
-def _panel(roofline: Roofline, device: str, dots: list[Cell], markers: Mapping) -> Panel:
-    infos, entry = roofline.operator_info, roofline.devices[device]
-    operators, ceilings, skipped, levels = (
-        [item for item in items if item.device == device]
-        for items in (roofline.operators, roofline.ceilings, roofline.skipped, roofline.levels)
-    )
-    rated = [cell for cell in dots if cell.share]
-    drawn, with_label = ceilings_shown.drawn(ceilings, operators), list(infos)[:LABELLED_OPERATORS]
-    notes = chain(
-        [] if ceilings or operators else ["Nothing was measured on this device."],
-        ceilings_shown.notes(ceilings, drawn),
-        _not_shown(operators, dots, infos),
-        _placeless_notes(operators),
-        _skipped_notes(skipped),
-    )
-    return Panel(
-        title=entry.name,
-        subtitle=f"{device} · measured roofline",
-        faults=[f"FAIL: {fault.reason}" for fault in roofline.faults if fault.device == device],
-        compute=sorted(ceilings_shown.compute_levels(drawn, operators), key=lambda level: -level.value),
-        memory=sorted(ceilings_shown.memory_levels(drawn, operators, levels), key=lambda level: -level.value),
-        cells=dots,
-        labelled=[c for c in rated if c.operator in with_label and c.dtype in LABELLED_DTYPES],
-        markers=markers,
-        kinds={words: markers[key] for key, words in _kinds(dots, infos)},
-        notes=list(notes),
+def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: bool = False) -> Content:
+    """`by_rate`: one operator's picture, dots by implementation and labelled with their FLOP rate."""
+    ceilings = [one for one in roofline.ceilings if one.device == device]
+    compute = [one for one in ceilings if one.kind == "compute"]
+    under = {cell.compute_ceiling for cell in cells}
+    roofs = [_roof(c) for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or _plain(c)))]
+    slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
+    placed = [cell for cell in cells if _height(cell) and (cell.intensity_flops_per_byte or cell.no_traffic)]
+    labels = _rates(placed, roofline) if by_rate else _labels(placed, roofline)
+    dots = [_dot(cell, labels.get(id(cell), ""), roofline, by_rate) for cell in placed]
+    return Content(
+        device=device,
+        title=roofline.devices[device].name,
+        promised=datasheet_word(roofline.devices[device]),
+        slopes=sorted(slopes, key=lambda one: -one.value),
+        roofs=sorted(roofs, key=lambda one: -one.value),
+        dots=dots,
     )
 
 
-def _kinds(dots: Sequence[Cell], infos: Infos) -> Iterable[tuple[tuple, str]]:
-    """What each marker means: the operator, its scope and implementation, and what all of its cells have in common."""
-    for name, mine in by_operator(dots).items():
-        series = {infos[name].series(cell) for cell in mine if name in infos}
-        for key in dict.fromkeys(map(key_of, mine)):
-            what = " ".join(filter(None, [title(name, infos), mine[0].scope]))
-            words = [what, key[1], *(series if len(series) == 1 else [])]
-            yield key, "user's operations" if name == USERS else ", ".join(filter(None, words))
+def _plain(ceiling: ComputeCeiling) -> bool:
+    return ceiling.name == CUDA_CORES
 
 
-# ------------------------------------------------------------------------------------------- small print
-
-
-def counting(roofline: Roofline) -> str:
-    """How everything was counted, in the operators' own words."""
-    counted = [f"{info.title} ({info.counted})" for info in roofline.operator_info.values()]
-    return (
-        "Every ceiling and every filled dot is measured. Per cent: attained of the dot's own roof, the lower of its "
-        "dtype's ceiling and intensity × the bandwidth of its memory level. A multiply-add is two FLOPs. Bytes: "
-        f"{', '.join([*counted, 'a copy (read plus written)'])}. Vendor: the dense peak, without sparsity. "
-        "Formula: cores × clock × FLOPs per cycle."
+def _roof(ceiling: ComputeCeiling) -> Line:
+    words = f"{ceiling.name} {starred(number(ceiling.burst_tflops), ceiling.doubt)}"
+    lower = ceiling.sustained_tflops and ceiling.sustained_tflops < SETTLED * ceiling.tflops
+    if lower:
+        words += f" / {number(ceiling.sustained_tflops)}"
+    if promised := shares(ceiling):
+        words += f" ({promised if lower else promised.split('/')[0].removesuffix(' %') + ' %'})"
+    return Line(
+        name=ceiling.name,
+        value=ceiling.tflops,
+        label=words,
+        dtype=ceiling.dtype,
+        fma=ceiling.method == "fma",
+        sustained=ceiling.sustained_tflops if lower else None,
     )
 
 
-def _not_shown(operators: Sequence[Cell], dots: Sequence[Cell], infos: Infos) -> Iterable[str]:
-    """Operators with cells that have no dot here, and the pictures that have them all."""
-    shown = set(map(id, dots))
-    names = dict.fromkeys(o.operator for o in operators if o.operator in infos and id(o) not in shown and has_place(o))
-    if names:
-        pictures = ", ".join(f"{infos[name].picture}.png" for name in names)
-        yield f"Each operator in each dtype by its best implementation; all others in {pictures}."
+def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Line]:
+    """Those that cells stand under, the copy on the device, and the caches."""
+    found = [one for one in roofline.ceilings if one.device == device and one.kind == "memory"]
+    main = _main(found, [cell for cell in roofline.operators if cell.device == device])
+    for one in found:
+        if one.name in under or one.name in (COPY, *CACHES) or one is main:
+            words = f"{_level(one)} {starred(number(one.gb_per_s), one.doubt)} GB/s"
+            if one is main and one.fraction_of_datasheet and not one.doubt:
+                words += f" ({percent(one.fraction_of_datasheet)})"
+            yield Line(name=one.name, value=one.gb_per_s, label=words, main=one is main)
+    known = {one.name for one in found}
+    for one in roofline.levels:  # caches that only the sweep knows, as on a CPU
+        if (one.device, one.series) == (device, ALL_CORES) and one.name in CACHES and one.name not in known:
+            words = f"{LEVELS.get(one.name, one.name.upper())} {number(one.gb_per_s)} GB/s"
+            yield Line(name=one.name, value=one.gb_per_s, label=words)
 
 
-def _placeless_notes(operators: Sequence[Cell]) -> Iterable[str]:
-    without_traffic = [_operation_name(o) for o in operators if o.no_traffic and o.flops]
-    if without_traffic:
-        yield f"At the right edge, without traffic and so of infinite intensity: {_some(without_traffic)}."
-    without_flops = [_operation_name(o) for o in operators if not o.flops]
-    if without_flops:
-        yield f"Without FLOPs, so without a place on these axes: {_some(without_flops)}."
+def _main(found: Sequence[MemoryCeiling], cells: Sequence[Cell]) -> MemoryCeiling | None:
+    """The slope of the whole memory that most cells stand under, else that of reads."""
+    whole = [one for one in found if one.level in MAIN and one.cores is None]
+    under = [cell.memory_ceiling for cell in cells]
+    return max(whole, key=lambda one: (under.count(one.name), one.mix == "read"), default=None)
 
 
-def _skipped_notes(skipped: Sequence[Skipped]) -> Iterable[str]:
-    """What was not measured, each reason once. One that several share is cut to its first clause."""
-    groups: dict[str, list[Skipped]] = {}
-    for item in skipped:
-        asked = item.dtype if item.what != "operation" else ""  # whose reason names what it lacks
-        reason = re.sub(rf"\b{re.escape(asked)}\b", "such", item.reason) if asked else item.reason
-        groups.setdefault(reason, []).append(item)
-    told = []
-    for reason, items in groups.items():
-        reason = items[0].reason if len(items) == 1 else re.split("; |, it ", reason)[0]
-        names = (item.name or item.dtype for item in items)
-        told.append(f"{_some(names)} ({reason})")
-    if told:
-        yield f"Skipped: {'; '.join(told)}."
+def _level(one: MemoryCeiling) -> str:
+    if one.name == COPY:
+        return "device-to-device copy"
+    words = LEVELS.get(one.level, one.level)
+    words += f" {one.mix}" if one.level in MAIN else ""
+    return words + (f", {'one core' if one.cores == 1 else f'{one.cores} cores'}" if one.cores else "")
 
 
-def _operation_name(cell: Cell) -> str:
-    return shortened(cell.name or cell.implementation or cell.operator, LONGEST_NAME, SMALL_SIZE)
+def _height(cell: Cell) -> float | None:
+    """What was not measured stands at its roof."""
+    return cell.roof_tflops if cell.attained_tflops is None else cell.attained_tflops
 
 
-def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-    return ", ".join([*names[:MOST_NAMED], *more])
+# ---------------------------------------------------------------- dots
+
+
+def chosen(roofline: Roofline, device: str) -> list[Cell]:
+    """The cells with a dot in roofline.png: the best implementation of each operator and dtype; of it every case if
+    its share of the peak matters (decode attention), else the best case; all operations of the user."""
+    found = []
+    mine = [cell for cell in roofline.operators if cell.device == device]
+    for name, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in mine):
+        alike = [cell for cell in mine if (cell.operator, cell.dtype) == (name, dtype)]
+        if name == USERS:
+            found += alike
+            continue
+        about = roofline.operator_info[name]
+        scope = next((one for one in about.scopes if any(cell.scope == one for cell in alike)), alike[0].scope)
+        best = _best([cell for cell in alike if cell.scope == scope])
+        found += best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.share or 0.0)]
+    return found
+
+
+def _best(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of the implementation with the largest median share."""
+    ways: dict[str, list[Cell]] = {}
+    for cell in cells:
+        ways.setdefault(cell.implementation, []).append(cell)
+    return max(ways.values(), key=lambda mine: median(cell.share or 0.0 for cell in mine))
+
+
+def _dot(cell: Cell, label: str, roofline: Roofline, by_rate: bool) -> Dot:
+    way = None if cell.operator == USERS else cell.implementation
+    name = "your operations" if cell.operator == USERS else roofline.title(cell.operator)
+    sealed = cell.sealed and cell.sealed.cpu_time_s
+    return Dot(
+        intensity=cell.intensity_flops_per_byte or None,
+        tflops=_height(cell),
+        label=label,
+        dtype=cell.dtype,
+        kind=cell.implementation if by_rate else ", ".join(filter(None, [name, cell.scope, way])),
+        hollow=cell.attained_tflops is None,
+        crossed=bool(cell.doubt),
+        predicted=cell.flops / sealed / 1e12 if sealed and cell.flops and cell.attained_tflops else None,
+        cell=cell,
+    )
+
+
+def _labels(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
+    """Shares by the id of the cell; neighbours of one series, or of one operator in two dtypes, share a label."""
+    several = [mine for mine in series_of(cells, roofline) if len(mine) > 1]
+    apart: dict[tuple, list[Cell]] = {}
+    for (cell,) in (mine for mine in series_of(cells, roofline) if len(mine) == 1):
+        key = (id(cell),) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte or 0, 2))
+        apart.setdefault(key, []).append(cell)
+    groups = [group for series in (*several, *apart.values()) for group in _groups(series)]
+    along = {id(cell) for series in several for cell in series}
+    return {id(group[len(group) // 2]): _words(group, roofline, id(group[0]) in along) for group in groups}
+
+
+def series_of(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
+    """Cells that differ along the axis of their operator alone, in its order."""
+    found: dict[tuple, list[Cell]] = {}
+    for place, cell in enumerate(cells):
+        about = roofline.operator_info.get(cell.operator)
+        along = about and about.axis and cell.along(about.axis) is not None
+        what = about.series(cell) if along else place
+        key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, what
+        found.setdefault(key, []).append(cell)
+    axis_of = {name: about.axis for name, about in roofline.operator_info.items()}
+    return [
+        sorted(mine, key=lambda cell: cell.along(axis_of[cell.operator])) if len(mine) > 1 else mine
+        for mine in found.values()
+    ]
+
+
+def _groups(series: Sequence[Cell]) -> list[list[Cell]]:
+    groups: list[list[Cell]] = []
+    for cell in sorted(series, key=_height):
+        if groups and _height(cell) < NEAR * _height(groups[-1][0]):
+            groups[-1].append(cell)
+        else:
+            groups.append([cell])
+    return groups
+
+
+def _words(group: Sequence[Cell], roofline: Roofline, along: bool) -> str:
+    """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
+    about, share = roofline.operator_info.get(group[0].operator), _span([one.share for one in group])
+    if about is None:
+        return " ".join(filter(None, [group[0].name, share]))
+    if not along:
+        return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
+    places = [place_words(about.axis, size) for size in sorted(one.along(about.axis) for one in group)]
+    where = f"{about.axis.symbol} {'–'.join([places[0], places[-1]]) if len(places) > 2 else ', '.join(places)}"
+    peak = _span([one.fraction_of_compute_peak for one in group if one.share]) if about.usual_share_of_peak else ""
+    words = ", ".join(filter(None, [about.series(group[0]), where]))
+    return f"{words}: {share or '*'}" + (f" ({peak})" if peak else "")
+
+
+def _span(values: Sequence[float | None]) -> str:
+    known = sorted(value for value in values if value)
+    if not known:
+        return ""
+    low, high = percent(known[0]), percent(known[-1])
+    return high if low == high else f"{low.removesuffix(' %')}–{high}"
+
+
+def _rates(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
+    return {id(cell): f"{roofline.label(cell)}: {number(1e3 * cell.attained_tflops)} GFLOPS" for cell in cells}
+
+
+def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:
+    """The files of each device's roofline: roofline.png and .svg of the first GPU, else of the CPU."""
+    ordered = in_order(devices, lambda device: devices[device])
+    stems = {device: "roofline" if device == ordered[0] else f"roofline_{device}" for device in ordered}
+    return {device: [f"{stem}.png", f"{stem}.svg"] for device, stem in stems.items()}
+
+
+def is_roofline(about: About) -> bool:
+    """An operator whose cases differ in bytes alone has one intensity: its picture is a roofline."""
+    return bool(about.axis and about.axis.key == BYTES)

@@ -1,276 +1,229 @@
-"""The roofline as a picture: results/roofline.json in, a figure for roofline.png and roofline.svg out."""
+"""The roofline of a device as a picture."""
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-from math import log10
+from collections.abc import Sequence
+from dataclasses import replace
+from math import atan, degrees, log10
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
-from roofline.core.formatting import percent, place_words
-from roofline.core.terms import Axis
-from roofline.operators.about import About
 from roofline.report import figure_style as style
-from roofline.report.cells import USERS, height_of, predicted, series_of
-from roofline.report.palette import dtype_colour
-from roofline.report.roofline_ceilings import Level
-from roofline.report.roofline_content import Panel, counting, key_of, panels
-from roofline.table.rows import Cell, Roofline
+from roofline.report.palette import INK, MUTED, dtype_colour, markers_of
+from roofline.report.placement import Point, nearest, place, sampled
+from roofline.report.roofline_content import Content, Dot, Line, chosen, content
+from roofline.table.rows import Roofline
 
-SLOPE = "#4a515b"
-HEADER, AXIS, GAP, STRIP, HIGH = 42.0, 40.0, 30.0, 11.0, 400.0
-COLUMNS = (style.MARGIN, 304.0, 500.0)  # of the legend, from the left: compute, memory, dots
-HANDLE, PREDICTED, MOST_LABELS = 28.0, 3.0, 14
-SUSTAINED_DASHES, FMA_DASHES, LINK_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2)), (0, (1, 1.6))
-SLOPE_DASHES = ("-", (0, (8, 2)), (0, (4, 1.5)), (0, (8, 2, 2, 2)), (0, (8, 2, 2, 2, 2, 2)), (0, (2, 1)))
+SLOPE, HIGH, HIGH_OF_ONE, HEAD, AXIS, RIGHT = "#4a515b", 400.0, 340.0, 52.0, 46.0, 168.0
+SUSTAINED, FMA = (0, (3, 2)), (0, (6, 2, 1, 2))
+DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
+TOGETHER, PREDICTED = 18.0, 3.0  # slopes nearer than this share labels; size of a hollow dot
+ROOFS = "TFLOPS: burst / sustained (of {})"
+SHARES = (
+    "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted before measurement."
+)
 
 
 @style.styled()
-def draw(roofline: Roofline) -> Figure:
+def draw(roofline: Roofline, device: str) -> Figure:
+    return paint([content(roofline, device, chosen(roofline, device))])
+
+
+@style.styled()
+def draw_operator(roofline: Roofline, operator: str) -> Figure:
+    """A roofline per device with all cells of an operator, by implementation, labelled with their FLOP rates."""
+    contents = []
+    for device in roofline.devices:
+        cells = [one for one in roofline.operators if (one.device, one.operator) == (device, operator) and one.record]
+        contents += [content(roofline, device, cells, by_rate=True)] if cells else []
+    return paint(contents, roofline.title(operator))
+
+
+@style.styled()
+def draw_dots(roofline: Roofline, device: str, dots: Sequence[tuple[float, float, str, str]]) -> Figure:
+    """The ceilings of a device with dots of others: FLOP/byte, TFLOPS, label and dtype of each."""
+    placed = [Dot(x, y, label, dtype, "") for x, y, label, dtype in dots]
+    return paint([replace(content(roofline, device, []), dots=placed)])
+
+
+def paint(contents: Sequence[Content], of: str = "") -> Figure:
     """One panel per device, one below the other."""
-    roofline = style.drawable(roofline)
-    found = panels(roofline)
-    if not found:
-        return style.nothing("Measured roofline", "Nothing to draw: no device was measured.")
-    footer = style.wrapped(counting(roofline))
-    parts = [_texts(panel) for panel in found]
-    whole = 2 * style.MARGIN + sum(map(_height, parts)) + style.LINE * len(footer)
-    names = ", ".join(device.name for device in roofline.devices.values())
-    figure, top = style.paper(whole, f"Measured roofline: {names}"), whole - style.MARGIN
-    for panel, (faults, legends, notes) in zip(found, parts, strict=True):
-        style.printed_head(figure, top, panel.title, [panel.subtitle], faults)
-        bottom = top - HEADER - style.LINE * len(faults) - HIGH
-        place = style.margins(whole, top=whole - bottom - HIGH, bottom=bottom)
-        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **place)[0]), panel, roofline)
-        below = bottom - AXIS
-        for left, entries in zip(COLUMNS, legends, strict=True):
-            if entries:
-                style.legend(figure, left, below, entries)
-        below -= style.LEGEND_LINE * max(map(len, legends)) + 14.0
-        style.printed(figure, below, notes)
-        top = below - style.LINE * len(notes) - GAP
-    style.printed(figure, top, footer)
+    marks = markers_of(dot.kind for one in contents for dot in one.dots)
+    legends = [_entries(one, marks) for one in contents]
+    high = HIGH_OF_ONE if of else HIGH
+    heights = [HEAD + high + AXIS + style.LEGEND_LINE * -(-len(entries) // 3) + 10 for entries in legends]
+    whole = sum(heights) + 2 * style.MARGIN + style.LINE
+    title = f"Measured roofline: {', '.join(one.title for one in contents)}"
+    figure, top = style.paper(whole, title), whole - style.MARGIN
+    for one, entries, height in zip(contents, legends, heights, strict=True):
+        style.printed_head(figure, top, one.title, [f"{of or 'Measured roofline'} on {one.device}"])
+        place_of = style.margins(whole, top=whole - top + HEAD, bottom=top - HEAD - high, right=RIGHT)
+        axes = figure.add_subplot(figure.add_gridspec(1, 1, **place_of)[0])
+        _paint(axes, one, marks)
+        style.legend(figure, style.MARGIN, top - HEAD - high - AXIS, entries, columns=3)
+        top -= height
+    peak = any("(" in dot.label for one in contents for dot in one.dots)
+    brackets = "; in brackets: of the compute peak" if peak else ""
+    style.printed(figure, style.MARGIN, [] if of else [SHARES.format(brackets)])
     return figure
 
 
-def _texts(panel: Panel) -> tuple[list[str], list[list[Line2D]], list[str]]:
-    """Above the axes, and the columns of the legend and the notes below them."""
-    faults, notes = ([line for text in texts for line in style.wrapped(text)] for texts in (panel.faults, panel.notes))
-    legends = [list(_compute_entries(panel)), list(_memory_entries(panel)), list(_dot_entries(panel))]
-    for left, right, entries in zip(COLUMNS, (*COLUMNS[1:], style.WIDTH), legends, strict=True):
-        for entry in entries:
-            entry.set_label(style.shortened(entry.get_label(), right - left - HANDLE - 8, style.TEXT_SIZE))
-    return faults, legends, notes
+def _entries(one: Content, marks: dict) -> list:
+    entries = [style.dot(kind, marker=marks[kind]) for kind in dict.fromkeys(d.kind for d in one.dots)]
+    if any(dot.hollow for dot in one.dots):
+        entries.append(style.dot("hollow: not measured, at its roof", hollow=True))
+    if any(dot.crossed for dot in one.dots):
+        entries.append(style.crossed_entry())
+    return entries
 
 
-def _height(texts: tuple[list[str], list[list[Line2D]], list[str]]) -> float:
-    faults, legends, notes = texts
-    lines = style.LINE * (len(faults) + len(notes)) + style.LEGEND_LINE * max(map(len, legends))
-    return HEADER + HIGH + AXIS + 14.0 + GAP + lines
-
-
-def _paint(axes: Axes, panel: Panel, roofline: Roofline) -> None:
-    x0, x1, y0, y1 = _limits(panel)
-    axes.set(xlim=(x0, x1), ylim=(y0, y1))
-    axes.set(xlabel="intensity, FLOP/byte", ylabel="attained, TFLOPS")
+def _paint(axes: Axes, one: Content, marks: dict) -> None:
+    x0, x1, y0, y1 = limits(one)
+    axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="intensity, FLOP/byte", ylabel="attained, TFLOPS")
     for axis in (axes.xaxis, axes.yaxis):
         style.logarithmic(axis, "{:g}".format, numticks=30)
-    _paint_regimes(axes, panel)
-    _paint_ceilings(axes, panel)
-    _paint_dots(axes, panel)
-    _write_labels(axes, panel, roofline)
+    lines = [*_paint_roofs(axes, one), *_paint_slopes(axes, one)]
+    _name_roofs(axes, one)
+    promises = [_points(axes, dot.intensity, dot.predicted) for dot in one.dots if dot.predicted and dot.intensity]
+    lines = np.concatenate([sampled(lines), np.array(promises).reshape(-1, 2)])
+    places = [_at(axes, dot) for dot in one.dots]
+    for dot, at in zip(one.dots, places, strict=True):
+        _paint_dot(axes, dot, at, marks[dot.kind])
+    _name_dots(axes, one.dots, places, lines, _name_slopes(axes, one.slopes))
 
 
-def _limits(panel: Panel) -> tuple[float, float, float, float]:
-    """Intensities and TFLOPS, with room on all sides."""
-    cells, peaks = panel.cells, [level.value for level in panel.compute]
-    xs = [cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte]
-    slopes = [level.value / 1e3 for level in panel.memory if level.look != "faint"]
-    ridges = [peak / slope for peak in peaks for slope in slopes]
-    left = min([*(x / 16 for x in xs), *(ridge / 30 for ridge in ridges)], default=0.1)
-    right = max([3 * x for x in xs] + [ridge * 5 for ridge in ridges] + [100 * left])
-    heights = [height_of(cell) for cell in cells] + [p for cell in cells if (p := predicted(cell))]
-    low = min([*heights, *(20 * left * slope for slope in slopes), *(peak / 30 for peak in peaks)], default=1e-3)
-    high = max([*heights, *(peaks or [right * slope for slope in slopes])], default=1.0)
-    return left, right, low / 2.5, 2.5 * max(high, 10 * low)
+def limits(one: Content) -> tuple[float, float, float, float]:
+    """Intensities and TFLOPS, with room for labels."""
+    xs, ys = [dot.intensity for dot in one.dots if dot.intensity], [dot.tflops for dot in one.dots]
+    ridges, peaks = one.ridges(), [roof.value for roof in one.roofs]
+    left = min([x / 24 for x in xs] + [ridge / 30 for ridge in ridges], default=0.1)
+    right = max([3 * x for x in xs] + [3 * ridge for ridge in ridges], default=100 * left)
+    slopes = [slope.value / 1e3 for slope in one.slopes]
+    high = max([*ys, *(peaks or [right * slope for slope in slopes])], default=1.0)
+    low = min([*ys, *(20 * left * slope for slope in slopes), *(peak / 30 for peak in peaks)], default=high / 1e3)
+    return left, right, low / 8, 4 * high
 
 
-def _paint_regimes(axes: Axes, panel: Panel) -> None:
-    """Whose roof is the lower at each intensity: left of every ridge point the memory's, right of all the compute's."""
-    usual = [level.value for level in panel.memory if level.look != "faint"]
-    slopes = [level.value for level in panel.memory if level.look == "bold"] or usual
-    ridges = [level.value * 1e3 / slope for level in panel.compute for slope in slopes]
-    if not ridges:
-        return
-    low, high = axes.get_xlim()
-    first, last = (min(max(ridge, low), high) for ridge in (min(ridges), max(ridges)))
-    spans = [(low, first, "memory roof"), (first, last, "depends on dtype"), (last, high, "compute roof")]
-    strip = 1 - STRIP / axes.bbox.height
-    for start, end, words in spans:
-        colour = style.SHADE if start == first and end == last else "#f6f7f8"
-        axes.axvspan(start, end, strip, 1, facecolor=colour, lw=0, zorder=1)
-        wide = axes.bbox.width * log10(end / start) / log10(high / low)
-        if wide > 4.6 * len(words):
-            look = {"size": style.SMALL_SIZE, "color": style.MUTED, "ha": "center", "va": "center", "zorder": 2}
-            axes.text((start * end) ** 0.5, (1 + strip) / 2, words, transform=axes.get_xaxis_transform(), **look)
+# ---------------------------------------------------------------- lines
 
 
-# ------------------------------------------------------------------------------------------------ ceilings
+def _points(axes: Axes, x: float, y: float) -> Point:
+    return tuple(axes.transData.transform((x, y)))
 
 
-def _paint_ceilings(axes: Axes, panel: Panel) -> None:
-    """Compute ceilings from the first ridge point on; slopes up to the highest of them."""
+def _paint_roofs(axes: Axes, one: Content) -> list:
+    """From the steepest slope on. Returns the ends of what was drawn, in points."""
+    (x0, x1), ends = axes.get_xlim(), []
+    fastest = max((slope.value for slope in one.slopes), default=None)
+    for roof in one.roofs:
+        for value, dashes in ((roof.value, FMA if roof.fma else "-"), (roof.sustained, SUSTAINED)):
+            if value:
+                start, width = max(x0, value * 1e3 / fastest) if fastest else x0, 1.6 if value == roof.value else 1.0
+                axes.plot([start, x1], [value] * 2, color=dtype_colour(roof.dtype), lw=width, ls=dashes, zorder=2.2)
+                ends.append((_points(axes, start, value), _points(axes, x1, value)))
+    return ends
+
+
+def _paint_slopes(axes: Axes, one: Content) -> list:
+    ends, top = [], max((roof.value for roof in one.roofs), default=axes.get_ylim()[1])
+    for i, slope in enumerate(one.slopes):
+        first, last = _ends(axes, slope, top)
+        if first[0] < last[0]:
+            look = {"lw": 2.0, "ls": "-"} if slope.main else {"lw": 0.9, "ls": DASHES[i % len(DASHES)]}
+            axes.plot(*zip(first, last, strict=True), color=SLOPE, zorder=2.1, **look)
+            ends.append((_points(axes, *first), _points(axes, *last)))
+    return ends
+
+
+def _ends(axes: Axes, slope: Line, top: float) -> tuple[Point, Point]:
+    (x0, x1), y0, rate = axes.get_xlim(), axes.get_ylim()[0], slope.value / 1e3
+    start, end = max(x0, y0 / rate), min(x1, top / rate)
+    return (start, start * rate), (end, end * rate)
+
+
+def _name_roofs(axes: Axes, one: Content) -> None:
+    """To the right of the axes, one below the other, each led to the end of its line."""
+    x1, y1 = axes.get_xlim()[1], axes.get_ylim()[1]
+    right, lowest = _points(axes, x1, y1)
+    look = {"size": style.SMALL_SIZE, "va": "center", "transform": style.in_points(axes.figure)}
+    axes.text(style.WIDTH - style.MARGIN, lowest + 6, ROOFS.format(one.promised), color=MUTED, ha="right", **look)
+    lowest -= 2
+    for roof, below in zip(one.roofs, range(len(one.roofs), 0, -1), strict=True):
+        y = _points(axes, x1, roof.value)[1]
+        room = axes.bbox.y0 + style.LINE * below
+        at = min(max(y + 2, room), lowest - style.LINE)
+        axes.plot(
+            [right, right + 6, right + 16], [y, y, at], color=dtype_colour(roof.dtype), lw=0.8, clip_on=False,
+            transform=style.in_points(axes.figure),
+        )  # fmt: skip
+        axes.text(right + 18, at, roof.label, color=INK, **look)
+        lowest = at
+
+
+def _name_slopes(axes: Axes, slopes: Sequence[Line]) -> np.ndarray:
+    """Along the lower ends: of near slopes the last is named below them, the others above. Returns what is covered."""
+    groups: list[list[Line]] = []
+    for slope in slopes:
+        if groups and _height(axes, groups[-1][-1]) - _height(axes, slope) < TOGETHER:
+            groups[-1].append(slope)
+        else:
+            groups.append([slope])
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
-    fastest = max((level.value for level in panel.memory), default=None)
-    for level in panel.compute:
-        start = max(x0, level.value * 1e3 / fastest) if fastest else x0
-        axes.plot([start, x1], [level.value] * 2, **_compute_look(level), zorder=2.2)
-        if level.sustained:
-            look = _compute_look(level) | {"ls": SUSTAINED_DASHES}
-            axes.plot([start, x1], [level.sustained] * 2, **look, zorder=2.1)
-    peaks = [level.value for level in panel.compute] or [y1]
-    for level, look in _slopes(panel):
-        slope, faint = level.value / 1e3, level.look == "faint"
-        start, end = max(x0, y0 / slope), min(x1, (min(peaks) if faint else max(peaks)) / slope)
-        if start < end:
-            axes.plot([start, end], [start * slope, end * slope], **look, zorder=2.1)
+    angle = atan(axes.bbox.height / log10(y1 / y0) / (axes.bbox.width / log10(x1 / x0)))
+    covered = [np.empty((0, 2))]
+    for group in groups:
+        above, below = ", ".join(one.label for one in group[:-1] or group), group[-1].label if group[1:] else ""
+        for line, words, side in ((group[0], above, 1), (group[-1], below, -1)):
+            along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
+            middle = np.array(_points(axes, *_ends(axes, line, y1)[0])) + 8.0 * along + side * 7.0 * across
+            look = {"rotation": degrees(angle), "rotation_mode": "anchor", "va": "center", "ha": "left"}
+            look |= {"size": style.SMALL_SIZE, "color": INK if line.main else MUTED}
+            axes.text(*middle, words, transform=style.in_points(axes.figure), **look)
+            wide = style.text_width(words, style.SMALL_SIZE)
+            for offset in (-4.0, 0.0, 4.0) if words else ():
+                covered.append(sampled([(middle + offset * across, middle + offset * across + wide * along)]))
+    return np.concatenate(covered)
 
 
-def _compute_look(level: Level) -> dict:
-    dashes, width = {"normal": ("-", 1.6), "faint": ("-", 0.8), "fma": (FMA_DASHES, 1.0)}[level.look]
-    return {"color": dtype_colour(level.dtype), "lw": width, "ls": dashes}
+def _height(axes: Axes, slope: Line) -> float:
+    return _points(axes, 1.0, slope.value)[1]
 
 
-def _slopes(panel: Panel) -> Iterable[tuple[Level, dict]]:
-    """Memory levels and the looks of their lines: told apart by their dashes, the main one solid and thick."""
-    dashes = iter(SLOPE_DASHES[1:] * len(panel.memory))
-    for level in panel.memory:
-        if level.look == "bold":
-            yield level, {"color": SLOPE, "lw": 2.0, "ls": "-"}
-        elif level.look == "faint":
-            yield level, {"color": style.faded(SLOPE, 0.3), "lw": 0.9, "ls": LINK_DASHES}
-        else:
-            yield level, {"color": style.faded(SLOPE, 0.2), "lw": 0.9, "ls": next(dashes)}
+# ---------------------------------------------------------------- dots
 
 
-# ---------------------------------------------------------------------------------------------------- dots
-
-
-def _place(axes: Axes, cell: Cell) -> tuple[float, float]:
-    """What has no traffic is of infinite intensity: near the right edge."""
+def _at(axes: Axes, dot: Dot) -> Point:
+    """In points; what has no traffic is of infinite intensity: near the right edge."""
     left, right = axes.get_xlim()
-    return cell.intensity_flops_per_byte or right * (left / right) ** 0.04, height_of(cell)
+    return _points(axes, dot.intensity or right * (left / right) ** 0.04, dot.tflops)
 
 
-def _paint_dots(axes: Axes, panel: Panel) -> None:
-    """The user's operations, which may be very many, below the others."""
-    dots = [
-        (cell.operator != USERS, cell.dtype, panel.markers[key_of(cell)], cell.attained_tflops is None)
-        for cell in panel.cells
-    ]
-    order = sorted(zip(dots, panel.cells, strict=True), key=lambda item: item[0])
-    for (_, dtype, marker, hollow), group in groupby(order, key=lambda item: item[0]):
-        cells, colour = [cell for _, cell in group], dtype_colour(dtype)
-        look = style.dot_look(colour, marker, hollow)
-        axes.plot(*zip(*(_place(axes, cell) for cell in cells), strict=True), **look, clip_on=False, zorder=4)
-        promised = [(cell.intensity_flops_per_byte, at) for cell in cells if (at := predicted(cell))]
-        if promised:
-            look = style.dot_look(style.faded(colour, 0.5), marker, True, PREDICTED)
-            axes.plot(*zip(*promised, strict=True), **look, clip_on=False, zorder=3)
-        for cell in cells:
-            if cell.no_traffic:
-                arrow = {"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 4, "shrinkB": 0}
-                axes.annotate("", (axes.get_xlim()[1], height_of(cell)), _place(axes, cell), arrowprops=arrow)
-    crossed = [_place(axes, cell) for cell in panel.cells if cell.doubt]
-    if crossed:
-        axes.plot(*zip(*crossed, strict=True), **style.CROSSED, clip_on=False)
+def _paint_dot(axes: Axes, dot: Dot, at: Point, marker: str) -> None:
+    colour, look = dtype_colour(dot.dtype), {"transform": style.in_points(axes.figure), "clip_on": False}
+    axes.plot(*at, **style.dot_look(colour, marker, dot.hollow), **look, zorder=4)
+    if dot.predicted and dot.intensity:
+        small = style.dot_look(style.faded(colour, 0.4), marker, hollow=True, size=PREDICTED)
+        axes.plot(dot.intensity, dot.predicted, **small, zorder=3)
+    if dot.crossed:
+        axes.plot(*at, **style.CROSSED, **look)
+    if not dot.intensity:
+        arrow = {"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 4, "shrinkB": 0}
+        edge = axes.get_xlim()[1], dot.tflops
+        axes.annotate("", edge, at, textcoords="figure points", arrowprops=arrow)
 
 
-def _write_labels(axes: Axes, panel: Panel, roofline: Roofline) -> None:
-    """Beside the dots: of an operator with an axis to the left of its lowest intensity and to the right of the others,
-    else below the dot. One that would cover another, or leave the axes, is left out."""
-    taken, frame = [], axes.bbox
-    for name in dict.fromkeys(cell.operator for cell in panel.labelled):
-        mine = [cell for cell in panel.labelled if cell.operator == name]
-        info, least = roofline.operator_info[name], min(cell.intensity_flops_per_byte or np.inf for cell in mine)
-        for group in series_of(mine, info):
-            axis = info.axis if len(group) > 1 else None
-            for words, cell in _labels(axes, group, axis, info):
-                x, y = axes.transData.transform(_place(axes, cell))
-                wide, high = style.text_width(words, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE
-                left = x - 7 - wide if (cell.intensity_flops_per_byte or np.inf) == least else x + 7
-                low = y - high / 2
-                if not axis:
-                    left, low = x - wide / 2, y - 15
-                box = np.array([left, low, left + wide, low + high])
-                inside = frame.x0 < box[0] and box[2] < frame.x1 and frame.y0 < box[1] and box[3] < frame.y1 - STRIP
-                if not inside or len(taken) == MOST_LABELS or any(_overlap(box, other) for other in taken):
-                    continue
-                taken.append(box)
-                halo = [withStroke(linewidth=3, foreground=style.PAPER)]
-                look = {"size": style.SMALL_SIZE, "va": "center", "path_effects": halo, "zorder": 5}
-                axes.text(left, low + high / 2, words, transform=style.in_points(axes.figure), **look)
-
-
-def _labels(axes: Axes, cells: Sequence[Cell], axis: Axis | None, info: About) -> Iterable[tuple[str, Cell]]:
-    """The words and the cell where they stand; neighbours that are too near for a label each share one."""
-    if not axis:
-        yield from ((f"{info.title} {c.dtype} {percent(c.fraction_of_roof)}", c) for c in cells)
-        return
-    groups: list[list[Cell]] = []
-    for cell in sorted(cells, key=height_of):
-        height = axes.transData.transform((1, height_of(cell)))[1]
-        if groups and height - axes.transData.transform((1, height_of(groups[-1][0])))[1] < 1.2 * style.SMALL_SIZE:
-            groups[-1].append(cell)
-        else:
-            groups.append([cell])
-    of = info.series(cells[0])
-    for place, group in enumerate(groups):
-        sizes = [cell.along(axis) for cell in group]
-        shares = [cell.fraction_of_roof for cell in group]
-        sizes = _span(place_words(axis, min(sizes)), place_words(axis, max(sizes)))
-        shares = _span(percent(min(shares)), percent(max(shares))).replace(" %–", "–")
-        series = f"{of}, " if of and not place else ""
-        yield f"{series}{axis.symbol} {sizes}: {shares}", group[len(group) // 2]
-
-
-def _span(first: str, last: str) -> str:
-    return first if first == last else f"{first}–{last}"
-
-
-def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
-    return bool((one[:2] < other[2:]).all() and (other[:2] < one[2:]).all())
-
-
-# -------------------------------------------------------------------------------------------------- legend
-
-
-def _compute_entries(panel: Panel) -> Iterable[Line2D]:
-    for level in panel.compute:
-        yield Line2D([], [], **_compute_look(level), label=level.text)
-    if any(level.sustained for level in panel.compute):
-        yield style.line("dashed: sustained load, where it gives less", dashes=SUSTAINED_DASHES)
-    if any(level.look == "fma" for level in panel.compute):
-        yield style.line("register-only FMA", dashes=FMA_DASHES)
-
-
-def _memory_entries(panel: Panel) -> Iterable[Line2D]:
-    for level, look in _slopes(panel):
-        yield Line2D([], [], **look, label=level.text)
-
-
-def _dot_entries(panel: Panel) -> Iterable[Line2D]:
-    for words, marker in panel.kinds.items():
-        yield style.dot(words, marker=marker)
-    own = {level.dtype for level in panel.compute}
-    for dtype in dict.fromkeys(cell.dtype for cell in panel.cells if cell.dtype not in own):
-        yield style.dot(f"{dtype} (no ceiling of its own)", dtype_colour(dtype), "s")
-    if any(cell.attained_tflops is None for cell in panel.cells):
-        yield style.dot("hollow: not measured, at its roof", hollow=True)
-    if any(map(predicted, panel.cells)):
-        yield style.dot("small, hollow: as predicted", style.MUTED, hollow=True, size=PREDICTED)
-    if any(cell.doubt for cell in panel.cells):
-        yield style.crossed_entry()
+def _name_dots(axes: Axes, dots: Sequence[Dot], places: Sequence[Point], lines: np.ndarray, texts: np.ndarray) -> None:
+    """Each label at the nearest free place, led to its dot if that is not next to it; without room, none."""
+    named = [(dot, at) for dot, at in zip(dots, places, strict=True) if dot.label]
+    words = [style.shortened(dot.label, 260, style.SMALL_SIZE) for dot, _ in named]
+    sizes = [(style.text_width(one, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for one in words]
+    frame = axes.bbox.x0 + 3, axes.bbox.y0 + 3, axes.bbox.x1 - 3, axes.bbox.y1 - 3
+    lines = np.concatenate([lines, np.array(places).reshape(-1, 2)])
+    boxes = place([at for _, at in named], sizes, lines, texts, frame)
+    look = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": style.in_points(axes.figure)}
+    for (dot, at), text, box in zip(named, words, boxes, strict=True):
+        if box:
+            end, colour = nearest(box, at), dtype_colour(dot.dtype)
+            if np.hypot(end[0] - at[0], end[1] - at[1]) > 9:
+                axes.plot(*zip(at, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
+            axes.text(box[0], (box[1] + box[3]) / 2, text, color=style.darker(colour), **look)

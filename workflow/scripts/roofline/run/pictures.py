@@ -3,9 +3,12 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from roofline.report import (
     instruction_figure,
@@ -14,54 +17,47 @@ from roofline.report import (
     roofline_figure,
     sweep_figure,
 )
-from roofline.report.figure_style import headline, save, styled
+from roofline.report.figure_style import headline, nothing, save, styled
+from roofline.report.roofline_content import is_roofline, picture_names
 from roofline.report.words import fail_lines
 from roofline.run import run_lock
-from roofline.table.rows import CheckResult, Roofline
+from roofline.table.rows import Roofline
 
 
-def draw(
-    folder: Path,
-    roofline: Roofline,
-    operators: Mapping[str, str],
-    dpi: float,
-    instructions: bool,
-) -> None:
-    """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name.
+def drawings(roofline: Roofline) -> dict[str, Callable[[], Figure]]:
+    """How each picture of which something was measured is drawn, by the name of its file."""
+    found: dict[str, Callable[[], Figure]] = {}
+    for device, names in picture_names({name: one.kind for name, one in roofline.devices.items()}).items():
+        found |= dict.fromkeys(names, partial(roofline_figure.draw, roofline, device))
+    for name, about in roofline.operator_info.items():
+        if any(one.operator == name and one.fraction_of_roof for one in roofline.operators):
+            draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw
+            found[f"{about.picture}.png"] = partial(draw_operator, roofline, name)
+    if roofline.sweeps:
+        found["sweep.png"] = partial(sweep_figure.draw, roofline)
+    if any(one.kind == "compute" and one.load for one in roofline.ceilings):
+        found["load.png"] = partial(load_figure.draw, roofline)
+    if roofline.instructions:
+        found["instruction_roofline.png"] = partial(instruction_figure.draw, roofline)
+    return found
 
-    `instructions` says whether there is one of the instruction roofline.
-    """
-    failed, compute = fail_lines(roofline.faults), [one for one in roofline.ceilings if one.kind == "compute"]
-    loaded = {one.device for one in compute if one.load}
-    counted = {one.device for one in roofline.instructions}
-    pictures = [
-        (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"], []),  # which tells what failed by panel
-        (load_figure.draw, (roofline,), ["load.png"], fail_lines(_on(loaded, roofline))),
-        (sweep_figure.draw, (roofline,), ["sweep.png"], failed),
-        *((operator_figure.draw, (roofline, name), [f"{picture}.png"], failed) for picture, name in operators.items()),
-    ]
-    if instructions:
-        failed_there = fail_lines(_on(counted, roofline))
-        pictures.append((instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed_there))
-    workers = min(len(pictures), len(os.sched_getaffinity(0)))
+
+def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = ()) -> None:
+    """Write every picture into a folder, or those named: what turned out impossible to measure says so."""
+    known = drawings(roofline)
+    failed = fail_lines(roofline.faults)
+    jobs = [(known.get(name), folder / name) for name in names or known]
+    workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:
-        drawn = [
-            pool.submit(_draw, how, of, [folder / name for name in names], lines, dpi)
-            for how, of, names, lines in pictures
-        ]
-        for picture in drawn:
-            picture.result()
+        for job in [pool.submit(_draw, how, path, failed, dpi) for how, path in jobs]:
+            job.result()
 
 
-def _on(devices: Collection[str], roofline: Roofline) -> list[CheckResult]:
-    return [fault for fault in roofline.faults if fault.device in devices]
-
-
-def _draw(how: Callable, of: tuple, paths: Sequence[Path], lines: Sequence[str], dpi: float) -> None:
+def _draw(how: Callable[[], Figure] | None, path: Path, lines: list[str], dpi: float) -> None:
     with styled():
-        figure = headline(how(*of), lines)
-    save(figure, paths, dpi)
+        figure = headline(how(), lines) if how else nothing(path.stem, "Not measured in this run.")
+    save(figure, [path], dpi)
 
 
 def _end_with_the_job() -> None:

@@ -76,8 +76,7 @@ class RuleParams:
 
     def sustained_s(self, wildcards) -> float | None:
         """A param of the peaks that are put under sustained load: products on a GPU."""
-        loaded = discovery.kind_of(wildcards.device) == "gpu" and not wildcards.dtype.endswith("_fma")
-        return self.cells.config.peak_flops.sustained_s if loaded else None
+        return self.cells.sustained_s(wildcards.device, wildcards.dtype)
 
     def operator(self, rule: str) -> dict:
         """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""

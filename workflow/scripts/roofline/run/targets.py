@@ -11,6 +11,7 @@ from roofline.devices.base import Identity
 from roofline.measure.counting import representative
 from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
+from roofline.report.roofline_content import picture_names
 from roofline.run.machine_checks import choose_devices, profiler
 from roofline.run.settings import Checked
 
@@ -88,16 +89,25 @@ class Cells:
         found += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
         return found + [f"operators/{rule}" for rule, one in self.timed.items() if one.path and self.on[rule]]
 
-    def pictures(self) -> dict[str, str]:
-        """The operators that have a picture of their own, by its name."""
-        return {one.picture: one.name for rule, one in self.operators.items() if self.on.get(rule, True)}
+    def sustained_s(self, device: str, dtype: str) -> float | None:
+        """How long a compute ceiling is put under sustained load: GEMMs on a GPU."""
+        loaded = device in self.gpus and not dtype.endswith("_fma")
+        return self.config.peak_flops.sustained_s if loaded else None
+
+    def pictures(self) -> list[str]:
+        """Only those of which something will be measured."""
+        kinds = {device: discovery.kind_of(device) for device in self.devices}
+        names = [name for files in picture_names(kinds).values() for name in files]
+        names += [f"{one.picture}.png" for rule, one in self.operators.items() if self.on.get(rule, True)]
+        names += ["sweep.png"] if any(cell.endswith("/bandwidth/sweep") for cell in self.bandwidths()) else []
+        peaks = (peak.split("/peak_flops/") for peak in self.peaks())
+        names += ["load.png"] if any(self.sustained_s(*peak) for peak in peaks) else []
+        return names + (["instruction_roofline.png"] if self.instructions() else [])
 
     def deliverables(self) -> list[str]:
         """All files of a run but the manifest, which holds a checksum of each. A deleted one is made again."""
         names = ["roofline.json", "known_cards.json", "report.html", "ROOFLINE.md"]
-        names += ["interpretation.md", "verification.md", "roofline.png", "roofline.svg", "sweep.png", "load.png"]
-        names += [f"{picture}.png" for picture in self.pictures()]
-        names += ["instruction_roofline.png"] if self.instructions() else []
+        names += ["interpretation.md", "verification.md", *self.pictures()]
         names += [f"{device}/predictions.{format}" for device in self.devices for format in ("json", "md")]
         return files(self.records()) + [f"{RESULTS}/{name}" for name in names]
 
