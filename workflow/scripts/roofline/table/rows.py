@@ -114,8 +114,9 @@ class ComputeCeiling(Row):
         description="the fastest block over the slowest, less 1; null of one block"
     )
     repeats_within: NotNegative | None = Field(
+        default=None,
         description="the largest difference from the burst of another block of the same product, or of as many "
-        "products at the start of its sustained load; null without either"
+        "products at the start of its sustained load; null without either",
     )
     reference_tflops: Positive | None = Field(description="of the reference GEMM")
     on_reference_inputs_tflops: Positive | None = Field(description="the burst's product on its operands, if others")
