@@ -88,13 +88,7 @@ def say(line: str) -> None:
 
 
 def print_what_can_be_printed() -> None:
-    """Have this process and those that it starts print '?' for what the terminal's encoding lacks, such as ASCII; and
-    print nowhere what has no place, as after `>&-`."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, number)
-            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+    """Have this process and those that it starts print '?' for what the terminal's encoding lacks, such as ASCII."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"

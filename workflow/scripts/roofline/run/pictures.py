@@ -7,26 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from roofline.report import (
-    instruction_figure,
-    load_figure,
-    operator_figure,
-    roofline_figure,
-    sweep_figure,
-)
+from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, save, styled
 from roofline.report.tables import fail_lines
 from roofline.run import run_lock
 from roofline.table.rows import CheckResult, Roofline
 
 
-def draw(
-    folder: Path,
-    roofline: Roofline,
-    operators: Mapping[str, str],
-    dpi: float,
-    instructions: bool,
-) -> None:
+def draw(folder: Path, roofline: Roofline, operators: Mapping[str, str], dpi: float, instructions: bool) -> None:
     """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name.
 
     `instructions` says whether there is one of the instruction roofline.
