@@ -266,8 +266,9 @@ def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
     before = run.files()
     done = run.command("run", "--dry-run")
     assert (done.returncode, run.files()) == (0, before) and not (run.results / "previous").exists()
-    _, corrupt, *jobs, total = done.stdout.splitlines()
-    assert corrupt.startswith("results/cpu/bandwidth/dram.json is corrupt")
+    assert "results/cpu/bandwidth/dram.json is corrupt" in done.stdout
+    (run.results / "cpu/bandwidth/dram.json").unlink()
+    *jobs, total = run.command("run", "--dry-run").stdout.splitlines()
     assert jobs[0].startswith("cpu/bandwidth/dram.json: ") and total.startswith(f"{len(jobs)} jobs: 1 bandwidth, ")
 
 

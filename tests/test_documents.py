@@ -14,7 +14,7 @@ FENCED = re.compile(r"```.*?```", re.DOTALL)
 
 def test_the_config_as_it_comes_gives_the_defaults():
     given = settings.read_file(CHECKOUT / "config/config.yaml")
-    assert settings.complete(given).as_dict == settings.complete({}).as_dict
+    assert settings.complete(given).config.model_dump() == settings.complete({}).config.model_dump()
 
 
 def keys_of(section, prefix=""):
@@ -26,7 +26,7 @@ def keys_of(section, prefix=""):
 
 def test_the_config_as_it_comes_names_every_setting():
     given = settings.read_file(CHECKOUT / "config/config.yaml")
-    assert keys_of(settings.complete({}).as_dict) <= keys_of(given)
+    assert keys_of(settings.complete({}).config.model_dump()) <= keys_of(given)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())

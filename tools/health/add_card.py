@@ -21,7 +21,7 @@ def add(source: str) -> list[str]:
 
 
 def card_run(run: api.Run, device: str) -> api.CardRun:
-    record, figures = run.devices[device], api.sound(run.quantities, device)
+    record, figures = run.devices[device], [one for one in run.quantities if one.device == device and not one.doubt]
     return api.CardRun(
         date=record.queried_at,
         commit=run.commit,

@@ -19,8 +19,8 @@ rule operator_prediction:
         "../scripts/operator_prediction.py"
 
 
-# All planned cells as the seals predict them. Nothing waits for it: its priority has it run before any measurement, and
-# all of Snakemake's cores keep measurements from beginning beside it.
+# All planned cells as the seals predict them. No measurement waits for it: by its priority it runs before any, and all
+# of Snakemake's cores keep measurements from beginning beside it.
 rule predictions:
     input:
         calibration="results/{device}/calibration.json",

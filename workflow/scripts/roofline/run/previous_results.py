@@ -58,19 +58,17 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
 
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
     """Move what cannot be read back out of the way, naming each file: the run makes it again. If counters are
-    required, so is what says that they were refused. A dry run only names them."""
+    required, so is what says that they were refused. A dry run only names the files."""
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results, counters)
         except (UserError, OSError) as error:
-            if dry:
-                _say(f"{error}\n{path} is corrupt: a run sets it aside and makes it again")
-                continue
             aside = _free_name(folder / path.relative_to(results))
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(aside)
-            _say(f"{error}\n{path} is corrupt: it is set aside as {aside} and made again")
+            _say(f"{error}\n{path} is corrupt: a run sets it aside as {aside} and makes it again")
+            if not dry:
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(aside)
 
 
 def _require_sound(path: Path, results: Path, counters: bool) -> None:

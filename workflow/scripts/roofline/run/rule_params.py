@@ -80,20 +80,20 @@ class RuleParams:
 
     def operator(self, rule: str) -> dict:
         """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""
-        settings, operator = getattr(self.cells.config, rule), self.cells.operators[rule]
-
-        def implementations(wildcards):
-            found = operator.implementations_on(discovery.kind_of(wildcards.device), settings.implementations)
-            return [one.name for one in found]
-
+        settings = getattr(self.cells.config, rule)
         return {
             "operator": rule,
             "operators": self.own_file(rule),
             "job": lambda wildcards: self.cells.jobs[rule][wildcards.case].to_json(),
-            "implementations": implementations,
+            "implementations": lambda wildcards: self._implementations(rule, wildcards.device),
             "cache": settings.cache,
             **timing(settings),
         }
+
+    def _implementations(self, rule: str, device: str) -> list[str]:
+        wanted = getattr(self.cells.config, rule).implementations
+        kind = discovery.kind_of(device)
+        return [one.name for one in self.cells.operators[rule].implementations_on(kind, wanted)]
 
     def operator_seals(self, device: str) -> list[str]:
         """Paths of the seals of all operators that are timed on a device."""
@@ -102,19 +102,15 @@ class RuleParams:
 
     def planned(self, wildcards) -> list[str]:
         """The jobs of all operators on a device, as workflow/scripts/predictions.py takes them."""
-        device, found = wildcards.device, []
+        found = []
         for rule in self.cells.timed:
-            if device not in self.cells.on[rule]:
-                continue
-            settings, operator = getattr(self.cells.config, rule), self.cells.operators[rule]
-            chosen = operator.implementations_on(discovery.kind_of(device), settings.implementations)
             shared = {
                 "operator": rule,
                 "operators": self.own_file(rule),
-                "implementations": [one.name for one in chosen],
-                "cache": settings.cache,
+                "implementations": self._implementations(rule, wildcards.device),
+                "cache": getattr(self.cells.config, rule).cache,
             }
-            jobs = sorted(self.cells.cases(rule, device))
+            jobs = sorted(self.cells.cases(rule, wildcards.device))
             found += [json.dumps({**shared, "job": self.cells.jobs[rule][case].to_json()}) for case in jobs]
         return found
 

@@ -73,7 +73,7 @@ def _wait_for_the_lock(path: str) -> None:
 
 def end_when_unread() -> None:
     """Have this run end when nobody reads what it prints any more, as after `make | head`: it would hang."""
-    printed_to = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream]
+    printed_to = [stream.fileno() for stream in (sys.stdout, sys.stderr)]
     Thread(target=_wait_for_the_reader_to_leave, args=(printed_to,), daemon=True).start()
 
 

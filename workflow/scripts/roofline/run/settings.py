@@ -19,9 +19,7 @@ from roofline.operators.base import Operator
 from roofline.records.files import read_yaml
 from roofline.run.config import by_effort, config_model
 
-MIB = 1 << 20
 CHECKOUT = Path(__file__).resolve().parents[4]
-LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,6 @@ class Checked:
 
     config: BaseModel
     operators: dict[str, Operator]
-
-    @property
-    def as_dict(self) -> dict:
-        return self.config.model_dump()
 
 
 # ---------------------------------------------------------------- reading
