@@ -45,7 +45,7 @@ def _log_log(traces: list[dict], x: str, y: str, **layout) -> dict:
 def roofline_chart(roofline: Roofline, device: str) -> dict | None:
     """Every cell of a device under its ceilings."""
     one = content(roofline, device, [cell for cell in roofline.operators if cell.device == device])
-    dots = [dot for dot in one.dots if dot.intensity]
+    dots = one.dots
     if not dots:
         return None
     intensities = [dot.intensity for dot in dots]
