@@ -27,14 +27,8 @@ TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
 WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
 DOT = 5.2
 LEGEND_LINE = 12.0
-CROSSED = {
-    "marker": "x",
-    "color": INK,
-    "ls": "none",
-    "ms": 8.0,
-    "mew": 0.7,
-    "zorder": 4.6,
-}  # across a figure that is not to be relied on
+# Across a figure that is not to be relied on.
+CROSSED = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
 STYLE = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
     "font.family": [FONT, "sans-serif"],
@@ -48,10 +42,8 @@ STYLE = {
     "axes.titlesize": TEXT_SIZE + 1,
     "axes.titleweight": "bold",
     "axes.grid": True,
-    "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.formatter.useoffset": False,
     "grid.color": GRID,
     "grid.linewidth": 0.5,
     **{f"{axis}tick.{key}": 0 for axis in "xy" for key in ("major.size", "minor.size")},
@@ -60,10 +52,7 @@ STYLE = {
     "legend.frameon": False,
     "legend.borderpad": 0.0,
     "legend.labelspacing": (LEGEND_LINE - 1.17 * TEXT_SIZE) / TEXT_SIZE,
-    "legend.columnspacing": 1.6,
     "legend.borderaxespad": 0.0,
-    "legend.handlelength": 2.2,
-    "legend.handletextpad": 0.4,
     "svg.fonttype": "none",
     "svg.hashsalt": "roofline",
 }
@@ -116,16 +105,9 @@ def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -
 
 
 def headline(figure: Figure, lines: Sequence[str]) -> Figure:
-    """The figure with lines above all else, for which its paper grows: what is on it stays as it is."""
-    lines = [part for line in lines for part in wrapped(line)]
-    if lines:
-        height = 72 * figure.get_figheight()
-        whole = height + LINE * len(lines) + 4.0
-        figure.set_figheight(whole / 72)
-        for axes in figure.axes:
-            x, y, wide, high = axes.get_position().bounds
-            axes.set_position([x, y * height / whole, wide, high * height / whole])
-        printed(figure, whole - MARGIN - 4.0, lines, FAULT)
+    """The figure with what failed above its title."""
+    words = shortened("; ".join(lines), WIDTH - 2 * MARGIN, SMALL_SIZE)
+    printed(figure, 72 * figure.get_figheight() - 9.0, [words] if lines else [], FAULT)
     return figure
 
 
@@ -150,19 +132,10 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
         figure.savefig(path, dpi=dpi or 72, metadata=metadata, **packing)
 
 
-def legend(
-    figure: Figure, left: float, top: float, handles: Sequence[Artist], heading: str | None = None, columns: int = 1
-) -> None:
-    """A legend whose upper left corner is at a place in points."""
-    figure.legend(
-        handles=handles,
-        title=heading,
-        ncols=columns,
-        loc="upper left",
-        bbox_to_anchor=(left, top),
-        bbox_transform=in_points(figure),
-        alignment="left",
-    )
+def legend(figure: Figure, top: float, handles: Sequence[Artist], columns: int) -> None:
+    """At the left margin, with its top at a height in points."""
+    place = {"loc": "upper left", "bbox_to_anchor": (MARGIN, top), "bbox_transform": in_points(figure)}
+    figure.legend(handles=handles, ncols=columns, **place)
 
 
 def line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any = "-") -> Line2D:
@@ -185,13 +158,8 @@ def crossed_entry() -> Line2D:
     return Line2D([], [], **CROSSED, label="crossed: not to be relied on")
 
 
-def faded(colour: str, by: float) -> str:
-    return to_hex([c + (1 - c) * by for c in to_rgb(colour)])
-
-
-def darker(colour: str) -> str:
-    """Of a line, for text."""
-    return to_hex([0.75 * c for c in to_rgb(colour)])
+def mixed(colour: str, other: str, share: float) -> str:
+    return to_hex([(1 - share) * a + share * b for a, b in zip(to_rgb(colour), to_rgb(other), strict=True)])
 
 
 def wrapped(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:

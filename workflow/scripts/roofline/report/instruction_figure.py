@@ -56,10 +56,8 @@ def _subtitle(one: InstructionRoofline) -> str:
 def _paint(axes: Axes, one: InstructionRoofline) -> None:
     peak, slopes = one.warp_instructions_per_s / 1e9, {k: v / 1e9 for k, v in one.transactions_per_s.items()}
     dots = [
-        (kernel, level, kernel.warp_instructions / count, kernel.warp_instructions_per_s / 1e9)
-        for kernel in one.kernels
-        for level, count in kernel.transactions.items()
-        if count and level in LEVEL_COLOURS
+        (kernel, level, kernel.warp_instructions / kernel.transactions[level], kernel.warp_instructions_per_s / 1e9)
+        for kernel, level in one.placed()
     ]
     xs, ys = [x for *_, x, _ in dots], [y for *_, y in dots] + [_pace(wall) for wall in one.walls]
     x0 = min([0.02, *(x / 2 for x in xs)])

@@ -20,18 +20,8 @@ LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "
 # Of implementations of an operator and levels of a sweep.
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
 MARKERS = "oDs^vPXph*"
-SYMBOLS = (  # the same shapes, as Plotly names them
-    "circle",
-    "diamond",
-    "square",
-    "triangle-up",
-    "triangle-down",
-    "cross",
-    "x",
-    "pentagon",
-    "hexagon",
-    "star",
-)
+# The same shapes, as Plotly names them.
+SYMBOLS = ["circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "pentagon", "hexagon", "star"]
 
 
 def dtype_colour(name: str) -> str:

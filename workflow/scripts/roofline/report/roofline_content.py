@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    intensity: float | None  # FLOP/byte; None: no traffic
+    intensity: float  # FLOP/byte
     tflops: float
     label: str
     dtype: str
@@ -60,9 +60,11 @@ def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: boo
     ceilings = [one for one in roofline.ceilings if one.device == device]
     compute = [one for one in ceilings if one.kind == "compute"]
     under = {cell.compute_ceiling for cell in cells}
-    roofs = [_roof(c) for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or _plain(c)))]
+    roofs = [
+        _roof(c) for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or c.name == CUDA_CORES))
+    ]
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
-    placed = [cell for cell in cells if _height(cell) and (cell.intensity_flops_per_byte or cell.no_traffic)]
+    placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
     labels = _rates(placed, roofline) if by_rate else _labels(placed, roofline)
     dots = [_dot(cell, labels.get(id(cell), ""), roofline, by_rate) for cell in placed]
     return Content(
@@ -73,10 +75,6 @@ def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: boo
         roofs=sorted(roofs, key=lambda one: -one.value),
         dots=dots,
     )
-
-
-def _plain(ceiling: ComputeCeiling) -> bool:
-    return ceiling.name == CUDA_CORES
 
 
 def _roof(ceiling: ComputeCeiling) -> Line:
@@ -166,7 +164,7 @@ def _dot(cell: Cell, label: str, roofline: Roofline, by_rate: bool) -> Dot:
     name = "your operations" if cell.operator == USERS else roofline.title(cell.operator)
     sealed = cell.sealed and cell.sealed.cpu_time_s
     return Dot(
-        intensity=cell.intensity_flops_per_byte or None,
+        intensity=cell.intensity_flops_per_byte,
         tflops=_height(cell),
         label=label,
         dtype=cell.dtype,
@@ -183,7 +181,7 @@ def _labels(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
     several = [mine for mine in series_of(cells, roofline) if len(mine) > 1]
     apart: dict[tuple, list[Cell]] = {}
     for (cell,) in (mine for mine in series_of(cells, roofline) if len(mine) == 1):
-        key = (id(cell),) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte or 0, 2))
+        key = (id(cell),) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
         apart.setdefault(key, []).append(cell)
     groups = [group for series in (*several, *apart.values()) for group in _groups(series)]
     along = {id(cell) for series in several for cell in series}

@@ -60,7 +60,7 @@ def paint(contents: Sequence[Content], of: str = "") -> Figure:
         place_of = style.margins(whole, top=whole - top + HEAD, bottom=top - HEAD - high, right=RIGHT)
         axes = figure.add_subplot(figure.add_gridspec(1, 1, **place_of)[0])
         _paint(axes, one, marks)
-        style.legend(figure, style.MARGIN, top - HEAD - high - AXIS, entries, columns=3)
+        style.legend(figure, top - HEAD - high - AXIS, entries, columns=3)
         top -= height
     peak = any("(" in dot.label for one in contents for dot in one.dots)
     brackets = "; in brackets: of the compute peak" if peak else ""
@@ -84,9 +84,9 @@ def _paint(axes: Axes, one: Content, marks: dict) -> None:
         style.logarithmic(axis, "{:g}".format, numticks=30)
     lines = [*_paint_roofs(axes, one), *_paint_slopes(axes, one)]
     _name_roofs(axes, one)
-    promises = [_points(axes, dot.intensity, dot.predicted) for dot in one.dots if dot.predicted and dot.intensity]
+    promises = [_points(axes, dot.intensity, dot.predicted) for dot in one.dots if dot.predicted]
     lines = np.concatenate([sampled(lines), np.array(promises).reshape(-1, 2)])
-    places = [_at(axes, dot) for dot in one.dots]
+    places = [_points(axes, dot.intensity, dot.tflops) for dot in one.dots]
     for dot, at in zip(one.dots, places, strict=True):
         _paint_dot(axes, dot, at, marks[dot.kind])
     _name_dots(axes, one.dots, places, lines, _name_slopes(axes, one.slopes))
@@ -94,7 +94,7 @@ def _paint(axes: Axes, one: Content, marks: dict) -> None:
 
 def limits(one: Content) -> tuple[float, float, float, float]:
     """Intensities and TFLOPS, with room for labels."""
-    xs, ys = [dot.intensity for dot in one.dots if dot.intensity], [dot.tflops for dot in one.dots]
+    xs, ys = [dot.intensity for dot in one.dots], [dot.tflops for dot in one.dots]
     ridges, peaks = one.ridges(), [roof.value for roof in one.roofs]
     left = min([x / 24 for x in xs] + [ridge / 30 for ridge in ridges], default=0.1)
     right = max([3 * x for x in xs] + [3 * ridge for ridge in ridges], default=100 * left)
@@ -192,24 +192,14 @@ def _height(axes: Axes, slope: Line) -> float:
 # ---------------------------------------------------------------- dots
 
 
-def _at(axes: Axes, dot: Dot) -> Point:
-    """In points; what has no traffic is of infinite intensity: near the right edge."""
-    left, right = axes.get_xlim()
-    return _points(axes, dot.intensity or right * (left / right) ** 0.04, dot.tflops)
-
-
 def _paint_dot(axes: Axes, dot: Dot, at: Point, marker: str) -> None:
     colour, look = dtype_colour(dot.dtype), {"transform": style.in_points(axes.figure), "clip_on": False}
     axes.plot(*at, **style.dot_look(colour, marker, dot.hollow), **look, zorder=4)
-    if dot.predicted and dot.intensity:
-        small = style.dot_look(style.faded(colour, 0.4), marker, hollow=True, size=PREDICTED)
+    if dot.predicted:
+        small = style.dot_look(style.mixed(colour, style.PAPER, 0.4), marker, hollow=True, size=PREDICTED)
         axes.plot(dot.intensity, dot.predicted, **small, zorder=3)
     if dot.crossed:
         axes.plot(*at, **style.CROSSED, **look)
-    if not dot.intensity:
-        arrow = {"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 4, "shrinkB": 0}
-        edge = axes.get_xlim()[1], dot.tflops
-        axes.annotate("", edge, at, textcoords="figure points", arrowprops=arrow)
 
 
 def _name_dots(axes: Axes, dots: Sequence[Dot], places: Sequence[Point], lines: np.ndarray, texts: np.ndarray) -> None:
@@ -226,4 +216,4 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], places: Sequence[Point], lines: 
             end, colour = nearest(box, at), dtype_colour(dot.dtype)
             if np.hypot(end[0] - at[0], end[1] - at[1]) > 9:
                 axes.plot(*zip(at, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
-            axes.text(box[0], (box[1] + box[3]) / 2, text, color=style.darker(colour), **look)
+            axes.text(box[0], (box[1] + box[3]) / 2, text, color=style.mixed(colour, style.INK, 0.3), **look)

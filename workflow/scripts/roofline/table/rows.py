@@ -356,6 +356,10 @@ class InstructionRoofline(Row):
     kernels: list[PlacedKernel]
     record: str
 
+    def placed(self) -> list[tuple[PlacedKernel, str]]:
+        """Each kernel with each level that it moves transactions of."""
+        return [(one, level) for one in self.kernels for level, count in one.transactions.items() if count]
+
 
 class Counted(OfCell):
     """A profiled cell: what was declared beside what the hardware counted, of one step."""
