@@ -101,7 +101,7 @@ def own_operator(cells: int) -> Roofline:
         for n in range(1, cells + 1)
     ]
     own = OwnOperator(
-        name="squares", axis=("count", "N", None), cases=[], title="squares", picture="squares", counted="once"
+        name="squares", axis=("count", "N", None), title="squares", picture="squares", counted="once"
     )
     return samples.table(samples.sample_roofline(samples.gpu(), ceilings, rows, []), own)
 
