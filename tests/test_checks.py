@@ -146,7 +146,6 @@ CASES = {
     ALONE: [
         ([card(), reads(states=states(other_processes=0))], PASS),
         ([card(), reads(states=states(other_processes=1))], FAIL),
-        ([card(), reads(contention=beside(other_processes=2))], FAIL),
         ([card(), issued(contention=beside(other_processes=1))], FAIL),
         ([card(), reads(states=states())], NONE),
     ],
@@ -160,15 +159,12 @@ CASES = {
         ([card(), reads(throttled=False)], PASS),
         ([card(), reads(throttled=False, limited_by=["hw_thermal_slowdown"])], FAIL),
         ([card(), reads(throttled=True)], FAIL),
-        ([card(), issued(all_throttled=True)], FAIL),
         ([card(), reads(throttled=None)], NONE),
     ],
     MEMORY: [
         ([card()], PASS),
         ([card(ecc_uncorrected_errors=1)], FAIL),
         ([card(row_remap_pending=True)], FAIL),
-        ([card(row_remap_failed=True)], FAIL),
-        ([card(page_retirement_pending=True)], FAIL),
         ([device_record("gpu0")], NONE),
     ],
     REPAIRS: [
@@ -181,11 +177,9 @@ CASES = {
     LINK: [
         ([card(), copies()], PASS),
         ([card(), copies(width=8, gb_per_s=27.0)], FAIL),
-        ([card(), copies(generation=3, gb_per_s=12.0)], FAIL),
         ([card(), copies(host_memory="pinned")], PASS),
         ([card(), copies(gb_per_s=40.0, host_memory="pinned")], FAIL),
         ([card(), copies(generation=1)], NONE),  # faster than what NVML reports
-        ([card(), copies(width=None)], NONE),
     ],
     PEER_COPIES: [
         ([card(), peers(397)], PASS),
@@ -202,10 +196,8 @@ CASES = {
         ([card(), registers()], PASS),
         ([card(boost_mhz=1000), registers(mhz=990)], PASS),
         ([card(), registers(mhz=990)], FAIL),
-        ([card(), registers(mhz=990, limited_by=["hw_slowdown"])], FAIL),
         ([card(), registers(mhz=990, limited_by=["sw_power_cap"])], NONE),
         ([card(boost_mhz=None, **GDDR), registers(mhz=990)], NONE),
-        ([card(), reads()], NONE),
     ],
     READS: [
         ([card(), reads(0.85)], PASS),
@@ -256,10 +248,6 @@ def test_each_check_is_met_missed_or_not_applicable(check, records, result):
     assert results(*records).get(check) == result
 
 
-def test_a_whole_run_passes():
-    assert FAIL not in results(*WHOLE).values() and FAIL not in results(*HOST).values()
-
-
 # ---------------------------------------------------------------- what was asked for
 
 
@@ -273,10 +261,6 @@ def test_a_whole_run_passes():
 )
 def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, result):
     assert results(card(), *products(**near), dtypes=asked)[DTYPES_MEASURED] == result
-
-
-def test_a_card_with_two_dtypes_is_not_asked_for_three():
-    assert results(card(dtypes=("fp32", "fp64")), *products(fp32=0.8, fp64=0.8))[DTYPES_MEASURED] == NONE
 
 
 @pytest.mark.parametrize(

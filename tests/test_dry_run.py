@@ -28,11 +28,6 @@ def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypa
     assert dry_run.lines([one])[-1] == "1 job: 1 plot"
 
 
-def test_endless_values_are_shortened(monkeypatch):
-    ((one,), _) = planned(monkeypatch, job(f"{PARAMS}before: <nothing exclusive> now: {'many words ' * 50}"))
-    assert len(one.reason) < 200
-
-
 @pytest.mark.parametrize("targets", [[], ["--", "results/roofline.json"]])
 def test_options_that_are_added_stand_before_the_users_targets(targets):
     given = ["--forceall", *targets]

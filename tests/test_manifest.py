@@ -39,21 +39,6 @@ def test_every_output_is_listed_with_size_hash_and_job(run):
     assert read(Manifest, run.root / "results/manifest.json") == manifest
 
 
-def test_unknown_jobs_leave_nulls(run):
-    run.jobs.clear()
-    manifest = run.manifest(usd_per_hour=2.0)
-    assert all((o.rule, o.started_at, o.log, o.of_this_run) == (None,) * 4 for o in manifest.outputs)
-    assert (manifest.times.jobs, manifest.times.jobs_s) == (0, 0)
-    assert manifest.times.jobs_without_times == len(manifest.outputs)
-
-
-def test_a_data_file_outside_results_is_known_by_its_hash_alone(tmp_path):
-    own = tmp_path / "elsewhere" / "own.bin"
-    manifest = SmallRun(tmp_path / "here", data=str(own)).manifest()
-    assert [(one.path, one.sha256) for one in manifest.data] == [(str(own), file_sha256(own))]
-    assert str(own) not in [output.path for output in manifest.outputs]
-
-
 def test_devices_and_seals_are_listed(tmp_path):
     manifest = SmallRun(tmp_path, device="gpu0").manifest()
     (device,), (seals,) = manifest.devices, manifest.seals
@@ -90,12 +75,6 @@ def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
     assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:22+00:00", 78)
     assert times.cost_usd == pytest.approx(0.078)
     assert [output.path for output in manifest.outputs if output.of_this_run] == run.paths[-2:]
-
-
-def test_without_the_start_of_the_run_nothing_is_claimed_of_it(run):
-    times = run.manifest(usd_per_hour=1.0, run_started_at=None).times
-    assert (times.jobs_of_this_run, times.jobs_of_this_run_s, times.span_s, times.cost_usd) == (None,) * 4
-    assert times.jobs_s == JOBS_S
 
 
 # ---------------------------------------------------------------- sources

@@ -94,35 +94,16 @@ MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
 MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
 SETTINGS = {
     "an S": ({"decode_attn": {"seq_lens": [16, 32, 48]}}, on_both("decode_attn/minigpt/S48_fp32")),
-    "a dtype": (
-        {"decode_attn": {"dtypes": ["fp32", "fp16"]}},
-        on_both("decode_attn/minigpt/S16_fp16", "decode_attn/minigpt/S32_fp16"),
-    ),
     "an S less": ({"decode_attn": {"seq_lens": [16]}}, set()),
     "an S and the iterations of another operator": (
         {"decode_attn": {"seq_lens": [16, 32, 48]}, "row_norm": {"iterations": 11}},
         on_both("decode_attn/minigpt/S48_fp32", "row_norm/fp32"),
     ),
-    "a batch size": ({"decode_attn": {"batch_sizes": [1, 2]}}, on_both(*ATTENTION)),
     "iterations": ({"decode_attn": {"iterations": 11}}, on_both(*ATTENTION)),
-    "a warm cache": ({"decode_attn": {"cache": "warm"}}, on_both(*ATTENTION)),
     "one implementation": ({"decode_attn": {"implementations": ["fused", "numpy"]}}, {f"gpu0/{c}" for c in ATTENTION}),
-    "fewer K/V heads": ({"model": {"presets": {"minigpt": MINIGPT | {"kv_heads": 2}}}}, on_both(*ATTENTION)),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
-    "another order": ({"decode_attn": {"seq_lens": [32, 16]}}, set()),
     "an operator left out": ({"row_norm": {"enabled": False}}, {"plot"}),
-    "a dtype of peaks": ({"peak_flops": {"dtypes": ["fp32", "fp16", "fp64"]}}, on_both("peak_flops/fp64")),
-    "iterations of peaks": (
-        {"peak_flops": {"iterations": 11}},
-        {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16", "cpu/peak_flops/fp32"},
-    ),
     "sustained load": ({"peak_flops": {"sustained_s": 2}}, {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16"}),
-    "the size of arrays": (
-        {"bandwidth": {"size_mib": 20}},
-        {"gpu0/bandwidth/hbm", "cpu/bandwidth/dram"},
-    ),
-    "the size of transfers": ({"bandwidth": {"transfer_size_mib": 8}}, {"gpu0/bandwidth/h2d"}),
-    "points of the sweep": ({"bandwidth": {"sweep_points": 2}}, on_both("bandwidth/sweep")),
     "a level": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "d2h"]}}, {"gpu0/bandwidth/d2h"}),
     "an operation of the user's": ({"operations": [MINE]}, {"roofline"}),
     "dots per inch": ({"plot": {"dpi": 80}}, {"plot"}),
@@ -185,28 +166,18 @@ TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions"}
 FILES = {
     "core/model.py": TIMED | SEALS | on_both("calibration", "device_query", "prediction") | REPORTING,
     "core/formatting.py": REPORTING,
-    "records/memory.py": on_both("bandwidth") | REPORTING,
     "devices/cpu/device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"}
     | {"cpu/device_query", "cpu/calibration"},
     "devices/gpu/device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"}
     | {"gpu0/device_query", "gpu0/calibration"},
-    "devices/gpu/kernels/fma.cu": {name for name in TIMED | SEALS if name[:3] == "gpu"}
-    | {"gpu0/device_query", "gpu0/calibration"},
     "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction"),
-    "operators/row_norm/rows_loop.py": {"cpu/row_norm", "cpu/row_norm/prediction"},
     "operators/row_norm/kernels/row_norm.cu": {"gpu0/row_norm", "gpu0/row_norm/prediction"},
-    "operators/gemm/numpy_products.py": {"cpu/peak_flops", "cpu/peak_flops/prediction"},
-    "operators/decode_attention/numpy_attention.py": {"cpu/decode_attn", "cpu/decode_attn/prediction"},
-    "operators/decode_attention/fused.py": {"gpu0/decode_attn", "gpu0/decode_attn/prediction"},
     "operators/row_norm/about.py": {"roofline"},
     "measure/compute_ceiling.py": on_both("peak_flops"),
-    "measure/memory_ceiling.py": on_both("bandwidth"),
     "run/jobs.py": REPORTING,
-    "run/run_lock.py": REPORTING,
     "run/manifest.py": {"manifest"},
     "run/settings.py": set(),
     "report/job_lines.py": REPORTING,
-    "report/figure_style.py": {"plot"},
     "report/templates/report.css.j2": {"roofline"},
 }
 

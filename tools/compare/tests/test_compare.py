@@ -214,13 +214,3 @@ def test_what_cannot_be_read_is_status_2_and_a_line(tmp_path, monkeypatch, capsy
     assert command.main([a, b]) == 2
     told = capsys.readouterr()
     assert not told.out and len(told.err.splitlines()) == 1
-
-
-def test_lists_of_paths_and_patterns(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("two words").mkdir()
-    for name in ("b.tar.gz", "a.tar.gz"):
-        Path(name).touch()
-    assert command.paths("two words", "A") == [Path("two words")]
-    assert command.paths("'two words' none", "A") == [Path("two words"), Path("none")]
-    assert command.paths("*.tar.gz", "A") == [Path("a.tar.gz"), Path("b.tar.gz")]
