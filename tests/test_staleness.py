@@ -111,7 +111,7 @@ SETTINGS = {
     "fewer K/V heads": ({"model": {"presets": {"minigpt": MINIGPT | {"kv_heads": 2}}}}, on_both(*ATTENTION)),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
     "another order": ({"decode_attn": {"seq_lens": [32, 16]}}, set()),
-    "an operator left out": ({"row_norm": {"enabled": False}}, {"plot"}),
+    "an operator left out": ({"row_norm": {"enabled": False}}, set()),
     "a dtype of peaks": ({"peak_flops": {"dtypes": ["fp32", "fp16", "fp64"]}}, on_both("peak_flops/fp64")),
     "iterations of peaks": (
         {"peak_flops": {"iterations": 11}},
