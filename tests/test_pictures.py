@@ -100,9 +100,7 @@ def own_operator(cells: int) -> Roofline:
         | {"implementation": "loop", "shape": {"count": n}}
         for n in range(1, cells + 1)
     ]
-    own = OwnOperator(
-        name="squares", axis=("count", "N", None), title="squares", picture="squares", counted="once"
-    )
+    own = OwnOperator(name="squares", axis=("count", "N", None), title="squares", picture="squares", counted="once")
     return samples.table(samples.sample_roofline(samples.gpu(), ceilings, rows, []), own)
 
 

@@ -57,13 +57,13 @@ def roofline_chart(roofline: Roofline, device: str) -> dict | None:
         group = [dot for dot in dots if (dot.cell.operator, dot.dtype) == (operator, dtype)]
         look = {"symbol": "circle-open", "color": colour(dtype), "size": 6, "opacity": 0.8}
         sealed = [dot for dot in group if dot.predicted]
-        x, y = [dot.intensity for dot in sealed], [dot.predicted for dot in sealed]
+        x, y = [dot.intensity for dot in sealed], [one.scale * dot.predicted for dot in sealed]
         traces.append(_trace(x, y, marker=look, meta={"kind": "predicted"}))
-        traces.append(_dots(group, best, symbols[operator], roofline))
-    return _log_log(traces, "intensity, FLOP/byte", "attained, TFLOPS")
+        traces.append(_dots(group, one.scale, best, symbols[operator], roofline))
+    return _log_log(traces, "intensity, FLOP/byte", f"attained, {one.unit}")
 
 
-def _dots(dots: Sequence[Dot], best: set[int], symbol: str, roofline: Roofline) -> dict:
+def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
     large = [id(dot.cell) in best for dot in dots]
     look = {
         "symbol": [f"{symbol}{'-open' if dot.hollow else ''}" for dot in dots],
@@ -73,7 +73,7 @@ def _dots(dots: Sequence[Dot], best: set[int], symbol: str, roofline: Roofline) 
         "line": {"width": 1, "color": "@paper"},
     }
     words = [_hover(dot.cell, roofline) for dot in dots]
-    x, y = [dot.intensity for dot in dots], [dot.tflops for dot in dots]
+    x, y = [dot.intensity for dot in dots], [scale * dot.tflops for dot in dots]
     return _trace(x, y, words, marker=look, meta={"kind": "cell"})
 
 
@@ -85,7 +85,7 @@ def _slopes(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
         along = _along(ends[0], highest / rate if highest else ends[1])
         look = {"color": "@ink" if slope.main else "@muted", "width": 2.5 if slope.main else 1.2}
         meta = {"kind": "slope", "bold": slope.main, "label": label}
-        yield _trace(along, [rate * x for x in along], label, "lines", line=look, meta=meta)
+        yield _trace(along, [one.scale * rate * x for x in along], label, "lines", line=look, meta=meta)
 
 
 def _roofs(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
@@ -98,7 +98,7 @@ def _roofs(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
             if rate:
                 look = {"color": colour(roof.dtype), "width": 2 if dash == "solid" else 1.2, "dash": dash}
                 meta = {"kind": kind, "label": (label := escape(roof.label))}
-                yield _trace(along, [rate] * POINTS, label, "lines", line=look, meta=meta)
+                yield _trace(along, [one.scale * rate] * POINTS, label, "lines", line=look, meta=meta)
 
 
 def _along(start: float, end: float) -> list[float]:

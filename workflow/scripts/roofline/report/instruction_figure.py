@@ -47,10 +47,8 @@ def draw(roofline: Roofline) -> Figure:
 
 
 def _subtitle(one: InstructionRoofline) -> str:
-    rate = f"{number(one.warp_instructions_per_s / 1e9)} G warp instructions/s issued"
-    if one.fraction_of_peak is None:
-        return rate
-    return f"{rate}, {percent(one.fraction_of_peak)} of one per scheduler and cycle at {one.sm_clock_mhz:.0f} MHz"
+    share = f", {percent(one.fraction_of_peak)} of the peak" if one.fraction_of_peak else ""
+    return f"{number(one.warp_instructions_per_s / 1e9)} G warp instructions/s issued{share}"
 
 
 def _paint(axes: Axes, one: InstructionRoofline) -> None:
@@ -59,7 +57,7 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
         (kernel, level, kernel.warp_instructions / kernel.transactions[level], kernel.warp_instructions_per_s / 1e9)
         for kernel, level in one.placed()
     ]
-    xs, ys = [x for *_, x, _ in dots], [y for *_, y in dots] + [_pace(wall) for wall in one.walls]
+    xs, ys = [x for *_, x, _ in dots], [y for *_, y in dots] + [wall.requests_per_s / 1e9 for wall in one.walls]
     x0 = min([0.02, *(x / 2 for x in xs)])
     x1 = max([64.0, *(3 * x for x in xs), *(6 * peak / slope for slope in slopes.values())])
     y0 = min([peak / 300, *(y / 2 for y in ys)])
@@ -73,7 +71,7 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
         ends = max(x0, y0 / slope), min(x1, peak / slope)
         axes.plot(ends, [end * slope for end in ends], color=LEVEL_COLOURS[level], lw=1.2, zorder=2.1)
     for wall in one.walls:
-        axes.plot(1 / wall.transactions_per_request, _pace(wall), **_wall_look(wall.pattern), zorder=3.5)
+        axes.plot(1 / wall.transactions_per_request, wall.requests_per_s / 1e9, **_wall_look(wall.pattern), zorder=3.5)
     markers = markers_of(map(_what, one.kernels))
     for kernel, level, x, y in dots:
         axes.plot(x, y, **style.dot_look(LEVEL_COLOURS[level], markers[_what(kernel)]) | {"mew": 0.8}, zorder=4)
@@ -84,10 +82,6 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
 
 def _wall_look(pattern: str) -> dict:
     return {"marker": MARKER[pattern], "color": WALL, "ls": "none", "ms": 8, "mew": 1.4}
-
-
-def _pace(wall: Wall) -> float:
-    return wall.requests_per_s / 1e9
 
 
 def _what(kernel: PlacedKernel) -> str:

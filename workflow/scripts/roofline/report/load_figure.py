@@ -1,6 +1,5 @@
 """Compute ceilings under sustained load: throughput, clock and power over seconds, a row for each."""
 
-from collections.abc import Sequence
 from itertools import accumulate
 
 from matplotlib.axes import Axes
@@ -59,7 +58,9 @@ def _paint(axes: Axes, ceiling: ComputeCeiling, key: str, highest: float) -> Non
     curve = [(point.at_s, value) for point in load.curve if (value := getattr(point, key)) is not None]
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_locator(MaxNLocator(3))
-    axes.plot(*_columns(curve), color=dtype_colour(ceiling.name), lw=0.9, zorder=3)
+    axes.plot(
+        [at for at, _ in curve], [value for _, value in curve], color=dtype_colour(ceiling.name), lw=0.9, zorder=3
+    )
     levels = [ceiling.burst_tflops, ceiling.sustained_tflops] if key == "tflops" else []
     for level, dashes in zip(levels, ("-", (0, (3, 2))), strict=False):
         axes.axhline(level, color=MUTED, lw=0.7, ls=dashes)
@@ -68,10 +69,6 @@ def _paint(axes: Axes, ceiling: ComputeCeiling, key: str, highest: float) -> Non
     axes.axvspan(load.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
     if not curve:
         axes.annotate("not reported", (0.5, 0.5), xycoords="axes fraction", ha="center", size=style.SMALL_SIZE)
-
-
-def _columns(curve: Sequence[tuple[float, float]]) -> tuple:
-    return tuple(zip(*curve, strict=True)) or ((), ())
 
 
 def subtitle(c: ComputeCeiling) -> str:

@@ -13,6 +13,7 @@ from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Roof
 CACHES, ALL_CORES, COPY, CUDA_CORES = ("l1", "l2", "l3"), "all_cores", "d2d", "fp32_fma"
 MAIN = ("hbm", "dram")
 SETTLED = 0.99  # of the burst: a sustained rate above it has no line of its own
+SMALL = 10.0  # TFLOPS: devices below are shown in GFLOPS
 NEAR = 1.25  # dots of one series within this factor share a label
 
 
@@ -51,6 +52,15 @@ class Content:
     roofs: list[Line]  # the highest first
     dots: list[Dot]
 
+    @property
+    def scale(self) -> float:
+        """From TFLOPS to the unit that is shown."""
+        return _scale([roof.value for roof in self.roofs])
+
+    @property
+    def unit(self) -> str:
+        return "TFLOPS" if self.scale == 1.0 else "GFLOPS"
+
     def ridges(self) -> list[float]:
         return [roof.value * 1e3 / slope.value for roof in self.roofs for slope in self.slopes]
 
@@ -60,9 +70,8 @@ def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: boo
     ceilings = [one for one in roofline.ceilings if one.device == device]
     compute = [one for one in ceilings if one.kind == "compute"]
     under = {cell.compute_ceiling for cell in cells}
-    roofs = [
-        _roof(c) for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or c.name == CUDA_CORES))
-    ]
+    shown = [c for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or c.name == CUDA_CORES))]
+    roofs = [_roof(one, _scale([c.tflops for c in shown])) for one in shown]
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
     labels = _rates(placed, roofline) if by_rate else _labels(placed, roofline)
@@ -77,11 +86,15 @@ def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: boo
     )
 
 
-def _roof(ceiling: ComputeCeiling) -> Line:
-    words = f"{ceiling.name} {starred(number(ceiling.burst_tflops), ceiling.doubt)}"
+def _scale(tflops: Sequence[float]) -> float:
+    return 1.0 if max(tflops, default=SMALL) >= SMALL else 1e3
+
+
+def _roof(ceiling: ComputeCeiling, scale: float) -> Line:
+    words = f"{ceiling.name} {starred(number(scale * ceiling.burst_tflops), ceiling.doubt)}"
     lower = ceiling.sustained_tflops and ceiling.sustained_tflops < SETTLED * ceiling.tflops
     if lower:
-        words += f" / {number(ceiling.sustained_tflops)}"
+        words += f" / {number(scale * ceiling.sustained_tflops)}"
     if promised := shares(ceiling):
         words += f" ({promised if lower else promised.split('/')[0].removesuffix(' %') + ' %'})"
     return Line(

@@ -18,9 +18,9 @@ SLOPE, HIGH, HIGH_OF_ONE, HEAD, AXIS, RIGHT = "#4a515b", 400.0, 340.0, 52.0, 46.
 SUSTAINED, FMA = (0, (3, 2)), (0, (6, 2, 1, 2))
 DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
 TOGETHER, PREDICTED = 18.0, 3.0  # slopes nearer than this share labels; size of a hollow dot
-ROOFS = "TFLOPS: burst / sustained (of {})"
+ROOFS = "{}: burst / sustained (of {})"
 SHARES = (
-    "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted before measurement."
+    "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted. *: do not rely on it."
 )
 
 
@@ -79,9 +79,9 @@ def _entries(one: Content, marks: dict) -> list:
 
 def _paint(axes: Axes, one: Content, marks: dict) -> None:
     x0, x1, y0, y1 = limits(one)
-    axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="intensity, FLOP/byte", ylabel="attained, TFLOPS")
-    for axis in (axes.xaxis, axes.yaxis):
-        style.logarithmic(axis, "{:g}".format, numticks=30)
+    axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="intensity, FLOP/byte", ylabel=f"attained, {one.unit}")
+    style.logarithmic(axes.xaxis, "{:g}".format, numticks=30)
+    style.logarithmic(axes.yaxis, lambda tflops: f"{one.scale * tflops:g}", numticks=30)
     lines = [*_paint_roofs(axes, one), *_paint_slopes(axes, one)]
     _name_roofs(axes, one)
     promises = [_points(axes, dot.intensity, dot.predicted) for dot in one.dots if dot.predicted]
@@ -146,7 +146,9 @@ def _name_roofs(axes: Axes, one: Content) -> None:
     x1, y1 = axes.get_xlim()[1], axes.get_ylim()[1]
     right, lowest = _points(axes, x1, y1)
     look = {"size": style.SMALL_SIZE, "va": "center", "transform": style.in_points(axes.figure)}
-    axes.text(style.WIDTH - style.MARGIN, lowest + 6, ROOFS.format(one.promised), color=MUTED, ha="right", **look)
+    axes.text(
+        style.WIDTH - style.MARGIN, lowest + 6, ROOFS.format(one.unit, one.promised), color=MUTED, ha="right", **look
+    )
     lowest -= 2
     for roof, below in zip(one.roofs, range(len(one.roofs), 0, -1), strict=True):
         y = _points(axes, x1, roof.value)[1]
