@@ -113,8 +113,10 @@ class ComputeCeiling(Row):
     blocks_apart: NotNegative | None = Field(
         description="the fastest block over the slowest, less 1; null of one block"
     )
-    reference_tflops: Positive | None = Field(description="of the reference GEMM")
-    on_reference_inputs_tflops: Positive | None = Field(description="the burst's product on its operands, if others")
+    reference_tflops: Positive | None
+    on_reference_inputs_tflops: Positive | None = Field(
+        description="the burst's product on operands like the reference GEMM's, where its own differ"
+    )
     datasheet_tflops: Positive | None = Field(description="promised by the datasheet; of a CPU by formula")
     fraction_of_datasheet: Positive | None
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
