@@ -161,6 +161,9 @@ class MemoryCeiling(Row):
     record: str
 
 
+Ceiling = ComputeCeiling | MemoryCeiling
+
+
 class Sweep(Row):
     """Read bandwidth over sizes of the working set."""
 
@@ -432,7 +435,7 @@ class Roofline(Row):
 
     schema_version: Literal[7] = SCHEMA_VERSION
     devices: dict[str, Device]
-    ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
+    ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
     operators: list[Cell]
     sweeps: list[Sweep]
     levels: list[Plateau] = Field(description="that the sweeps found")
@@ -445,7 +448,7 @@ class Roofline(Row):
     own_operators: list[OwnOperator] = Field(description="what a reader sees of the user's own")
     checks: list[CheckResult]
 
-    def ceiling(self, device: str, name: str | None) -> ComputeCeiling | MemoryCeiling | None:
+    def ceiling(self, device: str, name: str | None) -> Ceiling | None:
         return next((one for one in self.ceilings if (one.device, one.name) == (device, name)), None)
 
     @property
