@@ -13,7 +13,7 @@ from roofline.operators import registry
 from roofline.operators.base import Case, Job
 from roofline.records.counters import CountedCell, CountersRecord
 from roofline.run.config import by_effort, config_model
-from roofline.table.counted import counted_rows
+from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
 
 # ---------------------------------------------------------------- the program

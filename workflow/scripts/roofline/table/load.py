@@ -1,23 +1,27 @@
 """The one table of a run, built once from its records."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from roofline.operators.about import Stored, Unknown, builtin
 from roofline.records.compute import PeakFlopsRecord
+from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import Measurement
 from roofline.table import ceiling_rows
 from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.checks import judge
-from roofline.table.counted import counted_rows
 from roofline.table.instruction_roofline import instruction_roofline
-from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, NotCounted, Roofline, Skipped, case_of
+from roofline.table.rows import Ceiling, Cell, Counted, Device, NotCounted, Roofline, Skipped, case_of
 from roofline.table.run_records import Results
 from roofline.table.scores import score
 from roofline.table.seals import violations
+
+# How far a count may be from the declared one: the larger of a share of that and an amount.
+OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
+SECTOR_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Devi
     )
 
 
-def _ceilings(found: Results, effort: str | None) -> Iterator[ComputeCeiling | MemoryCeiling]:
+def _ceilings(found: Results, effort: str | None) -> Iterator[Ceiling]:
     """Compute ceilings of all devices, then memory ceilings."""
     devices = found.device_records()
     known = {
@@ -91,11 +95,11 @@ def _ceilings(found: Results, effort: str | None) -> Iterator[ComputeCeiling | M
         yield from ceiling_rows.memory_ceilings(path, record, kind, known.get(record.device, []))
 
 
-def _of(ceilings: list[ComputeCeiling | MemoryCeiling], device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
+def _of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
-def _cells(found: Results, ceilings: list[ComputeCeiling | MemoryCeiling]) -> Iterator[Cell]:
+def _cells(found: Results, ceilings: list[Ceiling]) -> Iterator[Cell]:
     abouts = builtin() | {name: Stored(one) for name, one in found.own_operators.items()}
     alike: dict[tuple, dict[str, Measurement]] = {}
     for _, record in found.measured:
@@ -133,3 +137,43 @@ def _skipped(found: Results, asked: Asked) -> list[Skipped]:
         Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
         for one in asked.without
     ]
+
+
+# ---------------------------------------------------------------- what the hardware counted
+
+
+def counted_rows(found: Results, timed: Iterable[Cell]) -> list[Counted]:
+    regimes = {(one.implementation, *case_of(one.device, one)): one.regime for one in timed}
+    return [_counts(path, record.device, cell, regimes) for path, record in found.counters for cell in record.cells]
+
+
+def _counts(path: str, device: str, cell: CountedCell, regimes: dict) -> Counted:
+    own, flops = cell.kernel_flops.total if cell.kernel_flops else None, _on_pipes(cell)
+    # What multiprocessors wrote to the L2: most of it is still there when a kernel ends.
+    written = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
+    return Counted.like(
+        cell,
+        device=device,
+        read_bytes=cell.dram_read_bytes,
+        write_bytes=written,
+        kernel_flops=own,
+        flops=flops,
+        regime=regimes.get((cell.implementation, *case_of(device, cell))),
+        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, *OF_TRAFFIC),
+        writes_agree=_agree(cell.declared_write_bytes, written, *OF_TRAFFIC),
+        flops_agree=_agree(cell.declared_flops if own is None else own, flops, *OF_FLOPS),
+        record=path,
+    )
+
+
+def _agree(declared: float, counted: float | None, share: float, least: float) -> bool | None:
+    """Whether what was counted is what was declared; None if nothing was counted."""
+    return None if counted is None else abs(counted - declared) <= max(share * declared, least)
+
+
+def _on_pipes(cell: CountedCell) -> float | None:
+    """Counted on the pipes that the kernel's FLOP formula is of, else on all: fp16 to fp32 conversions are counted as
+    fp16 additions, and are no FLOPs of anybody's."""
+    formula = cell.kernel_flops.model_dump(exclude_none=True) if cell.kernel_flops else {}
+    counted = [getattr(cell.flops, pipe) for pipe in formula]
+    return cell.flops.total if not formula else None if None in counted else sum(counted)

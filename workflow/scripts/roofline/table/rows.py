@@ -118,8 +118,10 @@ class ComputeCeiling(Row):
         description="the largest difference from the burst of another block of the same product, or of as many "
         "products at the start of its sustained load; null without either",
     )
-    reference_tflops: Positive | None = Field(description="of the reference GEMM")
-    on_reference_inputs_tflops: Positive | None = Field(description="the burst's product on its operands, if others")
+    reference_tflops: Positive | None
+    on_reference_inputs_tflops: Positive | None = Field(
+        description="the burst's product on operands like the reference GEMM's, where its own differ"
+    )
     datasheet_tflops: Positive | None = Field(description="promised by the datasheet; of a CPU by formula")
     fraction_of_datasheet: Positive | None
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
@@ -162,6 +164,9 @@ class MemoryCeiling(Row):
     rank: int | None = Field(description="among the known cards of this model: 1 is fastest")
     known_cards: int | None = Field(description="among which it is ranked, this one included")
     record: str
+
+
+Ceiling = ComputeCeiling | MemoryCeiling
 
 
 class Sweep(Row):
@@ -439,7 +444,7 @@ class Roofline(Row):
 
     schema_version: Literal[7] = SCHEMA_VERSION
     devices: dict[str, Device]
-    ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
+    ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
     operators: list[Cell]
     sweeps: list[Sweep]
     levels: list[Plateau] = Field(description="that the sweeps found")
@@ -452,7 +457,7 @@ class Roofline(Row):
     own_operators: list[OwnOperator] = Field(description="what a reader sees of the user's own")
     checks: list[CheckResult]
 
-    def ceiling(self, device: str, name: str | None) -> ComputeCeiling | MemoryCeiling | None:
+    def ceiling(self, device: str, name: str | None) -> Ceiling | None:
         return next((one for one in self.ceilings if (one.device, one.name) == (device, name)), None)
 
     @property
