@@ -165,7 +165,7 @@ def predictions(run: Run) -> Lines:
         over = [ratio(sealed[f"{time}_s"], median(measured[time])) for time in TIMES.values()]
         for name, one in zip(("sealed_error", "sealed_gpu_error"), over, strict=True):
             yield from differs(f"{words(row)} {name}", row[name], one and one - 1)
-        if over[0] and row["regime"]:
+        if over[0] and row["regime"] and not (row["doubt"] or row["roof_doubt"]):
             right.append((sealed["regime"] == row["regime"], 1 / FACTOR <= over[0] <= FACTOR))
     counts = {"cells": len(right), "both_right": sum(map(all, right))}
     counts |= {"regimes_right": sum(one for one, _ in right), "times_right": sum(other for _, other in right)}

@@ -137,7 +137,7 @@ def test_without_a_size_the_least_arrays_must_fit():
 
 def test_a_terminal_without_the_characters_gets_question_marks(run):
     done = run.python("workflow/commands/run.py", env={"PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0 and "Picture results/roofline.png ? in words" in done.stdout, done.stderr
+    assert done.returncode == 0 and "picture: results/roofline.png ? in words" in done.stdout, done.stderr
 
 
 def test_a_file_of_the_checkout_shadows_no_package(run):

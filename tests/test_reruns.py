@@ -211,7 +211,7 @@ def test_an_added_s_is_announced_and_measured_and_every_other_record_kept(run):
     assert seq_lens_in(run) == {16, 32, 48}
     cost = r"about \d+ s, about \$\d+\.\d\d at \$3600 per hour"
     assert re.search(rf"^1 measurement on cpu, {cost}; 5 jobs in all\.$", told, re.MULTILINE)
-    assert re.search(r"^\[2/5\] decode_attn cpu minigpt/S48_fp32: batch 1 [\d.]+ us", told, re.MULTILINE)
+    assert re.search(r"^\[2/5\] decode_attn cpu minigpt/S48_fp32: [\d.]+ s; .*batch 1 [\d.]+ us", told, re.MULTILINE)
     assert re.search(r"^\[5/5\] manifest: ", told, re.MULTILINE)
 
 
@@ -385,7 +385,7 @@ def test_a_cell_is_measured_with_what_it_needs_and_its_line_is_printed(run):
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(run.files()) == {*needed, ATTENTION[0]}
     (line,) = (line for line in done.stdout.splitlines() if "decode_attn cpu" in line)
-    assert ", predicted " in line and "Report " not in done.stdout
+    assert ", predicted " in line and "Report:" not in done.stdout
     again = run.command("run", "--cell", name)
     assert (again.returncode, again.stdout) == (0, f"{line.partition('] ')[2]}\n")
 

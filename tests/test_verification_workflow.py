@@ -13,7 +13,7 @@ def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_
     found = read_results(finished_run.results, sorted(finished_run.results.glob("cpu/**/*.json")))
     device = found.device_seal("cpu")
     cells = [(record, cell) for _, record in found.measured for cell in getattr(record, "measurements", [])]
-    assert len(cells) == 10
+    assert len(cells) == 9
     for _, record in found.measured:
         assert record.seals == {path: file_sha256(finished_run.results / path) for path in record.seals}
         assert "cpu/prediction.json" in record.seals
@@ -46,7 +46,7 @@ def test_the_screen_and_the_manifest_hold_each_seal(finished_run):
 
 def test_every_prediction_stands_beside_what_was_found(finished_run):
     found = read(Roofline, finished_run.results / "roofline.json")
-    assert len(found.entries) == len(found.operators) == 10
+    assert len(found.entries) == len(found.operators) == 9
     for entry in found.entries:
         assert entry.sealed_error == (entry.sealed.cpu_time_s - entry.cpu_time_s) / entry.cpu_time_s
         assert (entry.cause is None) == (entry.cause_s is None)

@@ -4,7 +4,6 @@
 rule derive:
     input:
         records=files(CELLS.records()),
-        predictions=ancient(files(f"{device}/predictions" for device in CELLS.devices)),  # a new page is no new table
         cards=PARAMS.known_cards(),
         library=sources.derivation_files(SCRIPTS),
     output:

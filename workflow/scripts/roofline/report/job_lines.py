@@ -106,11 +106,15 @@ def _operator(record: OperatorRecord) -> str:
             key = about.series(one) or about.label(one)
             fastest = best.setdefault(key, one)
             best[key] = one if one.latency.median_s < fastest.latency.median_s else fastest
-    return ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
+    return ", ".join(f"{key} {_time(one)} ({one.implementation}{_predicted(one)})" for key, one in best.items())
 
 
 def _time(one: Measurement) -> str:
     return starred(duration(one.latency.median_s), few(len(one.latency.samples_s)))
+
+
+def _predicted(one: Measurement) -> str:
+    return f", predicted {duration(one.predicted.latency_s)}" if one.predicted.latency_s else ""
 
 
 def _counters(profiler: ProfilerRecord, *records: CountersRecord) -> str:

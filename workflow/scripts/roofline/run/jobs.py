@@ -100,7 +100,7 @@ def say(line: str) -> None:
 
 
 def cut(line: str) -> str:
-    width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+    width = min(shutil.get_terminal_size().columns, WIDTH) if sys.__stdout__.isatty() else WIDTH
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
