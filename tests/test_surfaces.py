@@ -5,6 +5,7 @@ import re
 import shlex
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from records_factory import bandwidth_record, cell, device_record, operator_record, peak_record, skipped_peak, verified
@@ -164,6 +165,7 @@ def test_a_job_leaves_one_line_with_its_figure(record, figure):
 @pytest.mark.parametrize("columns", [40, 80, 500])
 def test_the_line_of_a_job_is_cut_to_the_terminal(monkeypatch, capsys, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(jobs.sys, "__stdout__", SimpleNamespace(isatty=lambda: True))
     jobs.say("x" * 1000)
     printed = capsys.readouterr().out
     assert printed.strip("x…\n") == "" and len(printed.strip()) == min(columns, jobs.WIDTH)
