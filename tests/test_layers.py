@@ -52,12 +52,6 @@ def test_a_package_imports_only_those_above_it():
             assert packages(path) <= set(ORDER[: place + 1]), module
 
 
-# What the report still imports besides core, the table and operators' about.py: this list may only shrink.
-STILL = {
-    "report/job_lines.py": {"records"},
-}
-
-
 def test_the_report_reads_the_table_alone():
     found: dict[str, set[str]] = {}
     for name, path in MODULES.items():
@@ -65,8 +59,8 @@ def test_the_report_reads_the_table_alone():
         for one in ours if name.startswith("report/") else ():
             package, module = one.split(".")[0], ".".join(one.split(".")[:2])
             if package not in ("core", "table", "report") and module not in ("operators.about", "operators", package):
-                found.setdefault(name, set()).add("records" if package == "records" else module)
-    assert found == STILL
+                found.setdefault(name, set()).add(module)
+    assert found == {}
 
 
 def test_every_row_is_frozen():

@@ -186,8 +186,6 @@ def test_a_cell_to_repeat_has_commands_a_figure_and_seconds():
 def test_text_of_a_user_begins_no_tag_and_no_column(hostile):
     assert SCRIPT not in hostile and SCRIPT in Shown(hostile).words
     assert markdown.without_html("<script>x</script> < 1") == "&lt;script>x&lt;/script> < 1"
-    text = markdown.table(("name", "one", "two"), [["a|b", "1", "-"], ["c", "2", ""]])
-    assert "two" not in text and "a\\|b" in text
 
 
 # ---------------------------------------------------------------- in a browser
@@ -243,7 +241,7 @@ HIDDEN = """() => [...document.querySelectorAll(".heat td, #operators details th
 def test_nothing_is_cut_or_complains(opened, html, width, scheme):
     window, said = opened(html, width, scheme)
     window.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    assert said == [] and window.locator(".chart .main-svg").count() > 6
+    assert said == [] and window.locator(".chart .main-svg").count() == 6
     assert window.evaluate("document.documentElement.scrollWidth") <= width
     assert window.evaluate(CUT) == [] and window.evaluate(HIDDEN) == 0
 

@@ -140,15 +140,15 @@ def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest(latency, bus
 def test_whatever_was_counted_and_measured_is_put_into_words(roofs, counted, latency, calls, start):
     one = on_gpu(latency, 0.9 * latency, calls_us=calls, start_us=start, flops=counted, bytes=counted)
     found = verified(*([FP16, HBM] if roofs else []), operator_record("gpu0", one))
-    words = [" ".join(vars(verified_words(entry, found)).values()) for entry in found.entries]
-    assert words and not any(re.search(r"None|nan|inf\b", one) for one in words)
+    words = str(verified_words(found.entries, found))
+    assert words and not re.search(r"None|nan|inf\b", words)
 
 
 @pytest.mark.parametrize(("one", "more"), [(big(640, 229, calls_us=630), True), (on_gpu(6, 4, calls_us=6), False)])
 def test_a_cause_goes_the_way_of_the_error(one, more):
     found = verified(FP16, HBM, operator_record("gpu0", one))
-    words = verified_words(found.entries[-1], found)
-    assert words.error.startswith("-" if more else "+") and f" {'more' if more else 'less'} " in words.cause
+    (_, _, _, error, cause) = verified_words(found.entries, found).rows[-1]
+    assert error.startswith("-" if more else "+") and f" {'more' if more else 'less'} " in cause
 
 
 def test_broken_seals_are_told_of_each_device():

@@ -47,8 +47,8 @@ def capacity(count: float) -> str:
 
 
 def listed(items: Iterable) -> str:
-    """a, b and c."""
-    *others, last = map(str, items)
+    """a, b and c; empty if there are none."""
+    *others, last = [*map(str, items)] or [""]
     return f"{', '.join(others)} and {last}" if others else last
 
 

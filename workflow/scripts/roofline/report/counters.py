@@ -1,82 +1,43 @@
-"""What the hardware counters show: sentences, and tables of declared and counted figures."""
+"""What the hardware counters show, as facts for sentences and as a table of declared and counted figures."""
 
+from collections import Counter
 from collections.abc import Iterable
 
-from roofline.core.formatting import counted, listed, number, percent, traffic
+from roofline.core.formatting import counted, percent, traffic
 from roofline.report.markdown import Table, filled
-from roofline.table.rows import Counted, Roofline
+from roofline.report.words import LEVELS
+from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
-PASSED_BY = (
-    "Counts of L1 and shared memory are of the load-store unit, which cp.async, TMA and the operands of wgmma bypass; "
-    "those of L2, memory and FLOPs are complete."
-)
 FLOPS = "FLOPs"
 QUANTITIES = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
-FIELDS = {
-    "dram_read_bytes": "bytes read",
-    "sm_write_sectors": "bytes written",
-    "tensor_pipe_active_fraction": "activity of tensor cores",
-    "achieved_occupancy_fraction": "occupancy",
-}
-EXTRA = 1.02  # times the declared FLOPs: more is worth a sentence
+EXPLAINED = 0.6  # of its own roof: from there on bytes and FLOPs explain what limits a kernel
+LIMITS = LEVELS | {"issue": "instruction issue", "latency": "latency"}
 
 
-def sentences(table: Roofline) -> list[str]:
-    """A line per refusal, the counts that agree, and the gaps. Empty if counting was off."""
-    refused = [f"{one.device}: not counted: {one.reason}." for one in table.not_counted]
-    if not table.counted:
-        return refused
-    return [*refused, _agreement(table), " ".join([*_gaps(table.counted), PASSED_BY])]
-
-
-def largest(entries: Iterable[Counted]) -> list[Counted]:
-    """Of each operator the cell that moves most."""
-    most: dict[tuple, Counted] = {}
-    for one in entries:
-        key = (one.device, one.operator)
-        if key not in most or _declared_bytes(one) >= _declared_bytes(most[key]):
-            most[key] = one
-    return list(most.values())
-
-
-def _declared_bytes(one: Counted) -> float:
-    return one.declared_read_bytes + one.declared_write_bytes
-
-
-def _agreement(table: Roofline) -> str:
-    """Bytes of memory-bound cells, whose time they set, and FLOPs of all; then what else differs."""
-    entries, bound = table.counted, [one for one in table.counted if one.limited_by_memory]
-    shares, wrong = [], []
+def facts(table: Roofline) -> dict:
+    """Traffic is judged in memory-bound cells, FLOPs in all."""
+    agreement, wrong = [], []
     for what, field in QUANTITIES.items():
-        known = [one for one in (entries if what == FLOPS else bound) if getattr(one, field) is not None]
-        if known:
-            shares.append(f"{what} in {sum(getattr(one, field) for one in known)} of {len(known)}")
-        wrong += [one for one in known if getattr(one, field) is False and one not in wrong]
-    said = f"{counted(len(entries), 'cell')} profiled, after everything was timed."
-    if shares:
-        cells = counted(len(bound), "memory-bound cell")
-        of_bound = f" Memory traffic is checked for the {cells}." if bound else ""
-        said += f"{of_bound} As declared, or as the kernel's own formula has it: {listed(shares)}."
-    said += f" Not as declared: {listed(counted_name(one, table) for one in wrong)}." if wrong else ""
-    more = [one for one in entries if one.flops_agree and one.flops > EXTRA * one.declared_flops > 0]
-    if more:
-        most = max(more, key=lambda one: one.flops / one.declared_flops)
-        times = number(most.flops / most.declared_flops)
-        said += f" {counted_name(most, table)} executes {times} times its declared FLOPs, the most of all."
-    return said
+        judged = [one for one in table.counted if what == FLOPS or one.limited_by_memory]
+        known = [one for one in judged if getattr(one, field) is not None]
+        agreement += [(what, sum(getattr(one, field) for one in known), len(known))] if known else []
+        wrong += [counted_name(one, table) for one in known if not getattr(one, field)]
+    return {
+        "refused": table.not_counted,
+        "cells": len(table.counted),
+        "agreement": agreement,
+        "wrong": list(dict.fromkeys(wrong)),
+        "missing": {f"{key} ({why})": None for one in table.counted for key, why in one.not_counted.items()},
+        "instructions": [_explained(one) for one in table.instructions],
+    }
 
 
-def _gaps(cells: Iterable[Counted]) -> Iterable[str]:
-    """What was not counted of profiled cells, by the reason."""
-    groups: dict[str, dict[str, int]] = {}
-    for cell in cells:
-        for field, reason in cell.not_counted.items():
-            if field in FIELDS:
-                group = groups.setdefault(reason, {})
-                group[FIELDS[field]] = group.get(FIELDS[field], 0) + 1
-    for reason, whats in groups.items():
-        missing = listed(f"{what} of {counted(count, 'cell')}" for what, count in whats.items())
-        yield f"Not counted: {missing}, because {reason}."
+def _explained(row: InstructionRoofline) -> dict:
+    """How many kernels their own roof explains, and what limits the others."""
+    others = [one for one in row.kernels if (one.fraction_of_roof or 0) < EXPLAINED]
+    limits = Counter(LIMITS[one.limited_by] for one in others).most_common()
+    words = [f"{name} ({counted(count, 'cell')})" for name, count in limits]
+    return {"row": row, "explained": len(row.kernels) - len(others), "limits": words}
 
 
 def table_of(entries: Iterable[Counted], table: Roofline) -> Table:

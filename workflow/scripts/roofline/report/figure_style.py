@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ft2font import LoadFlags
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Affine2D, Transform
 
@@ -177,11 +176,4 @@ def shortened(text: str, width: float, size: float) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    return size * sum(map(_advance, text))
-
-
-@cache
-def _advance(character: str) -> float:
-    font = get_font(findfont(FontProperties(family=FONT)))
-    font.set_size(100, 72)
-    return font.load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 6553600
+    return text_to_path.get_text_width_height_descent(text, FontProperties(family=FONT, size=size), ismath=False)[0]

@@ -1,6 +1,6 @@
-"""The instruction roofline of each GPU: issue rate, transactions per level, access patterns and kernels."""
+"""The instruction roofline of each GPU (Ding and Williams): issue rate, transactions per level, walls, kernels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,21 +9,17 @@ from matplotlib.lines import Line2D
 from roofline.core.formatting import number, percent
 from roofline.core.model import LANES
 from roofline.report import figure_style as style
-from roofline.report.palette import LEVEL_COLOURS, MUTED, markers_of
+from roofline.report.palette import LEVEL_COLOURS, markers_of
 from roofline.report.words import LEVELS
-from roofline.table.rows import InstructionRoofline, PlacedKernel, Roofline, Wall
+from roofline.table.rows import InstructionRoofline, PlacedKernel, Roofline
 
-HEAD, HIGH, AXIS, WALLS, LANE = 50.0, 340.0, 52.0, 96.0, 190.0
-PANEL = HEAD + HIGH + AXIS + WALLS + 48.0
+HEAD, HIGH, AXIS, LANE = 50.0, 340.0, 52.0, 190.0
+PANEL = HEAD + HIGH + AXIS + 10.0
 ROOF, WALL = "#4a515b", "#9a6a00"
 MARKER = {"stride": "|", "conflict": "_"}
-PATTERNS = {
-    "stride": ("global loads: words between lanes", 4),  # sectors that L1 serves per cycle
-    "conflict": ("shared memory: ways of a bank conflict", 1),  # wavefronts
-}
 MARKS = (
     "A transaction is a sector of 32 bytes; of shared memory, a wavefront. Each counted kernel has a dot per level, in "
-    "the colour of the level; a bar below it shows lanes that were off. Dotted below: transactions per cycle at best."
+    "the colour of the level; a bar below it shows lanes that were off. Loads by stride and by bank conflict are walls."
 )
 
 
@@ -37,10 +33,6 @@ def draw(roofline: Roofline) -> Figure:
         style.printed_head(figure, top, title, [_subtitle(one)])
         place = style.margins(whole, top=whole - top + HEAD, bottom=top - HEAD - HIGH, right=LANE)
         _paint(figure.add_subplot(figure.add_gridspec(1, 1, **place)[0]), one)
-        below = top - HEAD - HIGH - AXIS
-        place = style.margins(whole, top=whole - below, bottom=below - WALLS) | {"wspace": 0.3}
-        for axes, pattern in zip(figure.add_gridspec(1, len(PATTERNS), **place).subplots(), PATTERNS, strict=True):
-            _paint_walls(axes, pattern, [wall for wall in one.walls if wall.pattern == pattern])
         top -= PANEL
     style.printed(figure, top - style.LINE + 8, marks)
     return figure
@@ -97,15 +89,3 @@ def _entries(one: InstructionRoofline, markers: dict) -> Iterable[Line2D]:
         yield style.dot(style.shortened(words, LANE - 46, style.TEXT_SIZE), marker=marker, hollow=True)
     for pattern in dict.fromkeys(wall.pattern for wall in one.walls):
         yield Line2D([], [], **_wall_look(pattern), label=f"loads by {pattern}")
-
-
-def _paint_walls(axes: Axes, pattern: str, walls: Sequence[Wall]) -> None:
-    words, each = PATTERNS[pattern]
-    walls = [wall for wall in walls if wall.of and wall.cycles_per_request]
-    places, values = [wall.of for wall in walls], [wall.cycles_per_request for wall in walls]
-    for axis in (axes.xaxis, axes.yaxis):
-        style.logarithmic(axis, "{:g}".format, base=2, numticks=8)
-    axes.set(xlabel=words, ylabel="cycles per request")
-    axes.plot(places, values, color=WALL, lw=0.9, marker="o", ms=3, zorder=3)
-    best = [max(1.0, wall.transactions_per_request / each) for wall in walls]
-    axes.plot(places, best, color=MUTED, lw=0.8, ls=(0, (1, 1.6)), zorder=2.5)

@@ -1,17 +1,17 @@
-"""The three paragraphs of interpretation.md, by the sentences of templates/interpretation.j2."""
+"""The facts behind the three paragraphs of interpretation.md and the lessons of ROOFLINE.md; templates say them."""
 
-from collections.abc import Iterator
-
-from roofline.core.formatting import duration, listed, number, percent
+from roofline.core.formatting import listed, number, percent
 from roofline.report import rendering
-from roofline.report.model import REPEATS, DeviceView, OperatorView, Report
-from roofline.report.words import limits, span, span_percent
-from roofline.table.rows import Cell
+from roofline.report.model import REPEATS, DeviceView, OperatorView, Report, furthest_apart
+from roofline.report.words import CAUSES, limits
+from roofline.table.quantities import WIDE
+from roofline.table.rows import Roofline
 
 SHORTEST, LONGEST = 60, 110  # words of a paragraph
 OPTIONAL = "~"  # before a sentence that only fills a short paragraph
 FAR = 10  # times below the ridge point
 RATIOS = 3  # operators by name
+LESSONS = 3
 
 
 def paragraphs(report: Report) -> list[str]:
@@ -27,20 +27,12 @@ def paragraphs(report: Report) -> list[str]:
 def _fitted(lines: list[str]) -> str:
     """Sentences in their order as long as there is room; optional ones only if the rest is too short."""
     chosen: list[str] = []
-    for optional in (False, True):
-        for line in lines:
-            count = len(" ".join([*chosen, line]).split())
-            if (
-                line.startswith(OPTIONAL) is optional
-                and count <= LONGEST
-                and not (optional and _words(chosen) >= SHORTEST)
-            ):
-                chosen.append(line.removeprefix(OPTIONAL).strip())
+    for line in sorted(lines, key=lambda line: line.startswith(OPTIONAL)):
+        have, optional = len(" ".join(chosen).split()), line.startswith(OPTIONAL)
+        words = line.removeprefix(OPTIONAL).strip()
+        if have + len(words.split()) <= LONGEST and not (optional and have >= SHORTEST):
+            chosen.append(words)
     return " ".join(chosen)
-
-
-def _words(lines: list[str]) -> int:
-    return len(" ".join(lines).split())
 
 
 def _trust(report: Report) -> dict:
@@ -49,154 +41,123 @@ def _trust(report: Report) -> dict:
     scale = 1e3 if max((c.burst_tflops for c in sound), default=1) < 1 else 1
     unit = "GFLOPS" if scale > 1 else "TFLOPS, int8 in TOPS" if any(c.name == "int8" for c in sound) else "TFLOPS"
     held = [c for c in sound if c.sustained_tflops]
-    falls = [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops]
-    reasons = dict.fromkeys(words for c in held if (words := limits(c)))
-    reads = main.main("read")
     # On a CPU they are the samples of the ceiling itself.
     records = set() if main.is_cpu else {c.record for c in sound}
-    products = [cell for cell in _cells(main, "compute") if cell.record in records]
+    gemms = [c for one in main.operators for c in one.cells if c.share and c.lower_ceiling == "compute"]
     clock = [c.fraction_of_clock for c in sound if c.fraction_of_clock]
     repeats = [c.repeats_within for c in sound if c.repeats_within is not None]
     unrepeated = [f"{c.name} ({percent(c.repeats_within)})" for c in sound if c in main.unrepeated]
-    above = [cell for cell in report.table.operators if cell.device == main.name and cell.above_roof]
     return {
-        "name": main.row.name,
-        "is_cpu": main.is_cpu,
+        "main": main,
         "unit": unit,
         "again": bool(report.table.repeatable),
-        "faulty": main.faulty,
-        "failed": len(main.failed),
-        "doubted": listed(c.name for c in main.gemms if c.doubt) if len(sound) < len(main.gemms) else "",
-        "held": listed(f"{number(c.sustained_tflops)} in {c.name}" for c in held) if held else "",
-        "bursts": listed(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound) if sound else "",
-        "falls": span_percent(falls) if falls else "",
-        "reasons": listed(reasons) if reasons else "",
-        "reads": None if reads is None or reads.doubt else reads,
-        "products": span_percent(cell.share for cell in products) if products else "",
-        "clock": span_percent(clock) if clock else "",
+        "doubted": listed(c.name for c in main.gemms if c.doubt),
+        "held": listed(f"{number(c.sustained_tflops)} in {c.name}" for c in held),
+        "bursts": listed(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound),
+        "falls": [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops],
+        "reasons": listed(dict.fromkeys(words for c in held if (words := limits(c)))),
+        "gemms": [cell.share for cell in gemms if cell.record in records],
+        "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",
         "repeated": len(unrepeated) < len(repeats),
-        "unrepeated": listed(unrepeated) if unrepeated else "",
+        "unrepeated": listed(unrepeated),
         "within": f"{100 * REPEATS:g} %",
-        "above": len(above),
+        "above": sum(cell.device == main.name and cell.above_roof is not None for cell in report.table.operators),
     }
-
-
-def _cells(device: DeviceView, lower: str) -> Iterator[Cell]:
-    for operator in device.operators:
-        yield from (cell for cell in operator.cells if cell.share and cell.lower_ceiling == lower)
 
 
 def _kernels(report: Report) -> dict:
     """Of the operator whose share of the peak has a usual value, else of the memory-bound operator with most cells."""
-    main = report.main
+    main, table = report.main, report.table
     bound = [one for one in main.operators if any(cell.lower_ceiling == "memory" for cell in one.fast)]
-    usual = {name for name, about in report.table.operator_info.items() if about.usual_share_of_peak}
+    usual = {name for name, about in table.operator_info.items() if about.usual_share_of_peak}
     chosen = max(bound, key=lambda one: (one.name in usual, len(one.cells)), default=None)
-    best = [one.best for one in main.operators if one.best]
+    best = [one.best for one in main.operators if one.best and (chosen is None or one.name != chosen.name)]
     measured = [cell for one in main.operators for cell in one.cells]
     facts = {
-        "name": main.row.name,
-        "faulty": main.faulty,
+        "main": main,
         "operator": chosen,
         "doubtful_cells": 0 if any(cell.share for cell in measured) else len(measured),
+        "others": listed(f"{table.title(cell.operator)} at best {percent(cell.share)}" for cell in best),
     }
-    facts["others"] = (
-        listed(
-            f"{report.table.title(cell.operator)} at best {percent(cell.share)}"
-            for cell in best
-            if chosen is None or cell.operator != chosen.name
-        )
-        if len(best) > bool(chosen and chosen.best)
-        else ""
-    )
-    return facts | _of_operator(chosen, report) if chosen else facts
+    return facts | _of_operator(chosen, table) if chosen else facts
 
 
-def _of_operator(operator: OperatorView, report: Report) -> dict:
+def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     fast = operator.fast
-    bound = [cell for cell in fast if cell.regime == "memory"]
-    waiting = [cell for cell in fast if cell.regime == "overhead"]
-    slow = [cell for cell in fast if cell.regime == "implementation"]
-    peaks = [report.table.ceiling(cell.device, cell.compute_ceiling) for cell in fast]
-    memory = [report.table.ceiling(cell.device, cell.memory_ceiling) for cell in fast]
-    ridges = [1e3 * p.tflops / m.gb_per_s for p, m in zip(peaks, memory, strict=True) if p and m]
+    bound, waiting, slow = ([c for c in fast if c.regime == one] for one in ("memory", "overhead", "implementation"))
+    roofs = [[table.ceiling(c.device, name) for name in (c.compute_ceiling, c.memory_ceiling)] for c in fast]
+    ridges = [1e3 * peak.tflops / memory.gb_per_s for peak, memory in roofs if peak and memory]
     halves = [cell for cell in bound if cell.compute_ceiling == "fp16"] or bound
+    intensities = [cell.intensity_flops_per_byte for cell in fast if cell.intensity_flops_per_byte]
     example = next(iter([*waiting, *slow, *bound]), None)
     return {
-        "title": operator.title,
         "count": len(fast),
-        "intensity": span(cell.intensity_flops_per_byte for cell in fast if cell.intensity_flops_per_byte),
+        "intensities": intensities,
         "ridge": number(min(ridges)) if ridges else "",
-        "far": bool(ridges) and max(cell.intensity_flops_per_byte or 0 for cell in fast) < min(ridges) / FAR,
+        "far": bool(ridges) and max(intensities, default=0) < min(ridges) / FAR,
         "ways": listed(dict.fromkeys(cell.implementation for cell in fast)),
-        "bound": len(bound),
-        "bound_share": span_percent(cell.share for cell in bound),
-        "of_peak": span_percent(cell.fraction_of_compute_peak for cell in halves if cell.fraction_of_compute_peak),
-        "peak": listed(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in halves)) if halves else "",
-        "waiting": len(waiting),
-        "waiting_share": span_percent(cell.share for cell in waiting),
-        "waiting_time": _times(waiting),
-        "slow": len(slow),
-        "slow_share": span_percent(cell.share for cell in slow),
-        "remedies": listed(report.table.remedies(example)[:2]) if example and report.table.remedies(example) else "",
-        "memory_helps": not waiting and not slow,
-        "slowest": number(operator.slowest) if operator.slowest and operator.slowest > 1.5 else "",
+        "bound": bound,
+        "of_peak": [cell.fraction_of_compute_peak for cell in halves if cell.fraction_of_compute_peak],
+        "peak": listed(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in halves)),
+        "waiting": sorted(waiting, key=lambda cell: cell.cpu_time_s),
+        "slow": slow,
+        "remedies": listed(table.remedies(example)[:2]) if example else "",
     }
-
-
-def _times(cells: list[Cell]) -> str:
-    ordered = sorted(cell.cpu_time_s for cell in cells)
-    return " to ".join(dict.fromkeys(map(duration, (ordered[0], ordered[-1])))) if ordered else ""
 
 
 def _gpu_vs_cpu(report: Report) -> dict:
-    gpu, cpu = report.main, report.cpu
-    ratios = report.ratios[:RATIOS]
     bound = [one for one in report.ratios if one.pairs[-1][0].lower_ceiling == "memory"]
-    link = next((c for c in gpu.memory if c.name == "h2d" and not c.doubt), None)
-    facts = {
-        "gpu": gpu.row.name,
-        "faulty": gpu.faulty or cpu.faulty,
-        "ratios": [(one.title, span(one.times)) for one in ratios],
-        "ceilings": next(((one.title, number(one.ceilings)) for one in ratios if one.ceilings), None),
-        "bandwidths": number(report.bandwidths) if report.bandwidths else "",
-        "link": link,
+    chosen = max(bound, key=lambda one: len(one.pairs), default=None)
+    link = next((c for c in report.main.memory if c.name == "h2d" and not c.doubt), None)
+    return {
+        "gpu": report.main.row.name,
+        "faulty": report.main.faulty or report.cpu.faulty,
+        "ratios": report.ratios[:RATIOS],
+        "ceilings": next((one for one in report.ratios if one.ceilings), None),
+        "bandwidths": report.bandwidths,
+        "bound": chosen,
+        "table": report.table,
+        "link_s": chosen.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if chosen and link else None,
     }
-    if bound:
-        one = max(bound, key=lambda ratio: len(ratio.pairs))
-        (small_gpu, small_cpu), (large_gpu, large_cpu) = one.pairs[0], one.pairs[-1]
-        facts |= {
-            "title": one.title,
-            "largest": report.table.label(large_gpu),
-            "smallest": report.table.label(small_gpu) if len(one.pairs) > 1 else "",
-            "large": number(large_cpu.cpu_time_s / large_gpu.cpu_time_s),
-            "small": number(small_cpu.cpu_time_s / small_gpu.cpu_time_s),
-            "large_shares": [percent(cell.share) if cell.share else "" for cell in (large_gpu, large_cpu)],
-            "small_shares": [percent(cell.share) if cell.share else "" for cell in (small_gpu, small_cpu)],
-            "cpu_time": duration(large_cpu.cpu_time_s),
-            "link_time": duration(large_gpu.bytes / (link.gb_per_s * 1e9)) if link else "",
-            "link_loses": bool(link) and large_gpu.bytes / (link.gb_per_s * 1e9) > large_cpu.cpu_time_s,
-        }
-    return facts
 
 
 def _cores(device: DeviceView) -> dict:
     """One core of a machine without a GPU against all."""
-    mixes = {}
-    for mix in ("read", "copy"):
-        alone = next((c for c in device.memory if c.level == "dram" and c.mix == mix and c.cores == 1), None)
-        every = device.main(mix)
-        if alone and every and not (alone.doubt or every.doubt):
-            mixes[mix] = (alone, every, number(every.gb_per_s / alone.gb_per_s))
-    cores = device.row.hardware.get("cores_usable")
-    half = [c for c in device.memory if c.level == "dram" and c.mix == "read" and (c.cores or 0) > 1 and not c.doubt]
+    cores, sound = device.row.hardware.get("cores_usable"), [c for c in device.memory if not c.doubt]
+    alone, every = ({c.mix: c for c in sound if c.level == "dram" and c.cores == cores} for cores in (1, None))
+    some = [c for c in sound if c.level == "dram" and c.mix == "read" and (c.cores or 0) > 1]
+    pairs = {mix: (alone[mix], every[mix]) for mix in alone if mix in every}
+    times = {mix: one.gb_per_s / core.gb_per_s for mix, (core, one) in pairs.items()}
     return {
         "name": device.row.name,
         "cores": cores,
-        "reads": mixes.get("read"),
-        "copies": mixes.get("copy"),
-        "some": [f"{number(c.gb_per_s)} GB/s by {c.cores}" for c in sorted(half, key=lambda c: c.cores)],
-        "saturated": bool(mixes.get("read") and cores)
-        and mixes["read"][1].gb_per_s < 0.8 * cores * mixes["read"][0].gb_per_s,
+        "reads": pairs.get("read"),
+        "times": times,
+        "some": [f"{number(c.gb_per_s)} GB/s by {c.cores}" for c in sorted(some, key=lambda c: c.cores)],
+        "saturated": bool(cores) and times.get("read", cores) < 0.8 * cores,
     }
+
+
+def lessons(report: Report) -> list[str]:
+    """Those that the figures of this run show, the most general first."""
+    table, main = report.table, report.main
+    sound = [c for c in table.operators if c.cpu_time_s and not c.doubt]
+    promised = [c for c in main.gemms if c.sustained_tflops and c.datasheet_tflops and not c.doubt]
+    with_gpu_time = [c for c in sound if c.gpu_time_s]
+    # of those whose host kept its pace
+    waits = [c for c in with_gpu_time if c.gpu_time_s < c.cpu_time_s / 2 and (c.cpu_time_deciles or 1) <= WIDE]
+    fastest, slowest = furthest_apart(sound) or (None, None)
+    facts = {
+        "table": table,
+        "sustained": min(promised, key=lambda one: one.sustained_tflops / one.datasheet_tflops, default=None),
+        "waits": sorted(waits, key=lambda one: one.cpu_time_s / one.gpu_time_s),
+        "with_gpu_time": len(with_gpu_time),
+        "fastest": fastest,
+        "slowest": slowest,
+        "worst": report.worst[0] if report.worst else None,
+        "causes": CAUSES,
+        "reads": main.main("read"),
+        "copies": main.main("copy"),
+    }
+    return rendering.macro("sentences.j2", "lessons", facts)[:LESSONS]

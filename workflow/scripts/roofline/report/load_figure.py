@@ -20,62 +20,43 @@ COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 
 @style.styled()
 def draw(roofline: Roofline) -> Figure:
-    """Every axis begins at zero, and those of a device have one scale of clock and of power."""
+    """On the left every GEMM of the first moments, at the time at which it ended. Every axis begins at zero."""
     rows = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
     figure = style.headed(height, "Compute ceilings under sustained load", [MARKS])
     place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
     grid = figure.subplots(len(rows), 1 + len(COLUMNS), squeeze=False, sharex="col", gridspec_kw=place)
-    for axes, ceiling in zip(grid, rows, strict=True):
-        alike = [one for one in rows if one.device == ceiling.device]
-        _paint_first(axes[0], ceiling)
-        for one, (key, words) in zip(axes[1:], COLUMNS.items(), strict=True):
-            of = [ceiling] if key == "tflops" else alike
-            _paint(one, ceiling, key, max((v for c in of for p in c.load.curve if (v := getattr(p, key))), default=1))
-            one.set_ylabel(words)
-        axes[0].set_ylim(axes[1].get_ylim())
+    for (first, *others), c in zip(grid, rows, strict=True):
+        ends_s = accumulate(c.load.product_flops / rate / 1e12 for rate in c.load.first_tflops)
+        first.plot([1e3 * at for at in ends_s], c.load.first_tflops, ".", ms=1.6, color=dtype_colour(c.name), zorder=3)
+        for axes, (key, words) in zip(others, COLUMNS.items(), strict=True):
+            _paint(axes, c, key)
+            axes.set_ylabel(words)
+        first.set(ylim=others[0].get_ylim(), ylabel=flops_unit(c.name))
+        first.set_title(f"{c.device} {c.name}: {_subtitle(c)}", x=-42 / first.bbox.width, pad=5, weight="normal")
     grid[-1][0].set(xlim=(0, FIRST_MS), xlabel="ms under load, GEMM by GEMM")
     for axes in grid[-1][1:]:
         axes.set(xlim=(0, max(one.load.curve[-1].at_s for one in rows)), xlabel="seconds under load")
     return figure
 
 
-def _paint_first(axes: Axes, ceiling: ComputeCeiling) -> None:
-    """Every GEMM of the first moments, at the time at which it ended; and what the row is of."""
-    name = f"{ceiling.device}: {ceiling.name}"
-    axes.set_title(name, x=-42 / axes.bbox.width, pad=5)
-    after = 1.1 * style.text_width(name, style.TEXT_SIZE + 1) - 34
-    small = {"size": style.SMALL_SIZE, "color": MUTED}
-    axes.annotate(subtitle(ceiling), (after, HIGH + 5), xycoords="axes points", **small)
-    axes.set_ylabel(flops_unit(ceiling.name))
-    rates = ceiling.load.first_tflops
-    ends_s = accumulate(ceiling.load.product_flops / rate / 1e12 for rate in rates)
-    axes.plot([1e3 * at for at in ends_s], rates, ".", ms=1.6, color=dtype_colour(ceiling.name), zorder=3)
-
-
-def _paint(axes: Axes, ceiling: ComputeCeiling, key: str, highest: float) -> None:
-    load = ceiling.load
-    curve = [(point.at_s, value) for point in load.curve if (value := getattr(point, key)) is not None]
+def _paint(axes: Axes, c: ComputeCeiling, key: str) -> None:
+    curve = [(point.at_s, value) for point in c.load.curve if (value := getattr(point, key)) is not None]
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_locator(MaxNLocator(3))
-    axes.plot(
-        [at for at, _ in curve], [value for _, value in curve], color=dtype_colour(ceiling.name), lw=0.9, zorder=3
-    )
-    levels = [ceiling.burst_tflops, ceiling.sustained_tflops] if key == "tflops" else []
+    axes.plot([at for at, _ in curve], [value for _, value in curve], color=dtype_colour(c.name), lw=0.9, zorder=3)
+    levels = [c.burst_tflops, c.sustained_tflops] if key == "tflops" else []
     for level, dashes in zip(levels, ("-", (0, (3, 2))), strict=False):
         axes.axhline(level, color=MUTED, lw=0.7, ls=dashes)
-    axes.set_ylim(0, 1.1 * max([highest, *levels]))
-    end = load.curve[-1].at_s
-    axes.axvspan(load.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
+    axes.set_ylim(0, 1.1 * max([*(value for _, value in curve), *levels], default=1))
+    end = c.load.curve[-1].at_s
+    axes.axvspan(c.load.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
     if not curve:
         axes.annotate("not reported", (0.5, 0.5), xycoords="axes fraction", ha="center", size=style.SMALL_SIZE)
 
 
-def subtitle(c: ComputeCeiling) -> str:
-    """Burst, sustained, and what limited that."""
-    sustained = f"{starred(number(c.sustained_tflops), few(c.load.points))} sustained"
-    share = percent(c.sustained_tflops / c.burst_tflops)
-    limits = c.sustained_limited_by
-    words = "not reported" if limits is None else limiting_words(limits) or "none reported"
-    burst = f"{starred(number(c.burst_tflops), c.doubt)} {flops_unit(c.name)} burst"
-    return f"{burst}, {sustained} ({share}) · limited by: {words}"
+def _subtitle(c: ComputeCeiling) -> str:
+    burst, sustained = number(c.burst_tflops), number(c.sustained_tflops)
+    held = f"{starred(sustained, few(c.load.points))} sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
+    reasons = "not reported" if c.sustained_limited_by is None else limiting_words(c.sustained_limited_by)
+    return f"{starred(burst, c.doubt)} {flops_unit(c.name)} burst, {held} · limited by: {reasons or 'none reported'}"

@@ -28,10 +28,6 @@ def filled(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1)
     return Table([columns[place] for place in kept], [[row[place] for place in kept] for row in rows], left)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    return str(filled(columns, rows, left))
-
-
 def in_table(text: str) -> str:
     return text.replace("|", "\\|")
 

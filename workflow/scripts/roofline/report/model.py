@@ -255,6 +255,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
     example = next((cell for cell in sound if cell.regime == usual), None)
+    fast, slow = furthest_apart(cells) or (None, None)
     return OperatorView(
         title=table.title(name),
         name=name,
@@ -263,7 +264,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         scope=_scope(cells, table),
         best=max(sound, key=lambda cell: cell.share, default=None),
         remedies=table.remedies(example) if example else [],
-        slowest=_slowest(cells),
+        slowest=slow.own_time_s / fast.own_time_s if fast else None,
     )
 
 
@@ -276,13 +277,18 @@ def _case(cell: Cell) -> tuple:
     return case_of(cell.device, cell)
 
 
-def _slowest(cells: Iterable[Cell]) -> float | None:
-    """Graphs with graphs: launches are no property of a kernel."""
-    alike: dict[tuple, list[float]] = {}
+def furthest_apart(cells: Iterable[Cell]) -> list[Cell]:
+    """The fastest and the slowest implementation of the case in which they differ most; empty if no case has two.
+
+    Graphs are compared with graphs, because launches do not belong to a kernel.
+    """
+    alike: dict[tuple, list[Cell]] = {}
     for cell in cells:
         if not cell.doubt:
-            alike.setdefault((*_case(cell), cell.graph), []).append(cell.own_time_s)
-    return max((max(one) / min(one) for one in alike.values() if len(one) > 1), default=None)
+            alike.setdefault((*_case(cell), cell.graph), []).append(cell)
+    several = [sorted(mine, key=lambda cell: cell.own_time_s) for mine in alike.values() if len(mine) > 1]
+    most = max(several, key=lambda mine: mine[-1].own_time_s / mine[0].own_time_s, default=[])
+    return [most[0], most[-1]] if most else []
 
 
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:

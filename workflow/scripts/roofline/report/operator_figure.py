@@ -1,10 +1,13 @@
 """How near an operator comes to its roof: a panel per device, dtype and series over its axis, or a row per case."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from roofline.core.formatting import percent, place_words
 from roofline.report import figure_style as style
@@ -15,18 +18,17 @@ from roofline.table.rows import Cell, Roofline
 HIGH, ABOVE, BELOW, COLUMNS, TICKS = 150.0, 24.0, 40.0, 4, 6
 DECADES = 20.0  # shares that differ by more stand on a logarithmic axis
 NAMES, ROW = 220.0, 14.0  # of a picture with a row per case
-Looks = Mapping[str, tuple[str, str]]  # marker and colour
+Looks = Mapping[str, dict]
 
 
 @style.styled()
 def draw(roofline: Roofline, name: str) -> Figure:
     cells = [one for one in roofline.operators if one.operator == name and one.fraction_of_roof]
     about, title = roofline.operator_info[name], roofline.title(name)
-    markers = markers_of(map(_way, cells)).items()
-    looks = {way: (marker, SERIES_COLOURS[i % len(SERIES_COLOURS)]) for i, (way, marker) in enumerate(markers)}
-    handles = [style.dot(way, colour, marker) for way, (marker, colour) in looks.items()]
-    if any(cell.share is None for cell in cells):
-        handles.append(style.crossed_entry())
+    ways = zip(cycle(SERIES_COLOURS), markers_of(map(_way, cells)).items(), strict=False)
+    looks = {way: style.dot_look(colour, marker) for colour, (way, marker) in ways}
+    handles = [Line2D([], [], **look, label=way) for way, look in looks.items()]
+    handles += [style.crossed_entry()] if any(cell.share is None for cell in cells) else []
     panels = _grouped(cells, about.series if about.axis else about.label)
     rows = -(-len(panels) // COLUMNS)
     inner = rows * (HIGH + BELOW + ABOVE) - ABOVE if about.axis else ROW * len(panels) + BELOW
@@ -80,12 +82,9 @@ def _paint(axes: Axes, roofline: Roofline, cells: Sequence[Cell], looks: Looks) 
     axis = roofline.operator_info[cells[0].operator].axis
     cells = [cell for cell in cells if cell.along(axis)]
     for group in series_of(cells, roofline):
-        marker, colour = looks[_way(group[0])]
         x, y = [cell.along(axis) for cell in group], [cell.fraction_of_roof for cell in group]
-        axes.plot(x, y, **style.dot_look(colour, marker) | {"ls": "-", "lw": 0.9}, zorder=4)
-    crossed = [(cell.along(axis), cell.fraction_of_roof) for cell in cells if cell.share is None]
-    if crossed:
-        axes.plot(*zip(*crossed, strict=True), **style.CROSSED)
+        axes.plot(x, y, **looks[_way(group[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
+    _cross(axes, [(cell.along(axis), cell.fraction_of_roof) for cell in cells if cell.share is None])
     values = sorted({cell.along(axis) for cell in cells})
     style.logarithmic(axes.xaxis, lambda value: place_words(axis, round(value)), numticks=TICKS)
     axes.set(xlim=(values[0] / 1.3, values[-1] * 1.3), xlabel=axis.symbol)
@@ -96,11 +95,13 @@ def _paint(axes: Axes, roofline: Roofline, cells: Sequence[Cell], looks: Looks) 
 def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[Cell]], looks: Looks) -> None:
     cells = [(y, cell) for y, mine in enumerate(cases.values()) for cell in mine]
     for y, cell in cells:
-        marker, colour = looks[_way(cell)]
-        axes.plot(cell.fraction_of_roof, y, **style.dot_look(colour, marker), zorder=4)
-        if cell.share is None:
-            axes.plot(cell.fraction_of_roof, y, **style.CROSSED)
+        axes.plot(cell.fraction_of_roof, y, **looks[_way(cell)], zorder=4)
+    _cross(axes, [(cell.fraction_of_roof, y) for y, cell in cells if cell.share is None])
     axes.set_yticks(range(len(cases)), [style.shortened(name, NAMES - 20, style.SMALL_SIZE) for name in cases])
     axes.set_ylim(len(cases) - 0.5, -0.5)
     _share_axis(axes.xaxis, axes.set_xlim, [cell for _, cell in cells])
     axes.axvline(1, color=INK, lw=1.0, zorder=2)
+
+
+def _cross(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    axes.plot(*np.array(points).reshape(-1, 2).T, **style.CROSSED)

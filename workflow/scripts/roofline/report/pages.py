@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from roofline.core.formatting import duration, flops_rate, number, percent, place_words, regime_name
 from roofline.core.terms import BYTES, Axis
-from roofline.report import counters, instruction_words, interpretation, lessons, peer_paths, predictions, rendering
-from roofline.report.charts import instruction_chart, load_chart, prediction_chart, roofline_chart, symbols_of
+from roofline.report import counters, interpretation, predictions, rendering
+from roofline.report.charts import prediction_chart, roofline_chart, symbols_of
 from roofline.report.markdown import Table, filled
 from roofline.report.model import OperatorView, Report
 from roofline.table.rows import Cell, Roofline
@@ -21,19 +21,18 @@ def pages(report: Report) -> dict[str, str]:
     common = {
         "report": report,
         "paragraphs": interpretation.paragraphs(report),
-        "verified": [predictions.verified(cell, table) for cell in verified],
-        "between": [words for one in report.devices for words in peer_paths.sentences(table, one.name)],
-        "counters": counters.sentences(table),
-        "instructions": [instruction_words.paragraph(one, table) for one in table.instructions],
-        "lessons": lessons.lessons(report),
+        "verified": predictions.verified(verified, table),
+        "between": rendering.macro("sentences.j2", "peers", table),
+        "counters": rendering.macro("sentences.j2", "counters", counters.facts(table)),
+        "counted": counters.table_of(table.counted, table),
+        "lessons": interpretation.lessons(report),
         "operations": operations(report),
     }
     fast = [cell for device in report.shown for one in device.operators for cell in one.fast]
     shapes = filled(SHAPES, predictions.of_shapes(fast, table), left=4)
-    counted = counters.table_of(counters.largest(table.counted), table)
     return {
         "interpretation.md": rendering.text_page("interpretation.md.j2", **common),
-        "ROOFLINE.md": rendering.text_page("ROOFLINE.md.j2", **common, shapes=shapes, counted=counted),
+        "ROOFLINE.md": rendering.text_page("ROOFLINE.md.j2", **common, shapes=shapes),
         "verification.md": rendering.text_page("verification.md.j2", **common),
         "report.html": rendering.html_page(**common, **_of_page(report, views)),
     }
@@ -44,15 +43,11 @@ def _of_page(report: Report, views: Sequence[OperatorView]) -> dict:
     symbols = symbols_of(cell.operator for cell in table.operators)
     charts = {
         "roofline": roofline_chart(table, report.main.name),
-        "load": load_chart(table),
         "predictions": prediction_chart(table, report.worst, symbols),
-        **{f"instructions-{one.device}": instruction_chart(one, table) for one in table.instructions},
     }
     return {
         "charts": {name: one for name, one in charts.items() if one},
-        "counted": counters.table_of(table.counted, table),
-        "walls": [words for one in table.instructions if (words := instruction_words.walls(one))],
-        "worst": [predictions.verified(cell, table) for cell in report.worst],
+        "worst": predictions.verified(report.worst, table),
         "cells": {(one.device, one.name): cells_of(one, report) for one in views},
         "heat_rows": {(one.device, one.name): heat_rows(one, table) for one in views},
     }

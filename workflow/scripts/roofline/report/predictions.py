@@ -1,37 +1,25 @@
 """Predictions next to measurements, in the words of verification.md and of the pages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from roofline.core.formatting import duration, place_words, regime_name
-from roofline.report.words import signed, span_percent
+from roofline.report.markdown import Table, filled
+from roofline.report.words import CAUSES, signed, span_percent
 from roofline.table.rows import Cell, Roofline
 
-REASONS = {
-    "launch": "Launch overhead",
-    "start": "Start-up of the kernel",
-    "ceiling": "The measured ceiling is not the datasheet's",
-    "share": "The kernel attains another share of its roof",
-}
+COLUMNS = ("cell", "predicted", "measured", "error", "cause")
 
 
-@dataclass(frozen=True)
-class Verified:
-    """One line of verification.md."""
-
-    cell: str
-    predicted: str
-    measured: str
-    error: str
-    cause: str
-
-
-def verified(cell: Cell, table: Roofline) -> Verified:
-    sealed = cell.sealed
-    name = f"{cell.device} {table.full_name(cell)}"
-    predicted = f"{regime_name(sealed.regime, sealed.level)}, {duration(sealed.cpu_time_s)}"
-    found = regime_name(cell.regime, cell.regime_level) if cell.regime else "no regime found"
-    return Verified(name, predicted, f"{found}, {duration(cell.cpu_time_s)}", signed(cell.sealed_error), _cause(cell))
+def verified(cells: Sequence[Cell], table: Roofline) -> Table:
+    """A line of verification.md per cell."""
+    rows = []
+    for cell in cells:
+        predicted = f"{regime_name(cell.sealed.regime, cell.sealed.level)}, {duration(cell.sealed.cpu_time_s)}"
+        found = regime_name(cell.regime, cell.regime_level) if cell.regime else "no regime found"
+        measured = f"{found}, {duration(cell.cpu_time_s)}"
+        name = f"{cell.device} {table.full_name(cell)}"
+        rows.append([name, predicted, measured, signed(cell.sealed_error), _cause(cell)])
+    return filled(COLUMNS, rows, left=len(COLUMNS))
 
 
 def _cause(cell: Cell) -> str:
@@ -40,8 +28,8 @@ def _cause(cell: Cell) -> str:
         return f"Not judged: {cell.doubt}."
     if cell.cause is None:
         return "As predicted." if cell.sealed_error is not None else "Not known."
-    longer = cell.cause_s > 0
-    return f"{REASONS[cell.cause]}: {duration(abs(cell.cause_s))} {'more' if longer else 'less'} than predicted."
+    cause, more = CAUSES[cell.cause], "more" if cell.cause_s > 0 else "less"
+    return f"{cause[0].upper()}{cause[1:]}: {duration(abs(cell.cause_s))} {more} than predicted."
 
 
 def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
@@ -60,7 +48,7 @@ def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
                 "/".join(dict.fromkeys(cell.sealed.regime for cell in alike)),
                 "/".join(dict.fromkeys(cell.regime or "-" for cell in alike)),
                 times,
-                " to ".join(dict.fromkeys(signed(one) for one in _ends([cell.sealed_error for cell in alike]))),
+                " to ".join(dict.fromkeys(signed(most(cell.sealed_error for cell in alike)) for most in (min, max))),
                 span_percent(cell.share for cell in alike if cell.share),
             ]
         )
@@ -75,7 +63,3 @@ def by_series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
         own = table.series(cell) if axis else table.label(cell)
         found.setdefault((cell.device, cell.operator, cell.preset, cell.dtype, own), []).append(cell)
     return list(found.values())
-
-
-def _ends(errors: Sequence[float]) -> tuple[float, float]:
-    return min(errors), max(errors)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, counted, level_name, starred
 from roofline.core.terms import KINDS
-from roofline.report.words import LEVELS, rate, span
+from roofline.report.words import LEVELS, rate
 from roofline.table.rows import ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
 
 ALL_CORES = "all_cores"  # the series of a sweep
@@ -50,27 +50,17 @@ def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
         ("L1 and shared memory", f"≥ {_held(count * shared)}" if shared else "", *_measured(ceilings, "l1", "shared")),
         ("L2", _held(hardware.get("l2_bytes")), *_measured(ceilings, "l2")),
         ("device memory", _held(device.memory_total_bytes), *_measured(ceilings, *(c.name for c in memory[:1]))),
-        ("other GPUs", "", *_peers(ceilings)),
         ("host link", "", *_measured(ceilings, "h2d", "d2h")),
     ]
 
 
-def _peers(ceilings: Ceilings) -> tuple[str, str]:
-    """The slowest and the fastest copies to other GPUs, one way."""
-    copies = [
-        c for c in ceilings.values() if c.kind == "memory" and c.level == "p2p" and c.mix == "copy" and not c.both_ways
-    ]
-    rates = sorted(c.gb_per_s for c in copies)
-    return (f"{span(rates)} GB/s", ", ".join(c.name for c in copies)) if copies else ("", "")
-
-
 def _levels_of_cpu(device: Device, ceilings: Ceilings, all_cores: Sequence[Plateau]) -> list[tuple]:
     """Caches as all cores saw them in the sweep, each core with a working set of its own."""
-    cores, whole = device.hardware.get("cores_usable"), device.hardware.get("caches_bytes") or {}
+    cores = device.hardware.get("cores_usable")
     caches = [
         (
             level_name(one.name, one.knee_bytes),
-            _cache(whole.get(one.name), one.reported_bytes),
+            f"{capacity(one.reported_bytes)} per core" if one.reported_bytes else "",
             f"{rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
             "the sweep, all cores",
         )
@@ -78,13 +68,6 @@ def _levels_of_cpu(device: Device, ceilings: Ceilings, all_cores: Sequence[Plate
         if one.name in CACHES
     ]
     return [*caches, (LEVELS["dram"], _held(device.memory_total_bytes), *_measured(ceilings, "dram_read"))]
-
-
-def _cache(whole: int | None, share: int | None) -> str:
-    """A cache of which each core has a share: the whole, and by how many it is shared."""
-    if not share or not whole or share >= whole:
-        return f"{capacity(share)} per core" if share else ""
-    return f"{capacity(whole)}, shared by {round(whole / share)} cores"
 
 
 def _held(size: int | None) -> str:

@@ -13,24 +13,10 @@ from roofline.report.markdown import in_table, with_code, without_html
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
 PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-FILTERS = {
-    "rank_words": words.rank_words,
-    **{name: getattr(formatting, name) for name in ("duration", "listed", "number", "percent")},
-    **{
-        name: getattr(words, name)
-        for name in (
-            "bandwidth",
-            "limits",
-            "shares",
-            "span_percent",
-            "rate",
-            "span",
-            "datasheet_word",
-            "regime_counts",
-            "score_words",
-        )
-    },
-    "in_table": in_table,
+FORMATS = ("duration", "flops_unit", "listed", "number", "percent")
+WORDS = ("bandwidth", "datasheet_word", "limits", "rank_words", "rate", "regime_counts", "score_words", "shares")
+FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {
+    name: getattr(words, name) for name in (*WORDS, "signed", "span", "span_percent")
 }
 
 
@@ -48,7 +34,7 @@ def _environment(html: bool) -> jinja2.Environment:
         keep_trailing_newline=True,
         finalize=(lambda value: with_code(value) if type(value) is str else value) if html else None,
     )
-    environment.filters |= FILTERS | {"strong": strong}
+    environment.filters |= FILTERS | {"in_table": in_table, "strong": strong}
     return environment
 
 

@@ -1,18 +1,20 @@
 """What a roofline shows of a device: slopes, roofs, and dots with labels. Matplotlib and Plotly draw the same."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
+from typing import NamedTuple
 
 from roofline.core.formatting import number, percent, place_words, starred
 from roofline.core.terms import BYTES, DeviceKind, in_order
 from roofline.operators.about import About
-from roofline.report.words import LEVELS, datasheet_word, shares
+from roofline.report.pyramid import ALL_CORES, CACHES
+from roofline.report.words import LEVELS, datasheet_word, shares, span_percent
 from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Roofline
 
-CACHES, ALL_CORES, COPY, CUDA_CORES = ("l1", "l2", "l3"), "all_cores", "d2d", "fp32_fma"
+COPY, CUDA_CORES = "d2d", "fp32_fma"
 MAIN = ("hbm", "dram")
-SETTLED = 0.99  # of the burst: a sustained rate above it has no line of its own
 SMALL = 10.0  # TFLOPS: devices below are shown in GFLOPS
 NEAR = 1.25  # dots of one series within this factor share a label
 
@@ -28,6 +30,15 @@ class Line:
     dtype: str = ""
     fma: bool = False  # a register-only kernel's
     sustained: float | None = None
+
+
+class Segment(NamedTuple):
+    """A line between two intensities (FLOP/byte) at two heights (TFLOPS)."""
+
+    line: Line
+    kind: str  # slope, burst or sustained
+    xs: tuple[float, float]
+    ys: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,19 @@ class Content:
     def ridges(self) -> list[float]:
         return [roof.value * 1e3 / slope.value for roof in self.roofs for slope in self.slopes]
 
+    def segments(self, x0: float, x1: float, y0: float = 0.0) -> Iterator[Segment]:
+        """Slopes up to the highest roof, then roofs from the steepest slope on."""
+        top = max((roof.value for roof in self.roofs), default=inf)
+        for slope in self.slopes:
+            rate = slope.value / 1e3
+            xs = max(x0, y0 / rate), min(x1, top / rate)
+            yield Segment(slope, "slope", xs, (rate * xs[0], rate * xs[1]))
+        for roof in self.roofs:
+            for kind, value in (("burst", roof.value), ("sustained", roof.sustained)):
+                if value:
+                    start = min(max(x0, 1e3 * value / self.slopes[0].value), x1 / 10) if self.slopes else x0
+                    yield Segment(roof, kind, (start, x1), (value, value))
+
 
 def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: bool = False) -> Content:
     """`by_rate`: one operator's picture, dots by implementation and labelled with their FLOP rate."""
@@ -74,7 +98,8 @@ def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: boo
     roofs = [_roof(one, _scale([c.tflops for c in shown])) for one in shown]
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
-    labels = _rates(placed, roofline) if by_rate else _labels(placed, roofline)
+    rates = {id(cell): f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS" for cell in placed}
+    labels = rates if by_rate else _labels(placed, roofline)
     dots = [_dot(cell, labels.get(id(cell), ""), roofline, by_rate) for cell in placed]
     return Content(
         device=device,
@@ -90,21 +115,12 @@ def _scale(tflops: Sequence[float]) -> float:
     return 1.0 if max(tflops, default=SMALL) >= SMALL else 1e3
 
 
-def _roof(ceiling: ComputeCeiling, scale: float) -> Line:
-    words = f"{ceiling.name} {starred(number(scale * ceiling.burst_tflops), ceiling.doubt)}"
-    lower = ceiling.sustained_tflops and ceiling.sustained_tflops < SETTLED * ceiling.tflops
-    if lower:
-        words += f" / {number(scale * ceiling.sustained_tflops)}"
-    if promised := shares(ceiling):
-        words += f" ({promised if lower else promised.split('/')[0].removesuffix(' %') + ' %'})"
-    return Line(
-        name=ceiling.name,
-        value=ceiling.tflops,
-        label=words,
-        dtype=ceiling.dtype,
-        fma=ceiling.method == "fma",
-        sustained=ceiling.sustained_tflops if lower else None,
-    )
+def _roof(c: ComputeCeiling, scale: float) -> Line:
+    rates = [starred(number(scale * c.burst_tflops), c.doubt)]
+    rates += [number(scale * c.sustained_tflops)] if c.sustained_tflops else []
+    promised = f" ({shares(c)})" if shares(c) else ""
+    label = f"{c.name} {' / '.join(rates)}{promised}"
+    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.method == "fma", sustained=c.sustained_tflops)
 
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Line]:
@@ -116,12 +132,12 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
             words = f"{_level(one)} {starred(number(one.gb_per_s), one.doubt)} GB/s"
             if one is main and one.fraction_of_datasheet and not one.doubt:
                 words += f" ({percent(one.fraction_of_datasheet)})"
-            yield Line(name=one.name, value=one.gb_per_s, label=words, main=one is main)
+            yield Line(one.name, one.gb_per_s, words, main=one is main)
     known = {one.name for one in found}
     for one in roofline.levels:  # caches that only the sweep knows, as on a CPU
         if (one.device, one.series) == (device, ALL_CORES) and one.name in CACHES and one.name not in known:
             words = f"{LEVELS.get(one.name, one.name.upper())} {number(one.gb_per_s)} GB/s"
-            yield Line(name=one.name, value=one.gb_per_s, label=words)
+            yield Line(one.name, one.gb_per_s, words)
 
 
 def _main(found: Sequence[MemoryCeiling], cells: Sequence[Cell]) -> MemoryCeiling | None:
@@ -203,54 +219,42 @@ def _labels(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
 
 def series_of(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
     """Cells that differ along the axis of their operator alone, in its order."""
-    found: dict[tuple, list[Cell]] = {}
+    found: dict[tuple, list[tuple[float, int, Cell]]] = {}
     for place, cell in enumerate(cells):
         about = roofline.operator_info.get(cell.operator)
-        along = about and about.axis and cell.along(about.axis) is not None
-        what = about.series(cell) if along else place
+        along = about.axis and cell.along(about.axis) if about else None
+        what = place if along is None else about.series(cell)
         key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, what
-        found.setdefault(key, []).append(cell)
-    axis_of = {name: about.axis for name, about in roofline.operator_info.items()}
-    return [
-        sorted(mine, key=lambda cell: cell.along(axis_of[cell.operator])) if len(mine) > 1 else mine
-        for mine in found.values()
-    ]
+        found.setdefault(key, []).append((along or 0, place, cell))
+    return [[cell for *_, cell in sorted(mine, key=lambda one: one[:2])] for mine in found.values()]
 
 
 def _groups(series: Sequence[Cell]) -> list[list[Cell]]:
     groups: list[list[Cell]] = []
     for cell in sorted(series, key=_height):
-        if groups and _height(cell) < NEAR * _height(groups[-1][0]):
-            groups[-1].append(cell)
-        else:
-            groups.append([cell])
+        if not groups or _height(cell) >= NEAR * _height(groups[-1][0]):
+            groups.append([])
+        groups[-1].append(cell)
     return groups
 
 
 def _words(group: Sequence[Cell], roofline: Roofline, along: bool) -> str:
     """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
-    about, share = roofline.operator_info.get(group[0].operator), _span([one.share for one in group])
+    about, share = roofline.operator_info.get(group[0].operator), _span(one.share for one in group)
     if about is None:
         return " ".join(filter(None, [group[0].name, share]))
     if not along:
         return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
     places = [place_words(about.axis, size) for size in sorted(one.along(about.axis) for one in group)]
     where = f"{about.axis.symbol} {'–'.join([places[0], places[-1]]) if len(places) > 2 else ', '.join(places)}"
-    peak = _span([one.fraction_of_compute_peak for one in group if one.share]) if about.usual_share_of_peak else ""
+    peak = _span(one.fraction_of_compute_peak for one in group if one.share) if about.usual_share_of_peak else ""
     words = ", ".join(filter(None, [about.series(group[0]), where]))
     return f"{words}: {share or '*'}" + (f" ({peak})" if peak else "")
 
 
-def _span(values: Sequence[float | None]) -> str:
-    known = sorted(value for value in values if value)
-    if not known:
-        return ""
-    low, high = percent(known[0]), percent(known[-1])
-    return high if low == high else f"{low.removesuffix(' %')}–{high}"
-
-
-def _rates(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
-    return {id(cell): f"{roofline.label(cell)}: {number(1e3 * cell.attained_tflops)} GFLOPS" for cell in cells}
+def _span(shares: Iterable[float | None]) -> str:
+    known = [share for share in shares if share]
+    return span_percent(known).replace(" to ", "–") if known else ""
 
 
 def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
 """The roofline of a device as a picture."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from math import atan, degrees, log10
 
 import numpy as np
@@ -82,14 +83,13 @@ def _paint(axes: Axes, one: Content, marks: dict) -> None:
     axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="intensity, FLOP/byte", ylabel=f"attained, {one.unit}")
     style.logarithmic(axes.xaxis, "{:g}".format, numticks=30)
     style.logarithmic(axes.yaxis, lambda tflops: f"{one.scale * tflops:g}", numticks=30)
-    lines = [*_paint_roofs(axes, one), *_paint_slopes(axes, one)]
+    lines = sampled(_paint_lines(axes, one))
     _name_roofs(axes, one)
+    for dot in one.dots:
+        _paint_dot(axes, dot, marks[dot.kind])
     promises = [_points(axes, dot.intensity, dot.predicted) for dot in one.dots if dot.predicted]
-    lines = np.concatenate([sampled(lines), np.array(promises).reshape(-1, 2)])
-    places = [_points(axes, dot.intensity, dot.tflops) for dot in one.dots]
-    for dot, at in zip(one.dots, places, strict=True):
-        _paint_dot(axes, dot, at, marks[dot.kind])
-    _name_dots(axes, one.dots, places, lines, _name_slopes(axes, one.slopes))
+    lines = np.concatenate([lines, np.array(promises).reshape(-1, 2)])
+    _name_dots(axes, one.dots, lines, sampled(_name_slopes(axes, one)))
 
 
 def limits(one: Content) -> tuple[float, float, float, float]:
@@ -111,34 +111,18 @@ def _points(axes: Axes, x: float, y: float) -> Point:
     return tuple(axes.transData.transform((x, y)))
 
 
-def _paint_roofs(axes: Axes, one: Content) -> list:
-    """From the steepest slope on. Returns the ends of what was drawn, in points."""
-    (x0, x1), ends = axes.get_xlim(), []
-    fastest = max((slope.value for slope in one.slopes), default=None)
-    for roof in one.roofs:
-        for value, dashes in ((roof.value, FMA if roof.fma else "-"), (roof.sustained, SUSTAINED)):
-            if value:
-                start, width = max(x0, value * 1e3 / fastest) if fastest else x0, 1.6 if value == roof.value else 1.0
-                axes.plot([start, x1], [value] * 2, color=dtype_colour(roof.dtype), lw=width, ls=dashes, zorder=2.2)
-                ends.append((_points(axes, start, value), _points(axes, x1, value)))
-    return ends
-
-
-def _paint_slopes(axes: Axes, one: Content) -> list:
-    ends, top = [], max((roof.value for roof in one.roofs), default=axes.get_ylim()[1])
-    for i, slope in enumerate(one.slopes):
-        first, last = _ends(axes, slope, top)
-        if first[0] < last[0]:
-            look = {"lw": 2.0, "ls": "-"} if slope.main else {"lw": 0.9, "ls": DASHES[i % len(DASHES)]}
-            axes.plot(*zip(first, last, strict=True), color=SLOPE, zorder=2.1, **look)
-            ends.append((_points(axes, *first), _points(axes, *last)))
-    return ends
-
-
-def _ends(axes: Axes, slope: Line, top: float) -> tuple[Point, Point]:
-    (x0, x1), y0, rate = axes.get_xlim(), axes.get_ylim()[0], slope.value / 1e3
-    start, end = max(x0, y0 / rate), min(x1, top / rate)
-    return (start, start * rate), (end, end * rate)
+def _paint_lines(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
+    """Yields the ends of what was drawn, in points."""
+    dashes = cycle(DASHES)
+    for line, kind, xs, ys in one.segments(*axes.get_xlim(), axes.get_ylim()[0]):
+        if kind == "slope":
+            look = {"lw": 2.0 if line.main else 0.9, "ls": "-" if line.main else next(dashes), "color": SLOPE}
+        else:
+            look = {"lw": 1.6 if kind == "burst" else 1.0, "color": dtype_colour(line.dtype)}
+            look["ls"] = SUSTAINED if kind == "sustained" else FMA if line.fma else "-"
+        if xs[0] < xs[1]:
+            axes.plot(xs, ys, zorder=2.1, **look)
+            yield tuple(axes.transData.transform(list(zip(xs, ys, strict=True))))
 
 
 def _name_roofs(axes: Axes, one: Content) -> None:
@@ -162,29 +146,26 @@ def _name_roofs(axes: Axes, one: Content) -> None:
         lowest = at
 
 
-def _name_slopes(axes: Axes, slopes: Sequence[Line]) -> np.ndarray:
-    """Along the lower ends: of near slopes the last is named below them, the others above. Returns what is covered."""
-    groups: list[list[Line]] = []
-    for slope in slopes:
-        if groups and _height(axes, groups[-1][-1]) - _height(axes, slope) < TOGETHER:
-            groups[-1].append(slope)
-        else:
-            groups.append([slope])
-    (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
+def _name_slopes(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
+    """Along the lower ends: of near slopes the last is named below them, the others above. Yields what is covered."""
+    (x0, x1), (y0, y1), groups = axes.get_xlim(), axes.get_ylim(), []
+    for slope in one.slopes:
+        if not groups or _height(axes, groups[-1][-1]) - _height(axes, slope) >= TOGETHER:
+            groups.append([])
+        groups[-1].append(slope)
     angle = atan(axes.bbox.height / log10(y1 / y0) / (axes.bbox.width / log10(x1 / x0)))
-    covered = [np.empty((0, 2))]
+    along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
+    look = {"rotation": degrees(angle), "rotation_mode": "anchor", "va": "center", "size": style.SMALL_SIZE}
     for group in groups:
-        above, below = ", ".join(one.label for one in group[:-1] or group), group[-1].label if group[1:] else ""
-        for line, words, side in ((group[0], above, 1), (group[-1], below, -1)):
-            along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
-            middle = np.array(_points(axes, *_ends(axes, line, y1)[0])) + 8.0 * along + side * 7.0 * across
-            look = {"rotation": degrees(angle), "rotation_mode": "anchor", "va": "center", "ha": "left"}
-            look |= {"size": style.SMALL_SIZE, "color": INK if line.main else MUTED}
-            axes.text(*middle, words, transform=style.in_points(axes.figure), **look)
-            wide = style.text_width(words, style.SMALL_SIZE)
-            for offset in (-4.0, 0.0, 4.0) if words else ():
-                covered.append(sampled([(middle + offset * across, middle + offset * across + wide * along)]))
-    return np.concatenate(covered)
+        sides = [(group[0], group[:-1] or group, 7.0)] + [(group[-1], group[-1:], -7.0)] * (len(group) > 1)
+        for line, named, aside in sides:
+            words, start = ", ".join(one.label for one in named), max(x0, 1e3 * y0 / line.value)
+            at = np.array(_points(axes, start, start * line.value / 1e3)) + 8.0 * along + aside * across
+            colour = INK if line.main else MUTED
+            axes.text(*at, words, color=colour, transform=style.in_points(axes.figure), **look)
+            end = at + style.text_width(words, style.SMALL_SIZE) * along
+            for offset in (-4.0 * across, 0.0 * across, 4.0 * across):
+                yield at + offset, end + offset
 
 
 def _height(axes: Axes, slope: Line) -> float:
@@ -194,24 +175,24 @@ def _height(axes: Axes, slope: Line) -> float:
 # ---------------------------------------------------------------- dots
 
 
-def _paint_dot(axes: Axes, dot: Dot, at: Point, marker: str) -> None:
-    colour, look = dtype_colour(dot.dtype), {"transform": style.in_points(axes.figure), "clip_on": False}
-    axes.plot(*at, **style.dot_look(colour, marker, dot.hollow), **look, zorder=4)
+def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
+    colour = dtype_colour(dot.dtype)
+    axes.plot(dot.intensity, dot.tflops, **style.dot_look(colour, marker, dot.hollow), clip_on=False, zorder=4)
     if dot.predicted:
         small = style.dot_look(style.mixed(colour, style.PAPER, 0.4), marker, hollow=True, size=PREDICTED)
         axes.plot(dot.intensity, dot.predicted, **small, zorder=3)
     if dot.crossed:
-        axes.plot(*at, **style.CROSSED, **look)
+        axes.plot(dot.intensity, dot.tflops, **style.CROSSED, clip_on=False)
 
 
-def _name_dots(axes: Axes, dots: Sequence[Dot], places: Sequence[Point], lines: np.ndarray, texts: np.ndarray) -> None:
+def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.ndarray) -> None:
     """Each label at the nearest free place, led to its dot if that is not next to it; without room, none."""
+    places = [_points(axes, dot.intensity, dot.tflops) for dot in dots]
     named = [(dot, at) for dot, at in zip(dots, places, strict=True) if dot.label]
     words = [style.shortened(dot.label, 260, style.SMALL_SIZE) for dot, _ in named]
     sizes = [(style.text_width(one, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for one in words]
-    frame = axes.bbox.x0 + 3, axes.bbox.y0 + 3, axes.bbox.x1 - 3, axes.bbox.y1 - 3
     lines = np.concatenate([lines, np.array(places).reshape(-1, 2)])
-    boxes = place([at for _, at in named], sizes, lines, texts, frame)
+    boxes = place([at for _, at in named], sizes, lines, texts, tuple(axes.bbox.padded(-3).extents))
     look = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": style.in_points(axes.figure)}
     for (dot, at), text, box in zip(named, words, boxes, strict=True):
         if box:

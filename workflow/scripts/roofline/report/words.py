@@ -19,8 +19,8 @@ LEVELS = {
 CAUSES = {
     "launch": "launch overhead",
     "start": "start-up time",
-    "ceiling": "a ceiling that differs from the datasheet",
-    "share": "the share of its roof",
+    "ceiling": "a ceiling that is not the datasheet's",
+    "share": "another share of the roof",
 }
 MANY = 9.995  # errors from here on are shown as a factor
 RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
