@@ -33,7 +33,6 @@ include: "workflow/rules/report.smk"
 
 onstart:
     run_lock.hold()
-    run_lock.end_when_unread()
     if CONFIG.counters == "required":
         faults_end_the_run(machine_checks.require_counters, CELLS.ncu, CELLS.counted_on)
     console.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)

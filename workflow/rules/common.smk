@@ -43,14 +43,15 @@ def faults_end_the_run(check, *arguments):
 
 
 # A module's config is handed over by the workflow that uses it. Otherwise it is read: from the working directory,
-# else from beside the Snakefile. Snakemake's own reader overlooks keys that stand twice; ours names every fault.
+# else from beside the Snakefile. Snakemake's own reader overlooks keys that stand twice.
 if workflow.modifier.is_main_snakefile():
     CONFIG_FILE, CONFIG_FILES = "config/config.yaml", [*workflow.overwrite_configfiles]
     if not CONFIG_FILES and not Path(CONFIG_FILE).exists():
         CONFIG_FILE = str(HERE / CONFIG_FILE)
     if not CONFIG_FILES or Path(CONFIG_FILE).exists():
         CONFIG_FILES.insert(0, CONFIG_FILE)
-    faults_end_the_run(settings.read_files, CONFIG_FILES)
+    for PATH in CONFIG_FILES:
+        faults_end_the_run(settings.read_file, PATH)
 
     configfile: CONFIG_FILE
 

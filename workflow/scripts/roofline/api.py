@@ -122,7 +122,7 @@ def _fingerprint(figures: list[Quantity], queried: Mapping[str, DeviceRecord]) -
 
 
 class CardFacts(NamedTuple):
-    """What records say of one device, without a whole run."""
+    """One device, without a whole run."""
 
     record: DeviceRecord
     figures: list[Quantity]  # without a doubt
@@ -130,10 +130,7 @@ class CardFacts(NamedTuple):
 
 
 def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
-    """Of each device with records below a results folder; `later` has hardware facts that were read after them.
-
-    Raises UserError and OSError.
-    """
+    """By device, of the records in a folder; `later` has hardware facts read later. Raises UserError and OSError."""
     found = read_results(results, sorted(results.rglob("*.json")))
     table, facts = load(found), {}
     for name, record in found.device_records().items():
@@ -158,10 +155,6 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     print_what_can_be_printed()
     try:
         status = main(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:  # as of `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        status = unforeseen
     except Exception:
         traceback.print_exc()
         status = unforeseen

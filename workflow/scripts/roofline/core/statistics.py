@@ -65,11 +65,6 @@ def student_t(df: int) -> float:
     return T[df - 1] if df <= len(T) else 1.96 + 2.4 / df
 
 
-def half_width(value: float, interval: tuple[float, float]) -> float:
-    """How far an interval reaches from the positive figure that it belongs to, over that: the longer way."""
-    return max(value - interval[0], interval[1] - value) / value
-
-
 def effective_count(samples: Sequence[float]) -> int:
     """How many independent samples would place the median as well as these do. Raises ValueError without samples."""
     return int(len(samples) / autocorrelation_time(samples))

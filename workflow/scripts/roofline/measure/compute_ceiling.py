@@ -9,11 +9,11 @@ from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.terms import KINDS, Unsupported
 from roofline.devices import datasheets
 from roofline.devices.base import Device, Workload
-from roofline.measure import search, selfchecks, sustained
+from roofline.measure import search, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
-from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
+from roofline.measure.undisturbed import StateLog, flagged, limited_during
 from roofline.operators.gemm.operator import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Sustained
 from roofline.records.device import DeviceRecord
@@ -24,7 +24,6 @@ REST_S = 0.2  # before a block: the power limit looks back over tenths of a seco
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 VARIANT_S = 0.3  # of a variant's block, and half of it for the trials before
-HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
 LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
@@ -93,18 +92,20 @@ def measure(
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*target[:3], 1)]
     found = _found(target, first, reference, options, sustained_s if first and reports_power else None)
     tflops, peak = found.headline[0], record.vendor.peaks.get(ceiling)
-    doubts = _doubts(device, record, ceiling, found)
+    starved, points = (found.load.starved_points, len(found.load.curve)) if found.load else (0, 0)
+    idle = f"the host left the device without work in {starved} of {points} moments of load, which do not count"
     kernel = Kernel(**device.kernel_of(found.workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
-        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
+        args = (found.burst.tflops, found.load, record.vendor, kernel, time_budget_s)
+        investigation = investigate(device, ceiling, *args)
     unit = "cuda_core" if first and kernel.tensor_cores is False else device.compute_unit(ceiling)
     known = {
         "method": "gemm" if first else "fma",
         "unit": unit,
         "reference_tflops": _tflops(reference) if reference else None,
         "reference_inputs": first.inputs if first else None,
-        "doubts": doubts,
+        "doubts": [idle] if starved else [],
         "kernel": kernel,
         "investigation": investigation,
     }
@@ -136,28 +137,13 @@ def _found(
     return Found(workload, burst, slower, variants, load, candidates, searched)
 
 
-def _doubts(device: Device, record: DeviceRecord, ceiling: str, found: Found) -> list[str]:
-    """Raises ArithmeticError for a figure that cannot be."""
-    peak, burst, load = record.vendor.peaks.get(ceiling), found.burst, found.load
-    doubts = selfchecks.require_possible(ceiling, found.headline[0], peak, record, burst.sm_clock_mhz)
-    for block in found.variants:
-        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
-    if load and load.starved_points:
-        moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
-        doubts.append(f"the host left the device without work in {moments}, which do not count")
-    return doubts
-
-
 def _peak(device: Device, record: DeviceRecord, ceiling: str, found: Found, known: dict) -> PeakFlops:
     """The record of a ceiling; `known` are fields that do not follow from `found`."""
     burst, load, peak = found.burst, found.load, record.vendor.peaks.get(ceiling)
     tflops, ci95, all_throttled = found.headline
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
-    burst_s = sum(burst.latency.samples_s)
-    if known["method"] == "fma" and KINDS[device.kind].reports_power and burst_s < LAG_S:
-        burst, burst_s = _held(device, found.workload, burst), burst_s + HELD_S
-    burst_limited_by = limited_during(burst.states, burst_s)
+    burst_limited_by = limited_during(burst.states, sum(burst.latency.samples_s))
     reports = any(state.throttle_reasons is not None for state in burst.states)
     return PeakFlops(
         **known,
@@ -189,14 +175,13 @@ def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, *
     """A product as an operator under its roof, with a prediction of its own."""
     cell = Gemm().measured(device, dtype, workload)
     declared = declare(cell, None, seals, cold=False)
-    check, checked_s = _checked(device, workload)
-    latency, states, sm_clock_mhz = _timed(device, workload, checked_s=checked_s, **options)
+    check, latency, states, sm_clock_mhz = _timed(device, workload, **options)
     on_device, doubts = time_device_alike(
         device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device)
     )
     return Measurement(
         **declared,
-        check=_checked_after(workload, check),
+        check=check,
         latency=latency,
         device_latency=on_device,
         overhead_s=None,
@@ -213,11 +198,8 @@ def _tflops(measured: Measurement) -> float:
 def _search(
     target: Target, first: Workload | None, reference: Measurement | None, options: dict
 ) -> tuple[list[Candidate], Search]:
-    """Every candidate that the budget allows by a short trial, the fastest first; whole blocks of the finalists.
-
-    On a CPU the reference GEMM is a candidate that has had its block; on a GPU it is tried again, since its first
-    block was of a rested card.
-    """
+    """Candidates by a short trial, the fastest first; whole blocks of the finalists. On a CPU the reference GEMM is a
+    candidate that has had its block; on a GPU it is tried again, since its first block was of a rested card."""
     known, device = [], target.device
     if reference and KINDS[device.kind].synchronous:
         tflops = _tflops(reference)
@@ -261,11 +243,8 @@ def finalists(found: list[Candidate]) -> list[int]:
 
 
 def chosen(found: list[Candidate]) -> list[Candidate]:
-    """The finalist to measure, and the best of the others.
-
-    The first is nearly the fastest over a whole block, and of those that are the one with the least work: a short block
-    ends before the power limit acts, and so comes out the same in the next run.
-    """
+    """Of the finalists that are nearly the fastest over a whole block the one with the least work, because a block that
+    ends before the power limit acts repeats; then the best of the others."""
     timed = sorted((one for one in found if one.block_tflops), key=lambda one: -one.block_tflops)
     first = min(
         (one for one in timed if one.block_tflops >= AS_FAST * timed[0].block_tflops), key=lambda one: one.flops
@@ -301,9 +280,7 @@ def _fastest(device: Device, ways: list, options: dict) -> Block | None:
 
 def _block(device: Device, workload: Workload, **options) -> Block:
     """One block by the reference protocol, after a rest, of a result that was checked."""
-    check, checked_s = _checked(device, workload)
-    latency, states, sm_clock_mhz = _timed(device, workload, checked_s=checked_s, **options)
-    return _block_of(workload, _checked_after(workload, check), latency, states, sm_clock_mhz)
+    return _block_of(workload, *_timed(device, workload, **options))
 
 
 def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_mhz: float | None) -> Block:
@@ -321,34 +298,22 @@ def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_
     )
 
 
-def _checked(device: Device, workload: Workload) -> tuple[Check, float | None]:
-    """The check of a result, and of a CPU its seconds: it ran the product of the block that follows."""
+def _timed(device: Device, workload: Workload, **options):
+    """Check, timing, states and clock of one block after a rest; the result is compared before it and after it.
+
+    The clock is the kernel's own, or that of the block. Raises ArithmeticError for a wrong result.
+    """
     began = time.monotonic()
     check = workload.check()
-    return check, time.monotonic() - began if KINDS[device.kind].synchronous else None
-
-
-def _checked_after(workload: Workload, check: Check) -> Check:
-    """The check, with the error of what the block left. Raises ArithmeticError where that is wrong."""
-    return check.model_copy(update={"error_after": workload.compare().error})
-
-
-def _timed(device: Device, workload: Workload, **options):
-    """Timing, states and clock of one block after a rest. The clock is the kernel's own, or that of the block."""
+    checked_s = time.monotonic() - began if KINDS[device.kind].synchronous else None  # it ran the product too
     _rest(device)
     log = StateLog(device)
     log.read("before")
-    latency = time_caller(device, workload.step, **options)
+    latency = time_caller(device, workload.step, checked_s=checked_s, **options)
     sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
     log.read("after")
-    return flagged(latency, log.states), log.states, sm_clock_mhz
-
-
-def _held(device: Device, workload: Workload, burst: Block) -> Block:
-    """A burst with a reading after as long a load as NVML needs to report what limits it."""
-    log, count = StateLog(device), max(1, round(HELD_S / burst.latency.median_s))
-    device.step_times(workload.step, count, 0, lambda: log.read("during"))
-    return burst.model_copy(update={"states": [*burst.states, *log.states]})
+    check = check.model_copy(update={"error_after": workload.compare().error})
+    return check, flagged(latency, log.states), log.states, sm_clock_mhz
 
 
 def _rest(device: Device, seconds: float = REST_S) -> None:

@@ -1,43 +1,35 @@
-"""Why a GEMM stays below half of the vendor's peak: tries a larger product, sustained load, and the unit that ran."""
+"""Why a GEMM stays below half of the datasheet's peak: its size, a clock that still rises, or the unit that ran."""
 
-import time
-
-from roofline.core import statistics
 from roofline.devices.base import Device
 from roofline.measure.protocol import time_caller
 from roofline.operators.gemm.operator import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
-from roofline.records.compute import Investigation, Kernel, Trial
+from roofline.records.compute import Investigation, Kernel, Sustained, Trial
 
 THRESHOLD = 0.5
 LARGER_SIZE = 8192
 BETTER = 1.10  # a trial explains the gap when it is this much faster; from block to block a rate moves less
-LOAD_CHUNK_S = 0.25
-LOAD_LIMIT_S = 4.0
-LOOK_S = 0.05  # of load around a reading: long enough for NVML to see it
-STEADY = 1.01
 
 
 def investigate(
-    device: Device, dtype: str, small, measured_tflops: float, vendor, kernel: Kernel, time_budget_s: float
+    device: Device, dtype: str, burst_tflops: float, load: Sustained | None, vendor, kernel: Kernel, budget_s: float
 ) -> Investigation:
-    """Try the product's size, a clock still rising, no tensor cores. Which of them it was, or what is ruled out.
+    """Which of the three it was, or what is ruled out. `vendor` are the device's datasheet figures.
 
-    `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures. Where several
-    causes hold, the unit goes first, since neither size nor clock makes up for it, and then what gave most.
+    If several causes hold, the unit goes first, since neither size nor clock makes up for it, then what gave most.
     """
     peak = vendor.peaks[dtype]
-    larger = _larger_size(device, dtype, measured_tflops, peak, time_budget_s)
-    sustained, states = _sustained(device, small, measured_tflops, peak)
-    trials = [larger, sustained, _tensor_cores(peak, kernel)]
-    causes = [trial for trial in trials if trial.explains]
-    causes.sort(key=lambda trial: (trial.what == "tensor_cores", trial.tflops or 0))
+    size = _larger_size(device, dtype, burst_tflops, peak, budget_s)
+    trials = [size, _sustained(load, burst_tflops, peak), _tensor_cores(peak, kernel)]
+    causes = sorted(
+        (one for one in trials if one.explains), key=lambda one: (one.what == "tensor_cores", one.tflops or 0)
+    )
     whose = "formula's" if peak.derived else "vendor's"
     return Investigation(
-        reason=f"{measured_tflops:.3g} TFLOPS is below {100 * THRESHOLD:.3g} % of the {whose} {peak.tflops:.4g}",
+        reason=f"{burst_tflops:.3g} TFLOPS is below {100 * THRESHOLD:.3g} % of the {whose} {peak.tflops:.4g}",
         trials=trials,
         verdict=causes[-1].what if causes else "none",
-        ruled_out=_ruled_out(states, vendor, peak),
+        ruled_out=_ruled_out(load, vendor, peak),
     )
 
 
@@ -55,37 +47,21 @@ def _larger_size(device: Device, dtype: str, measured_tflops: float, peak, time_
     return Trial(what="size", tflops=tflops, finding=finding, explains=explains)
 
 
-def _sustained(device: Device, small, measured_tflops: float, peak) -> tuple[Trial, list[dict]]:
-    """Load until the clock stops rising, or the rate where the clock is not reported; and what was read under it."""
-    work = small.flops
-    per_step = device.step_times(small.step, 1)[0]
-    count = max(1, int(LOAD_CHUNK_S / per_step))
-    rates, states = [], []
-    deadline = time.monotonic() + LOAD_LIMIT_S
-    while not rates or time.monotonic() < deadline:
-        rates.append(work / statistics.median(device.step_times(small.step, count)) / 1e12)
-        device.while_busy(small.step, per_step, LOOK_S, lambda: states.append(device.state()))
-        if _settled(_clocks(states) or rates):
-            break
-    clocks = _clocks(states)
-    explains = max(rates) >= BETTER * measured_tflops
+def _sustained(load: Sustained | None, burst_tflops: float, peak) -> Trial:
+    """Until the clock stopped rising: the load that gives the sustained rate."""
+    if load is None:
+        return Trial(what="sustained", finding="sustained load was not measured", explains=None)
+    clocks = [one.sm_clock_mhz for one in load.curve if one.sm_clock_mhz]
     clock = f"the clock from {clocks[0]:.0f} to {clocks[-1]:.0f} MHz" if clocks else "the clock is not known"
-    finding = f"sustained load gives {_rate(max(rates), peak)} ({clock})"
-    trial = Trial(what="sustained", tflops=max(rates), clocks_mhz=clocks, finding=finding, explains=explains)
-    return trial, states
+    finding, explains = (
+        f"sustained load gives {_rate(load.tflops, peak)} ({clock})",
+        load.tflops >= BETTER * burst_tflops,
+    )
+    return Trial(what="sustained", tflops=load.tflops, clocks_mhz=clocks, finding=finding, explains=explains)
 
 
 def _rate(tflops: float, peak) -> str:
     return f"{tflops:.3g} TFLOPS, {100 * tflops / peak.tflops:.3g} % of the peak"
-
-
-def _clocks(states: list[dict]) -> list[float]:
-    return [float(state["sm_clock_mhz"]) for state in states if state.get("sm_clock_mhz")]
-
-
-def _settled(readings: list[float]) -> bool:
-    """Whether the last three readings no longer rise above what came before."""
-    return len(readings) >= 4 and max(readings[-3:]) <= STEADY * max(readings[:-3])
 
 
 def _tensor_cores(peak, kernel: Kernel) -> Trial:
@@ -99,10 +75,8 @@ def _tensor_cores(peak, kernel: Kernel) -> Trial:
     return Trial(what="tensor_cores", finding=finding, explains=explains)
 
 
-def _ruled_out(states: list[dict], vendor, peak) -> list[str]:
-    """The power limit, where nothing limits the clock under load, and the rate class, where the peak is sure."""
-    told = [state["throttle_reasons"] for state in states if state.get("throttle_reasons") is not None]
-    limits = {reason for reasons in told for reason in reasons} - {"gpu_idle"}
-    found = ["power limit"] if told and not limits else []
+def _ruled_out(load: Sustained | None, vendor, peak) -> list[str]:
+    """The power limit if nothing limits the clock under load; the rate class if the peak is sure."""
+    found = ["power limit"] if load and not load.limited_by else []
     sure = vendor.match == "exact" or peak.unit == "cuda_core"  # the class concerns tensor cores alone
     return [*found, "rate class of the card"] if sure else found

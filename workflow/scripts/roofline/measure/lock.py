@@ -4,8 +4,8 @@
     HOST                cores and memory of the host: all of it for a measurement of the CPU, shared by those of GPUs
     HOST_PATH           from the host to a GPU: transfers, and calls whose latency is timed, one after another
 
-A lock is one of the kernel's on a file that every user may open; it ends with the process that holds it. Whoever needs
-several takes them in one order, GPUs by UUID, then HOST, then HOST_PATH, so that none wait for one another in a circle.
+A lock is one of the kernel's on a file that every user may open; it ends with the process that holds it. The order of
+taking is GPUs by UUID, HOST, HOST_PATH, so that there are no deadlocks.
 """
 
 import contextlib
@@ -56,11 +56,10 @@ def _taken(name: str, shared: bool) -> int:
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        _tell_of_waiting(name, shared)
+        _say_waiting(name, file)
         fcntl.flock(file, kind)
-    if not shared:
-        with contextlib.suppress(OSError):  # opened to read alone, where another user made it otherwise
-            os.truncate(file, os.pwrite(file, f"{os.getpid()} {os.getuid()} {_run()}".encode(), 0))
+    with contextlib.suppress(OSError):  # opened to read alone, where another user made it otherwise
+        os.truncate(file, os.pwrite(file, _run().encode(), 0))
     return file
 
 
@@ -91,14 +90,10 @@ def _run() -> str:
     return os.environ.get(RUN_PROCESS, str(os.getpid()))
 
 
-def _tell_of_waiting(name: str, shared: bool) -> None:
-    """Say who holds what is waited for, unless it is this run. Those who share HOST are known by their GPUs."""
-    held = [name] if shared or name != HOST else sorted(path.name for path in FOLDER.iterdir())
-    holders = [holder for one in held if (holder := _read_holder(one))]
-    others = [f"process {process} of user {user}" for process, user, run in holders if run != _run()]
-    if (others or not holders) and _is_first():
-        told = f", held by {'; '.join(dict.fromkeys(others))}" if others else ""
-        print(f"waiting for {name}{told}", file=sys.stderr, flush=True)
+def _say_waiting(name: str, file: int) -> None:
+    """Once a run, unless this run itself holds what is waited for."""
+    if os.pread(file, 20, 0).decode() != _run() and _is_first():
+        print(f"waiting for {name}: another run measures on this machine", file=sys.stderr, flush=True)
 
 
 def _is_first() -> bool:
@@ -109,12 +104,3 @@ def _is_first() -> bool:
     except OSError:
         return False
     return True
-
-
-def _read_holder(name: str) -> list[str] | None:
-    """The process, user and run of the last holder; None if that process is gone."""
-    with contextlib.suppress(OSError, ValueError):
-        holder = (FOLDER / name).read_text().split()
-        if len(holder) == 3 and Path(f"/proc/{holder[0]}").exists():
-            return holder
-    return None

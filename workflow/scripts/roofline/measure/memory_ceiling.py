@@ -7,7 +7,7 @@ from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import search
 from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
-from roofline.measure.undisturbed import StateLog, undisturbed
+from roofline.measure.undisturbed import StateLog, limited_by, throttled, undisturbed
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
 
@@ -72,8 +72,8 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
         trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
         blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
         sm_clock_mhz=clock_mhz,
-        limited_by=log.limited_by(),
-        throttled=latency.all_throttled if log.reports_throttling() else None,
+        limited_by=limited_by(log.states),
+        throttled=throttled(latency, log.states),
         latency=latency,
         states=log.states,
         verified=stream.verify(grid),
@@ -164,9 +164,8 @@ def named(
 ) -> list[FoundLevel]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
-    The last plateau, which has no knee, belongs to the first capacity that holds all of it, or to the memory: where it
-    begins wanders between runs, when others use the same cache. One that runs on past a capacity is of two levels that
-    were not told apart, and gets no name. With `cached_bytes` the memory is a plateau that lies wholly beyond as much.
+    The last plateau, which has no knee, belongs to the first capacity that holds all of it. A plateau across a capacity
+    gets no name. With `cached_bytes` the memory is a plateau wholly beyond as many.
     """
     named_levels, left = [], dict(capacities)
     for level in found:

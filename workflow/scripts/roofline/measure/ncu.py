@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from roofline.core.formatting import counted, listed
+from roofline.core.formatting import listed
 from roofline.core.terms import Unsupported, UserError
 
 VARIABLE = "NCU"
@@ -149,7 +149,6 @@ class Kernel:
 class Report:
     path: str
     card: Card
-    left_out: dict[str, int]  # what else it holds, by kind: ranges and graphs as a whole
     kernels: list[Kernel]
 
 
@@ -164,29 +163,22 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
         raise UserError(f"{path}: no such file")
     import ncu_report
 
-    kinds = ncu_report.IAction
-    others = {kinds.WorkloadType_RANGE: "range", kinds.WorkloadType_GRAPH: "graph"}
-    left_out: dict[str, int] = {}
-    kernels, cards = [], []
+    kinds, kernels, cards = ncu_report.IAction, [], []
     try:
         for span in ncu_report.load_report(str(path)):
             for action in span:
                 if action.workload_type() == kinds.WorkloadType_KERNEL:
                     cards.append(_card(action))
                     kernels.append(_kernel(action, kinds.NameBase_DEMANGLED, take, cards[-1].capability))
-                else:
-                    kind = others.get(action.workload_type(), "other workload")
-                    left_out[kind] = left_out.get(kind, 0) + 1
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: a damaged report ({why})") from None
     if not kernels:
-        there = f"{listed(counted(count, kind) for kind, count in left_out.items())} and " if left_out else ""
-        raise UserError(f"{path}: it holds {there}no kernel; ncu profiles kernels with --replay-mode kernel")
+        raise UserError(f"{path}: no kernel in it; ncu profiles kernels with --replay-mode kernel")
     if len(set(cards)) > 1:
         names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
         raise UserError(f"{path}: of several cards, {names}; profile one at a time")
-    return Report(str(path), cards[0], left_out, kernels)
+    return Report(str(path), cards[0], kernels)
 
 
 def _needed(action, name: str):

@@ -49,14 +49,6 @@ class Options:
         return {"warmup": self.warmup, "iterations": self.iterations, "time_budget_s": self.time_budget_s}
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """Seconds of a call on the smallest case, for one application: caller's, device's."""
-
-    call_s: float | None = None
-    call_device_s: float | None = None
-
-
 def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
     overheads: dict[tuple, dict] = {}
@@ -72,7 +64,7 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
                 cell = implementation.prepared(operator, device, case, shared, copies)
                 cell.references = references
                 found += [
-                    _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
+                    _measured(cell, scope, seals, options, *overheads[key].get(scope, (None, None)))
                     for scope in cell.scopes
                 ]
                 del cell
@@ -113,10 +105,8 @@ def _predicted(
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         cell = Implementation.__new__(kind)
         Implementation.__init__(cell, operator, device, case, count)
-        return [
-            PredictedCell(**named(cell, scope, is_cold(cell, scope)), predicted=None, reason=reason)
-            for scope in kind.scopes
-        ]
+        known = [named(cell, scope, is_cold(cell, scope)) for scope in kind.scopes]
+        return [PredictedCell(**one, predicted=None, reason=reason) for one in known]
 
 
 def predicted_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
@@ -173,7 +163,7 @@ def _overheads(operator: Operator, device: Device, case: Case, implementation: t
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
     cell = implementation.prepared(operator, device, smallest, shared, copies)
-    return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call)) for scope in cell.scopes}
+    return {scope: _both(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
 
 
 def _calls_timed(device: Device, step, **options) -> Timing:
@@ -195,8 +185,9 @@ def _both(device: Device, step, per_call: int) -> tuple[float, float | None]:
 
 
 def _measured(
-    cell: Implementation, scope: str | None, seals: Seals, options: Options, overhead: Overhead
+    cell: Implementation, scope: str | None, seals: Seals, options: Options, call_s: float | None, start_s: float | None
 ) -> Measurement:
+    """`call_s` and `start_s`: CPU and GPU seconds of the smallest case."""
     operator, device = cell.operator, cell.device
     declared = declare(cell, scope, seals, is_cold(cell, scope))
     check, checked_s = operator.check(cell, scope)
@@ -213,8 +204,8 @@ def _measured(
         check=check.model_copy(update={"error_after": after.error}),
         latency=latency,
         device_latency=device_latency,
-        overhead_s=_at_most(overhead.call_s, latency),
-        device_overhead_s=_at_most(overhead.call_device_s, device_latency),
+        overhead_s=_at_most(call_s, latency),
+        device_overhead_s=_at_most(start_s, device_latency),
         doubts=doubts,
         states=log.states,
         sm_clock_mhz=latency.sm_clock_mhz,

@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
-from roofline.core.disturbance import is_throttled
 from roofline.core.terms import KINDS, Sensitive
 from roofline.devices.base import Device
-from roofline.measure.undisturbed import StateLog, undisturbed
-from roofline.records.timing import DeviceState, Timing
+from roofline.measure.undisturbed import StateLog, flagged, undisturbed
+from roofline.records.timing import Timing
 
 CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"
 DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then released"
@@ -25,12 +24,10 @@ Step = Callable[[int], object]
 def time_caller(
     device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
-    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers: it runs on
-    from the warm-up through every block.
+    """CPU time of `step`, which gets its number, so that it can rotate among buffers.
 
-    As many steps as fit the budget by the last one are timed in one block, at least one. On a CPU the warm-up has half
-    of a budget of its own, and at least LEAST_ON_CPU steps are timed. If the check of the result ran just before and
-    took most of the budget (`checked_s`), that was the warm-up.
+    The steps that fit the budget are timed in one block, at least one. On a CPU the warm-up has half of a budget of its
+    own, and at least LEAST_ON_CPU steps are timed. A check that just took most of the budget (`checked_s`) warmed up.
     """
     synchronous = KINDS[device.kind].synchronous
     least = min(iterations, LEAST_ON_CPU) if synchronous else 1
@@ -86,9 +83,8 @@ def time_device_alike(
 ) -> tuple[Timing | None, list[str]]:
     """As time_device, after a rest like the caller's; and doubts about it.
 
-    A device cannot take longer than its caller waits. If it seems to, by more than LONGER, it is measured once more
-    with AHEAD steps queued together: behind a long queue a card fetches later commands during each step, which takes a
-    short one 0.5 to 0.9 us on an H200's host, and no caller waits for that. If it still does, that is a doubt.
+    GPU time cannot exceed CPU time. If it seems to, by more than LONGER, it is measured again with AHEAD steps queued
+    together: behind a long queue a card fetches later commands during each step, 0.5 to 0.9 us on an H200.
     """
     rest()
     found = time_device(device, step, caller, time_budget_s=time_budget_s)
@@ -122,7 +118,6 @@ def time_until_precise(
 ) -> Timing:
     """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
 
-    Batches in which the device was throttled for heat are set apart; if all were, they count, and the timing says so.
     On a CPU at least LEAST_ON_CPU are taken.
     """
     least = min(most, LEAST_ON_CPU) if KINDS[device.kind].synchronous else 1
@@ -135,31 +130,25 @@ def time_until_precise(
     def block() -> Timing:
         nonlocal first
         deadline, last = time.monotonic() + left_s, warm_s
-        free: list[float] = []
-        throttled: list[float] = []
-        looked = False
-        log.read("before")
+        samples: list[float] = []
         stopped_by = "iterations"
+        log.read("before")
         for target in statistics.looks(min(FEWEST, most), most):
-            wanted = target - len(free) - len(throttled)
-            while wanted > 0 and (target - wanted < least or time.monotonic() + last < deadline):
-                fitting = wanted
-                if last:
-                    fitting = max(1, least - (target - wanted), int((deadline - time.monotonic()) / last))
-                batch, hot = _watched_batch(device, step, log, min(wanted, fitting), first, last)
-                (throttled if hot else free).extend(batch)
-                looked |= hot is not None
-                last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
-            if wanted > 0:
+            while len(samples) < target and (len(samples) < least or time.monotonic() + last < deadline):
+                fitting = max(1, least - len(samples), int((deadline - time.monotonic()) / last)) if last else target
+                count = min(target - len(samples), fitting)
+                look = (lambda: log.read("during")) if count * last >= LOOK_S else None
+                batch = device.step_times(step, count, first, look)
+                samples += batch
+                last, first = statistics.median(batch), first + count
+            if len(samples) < target:
                 stopped_by = "time_budget"
                 break
-            if statistics.precise(free or throttled):
+            if statistics.precise(samples):
                 stopped_by = "precision"
                 break
-        after = log.read("after")
-        if not looked and is_throttled(after.throttle_reasons):
-            free, throttled = [], free
-        return _timing(CALLER_METHOD, warmed, most, free, stopped_by, throttled)
+        log.read("after")
+        return flagged(_timing(CALLER_METHOD, warmed, most, samples, stopped_by), log.states)
 
     return _with_contention(device, block, "caller")
 
@@ -171,26 +160,7 @@ def _with_contention(
     return timing and timing.model_copy(update={"contention": contention})
 
 
-def _watched_batch(device: Device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool | None]:
-    """Times of a batch, and whether the device was throttled for heat then; None where it was too short to look."""
-    if count * each_s < LOOK_S:
-        return device.step_times(step, count, first=first), None
-    seen: list[DeviceState] = []
-    times = device.step_times(step, count, first, lambda: seen.append(log.read("during")))
-    return times, any(is_throttled(state.throttle_reasons) for state in seen)
-
-
-def _timing(
-    method: str,
-    warmup: int,
-    requested: int,
-    samples: list[float],
-    stopped_by: str | None = None,
-    throttled: list[float] | None = None,
-) -> Timing:
-    all_throttled = not samples and bool(throttled)
-    if all_throttled:
-        samples, throttled = throttled, []
+def _timing(method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None) -> Timing:
     samples = [round(sample, 10) for sample in samples]
     return Timing(
         method=method,
@@ -200,6 +170,4 @@ def _timing(
         samples_s=samples,
         median_s=statistics.median(samples),
         ci95_s=statistics.median_interval(samples),
-        throttled_samples_s=[round(sample, 10) for sample in throttled or []],
-        all_throttled=all_throttled,
     )

@@ -23,9 +23,8 @@ def try_all(
 ) -> tuple[list[tuple[Way, float]], Search]:
     """(way, median seconds of a few runs) of each that the budget allows, in the order given; and how far it came.
 
-    The first way that runs is always tried, however long it takes. One that would take a fifth of the budget is not
-    repeated. Nor, on a CPU, whose first run compiles nothing, is the only way there is, or one that is far behind
-    another; `work_of` tells what ways that do not do the same are compared by. Raises Unsupported where none runs.
+    The first way that runs is always tried. A way that takes a fifth of the budget is not repeated, nor, on a CPU, the
+    only way or one far behind. `work_of` gives the work that ways are compared by. Raises Unsupported if none runs.
     """
     tried: list[tuple[Way, float]] = []
     refused: list[str] = []

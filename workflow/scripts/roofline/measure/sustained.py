@@ -21,11 +21,8 @@ STARVED = 0.03  # less work a cycle than the usual; of an H200 that is kept busy
 
 
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
-    """Run a workload without a pause for so many seconds; the mean rate over whole cycles of its power control.
-
-    `step_s` is about what one step takes. Moments of thermal or power-brake throttling are set apart, and those in
-    which the host left the device without work. None if the device ran no chunk.
-    """
+    """Run a workload for so many seconds; the mean rate over whole cycles of its power control. `step_s` is about what
+    one step takes. Moments of throttling and of an empty queue are set apart. None if the device ran no chunk."""
     found, contention = undisturbed(
         device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
     )
@@ -108,11 +105,8 @@ def counted_from(curve: Sequence[LoadPoint], cycle: int | None) -> int:
 
 
 def cycle_points(curve: Sequence[LoadPoint]) -> int | None:
-    """The points from one dip of the clock to the next, where power control makes some; None where there are none.
-
-    It is the lag at which the rate after SETTLING_S resembles itself most, by its autocorrelation, of lags between
-    SHORTEST_S and half of what was seen.
-    """
+    """The points from one dip of the clock to the next, or None: the lag, between SHORTEST_S and half of the load, at
+    which the autocorrelation of the rate after SETTLING_S is highest."""
     rates = [point.tflops for point in curve if point.at_s > SETTLING_S]
     if len(rates) < FEWEST_POINTS:
         return None

@@ -42,11 +42,10 @@ class StateLog:
         self.states.append(DeviceState(at_s=at_s, when=when, **found, **more))
         return self.states[-1]
 
-    def reports_throttling(self) -> bool:
-        return any(state.throttle_reasons is not None for state in self.states)
 
-    def limited_by(self) -> list[str]:
-        return limited_by(self.states)
+def throttled(timing: Timing, states: list[DeviceState]) -> bool | None:
+    """Whether heat or the power brake held all of a block back; None if the device reports no reasons."""
+    return timing.all_throttled if any(state.throttle_reasons is not None for state in states) else None
 
 
 def limited_by(states: list[DeviceState]) -> list[str]:
@@ -73,11 +72,8 @@ def undisturbed(
     sensitive: Sensitive | None = None,
     others: bool = True,
 ) -> tuple[T, Contention]:
-    """A block's result and what ran beside it. Where that disturbed it, it runs again, whatever the reason: the first
-    undisturbed one counts, else the fastest, since what disturbs only slows.
-
-    Without `others` other processes of the host are not looked for beside a GPU: whoever calls it needs one core, and
-    its own waiting tells whether it had that.
+    """A block's result and the load meanwhile. A disturbed block is repeated: the first undisturbed one counts, else
+    the fastest. Without `others` no other processes of the host are looked for: a caller of a GPU needs one core.
     """
     global _repeated_s
     kind = KINDS[device.kind]

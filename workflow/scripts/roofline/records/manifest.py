@@ -50,25 +50,10 @@ class Device(Record):
     software: dict[str, str | None]
 
 
-class SealedDevice(Record):
-    """One device's seals: every measuring job started after those that it carries, and has their hashes."""
-
-    device: str
-    seals: dict[str, str] = Field(description="when each was sealed, by its path below results/")
-    first_measurement_at: str | None
-    measurements: int
-
-
 class Times(Record):
-    """Sums over jobs, of this run and of all that made these results; the span is from this run's first start."""
+    """From the first job of the run that made this file to its end. Null if the start is not known."""
 
-    run_started_at: str | None
     first_start_at: str | None
-    jobs_of_this_run: int | None
-    jobs_of_this_run_s: NotNegative | None
-    jobs: int
-    jobs_s: NotNegative
-    jobs_without_times: int
     span_s: NotNegative | None
     usd_per_hour: NotNegative | None
     cost_usd: NotNegative | None
@@ -83,7 +68,6 @@ class Manifest(RunRecord):
     sources: Sources
     environment: Environment
     devices: list[Device]
-    seals: list[SealedDevice]
     data: list[DataFile] = Field(description="files that were measured with, such as weights")
     operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")
     times: Times

@@ -42,11 +42,7 @@ class Contention(Record):
 
 
 class Timing(Record):
-    """Every sample of one timed block, in seconds, and its median.
-
-    Samples taken while the card was throttled for heat or by its power brake are set apart and counted; where all were,
-    the median is theirs and `all_throttled` says so.
-    """
+    """Every sample of one timed block, in seconds, and its median."""
 
     method: str
     warmup: Whole
@@ -55,8 +51,7 @@ class Timing(Record):
     samples_s: Annotated[list[Positive], Field(min_length=1)]
     median_s: Positive
     ci95_s: Interval | None
-    throttled_samples_s: list[Positive] = Field(default=[])
-    all_throttled: bool = False
+    all_throttled: bool = Field(default=False, description="whether heat or the power brake held the card back")
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over these steps, or most of them")
     contention: Contention | None = None
 

@@ -39,13 +39,13 @@ def summary(
         told = " · ".join(f"{one.title} {span(one.times)}x" for one in report.ratios)
         lines += [*_fitted(f"GPU/CPU, fp32: {told}", width), ""]
     if report.table.repeatable:  # not cut: it is to be pasted
-        lines += [f"Disturbed by other load. When the machine is idle: {make_again(arguments)}"]
+        lines += [f"Disturbed by other load. When the machine is idle: {make(arguments, 'AGAIN=1')}"]
     return "\n".join(lines)
 
 
-def make_again(arguments: str) -> str:
-    """The command that re-measures the disturbed records of a run, with its ARGS."""
-    return shlex.join(["make", "AGAIN=1", *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
+def make(arguments: str, *target: str) -> str:
+    """A command that concerns a run, with its ARGS."""
+    return shlex.join(["make", *target, *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
 
 
 def _device(device: DeviceView, report: Report, cost: list[str]) -> list[str]:

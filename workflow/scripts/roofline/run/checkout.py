@@ -35,14 +35,8 @@ def public_url(root: Path) -> str | None:
 
 def changed_files(root: Path) -> list[str]:
     """Files that differ from the commit, and untracked ones that are not ignored: a new module is a change too."""
-    entries = iter(_git(root, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".").split("\0"))
-    changed = []
-    for entry in entries:
-        if entry:
-            changed.append(entry[3:])
-            if "R" in entry[:2] or "C" in entry[:2]:
-                next(entries)  # the name that it had
-    return sorted(changed)
+    options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".")
+    return sorted(entry[3:] for entry in _git(root, "status", *options).split("\0") if entry)
 
 
 def files(root: Path) -> list[str]:

@@ -112,19 +112,11 @@ def config_model(operators: Mapping[str, Operator]) -> type[Config]:
 
 def by_effort(section: BaseModel, effort: str) -> BaseModel:
     """The config, or a section of it, with what is null replaced by what the effort gives."""
-    given = given_by_effort(type(section))
-    values = {key: getattr(mark, effort) for key, mark in given if getattr(section, key) is None}
-    for name in type(section).model_fields:
+    values = {}
+    for name, field in type(section).model_fields.items():
+        marks = [mark for mark in field.metadata if isinstance(mark, ByEffort)]
         if isinstance(inner := getattr(section, name), BaseModel):
             values[name] = by_effort(inner, effort)
+        elif marks and inner is None:
+            values[name] = getattr(marks[0], effort)
     return section.model_copy(update=values)
-
-
-def given_by_effort(section: type[BaseModel]) -> list[tuple[str, ByEffort]]:
-    """The keys of a section whose null means a value by effort."""
-    return [
-        (key, mark)
-        for key, field in section.model_fields.items()
-        for mark in field.metadata
-        if isinstance(mark, ByEffort)
-    ]

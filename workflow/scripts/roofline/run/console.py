@@ -1,7 +1,6 @@
 """What the terminal shows before a run, after it, and after a failure."""
 
 import os
-import shlex
 import shutil
 import sys
 import time
@@ -146,9 +145,8 @@ def _end_progress() -> None:
 
 
 def make(*target: str) -> str:
-    """A command that concerns this run, with its ARGS."""
-    arguments = os.environ.get(ARGUMENTS, "").replace("$", "$$")
-    return shlex.join(["make", *target, *([f"ARGS={arguments}"] if arguments else [])])
+    """A command that concerns this run."""
+    return screen.make(os.environ.get(ARGUMENTS, ""), *target)
 
 
 def is_passed_on(said: str) -> bool:

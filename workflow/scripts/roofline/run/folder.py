@@ -36,8 +36,8 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
         raise UserError(f"--directory: make measures in this folder; cd {given.directory} first")
     files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
     config: dict = {}
-    for content in settings.read_files(files):
-        update_config(config, content)
+    for path in files:
+        update_config(config, settings.read_file(path))
     try:
         update_config(config, parse_config(given.config))
     except ValueError as error:

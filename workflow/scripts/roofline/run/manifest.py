@@ -4,14 +4,13 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from roofline.core.terms import UserError, accelerators
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
-from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
+from roofline.records.manifest import Device, Environment, Manifest, Output, Sources, Times
 from roofline.records.operator import OperatorRecord
 from roofline.run.jobs import JOB_KEYS
 from roofline.table.run_records import Results, read_results
@@ -64,10 +63,9 @@ def make_manifest(
             )
             for record in devices
         ],
-        seals=[describe_seals(found, device) for device in found.devices],
         data=data,
         operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
-        times=add_up(listed, run_started_at, created_at, usd_per_hour),
+        times=span(listed, run_started_at, created_at, usd_per_hour),
         outputs=listed,
     )
 
@@ -82,16 +80,6 @@ def broken_seals(found: Results, sha256: Mapping[str, str]) -> list[str]:
     return [line for device in found.devices for line in violations(found, device, sha256)]
 
 
-def describe_seals(found: Results, device: str) -> SealedDevice:
-    starts = [record.started_at for _, record in found.measured if record.device == device]
-    return SealedDevice(
-        device=device,
-        seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == device},
-        first_measurement_at=min(starts, default=None),
-        measurements=len(starts),
-    )
-
-
 def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
     run, start = moment(run_started_at), moment(job.get("started_at"))
     return Output(
@@ -103,37 +91,18 @@ def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | N
     )
 
 
-def add_up(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
-    """Seconds of the jobs behind outputs, each job once however many outputs it has, and the span's cost in USD.
-
-    Without the run's start, what belongs to this run is not known: null.
-    """
-    jobs: dict[str, tuple[datetime, datetime, bool | None]] = {}
-    for output in outputs:
-        if (start := moment(output.started_at)) and (end := moment(output.ended_at)):
-            key = output.log or output.path
-            earlier = jobs.get(key, (start, end))
-            jobs[key] = (min(start, earlier[0]), max(end, earlier[1]), output.of_this_run)
-    run, of_this_run = moment(run_started_at), [job for job in jobs.values() if job[2]]
+def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
+    """Seconds from the first job of this run to now, and their cost in USD."""
+    starts = [moment(one.started_at) for one in outputs if one.of_this_run]
     # A run that made only the manifest has no other start than its own.
-    first = min((start for start, _, _ in of_this_run), default=run) if run else None
-    span_s = max(0.0, (moment(created_at) - first).total_seconds()) if first else None
+    first = min(starts, default=moment(run_started_at)) if run_started_at else None
+    seconds = max(0.0, (moment(created_at) - first).total_seconds()) if first else None
     return Times(
-        run_started_at=run.isoformat() if run else None,
         first_start_at=first.isoformat() if first else None,
-        jobs_of_this_run=len(of_this_run) if run else None,
-        jobs_of_this_run_s=_total(of_this_run) if run else None,
-        jobs=len(jobs),
-        jobs_s=_total(jobs.values()),
-        jobs_without_times=len({output.log or output.path for output in outputs} - set(jobs)),
-        span_s=span_s,
+        span_s=seconds,
         usd_per_hour=usd_per_hour,
-        cost_usd=usd_per_hour * span_s / 3600 if usd_per_hour is not None and span_s is not None else None,
+        cost_usd=usd_per_hour * seconds / 3600 if usd_per_hour is not None and seconds is not None else None,
     )
-
-
-def _total(jobs: Iterable[tuple[datetime, datetime, bool | None]]) -> float:
-    return round(sum(max(0.0, (end - start).total_seconds()) for start, end, _ in jobs), 3)
 
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:

@@ -65,7 +65,7 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
             _require_sound(path, results, counters)
         except (UserError, OSError) as error:
             aside = _free_name(folder / path.relative_to(results))
-            _say(f"{error}\n{path} is corrupt: a run sets it aside as {aside} and makes it again")
+            print(f"{error}\n{path} is corrupt: a run sets it aside as {aside} and makes it again", file=sys.stderr)
             if not dry:
                 aside.parent.mkdir(parents=True, exist_ok=True)
                 path.rename(aside)
@@ -93,7 +93,7 @@ def set_aside_other_cards(present: Mapping, results: Path) -> None:
             for path in (results / device, *filter(Path.is_file, sorted(results.iterdir()))):
                 shutil.move(path, aside / path.name)
             now = f"{identity.name} ({identity.uuid})"
-            _say(f"{device} was {was.name} ({was.uuid}) and is {now} now: its results are in {aside}")
+            print(f"{device} was {was.name} ({was.uuid}) and is {now} now: see {aside}", file=sys.stderr)
 
 
 def _free_name(path: Path) -> Path:
@@ -103,7 +103,3 @@ def _free_name(path: Path) -> Path:
 
 def _stamp() -> str:
     return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

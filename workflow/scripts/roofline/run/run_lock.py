@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import select
 import sys
 from pathlib import Path
 from threading import Thread
@@ -69,17 +68,3 @@ def _wait_for_the_lock(path: str) -> None:
     with open(path, encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         os._exit(1)
-
-
-def end_when_unread() -> None:
-    """Have this run end when nobody reads what it prints any more, as after `make | head`: it would hang."""
-    printed_to = [stream.fileno() for stream in (sys.stdout, sys.stderr)]
-    Thread(target=_wait_for_the_reader_to_leave, args=(printed_to,), daemon=True).start()
-
-
-def _wait_for_the_reader_to_leave(descriptors: list[int]) -> None:
-    watch = select.poll()
-    for descriptor in descriptors:
-        watch.register(descriptor, 0)  # asks for nothing: what is told are errors alone
-    watch.poll()
-    os._exit(1)

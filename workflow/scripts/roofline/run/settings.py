@@ -5,7 +5,7 @@ errors are reported at once.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -43,19 +43,6 @@ def read_file(path: Path | str) -> dict:
         found = "empty" if config is None else f"a {type(config).__name__}"
         raise UserError(f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {found}")
     return config
-
-
-def read_files(paths: Iterable[Path | str]) -> list[dict]:
-    """The content of each. Raises UserError with what is wrong with any: Snakemake's own reader overlooks much."""
-    contents, faults = [], []
-    for path in paths:
-        try:
-            contents.append(read_file(path))
-        except UserError as found:
-            faults += found.lines
-    if faults:
-        raise UserError(faults)
-    return contents
 
 
 # ---------------------------------------------------------------- checking

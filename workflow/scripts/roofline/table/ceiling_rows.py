@@ -26,6 +26,7 @@ from roofline.table.rows import (
 
 MOST_POINTS = 120  # of a curve: more are finer than a picture shows
 FEWER_CORES = 1.15  # times the rate of more cores: quiet runs of one host stay within 1.10
+OF_CLOCK = 1.05  # times the rate at the counted clock: no block can run as much faster
 BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceiling is not one
 
 
@@ -100,9 +101,10 @@ def _repeats(peak: PeakFlops) -> float | None:
 
 
 def _impossible(peak: PeakFlops, registers: float | None) -> bool:
-    """Whether a CPU's product exceeds its dtype's register-only peak, or the reference GEMM the fastest product."""
-    above_registers = peak.unit == "cpu" and peak.method == "gemm" and registers and peak.tflops > registers
-    return bool(above_registers) or (peak.reference_tflops or 0) > BEATEN * peak.on_reference_inputs.tflops
+    """Above what the counted clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
+    of_registers = peak.tflops / registers if registers and peak.unit == "cpu" and peak.method == "gemm" else 0
+    of_reference = (peak.reference_tflops or 0) / peak.on_reference_inputs.tflops
+    return (peak.fraction_of_clock or 0) > OF_CLOCK or of_registers > 1 or of_reference > BEATEN
 
 
 def _load(load: Sustained, flops: int) -> Load:

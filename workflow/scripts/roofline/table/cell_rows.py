@@ -48,7 +48,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
     regime, level = found_regime(measured, peak, gb_per_s, around.ceilings)
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
-    above = above_roof(measured, peak, gb_per_s)
+    above, bound = above_roof(measured, peak, gb_per_s), memory if lower == "memory" else compute
     known = around.seal and around.constants is not None and sealed.latency_s is not None
     by_cause = causes(measured, around.seal, around.constants, peak, gb_per_s) if known else {}
     cause, cause_s = largest(by_cause, cpu.median_s)
@@ -87,7 +87,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         speed_up=_speed_up(measured, around),
         notes=_notes(record),
         doubt=_doubt(record, measured, around.kind, above),
-        roof_doubt=_doubt_of_roof(compute, memory, lower),
+        roof_doubt=bound and bound.doubt,
         record=path,
     )
 
@@ -175,11 +175,6 @@ def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, above_roo
     )
 
 
-def _doubt_of_roof(compute: ComputeCeiling | None, memory: MemoryCeiling | None, lower: str) -> Doubt | None:
-    roof = memory if lower == "memory" else compute
-    return roof and roof.doubt
-
-
 def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings) -> Cell | Skipped:
     """An operation of the user's own: analysed under its dtype's ceiling, measured only where the user did."""
     dtype, name, flops, traffic = (asked[key] for key in ("dtype", "name", "flops", "memory_bytes"))
@@ -223,6 +218,6 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
             "speed_up": {},
             "notes": [],
             "doubt": "impossible" if above else None,
-            "roof_doubt": _doubt_of_roof(peak, memory, lower),
+            "roof_doubt": (memory if lower == "memory" else peak).doubt,
         }
     )
