@@ -37,9 +37,6 @@ def planned(batch=1, kv_heads=8, group=1, head_size=64, seq_len=1024, dtype="fp1
     return plan(Shape(batch, kv_heads * group, kv_heads, head_size, seq_len), dtype, **card)
 
 
-# ---------------------------------------------------------------------------------------------- splits of S
-
-
 def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
     """As kernels/decode_attention.cu has it."""
     slices = (seq_len + tile - 1) // tile
@@ -72,16 +69,11 @@ def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dt
     ],
 )
 def test_keys_are_divided_evenly_or_into_many_waves(card, heads, seq_len, splits):
-    """Cards as (multiprocessors, blocks that one has room for)."""
     assert splits_of(heads, seq_len, *card) == splits
-
-
-# ---------------------------------------------------------------------------------------------- variants
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
 def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(shape, dtype, card):
-    """Tensor cores for groups of 16-bit numbers from compute capability 8.0 on."""
     by_mma = shape.group > 1 and dtype != "fp32" and card["capability"] >= (8, 0)
     for variant in variants(shape, dtype, card["capability"], card["shared_per_multiprocessor"]):
         assert variant.by_mma == by_mma
@@ -95,7 +87,6 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
 def test_few_blocks_are_spread_evenly_by_the_shared_memory_that_they_take(shape, dtype, card):
-    """A multiprocessor has room for as many as each is to have, whatever leaves and comes, and for none too large."""
     found = plan(shape, dtype, **card)
     shared_bytes = card["shared_per_multiprocessor"]
     assert found.variant.shared_bytes <= found.shared_bytes <= shared_bytes - fused.RESERVED_BYTES
@@ -106,8 +97,6 @@ def test_few_blocks_are_spread_evenly_by_the_shared_memory_that_they_take(shape,
     else:
         assert shared_bytes // taken >= found.variant.blocks
 
-
-# ---------------------------------------------------------------------------------------------- launches
 
 SHAPE = Shape(2, 8, 2, 64, 700)
 
@@ -126,7 +115,6 @@ def address(array) -> int:
 @pytest.mark.parametrize("kind", [Fused, FusedGraph])
 @pytest.mark.parametrize("group", [1, 3, 4])
 def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, capability):
-    """All that is launched fits the kernel's own signature and the launch's grid: the fake GPU looks."""
     device = open_gpu(monkeypatch, capability)
     cell = cell_of(device, kind, Shape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)
     check, _ = OPERATOR.check(cell, "core")
@@ -184,15 +172,11 @@ def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
 
 
 def test_shared_memory_beyond_what_every_card_grants_is_asked_for(monkeypatch, device):
-    """The fake GPU refuses it otherwise, as a card does."""
     granted = fused.STATIC_SHARED_BYTES
     cell = cell_of(device, Fused, Shape(1, 1, 1, 64, 64))
     assert cell.kernel.max_dynamic_shared_size_bytes >= cell.division.shared_bytes >= 64 * KIB > granted
     small = cell_of(open_gpu(monkeypatch, "7.5"), Fused, Shape(600, 1, 1, 64, 2))
     assert small.kernel.max_dynamic_shared_size_bytes == granted > small.division.shared_bytes
-
-
-# ---------------------------------------------------------------------------------------------- a job on the fake GPU
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])

@@ -58,7 +58,6 @@ def test_what_is_stored_is_read_back(path, layers):
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 3)])
 def test_fewer_kv_heads_have_narrower_keys_and_values_in_both_namings(tmp_path, heads, kv_heads):
-    """A projection has hidden size x (heads + 2 K/V heads) x head size; GPT-2 stores it transposed."""
     preset, file = Preset(layers=1, heads=heads, head_size=4, kv_heads=kv_heads), tmp_path / "grouped.safetensors"
     assert (preset.hidden_size, preset.projected_size) == (4 * heads, 4 * (heads + 2 * kv_heads))
     generate(file, preset, seed=1)
@@ -87,7 +86,6 @@ def test_prefixes_of_wrappers(path):
 
 
 def test_the_hidden_state_is_that_of_tokens_after_the_first_normalisation(path):
-    """Each of one token and the one position: mean 0 and variance 1, then scaled and shifted."""
     scale, shift = numpy.arange(1, SIZE + 1, dtype="f4"), numpy.linspace(-1, 1, SIZE, dtype="f4")
     file = changed(path, h__0__ln_1__weight=scale, h__0__ln_1__bias=shift)
     _, hidden, _, _ = load_layer(file, PRESET, batch=40)

@@ -42,9 +42,6 @@ def placed(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=3.
     return only(verified(*peaks, *bandwidths, one), "scan")
 
 
-# ---------------------------------------------------------------- ceilings
-
-
 def test_ceilings_are_what_was_measured():
     load = {"sustained": 640, "reasons": ["sw_power_cap"]}
     fp16 = peak_record("gpu0", "fp16", 780, reference=760, vendor=1000, clock=(1755, 950), **load)
@@ -81,7 +78,6 @@ def test_the_levels_that_a_sweep_found_are_listed():
 
 
 def test_what_a_device_cannot_do_is_skipped_with_the_reason():
-    """Known from the device record, or found out when it was tried; only what was asked for is told."""
     gpu = device_record("gpu0", unsupported={"fp8_e4m3": "it needs 8.9", "int8": "it needs 7.5"})
     roofline = verified(
         gpu,
@@ -96,11 +92,7 @@ def test_what_a_device_cannot_do_is_skipped_with_the_reason():
     ]
 
 
-# ---------------------------------------------------------------- under which roof
-
-
 def test_fractions_by_hand():
-    """Under 1000 GB/s 0.5 FLOP/byte may reach 0.5 TFLOPS; 1 GFLOP in 4 ms is 0.25 TFLOPS, in 3.2 ms 0.3125."""
     found = placed()
     assert found.roof_tflops == close(0.5)
     assert (found.attained_tflops, found.gpu_attained_tflops) == (close(0.25), close(0.3125))
@@ -112,7 +104,6 @@ def test_fractions_by_hand():
 
 
 def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
-    """However well a dot would fit under another: a reader's roof is never the host link's."""
     assert placed().memory_ceiling == "d2d"
     both = placed(bandwidths=[bandwidth_record("gpu0", d2d=1000, hbm_read=1250)])
     assert (both.memory_ceiling, both.roof_tflops) == ("hbm_read", close(0.625))
@@ -134,9 +125,6 @@ def test_a_missing_ceiling_is_null_and_the_lower_one_is_the_roof():
 def test_an_operator_without_flops_is_held_against_the_memory_alone():
     found = placed(flops=0)
     assert (found.attained_tflops, found.fraction_of_roof, found.regime) == (0, close(0.5), "memory")
-
-
-# ---------------------------------------------------------------- regimes and remedies
 
 
 @pytest.mark.parametrize(
@@ -164,7 +152,6 @@ def test_the_level_found_is_the_slowest_that_was_measured(gb_per_s, level):
 
 
 def test_compute_bound_from_the_ridge_point_on():
-    """50 TFLOPS and 1000 GB/s meet at 50 FLOP/byte."""
     times = {"bytes": 10**9, "latency_s": 2e-3, "device_latency_s": 2e-3}
     regimes = [placed(flops=intensity * 10**9, **times).regime for intensity in (49, 50)]
     assert regimes == ["memory", "compute"]
@@ -179,9 +166,6 @@ def test_remedies_are_those_of_the_regime_found():
     ):
         table = verified(FP32, *bandwidths, operator_record("gpu0", cell("gpu0", 4e-3, device_latency_s)))
         assert table.remedies(only(table, "scan")) == told
-
-
-# ---------------------------------------------------------------- predictions
 
 
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
@@ -206,9 +190,6 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
     without = verified(operator_record("gpu0", *gpu))
     assert not any(one.speed_up for one in without.operators)
-
-
-# ---------------------------------------------------------------- the user's operations
 
 
 def operation(name="mine", flops=1e9, memory_bytes=2e9, dtype="fp32", **fields):
@@ -262,9 +243,6 @@ def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, mea
     assert Roofline.model_validate_json(text).model_dump() == roofline.model_dump()
 
 
-# ---------------------------------------------------------------- what is written
-
-
 @pytest.fixture(scope="module")
 def everything() -> Roofline:
     """Each kind of ceiling, operator and gap that there is."""
@@ -289,7 +267,6 @@ def test_what_is_written_reads_back(tmp_path, everything):
 
 
 def test_nan_and_infinity_are_never_written(tmp_path, everything):
-    """Neither in a field of numbers nor where anything may stand; and what was there before stays whole."""
     path = tmp_path / "record.json"
     write(everything, path)
     before = path.read_bytes()

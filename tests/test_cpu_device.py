@@ -24,8 +24,6 @@ def device():
     return discovery.open_device("cpu")
 
 
-# ---------------------------------------------------------------------------------------------- threads
-
 REPORT = """
 import json, os, sys
 if sys.argv[1]:
@@ -52,7 +50,6 @@ def threads_of_a_job(core="", numpy_first=""):
 
 @pytest.mark.parametrize("numpy_first", ["", "numpy is imported before"])
 def test_all_usable_cores_although_the_engine_hands_out_one(numpy_first):
-    """And no more than the affinity mask has."""
     for core, cores in (("", host.usable_cores()), (min(os.sched_getaffinity(0)), 1)):
         assert threads_of_a_job(core, numpy_first) == {"cores": cores, "blas": [cores], "reported": str(cores)}
 
@@ -73,9 +70,6 @@ def test_a_step_may_time_itself(device):
     assert device.step_times(lambda index: 99.0, 1)[0] < 1  # any other result is none
 
 
-# ---------------------------------------------------------------------------------------------- arrays
-
-
 @pytest.mark.parametrize("dtype", ["fp16", "fp64"])
 def test_normal_numbers_are_normal(device, dtype):
     values = device.normal((512, 1024), dtype, seed=1)
@@ -89,7 +83,6 @@ def test_normal_numbers_are_normal(device, dtype):
 
 
 def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch):
-    """More than one piece of a million, the last of them short."""
     shape = (3, 700_001)
     values = device.normal(shape, "fp32", seed=7)
     monkeypatch.setattr(host, "usable_cores", lambda: 1)
@@ -126,11 +119,7 @@ def test_poison_is_nan_in_every_dtype_and_layout(device, dtype):
     assert (integers == -1).all()
 
 
-# ---------------------------------------------------------------------------------------------- the formula
-
-
 def test_peak_formula_by_hand():
-    """2.1 GHz x 16 cores x 16 fp32 lanes x 2 FLOPs x 2 ports = 2.1504 TFLOPS; half of the lanes in fp64."""
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
     assert identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
     assert identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
@@ -173,13 +162,9 @@ def test_ceilings_that_the_cpu_lacks(device):
     assert device.emulation_note("fp32") is None and device.compute_ceiling("fp64", "cuda_core") == "fp64"
 
 
-# ---------------------------------------------------------------------------------------------- products
-
-
 @pytest.mark.parametrize(("dtype", "error"), [("fp64", 1e-14), ("fp32", 1e-6)])
 @pytest.mark.parametrize("row", [0, 95])
 def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error, row):
-    """Also one that writes nothing, over a right result of before."""
     workload = numpy_products.reference_product(device, dtype, 96, seed=1)
     assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
     assert workload.check().error < error

@@ -51,7 +51,6 @@ def test_workers_raise_errors_and_stay_on_their_cores():
     ],
 )
 def test_loops_compile_for_every_kind_of_host(triple, cpu, width, multiply_add, store):
-    """In registers: a multiply-add for each chain, no call, and nothing spilled."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=3)
@@ -124,7 +123,6 @@ def test_the_mixes_and_the_bytes_they_count(device):
 
 @pytest.mark.parametrize("size_bytes", [64, SIZE + PART])
 def test_every_way_to_run_a_stream_is_right(device, size_bytes):
-    """With fewer blocks than cores, and with more chunks than one."""
     for stream in streams_of(device, size_bytes).values():
         for grid, step in stream.grids.items():
             assert step(0) > 0 and stream.verify(grid)
@@ -133,7 +131,6 @@ def test_every_way_to_run_a_stream_is_right(device, size_bytes):
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_a_stream_that_leaves_a_piece_out_is_found(device, monkeypatch, mix):
-    """Even if an earlier step was right and has left the right bytes behind."""
     stream = streams_of(device)[f"dram_{mix}"]
     for grid in stream.grids:
         stream.verify(grid)
@@ -148,7 +145,6 @@ def test_a_stream_that_leaves_a_piece_out_is_found(device, monkeypatch, mix):
 
 
 def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
-    """What was read last is read again only after everything else."""
     touched = []
 
     def noted(workers, loop, arguments, *more, run=loops.together):
@@ -225,8 +221,6 @@ def small_sweep(monkeypatch):
 
 @pytest.mark.parametrize("readers", [1, 3])
 def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(small_sweep, monkeypatch, readers):
-    """Before the first step all of the set is read once. Bytes left out are found even if earlier steps read all: the
-    fastest counts."""
     reads, missing = [], 0
 
     def noted(workers, loop, arguments, run=loops.together):

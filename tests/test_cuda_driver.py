@@ -90,7 +90,6 @@ def test_without_a_driver_there_is_neither_a_card_nor_another_process(monkeypatc
 
 
 def test_the_other_process_needs_no_package_of_ours(tmp_path):
-    """It runs the file alone."""
     command = [sys.executable, "-I", "-S", cuda_driver.__file__]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

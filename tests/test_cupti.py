@@ -48,7 +48,6 @@ def recording(monkeypatch):
 
 
 def test_the_longest_kernel_is_named_and_recording_ends_even_if_the_step_fails(recording, monkeypatch):
-    """Left on, it would slow the launches that are timed later."""
     ran = []
     found = driver_calls.kernel_of(lambda: ran.append(list(recording)))
     assert found == {"name": "nvjet", "tensor_cores": True, "how_known": "CUPTI activity record"}

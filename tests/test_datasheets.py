@@ -47,7 +47,6 @@ def unknown_card(**changes) -> dict:
 
 @pytest.mark.parametrize("entry_id", CARDS)
 def test_formula_reproduces_every_printed_figure(entry_id):
-    """No evidence where the figure came from the formula, or the clock from the figure: see the header of the file."""
     printed = figures(entry_id)["peaks"]
     # A whole card that calls itself a MIG slice gets the formula, with the clocks of the card.
     derived = figures(entry_id, mig=True)["peaks"]
@@ -110,7 +109,6 @@ UNITS = {
 
 @pytest.mark.parametrize(("capability", "units"), [(one, UNITS[names]) for names in UNITS for one in names.split()])
 def test_unit_of_every_ceiling_in_code_and_datasheets(capability, units):
-    """Otherwise a ceiling of CUDA cores would be compared with the peak of tensor cores, or the reverse."""
     words = {"T": "tensor_core", "C": "cuda_core"}
     expected = {c: words[unit] for c, unit in zip(CEILINGS, units, strict=True) if unit != "-"}
     here = [ceiling for ceiling in CEILINGS if datasheets.lacks(ceiling, capability) is None]

@@ -80,9 +80,6 @@ def worst_of(cell, index=0):
     return worst_head(core(cell, index), loops(cell.query, *cell.caches[index % len(cell.caches)]))
 
 
-# ---------------------------------------------------------------------------------------------- right results
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "shape",
@@ -90,7 +87,6 @@ def worst_of(cell, index=0):
     ids=lambda shape: "-".join(map(str, shape.as_dict().values())),
 )
 def test_core_and_block_against_loops(device, kind, dtype, shape):
-    """Block: query projection, scaled by 1 / sqrt(head size), heads side by side, attention, output projection."""
     cell = cell_of(device, kind, shape, dtype)
     assert worst_of(cell) < TOLERANCE[kind, "core"][dtype]
     size = shape.head_size
@@ -137,7 +133,6 @@ def use_cores(monkeypatch, device, cores):
     st.sampled_from([16 * 40, 1 << 20]),
 )
 def test_any_number_of_cores_and_pieces_gives_the_right_result(cpu, cores, sizes, dtype, piece_bytes, near_bytes):
-    """Units are divided among the cores, by scores that are to stay in a cache, and by what is widened at once."""
     batch, kv_heads, group, seq_len, half_depth = sizes
     with pytest.MonkeyPatch.context() as patch:
         use_cores(patch, cpu, cores)
@@ -151,9 +146,6 @@ def test_any_number_of_cores_and_pieces_gives_the_right_result(cpu, cores, sizes
         assert numpy.array_equal(core(cell), core(cell))
 
 
-# ---------------------------------------------------------------------------------------------- numbers
-
-
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_every_finite_number_is_widened(cpu, dtype):
     numbers = numpy.arange(65536, dtype=numpy.uint16).view(array_dtype(dtype))
@@ -165,8 +157,6 @@ def test_every_finite_number_is_widened(cpu, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
-    """exp(8000) is infinite in any dtype: the largest score is subtracted before. What a score is rounded by, 2^-24 of
-    thousands, is what the weights are wrong by; eager rounds scores to fp16."""
     query = numpy.full((1, 2, 8), math.sqrt(8))
     cell = cell_of(device, kind, shape_of(seq_len=33), dtype, query=query)
     keys, _ = cell.caches[0]
@@ -192,9 +182,6 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
         ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*{dtype} batch 3, .*seq_len 17"
     ):
         OPERATOR.check(cell, scope)
-
-
-# ---------------------------------------------------------------------------------------------- memory
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -224,7 +211,6 @@ def most_allocated(work):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 17), (3, 1000)])
 def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dtype, batch, seq_len):
-    """No less than it allocates, or the job fails; not much more, or a user is refused what would fit."""
     monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
     shape = shape_of(batch, seq_len, 8, head_size=64)
     copies = rotation_copies(cache_bytes(shape, dtype), 8 << 20)
@@ -233,9 +219,6 @@ def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dty
     promised = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
     # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
     assert taken < most < promised < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
-
-
-# ---------------------------------------------------------------------------------------------- the operator
 
 
 def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):
@@ -262,7 +245,6 @@ def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monk
     st.sampled_from(DTYPES),
 )
 def test_work_and_traffic_by_hand(shape, dtype):
-    """Core: 4 x batch x query heads x S x head size, K and V once; block: and the projections' FLOPs and weights."""
     case, item = Case(shape.as_dict(), dtype), array_dtype(dtype).itemsize
     hidden = shape.heads * shape.head_size
     flops = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size

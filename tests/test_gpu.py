@@ -61,9 +61,6 @@ def test_copying_to_the_host_leaves_the_devices_stream_the_current_one(device):
     assert device.xp.cuda.get_current_stream().ptr == device.stream.ptr
 
 
-# ---------------------------------------------------------------------------------------------- what it reports
-
-
 def test_it_describes_itself(record, tmp_path):
     write(record, tmp_path / "device_query.json")
     assert read(type(record), tmp_path / "device_query.json") == record
@@ -81,7 +78,6 @@ def test_it_describes_itself(record, tmp_path):
 
 
 def test_another_process_on_the_card_is_counted(device):
-    """Or it is not known, where a container hides whose numbers NVML reports."""
     code = "import cupy; one = cupy.ones(1); print('ready', flush=True); input()"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -101,7 +97,6 @@ def test_the_host_link_is_as_wide_and_new_while_copies_run_as_it_can_be_at_most(
 
 
 def test_under_load_clock_and_power_are_those_of_the_load(device, record):
-    """By NVML, which is behind, after a while of load; by a kernel amid the block at once."""
     time.sleep(4)
     idle = device.state()
     step = cuda_products.reference_product(device, "fp16", 4096, seed=1).step
@@ -123,7 +118,6 @@ def test_under_load_clock_and_power_are_those_of_the_load(device, record):
 
 
 def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device):
-    """Register-only kernels count their cycles inside; the marks around the block must say the same."""
     workload = next(device.fma_candidates("fp32_fma", seed=1))
     ratios = []
     for _ in range(5):  # the kernel counts its last step alone: while the card changes its clock, they may differ
@@ -133,7 +127,6 @@ def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device
 
 
 def test_the_clock_goes_on_being_counted_while_multiprocessors_idle(device, record):
-    """Else a block with gaps in it would seem to run at a lower clock."""
     few = device.xp.zeros(32, device.xp.float32)
     device.step_times(lambda index: few.fill(0), 20_000)  # most multiprocessors have nothing to do
     assert device.clock_of_block() > 0.9 * record.hardware["sm_clock_max_mhz"]
@@ -141,7 +134,6 @@ def test_the_clock_goes_on_being_counted_while_multiprocessors_idle(device, reco
 
 @pytest.mark.parametrize("size", [4096, 8192])
 def test_a_product_is_as_efficient_per_clock_in_a_burst_as_under_load(device, size):
-    """Both by throughput and clock of one undisturbed window each: the clocks alone differ by a fifth."""
     workload = cuda_products.reference_product(device, "fp16", size, seed=1)
     time.sleep(1)
     workload.check()
@@ -162,9 +154,6 @@ def test_the_kernel_is_named_or_the_reason_is_given(device):
         assert "CUPTI" in found["how_known"]
 
 
-# ---------------------------------------------------------------------------------------------- time
-
-
 def event_time(device, step, count):
     """Seconds of each of so many steps between two events of our own."""
     start, end = device.xp.cuda.Event(), device.xp.cuda.Event()
@@ -178,7 +167,6 @@ def event_time(device, step, count):
 
 
 def test_times_of_a_copy_agree_with_events_of_our_own(device, copy):
-    """A copy of 256 MiB is long enough to hide its launch: all ways of timing it must agree."""
     event_time(device, copy, 20)
     expected = event_time(device, copy, 200)
     alone, called = device.device_times(copy, 200), device.step_times(copy, 200)
@@ -216,7 +204,6 @@ def test_load_goes_on_in_chunks_for_as_long_as_wanted(device, copy):
 
 
 def test_a_tiny_step_takes_a_caller_longer_than_the_device(device):
-    """Launches from Python come microseconds apart; queued behind a block they run back to back."""
     few = device.xp.zeros(32, device.xp.float32)
 
     def step(index):
@@ -238,16 +225,11 @@ def test_a_host_far_too_slow_gives_no_device_time_and_the_device_goes_on(device,
     assert median(device.device_times(copy, 50)) < 0.1
 
 
-# ---------------------------------------------------------------------------------------------- kernels of ours
-
-
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     [("fp64", 1e-14), ("fp32", 1e-6), ("fp16", 1e-3), ("bf16", 1e-3), ("int8", 1e-3), ("fp8_e4m3", 1e-3)],
 )
 def test_random_numbers_are_those_of_philox_and_box_muller(monkeypatch, device, dtype, tolerance):
-    """Number by number those of the reference, whose distribution test_random_numbers.py looks at; a number between two
-    of a narrow dtype may be rounded the other way."""
     skip_unless_supported(device, dtype)
     expected, count = random_numbers(monkeypatch), 1_000_003
     seeds = (1, 1, 2**40 + 1)
@@ -271,9 +253,6 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
         if peak and peak.operations_per_clock_per_multiprocessor:
             per_clock = workload.flops / seconds / device.multiprocessors / (workload.clock_mhz() * 1e6)
             assert per_clock < 1.05 * peak.operations_per_clock_per_multiprocessor
-
-
-# ---------------------------------------------------------------------------------------------- whole jobs
 
 
 @pytest.fixture
@@ -344,7 +323,6 @@ def test_a_sweep_falls_from_the_caches_to_the_memory(sealed):
 
 
 def test_a_decode_job_measures_every_implementation_and_scope(sealed, tmp_path):
-    """What a caller gets is never less than the device's own part."""
     weights = str(tmp_path / "weights.safetensors")
     checkpoint.generate(weights, checkpoint.Preset(layers=3, heads=8, head_size=64, kv_heads=2), seed=0)
     params = {"weights": weights, "seed": 0, "layers": 3, "heads": 8, "kv_heads": 2, "head_size": 64}

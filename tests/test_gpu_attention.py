@@ -63,7 +63,6 @@ def test_right_where_a_card_has_no_tensor_cores_for_it(monkeypatch, device, dtyp
 @pytest.mark.parametrize("group", [1, 4])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_scores_in_the_thousands(device, dtype, group):
-    """A score s is rounded by 2^-24 |s| in each of its 64 sums in fp32, and an error e of it is a factor exp(e)."""
     query = 100 * numpy.random.default_rng(2).standard_normal((2, 2 * group, 64))
     cell = cell_of(device, Fused, Shape(2, 2 * group, 2, 64, 500), dtype, query=query)
     set_cache(cell, keys=20 * numpy.random.default_rng(1).standard_normal((2, 2, 500, 64)))
@@ -79,7 +78,6 @@ def test_scores_in_the_thousands(device, dtype, group):
 @pytest.mark.parametrize("group", [1, 4])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_not_finite_in_the_cache_shows(device, dtype, group, which, bad):
-    """Also an infinite score of either sign, whose weight would be 0 or 1."""
     cell = cell_of(device, Fused, Shape(1, group, 1, 64, 1500), dtype)
     keys, values = cell.caches[0]
     (keys if which == "keys" else values)[0, 0, 1234, 5] = bad
@@ -88,7 +86,6 @@ def test_what_is_not_finite_in_the_cache_shows(device, dtype, group, which, bad)
 
 
 def test_the_result_is_the_same_step_after_step(device):
-    """Blocks that share a head leave their counters as they found them."""
     cell = cell_of(device, Fused, Shape(1, 8, 8, 64, 8192), "fp16", copies=2)
     assert cell.division.splits > 1
     step = cell.step("core")
@@ -101,7 +98,6 @@ def test_the_result_is_the_same_step_after_step(device):
 @pytest.mark.parametrize("copies", [3, 7])
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 128), (1, 1024), (40, 700), (2, 5000)])
 def test_a_graph_computes_what_launches_do(device, dtype, copies, batch, seq_len):
-    """Layers overlap, each over a cache of its own; the last one's result stands, whatever those before it left."""
     shape = Shape(batch, 8, 2, 64, seq_len)
     alone = cell_of(device, Fused, shape, dtype, copies=copies)
     expected = [device.to_host(alone.step("core")(index)).copy() for index in range(copies)]
@@ -131,7 +127,6 @@ def test_a_layer_at_batch_1_takes_the_device_microseconds(device):
 
 
 def test_a_cache_of_gigabytes_is_read_at_the_memorys_pace(device):
-    """Against a read of as many bytes in the same process: within 5 %."""
     gib = 1 << 30
     shape = Shape(256, 8, 8, 64, 4096)
     cell = cell_of(device, Fused, shape, "fp16")

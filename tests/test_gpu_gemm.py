@@ -37,9 +37,6 @@ def of_shape(device, dtype, m=64, n=64, k=64):
     return list(LtProducts(device, dtype, [Shape(m, n, k)], seed=1).candidates(*OUTPUTS[dtype][0]))
 
 
-# ---------------------------------------------------------------------------------------------- shapes
-
-
 @given(size=st.integers(16, 20000), multiprocessors=st.integers(1, 200))
 def test_shapes_are_aligned_but_for_the_reference_size_and_each_is_there_once(size, multiprocessors):
     found = cuda_products.shapes(size, multiprocessors)
@@ -68,9 +65,6 @@ def test_candidates_begin_with_the_reference_library_and_keep_to_flops_and_memor
     assert {tuple(one.product.shape.values()) for one in (only, *others)} == {(128, 128, 128)}, "where none fits"
 
 
-# ---------------------------------------------------------------------------------------------- operands
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_operands_are_normal_numbers_of_their_dtype_and_described(device, dtype):
     values = cuda_products.operand(device, dtype, 50_001, seed=1)
@@ -82,7 +76,6 @@ def test_operands_are_normal_numbers_of_their_dtype_and_described(device, dtype)
 
 
 def test_fp64_operands_have_24_significant_bits_or_all(device):
-    """With few, the power limit lets the product run at full rate for a while."""
     short, full = (
         device.to_host(cuda_products.operand(device, "fp64", 1000, seed=1, digits=digits)) for digits in (SHORT, FULL)
     )
@@ -101,12 +94,8 @@ def test_int8_results_are_as_spread_as_their_operands(device):
         assert (abs(results[0]) > 127).mean() < 1e-3
 
 
-# ---------------------------------------------------------------------------------------------- products
-
-
 @pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
 def test_every_output_and_layout_is_right(gpu, dtype, output, how):
-    """On shapes of three different sides: a transposed result would not pass."""
     skip_unless_supported(gpu, dtype)
     lt = LtProducts(gpu, dtype, [Shape(64, 128, 192), Shape(192, 64, 128)], seed=1)
     firsts = [(m, layout) for m in (64, 192) for layout in ARITHMETIC[dtype].layouts]
@@ -180,9 +169,6 @@ def test_variants_are_of_other_inputs_outputs_and_accumulations(device):
     assert not any(found.values())
 
 
-# ---------------------------------------------------------------------------------------------- cuBLASLt's algorithms
-
-
 @pytest.mark.parametrize(
     ("states", "left"), [([0, 0, 0], [10, 11, 12]), ([0, 15, 0], [10, 12]), ([15, 7], []), ([], [])]
 )
@@ -201,9 +187,6 @@ def test_a_search_passes_over_what_cublaslt_refuses_and_names_it(device):
     tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
     assert (searched.offered, searched.tried, len(searched.refused)) == (6, 3, 3)
     assert all("choice 2" in workload.product.algorithm for workload, _ in tried)
-
-
-# ---------------------------------------------------------------------------------------------- the whole job
 
 
 @pytest.mark.parametrize("ceiling", [*DTYPES, "fp64_fma", "fp32_fma", "fp16_fma"])
@@ -226,9 +209,6 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     assert (peak.sustained is None) != by_product
     assert peak.unit == device.compute_unit(ceiling) and peak.kernel.name is None
     assert peak.clock_mhz == pytest.approx(1980)
-
-
-# ---------------------------------------------------------------------------------------------- the kernel of ours
 
 
 # The last has more tiles than an H200 has clusters, which go on to a second one.
@@ -290,9 +270,6 @@ def test_every_block_of_ours_has_a_tile_and_clusters_have_as_many_as_others(m, n
     assert not rest and 1 <= clusters <= min(tiles, max(1, multiprocessors // 2))
     assert -(-tiles // clusters) == -(-tiles // max(1, multiprocessors // 2)), "no more turns than with all of them"
     assert tensor_matmul.blocks(m, n, False, multiprocessors) == -(-m // 128) * -(-n // 128)
-
-
-# ---------------------------------------------------------------- what the model makes of a GEMM's shape
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,6 @@ def test_the_identity_of_a_visible_card(machine):
 
 
 def test_multiprocessors_and_cache_are_reported_by_cuda(machine):
-    """The largest cache is assumed where CUDA is silent: it sees only the first slice of a partitioned card."""
 
     def found(*cards, by):
         return [(one.uuid, one.multiprocessors, one.last_level_cache_bytes) for one in machine(*cards, cuda_cards=by)]
@@ -62,7 +61,6 @@ def test_multiprocessors_and_cache_are_reported_by_cuda(machine):
 
 
 def test_a_gpu_that_only_cuda_reports_is_used_too(machine):
-    """As in a container with the compute libraries alone."""
     of_slice = by_cuda("MIG-1111", name="NVIDIA H200 MIG 1g.18gb", multiprocessors=16)
     one, other = machine(None, cuda_cards=[by_cuda("GPU-1"), of_slice])
     assert [(one.device, one.uuid), (other.device, other.uuid)] == [("gpu0", "GPU-1"), ("gpu1", "MIG-1111")]
@@ -73,7 +71,6 @@ def test_a_gpu_that_only_cuda_reports_is_used_too(machine):
 
 @pytest.mark.parametrize("refused", ["MemoryInfo", "CudaComputeCapability"])
 def test_cuda_fills_in_what_nvml_refuses_or_the_card_is_at_fault(machine, refused):
-    """As the memory of a GB10."""
     one, other = machine(A, B, cuda_cards=[by_cuda("GPU-bbbb-1")], refused=[f"DeviceGet{refused}"])
     assert one.fault and other.fault is None
     assert other.compute_capability == "9.0"
@@ -81,7 +78,6 @@ def test_cuda_fills_in_what_nvml_refuses_or_the_card_is_at_fault(machine, refuse
 
 
 def test_what_an_administrator_sets_is_part_of_the_identity(machine):
-    """Another power limit makes another roofline, so what was measured before is stale."""
     (before,) = machine(A)
     assert before.setting == "power limit 700.0 W, ECC True"
     sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000

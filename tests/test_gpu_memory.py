@@ -40,7 +40,6 @@ def of_level(device, level, size_bytes=RAGGED) -> dict:
 
 
 def test_an_array_is_as_requested_or_many_times_the_l2_if_memory_allows(monkeypatch):
-    """What the L2 holds of the previous pass would count as memory traffic."""
     for l2, requested, free, expected in (
         (MIB, None, 1 << 40, 4 << 30),
         (MIB, None, (8 << 30) + 8 * 33, (1 << 30) + 32),  # an eighth of what is free, in whole vectors
@@ -61,7 +60,6 @@ def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
 
 
 def test_the_grids_go_from_one_block_per_tile_to_a_few_persistent_blocks(monkeypatch, device):
-    """A budget may end the trials: those that are mostly the fastest come first."""
     launches = record_launches(monkeypatch, device)
     stream = of_level(device, "hbm", 64 * MIB)["hbm_read"]
     vectors, whole = 64 * MIB // device.vector_bytes, len(memory.DEPTHS) * len(memory.THREADS)
@@ -128,7 +126,6 @@ def test_every_grid_of_a_cache_reads_every_byte(monkeypatch, gpu, level):
 
 @pytest.mark.parametrize("level", ["d2d", "h2d", "d2h"])
 def test_a_copy_that_does_nothing_is_found(monkeypatch, device, level):
-    """Even if an earlier step has left the right result."""
     for stream in device.streams(level, RAGGED):
         (grid,) = stream.grids
         assert stream.verify(grid)
@@ -192,7 +189,6 @@ def test_the_sweeps_cover_the_caches(any_card):
 
 
 def test_a_step_of_a_sweep_reads_what_it_counts(gpu):
-    """Words 0, 1, 2, ... are written, and their wrapping sum read."""
     readers = max(1, gpu.multiprocessors // 8)
     for series, sets in zip(gpu.sweeps(1), (readers, 1), strict=True):
         for size in {series.sizes[0], series.sizes[len(series.sizes) // 2], series.sizes[-1]}:

@@ -83,7 +83,6 @@ def test_an_incomplete_copy_or_a_wrong_chain_of_loads_is_found(monkeypatch, devi
 
 @pytest.mark.parametrize(("variable", "value"), [("FAKE_NO_PEER_ACCESS", "1"), ("CUDA_VISIBLE_DEVICES", "MIG-1")])
 def test_without_access_to_a_visible_peer_nothing_is_measured(monkeypatch, device, variable, value):
-    """The driver would copy through the host."""
     monkeypatch.setenv(variable, value)
     with pytest.raises(Unsupported):
         device.with_peer(RAGGED)

@@ -39,7 +39,6 @@ def test_right_for_every_length_of_a_row_the_configs_shapes_and_a_large_offset(d
 @pytest.mark.parametrize("columns", [4, 1023, 65_536])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_number_far_from_all_others(device, kind, columns):
-    """Also as the first, by which a row is shifted: it makes the deviation large, beside which roundings stay small."""
     x = normal(5, columns)
     x[0, 0], x[1, columns // 2], x[2, -1] = 1e6, -1e6, 1e6
     assert error_of(device, kind, x) < 2e-5
@@ -67,7 +66,6 @@ def test_what_is_not_finite_stays_in_its_row(device, kind, columns, bad):
 @pytest.mark.parametrize("shape", [(1, 128), (64, 128), (1000, 77), (300, 4096)])
 @pytest.mark.parametrize("copies", [1, 3, 7])
 def test_a_graph_goes_through_every_copy(device, shape, copies):
-    """One matrix after another, each written by its own launch."""
     matrices = [normal(*shape, offset) for offset in range(copies)]
     alone, graph = cell_of(device, Welford, *matrices), cell_of(device, WelfordGraph, *matrices)
     expected = [device.to_host(alone.step(None)(place)).copy() for place in range(copies)]
@@ -80,7 +78,6 @@ def test_a_graph_goes_through_every_copy(device, shape, copies):
 
 
 def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):
-    """Also where a multiprocessor's cache holds the numbers that were there before."""
     first, second = normal(2000, 128), normal(2000, 128, 5.0)
     x, between, y = (device.array(a) for a in (first, second, numpy.empty_like(first)))
     cell = cell_of(device, WelfordGraph, first)
@@ -103,7 +100,6 @@ def rotated(device, kind, rows: int, columns: int):
 
 
 def test_a_large_matrix_is_normalised_at_the_memorys_pace(device):
-    """Against a copy of as many bytes in the same process: within 15 %, and within 20 % launched one by one."""
     options = {"warmup": 5, "iterations": 200, "time_budget_s": 1.0}
     copy = next(stream for stream in device.streams("hbm", 1 << 30) if stream.name == "hbm_copy")
     fastest = min(time_caller(device, copy.grids[grid], **options).median_s for grid in list(copy.grids)[:12])

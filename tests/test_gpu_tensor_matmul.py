@@ -122,7 +122,6 @@ def test_the_fused_product_is_right_in_every_shape(device, dtype, columns, split
 @pytest.mark.parametrize("scale", [1e3, 1, 1e-3])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_fused_product_is_right_for_large_and_small_rows(device, dtype, scale):
-    """Each row by itself: of ordinary numbers, one with an element that outweighs the others, one of zeros."""
     skip_unless_supported(device, dtype)
     x, w, g = random_inputs(8, 256, 2048)
     x *= scale
@@ -145,7 +144,6 @@ def test_what_is_not_finite_stays_in_its_row(device, bad):
 
 @pytest.mark.parametrize(("columns", "splits"), DIVISIONS)
 def test_a_hundred_launches_give_the_same_bits(device, columns, splits):
-    """Whichever block comes last; and the counters are left as they were found."""
     fused = FusedProduct(device, "fp16", *random_inputs(32, 1000, 2048), columns, splits)
     first = device.to_host(fused.launch()).copy()
     for _ in range(100):

@@ -43,7 +43,6 @@ def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device):
 
 @pytest.mark.parametrize(("count", "behind"), [(8, 6), (1, 0)])
 def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(monkeypatch, device, count, behind):
-    """NVML's readings are tens of milliseconds old: at the start of a batch they would be of before."""
     done = []
 
     class Event(device.xp.cuda.Event):
@@ -61,7 +60,6 @@ def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(mon
 
 
 def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, device):
-    """Marked before the first step and after the last; no other threads run next to the steps."""
     launches, done = record_launches(monkeypatch, device), []
     device.step_times(lambda index: done.append(len(launches)), 3)
     assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
@@ -80,7 +78,6 @@ def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):
 
 
 def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
-    """A chunk lasts 10 ms, on a device whose events wait for what was queued before them."""
     done, now, queued_until = [], [100.0], [100.0]
 
     class Event:

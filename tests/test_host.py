@@ -76,7 +76,6 @@ def machine(tmp_path, monkeypatch):
     ],
 )
 def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physical, cache_mib, order):
-    """A rotation must be larger than every L3 that the cores in use can fill. Few threads are spread over the cores."""
     machine(*numbers)
     assert host.physical_cores() == physical
     assert topology.last_level_cache_bytes() == cache_mib << 20
@@ -95,7 +94,6 @@ def test_the_share_of_each_reader_in_the_caches(machine):
 
 
 def test_where_the_kernel_lists_no_cache_a_large_one_is_assumed(tmp_path, monkeypatch):
-    """Else one copy would do for 'cold'."""
     monkeypatch.setenv(host.ROOT, str(tmp_path))
     assert topology.last_level_cache_bytes() >= 64 << 20
     assert topology.cache_bytes() == {}

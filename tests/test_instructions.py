@@ -19,9 +19,6 @@ def device(monkeypatch):
     return open_gpu(monkeypatch, multiProcessorCount=2)
 
 
-# ---------------------------------------------------------------------------------------------- arithmetic
-
-
 @given(stride=st.integers(0, 4096))
 def test_a_request_takes_a_sector_at_least_and_one_per_lane_at_most(stride):
     touched = {byte // 32 for lane in range(32) for byte in range(4 * lane * stride, 4 * lane * stride + 4)}
@@ -39,9 +36,6 @@ def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
 
 def test_the_peak_of_an_h200():
     assert core.issue_peak(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
-
-
-# ---------------------------------------------------------------------------------------------- kernels
 
 
 @given(words=st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=8), count=st.integers(0, 40))

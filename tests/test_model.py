@@ -16,12 +16,8 @@ def close(value):
     return pytest.approx(value, rel=1e-12, abs=0)
 
 
-# ---------------------------------------------------------------- what always holds
-
-
 @given(RATES, RATES, st.floats(1e-6, 1e6))
 def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
-    """Bytes such that the intensity is a known multiple of the ridge point."""
     assume(abs(distance - 1) > 1e-9)
     flops = 1e12
     found = model.analyse(flops, flops / (distance * model.ridge_point(peak, bandwidth)), peak, bandwidth)
@@ -31,8 +27,6 @@ def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assert found.estimated_time_s == close(found.roofline_time_s)
     assert found.roofline_time_s == close(flops / found.attainable_flops)
 
-
-# ---------------------------------------------------------------- the stated corners
 
 # flops, bytes, peak, bandwidth -> intensity, attainable, bound, efficiency, estimated time, roofline time
 CORNERS = {
@@ -72,11 +66,7 @@ def test_negative_and_nan_arguments_are_refused(function, count, wrong):
             function(*arguments)
 
 
-# ---------------------------------------------------------------- by hand
-
-
 def test_an_h200_by_hand():
-    """The datasheet's 989.4 TFLOPS in fp16 and 4.8 TB/s meet at 206.125 FLOP/byte."""
     peak, bandwidth = 989.4e12, 4.8e12
     assert model.ridge_point(peak, bandwidth) == close(206.125)
 

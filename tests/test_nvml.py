@@ -37,7 +37,6 @@ SLICES = {
     [*((one, (C, A, B), VISIBLE[one]) for one in VISIBLE), *((one, (A, SLICED), SLICES[one]) for one in SLICES)],
 )
 def test_visible_gpus_in_pci_order(monkeypatch, visible, cards, expected):
-    """Whatever the order in which the driver lists them. A card in MIG mode is its slices."""
     use_nvml(monkeypatch, *cards, visible=visible)
     assert nvml.visible_gpus() == expected
     assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
@@ -95,7 +94,6 @@ def test_a_card_without_any_reading(monkeypatch):
 
 
 def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
-    """In a container NVML reports the host's numbers, of which none is ours."""
     module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
     module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
     assert nvml.state(A)["other_processes"] == 2

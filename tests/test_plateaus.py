@@ -72,7 +72,6 @@ def test_random_levels_are_recovered(levels, count, noise, seed):
 
 
 def test_a_soft_transition_is_not_a_level():
-    """40 to 100 MB belong to neither plateau; a tenth below the first is reached at 46 MB."""
     for first, count, noise, seed in itertools.product((1 * MIB, 8 * MIB), (20, 40), (0, 0.02), range(2)):
         sizes = numpy.geomspace(first, 256 * MIB, count)
         require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (46e6,))
@@ -97,7 +96,6 @@ def test_noise_is_not_a_level(fall):
 
 
 def test_a_curve_that_is_never_flat_has_no_level():
-    """As on an H200 beyond its L2, where some reads still hit it: 5.07 TB/s at 128 MB, 4.62 at 330."""
     assert find_levels([(131072, 5071), (165140, 4859), (208064, 4746), (262144, 4675), (330281, 4619)]) == []
     sizes = numpy.geomspace(1 * KIB, 1 * MIB, 20)
     assert find_levels(sweep(sizes, sizes)) == find_levels(sweep(sizes, 1 / sizes)) == []

@@ -40,11 +40,7 @@ def predicted(costs, flops=1e12, traffic=1e9, tflops=50.0, gb_per_s=1000.0):
     )
 
 
-# ---------------------------------------------------------------- the formula
-
-
 def test_by_hand():
-    """1 GFLOP at 50 TFLOPS takes 20 us, 2 GB at 95 % of 1000 GB/s 2.11 ms; 10 us of start come before."""
     found = predicted(Costs(call_s=8e-6, start_s=10e-6, share=0.95), flops=1e9, traffic=2e9)
     whole_s = 10e-6 + 2e-3 / 0.95
     assert (found.regime, found.latency_s, found.device_latency_s) == (
@@ -104,8 +100,6 @@ def test_what_is_unknown_sets_no_limit_and_a_regime_is_always_named(costs, flops
         assert rates[0] or found.fraction_of_compute_peak is None
 
 
-# ---------------------------------------------------------------- terms of an operator's constants
-
 NAMES = ("a", "b", "c")
 FACTORS = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 100))
 VALUES = st.fixed_dictionaries(dict.fromkeys(NAMES, st.floats(0, 1)))
@@ -146,9 +140,6 @@ def test_the_slowest_memory_level_sets_the_time_and_names_the_regime(levels_s, r
     assert predict_cell(**sizes | {"flops": 1e15}, memory_level="hbm", costs=Costs(None, 0.0)).level is None
 
 
-# ---------------------------------------------------------------- from two seals
-
-
 def sealed(promised=None, **fields):
     one = cell("gpu0", 1.0)
     known = {"flops": 1e9, "traffic_bytes": 2e9, "compute_ceiling": "fp32", "memory_ceilings": ["hbm_copy", "d2d"]}
@@ -168,9 +159,6 @@ def test_a_sealed_prediction_uses_the_promise_of_the_declared_mix():
     assert sealed(mixes).latency_s == pytest.approx(start_s + 0.5e-3 / share), "the first promise of any"
     unlimited = sealed({"hbm_copy": 2000.0}, flops=1e15)
     assert (unlimited.regime, unlimited.fraction_of_compute_peak) == ("memory", None), "nobody promised a peak"
-
-
-# ---------------------------------------------------------------- what is sealed
 
 
 def test_a_devices_seal_holds_what_its_vendor_promises_and_where_it_is_from():
@@ -215,6 +203,5 @@ def test_an_operators_seal_holds_every_constant_with_its_source(operator, device
 
 
 def test_a_prediction_is_the_same_in_every_version_of_python():
-    """An archive is verified by another than made it."""
     terms = {"large": 1.0, "small": 1.0, "back": -1.0}
     assert weighted_sum(terms, {"large": 1e16, "small": 1.0, "back": 1e16}) == 1.0

@@ -82,9 +82,6 @@ def refused(path: str) -> str:
     return message.removeprefix(f"operators: {path}: ")
 
 
-# ---------------------------------------------------------------- the library's own
-
-
 def test_built_in_operators_are_found_by_their_rules():
     found = registered()
     assert {rule: operator.name for rule, operator in found.items()} == {
@@ -94,9 +91,6 @@ def test_built_in_operators_are_found_by_their_rules():
         "row_norm": "row_norm",
     }
     assert all(own_files(operator) == [] and operator.path is None for operator in found.values())
-
-
-# ---------------------------------------------------------------- a user's file
 
 
 def test_a_whole_file_is_an_operator_beside_the_others(file):
@@ -109,7 +103,6 @@ def test_a_whole_file_is_an_operator_beside_the_others(file):
 
 
 def test_modules_beside_a_file_are_found_and_are_sources_of_its_jobs(file):
-    """Those that it imports, directly or through others."""
     beside = file("import sum_of_rows_further\n", name="sum_of_rows.py")
     further = file("import numpy\n", name="sum_of_rows_further.py")
     file("", name="sum_of_nothing.py")
@@ -119,7 +112,6 @@ def test_modules_beside_a_file_are_found_and_are_sources_of_its_jobs(file):
 
 @pytest.mark.parametrize("name", ["json.py", "sum_of_columns.py"])
 def test_a_module_beside_a_file_that_another_hides_is_named(file, name):
-    """Python's own, or one beside another file."""
     module = name.removesuffix(".py")
     file("", name=f"one/{name}")
     if module != "json":
@@ -140,7 +132,6 @@ IMPORTED = "from roofline.operators.base import Case, Implementation, Job, Opera
     ],
 )
 def test_a_job_follows_what_its_operator_takes_from_the_api(file, names, with_kernels):
-    """And neither tables nor pages, which the API offers as well."""
     operator = load(file(**{IMPORTED: f"from roofline.api import {names}"}))
     script = CHECKOUT / "workflow/scripts/measure_operator.py"
     alone = set(sources.library_files(script, "gpu"))

@@ -38,9 +38,6 @@ def cell_of(device, kind, batch, hidden, dtype, copies=1, seed=3):
     return kind.prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
 
 
-# ---------------------------------------------------------------------------------------------- the division
-
-
 CARDS = {  # shared memory in KiB of a block and of a multiprocessor
     (7, 5): (64, 64),
     (8, 0): (163, 164),
@@ -59,7 +56,6 @@ H200 = (132, 227 << 10)  # multiprocessors, and shared memory of a block
     multiprocessors=st.integers(1, 200),
 )
 def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, outputs, capability, multiprocessors):
-    """And what its blocks leave for one another is within the memory that a case is said to need."""
     hidden, (block, whole) = 64 * slices, (kib << 10 for kib in CARDS[capability])
     found = plan(batch, hidden, outputs, multiprocessors, block, whole)
     across, down = found.grid
@@ -157,9 +153,6 @@ def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
         assert found.shared_bytes + shared_bytes(code) <= BLOCK_BYTES
 
 
-# ---------------------------------------------------------------------------------------------- every implementation
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("batch", "hidden"), [(1, 256), (5, 128), (8, 64), (100, 192), (128, 128), (200, 128)])
 @pytest.mark.parametrize("kind", ON_GPU)
@@ -179,7 +172,6 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     [(1, 8192), (16, 4096), (33, 4096), (128, 4096), (32, 8192), (128, 8192), (200, 2048), (600, 1024)],
 )
 def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(monkeypatch, batch, hidden):
-    """Stages that are filled again, clusters, odd numbers of stages, 8 to 256 rows."""
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 26)
     gpu = real_gpu()
     cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
@@ -194,7 +186,6 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
 
 @pytest.mark.parametrize(("batch", "of_each"), [(8, (0, 1)), (128, (1, 2))])
 def test_many_rows_overlap_norm_and_product_in_a_graph_alone(monkeypatch, batch, of_each):
-    """`of_each` application so many launches overlap what is before: waiting, and overlapped."""
     launched = []
     monkeypatch.setattr(driver_calls, "overlapping", lambda *arguments: launched.append(arguments))
     device = open_gpu(monkeypatch, "9.0")
@@ -225,8 +216,6 @@ def test_a_graph_goes_through_all_copies(gpu, kind, copies):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [OnCpu, *(pytest.param(kind, marks=pytest.mark.gpu) for kind in ON_GPU)])
 def test_rows_of_any_size(kind, dtype):
-    """x times 1000, by 1000, with one number that dominates its row, and a row of zeros, whose result is zero. Not on
-    the fake GPU, whose kernels are the reference."""
     device = real_gpu() if kind.kind == "gpu" else open_device("cpu")
     cell = cell_of(device, kind, 6, 1024, dtype)
     x = device.to_host(cell.copies[0]["x"]).astype(numpy.float64)
@@ -264,15 +253,11 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     "wrong", [lambda y: y * 1.05, lambda y: numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)]
 )
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wrong):
-    """An output that is not compared must have been written nevertheless."""
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
     cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
     assert OPERATOR.check(cell, None)[0].compared == "26 of 128 outputs against float64"
     with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
         OPERATOR.compare(cell, None, 0, wrong(cell.step(None)(0)))
-
-
-# ---------------------------------------------------------------------------------------------- the prediction
 
 
 def predicted(kind, scope, batch, hidden, dtype="fp16"):
@@ -304,12 +289,8 @@ def test_cells_that_no_constant_was_fitted_on_are_predicted_as_measured_on_an_h2
     assert predicted(kind, scope, batch, hidden).device_latency_s * 1e6 == pytest.approx(us, rel=0.2)
 
 
-# ---------------------------------------------------------------------------------------------- settings
-
-
 @pytest.mark.parametrize(("sizes", "wrong"), [([100, 64, 4100], [100, 4100]), ([1 << 24], [1 << 24])])
 def test_sizes_that_cannot_be_are_a_line_each(sizes, wrong):
-    """No multiple of 64, and more than the memory holds."""
     section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": sizes}
     with pytest.raises(UserError) as found:
         checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})

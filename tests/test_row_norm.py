@@ -66,9 +66,6 @@ def cpu():
     return open_device("cpu")
 
 
-# ---------------------------------------------------------------- what it counts and is asked for
-
-
 def test_a_small_matrix_by_hand():
     case = case_of(2, 4)
     assert (OPERATOR.flops(case), OPERATOR.bytes(case), ABOUT.label(case)) == (50, 64, "2 x 4")
@@ -90,15 +87,12 @@ def test_a_bad_shape_is_one_line(wrong):
     [("2048x256", "cold", False), ("2048x256", "warm", True), ("16777216x65536", "warm", False)],
 )
 def test_matrices_and_their_copies_must_fit_the_memory(shape, cache, fits):
-    """At 4 MiB each and a cache of 64 MiB: 48 copies, or one if they are warm."""
     config = settings.complete({"row_norm": {"shapes": [shape], "cache": cache}})
     card = SimpleNamespace(
         device="cpu", kind="cpu", memory_free_bytes=300 << 20, last_level_cache_bytes=64 << 20, fault=None
     )
     assert (operator_faults(config.operators["row_norm"], config.config, [card]) == []) == fits
 
-
-# ---------------------------------------------------------------- how the work is divided
 
 ROWS, COLUMNS, MULTIPROCESSORS = st.integers(1, 1 << 24), st.integers(1, 1 << 20), st.integers(1, 200)
 
@@ -120,9 +114,6 @@ def test_graphs_go_through_all_copies_in_turn(least):
     count = WelfordGraph.copies_wanted(case_of(1, 1), least)
     assert least <= count <= max(2 * least, least + APPLICATIONS)
     assert count % APPLICATIONS == 0 or APPLICATIONS % count == 0
-
-
-# ---------------------------------------------------------------- what comes of it
 
 
 @pytest.mark.parametrize("kind", ON_CPU)
@@ -163,7 +154,6 @@ def test_what_is_not_finite_stays_in_its_row(cpu, kind):
 @pytest.mark.parametrize("kind", ON_GPU)
 @pytest.mark.parametrize("shape", [(64, 128), (5, 33), (1, 70_000)])
 def test_launches_are_as_the_kernels_expect(monkeypatch, kind, shape):
-    """On a GPU that checks them and computes by NumPy."""
     device = open_gpu(monkeypatch)
     cell = cell_of(device, kind, normal(*shape), normal(*shape, 1.0))
     step = cell.step(None)
@@ -187,9 +177,6 @@ def test_every_row_is_looked_at_and_many_are_compared(cpu):
     result[4321, 1] = numpy.nan
     with pytest.raises(ArithmeticError):
         OPERATOR.compare(cell, None, 0, result)
-
-
-# ---------------------------------------------------------------- what is predicted
 
 
 def predicted(kind, rows: int, columns: int, cores: int = 16):

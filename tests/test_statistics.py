@@ -96,7 +96,6 @@ def test_the_interval_of_independent_samples_covers_the_median(draw, true_median
 
 @pytest.mark.parametrize("coefficient", [0, 0.5, 0.9])
 def test_the_autocorrelation_time_is_that_of_theory(coefficient):
-    """The indicators of a normal series of correlation r correlate by 2 / pi asin(r) (Sheppard 1899)."""
     theory = 1 + 2 * sum(2 / math.pi * math.asin(coefficient**lag) for lag in range(1, 500))
     runs = autoregressive(numpy.random.default_rng(3), coefficient, 60, 3000).tolist()
     assert numpy.mean([autocorrelation_time(run) for run in runs]) == pytest.approx(theory, rel=0.1)
@@ -130,7 +129,6 @@ def sample_until_precise(run: list[float], minimum: int) -> list[float]:
     [(0, 0.01, 0.95), (0.5, 0.01, 0.935), (0.9, 0.005, 0.92)],
 )
 def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
-    """Sampled until precise, the reported 95 % interval holds the true median about as often as it claims."""
     random = numpy.random.default_rng(12)
     runs = 1 + noise * autoregressive(random, coefficient, 500, 2000)
     stopped = [sample_until_precise(run, minimum=25) for run in runs.tolist()]
@@ -161,6 +159,5 @@ def test_looks_double_up_to_the_maximum(minimum, maximum):
 
 
 def test_the_half_width_of_a_mean_falls_to_that_of_the_normal_distribution():
-    """NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2."""
     table = {1: 12.706, 4: 2.776, 10: 2.228, 30: 2.042, 40: 2.021, 100: 1.984, 10_000: 1.960}
     assert {df: student_t(df) for df in table} == pytest.approx(table, abs=2e-3)

@@ -65,9 +65,6 @@ def written(folder: Path, text: str = SAXPY) -> str:
     return str(folder / "saxpy.py")
 
 
-# ---------------------------------------------------------------- measured with the library's own
-
-
 @pytest.fixture(scope="session")
 def extended_run(finished_run, tmp_path_factory) -> Run:
     """The finished run with two operators more: a file outside the checkout, and the example. Leave it as it is."""
@@ -152,8 +149,6 @@ def test_a_wrong_result_fails_its_job_alone(run, tmp_path):
     assert {path: after[path] for path in kept} == {path: before[path] for path in kept}
 
 
-# ---------------------------------------------------------------- told before anything is measured
-
 CARD = Identity("gpu0", "gpu", "A card", "GPU-1", "580", 80 << 30, 80 << 30, 50 << 20, multiprocessors=132)
 
 
@@ -183,9 +178,6 @@ def test_a_declaration_that_cannot_be_measured_is_a_fault_before_anything_is(tmp
     path = written(tmp_path, SAXPY.replace(text, instead))
     found = lines_of(path)
     assert any(line.startswith(f"operators: {path}: {expected}") for line in found), found
-
-
-# ---------------------------------------------------------------- on machines with a GPU
 
 
 def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monkeypatch):

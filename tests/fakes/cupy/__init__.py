@@ -24,8 +24,6 @@ from roofline.devices.gpu import fma, instructions
 
 __version__ = "14.2.0"
 
-# ---------------------------------------------------------------- arrays
-
 
 class ndarray(numpy.ndarray):
     @property
@@ -83,8 +81,6 @@ def matmul(left, right, out=None):
     out[...] = product
     return out
 
-
-# ---------------------------------------------------------------- kernels
 
 TYPES = {  # of arrays only the size of the items is compared
     "Vector": "uint32",
@@ -476,8 +472,6 @@ KERNELS = {
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
     **{f"{way}_{dtype}": _go_on(way) for way in ("turn", "fold") for dtype in ("fp64", "fp32", "fp16")},
 }
-
-# ---------------------------------------------------------------- streams, events and the runtime
 
 
 class _Event:
