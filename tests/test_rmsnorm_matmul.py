@@ -97,12 +97,9 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
 @pytest.mark.parametrize(
     ("hidden", "batch", "kernel", "columns", "splits"),
     [
-        (2048, 1, "few_rows", 32, 1),
         (4096, 32, "few_rows", 32, 1),
         (8192, 1, "few_rows", 64, 1),
         (2048, 128, "many_rows", 32, 2),
-        (4096, 128, "many_rows", 64, 2),
-        (8192, 128, "many_rows", 128, 2),
         (4096, 256, "many_rows", 128, 2),
     ],
 )
@@ -123,7 +120,6 @@ def test_hopper_skips_hidden_sizes_whose_norm_leaves_no_room_for_w(monkeypatch, 
     assert (Fused.unsupported(device, case) is None) == (FusedGraph.unsupported(device, case) is None) == taken
 
 
-# The kernels' own numbers beside those that Python launches them with: Python may take a little more than is needed.
 OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
 OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
 AGREED = {
@@ -134,8 +130,11 @@ AGREED = {
 BLOCK_BYTES = 227 << 10  # of Hopper's shared memory, with what the kernels declare themselves
 
 
-@pytest.mark.parametrize("hidden", [2048, 4096, 8192])
-@pytest.mark.parametrize(("architecture", "batch"), [("90a", 1), ("90a", 32), ("90a", 64), ("90a", 128), (86, 8)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("architecture", "batch", "hidden"),
+    [("90a", 1, 2048), ("90a", 32, 8192), ("90a", 64, 4096), ("90a", 128, 8192), (86, 8, 4096)],
+)
 def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
     if architecture == 86:
         found, source = plan(batch, hidden, hidden, 132, *(kib << 10 for kib in CARDS[8, 6])), KERNEL
@@ -153,8 +152,9 @@ def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
         assert found.shared_bytes + shared_bytes(code) <= BLOCK_BYTES
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "hidden"), [(1, 256), (5, 128), (8, 64), (100, 192), (128, 128), (200, 128)])
+@pytest.mark.parametrize(
+    ("batch", "hidden", "dtype"), [(1, 256, "fp16"), (5, 128, "bf16"), (100, 192, "fp16"), (200, 64, "bf16")]
+)
 @pytest.mark.parametrize("kind", ON_GPU)
 def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     cell = cell_of(gpu, kind, batch, hidden, dtype, copies=3)
@@ -176,7 +176,7 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
     gpu = real_gpu()
     cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
     for scope in cell.scopes:
-        assert OPERATOR.check(cell, scope)[0].compared == "the whole result against float64"
+        assert OPERATOR.check(cell, scope)[0].error < OPERATOR.tolerance["fp16"]
         step = cell.step(scope)
         first = gpu.to_host(step(0))
         for index in range(20):
@@ -184,22 +184,21 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
         assert (gpu.to_host(step(21)) == first).all()
 
 
-@pytest.mark.parametrize(("batch", "of_each"), [(8, (0, 1)), (128, (1, 2))])
-def test_many_rows_overlap_norm_and_product_in_a_graph_alone(monkeypatch, batch, of_each):
+def test_launches_overlap_in_a_graph_alone(monkeypatch):
     launched = []
     monkeypatch.setattr(driver_calls, "overlapping", lambda *arguments: launched.append(arguments))
     device = open_gpu(monkeypatch, "9.0")
-    cell_of(device, Fused, batch, 256, "bf16").step("waiting")(0)
+    cell_of(device, Fused, 128, 256, "bf16").step("waiting")(0)
     assert not launched
-    for scope, launches in zip(FusedGraph.scopes, of_each, strict=True):
-        cell = cell_of(device, FusedGraph, batch, 256, "bf16")
+    for scope, launches in zip(FusedGraph.scopes, (1, 2), strict=True):
+        cell = cell_of(device, FusedGraph, 128, 256, "bf16")
         cell.captured(scope)
         assert len(launched) == launches * cell.per_call
         launched.clear()
 
 
 @pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
-@pytest.mark.parametrize("copies", [1, 3, 23])
+@pytest.mark.parametrize("copies", [1, 23])
 def test_a_graph_goes_through_all_copies(gpu, kind, copies):
     cell = cell_of(gpu, kind, 2, 256, "fp16", copies)
     assert cell.per_call >= 24 and cell.per_call % copies == 0
@@ -233,31 +232,29 @@ def test_rows_of_any_size(kind, dtype):
         assert not result[4].any()
 
 
-@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("capability", "dtype"), [("7.5", "bf16"), ("8.0", "fp16"), ("9.0", "bf16")])
 def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capability):
     device = open_gpu(monkeypatch, capability, multiProcessorCount=2)
     record = device_record("gpu0")
-    job = Job("hidden256", tuple(Case({"batch": batch, "hidden": 256}, dtype) for batch in (1, 9)))
+    job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
     options = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05)
     found = measure(OPERATOR, device, job, seals_for(record, OPERATOR), options)
     lacking = dtype == "bf16" and capability == "7.5"
     assert len(skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
-    overlapped = [("fused_graph", "overlapped")] if capability in ("9.0", "12.0") else []
+    overlapped = [("fused_graph", "overlapped")] if capability == "9.0" else []
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
     assert {one.cache for one in found} <= {"cold"} and {one.shape["batch"] for one in found} <= {1, 9}
 
 
-@pytest.mark.parametrize(
-    "wrong", [lambda y: y * 1.05, lambda y: numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)]
-)
-def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wrong):
+def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
     cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
-    assert OPERATOR.check(cell, None)[0].compared == "26 of 128 outputs against float64"
-    with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
-        OPERATOR.compare(cell, None, 0, wrong(cell.step(None)(0)))
+    assert OPERATOR.check(cell, None)[0].compared.startswith("26 of 128 ")
+    y = cell.step(None)(0)
+    for wrong in (y * 1.05, numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)):
+        with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
+            OPERATOR.compare(cell, None, 0, wrong)
 
 
 def predicted(kind, scope, batch, hidden, dtype="fp16"):
@@ -278,7 +275,6 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
 @pytest.mark.parametrize(
     ("kind", "scope", "batch", "hidden", "us"),
     [
-        (UnfusedGraph, "waiting", 1, 2048, 7.1),
         (UnfusedGraph, "waiting", 1, 4096, 14.2),
         (UnfusedGraph, "waiting", 1, 8192, 37),
         (FusedGraph, "waiting", 128, 4096, 13.8),
@@ -289,11 +285,11 @@ def test_cells_that_no_constant_was_fitted_on_are_predicted_as_measured_on_an_h2
     assert predicted(kind, scope, batch, hidden).device_latency_s * 1e6 == pytest.approx(us, rel=0.2)
 
 
-@pytest.mark.parametrize(("sizes", "wrong"), [([100, 64, 4100], [100, 4100]), ([1 << 24], [1 << 24])])
-def test_sizes_that_cannot_be_are_a_line_each(sizes, wrong):
-    section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": sizes}
+@pytest.mark.parametrize("wrong", [4100, 1 << 24])
+def test_a_hidden_size_of_a_wrong_multiple_or_beyond_the_memory_is_one_line(wrong):
+    section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": [64, wrong]}
     with pytest.raises(UserError) as found:
         checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
         machine_checks.choose_devices(checked, {"cpu": open_device("cpu").identity})
-    for line, size in zip(found.value.lines, wrong, strict=True):
-        assert line.startswith("rmsnorm_matmul") and str(size) in line
+    (line,) = found.value.lines
+    assert line.startswith("rmsnorm_matmul") and str(wrong) in line
