@@ -25,11 +25,12 @@ from roofline.run import settings
 
 KINDS = [Eager, NumpyOnAllCores]
 SCOPES = ("core", "block")
-# Of a head, and of a block: on all cores the result is rounded once, by half a unit in the last place at most. Eager
-# also rounds the scaled query and what lies between its operations.
+# Of a head, and of a block: on all cores the result is rounded once. Eager also rounds the scaled query and what lies
+# between its operations.
+ROUNDED_ONCE = {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TOLERANCE = {
-    (NumpyOnAllCores, "core"): {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
-    (NumpyOnAllCores, "block"): {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
+    (NumpyOnAllCores, "core"): ROUNDED_ONCE,
+    (NumpyOnAllCores, "block"): ROUNDED_ONCE,
     (Eager, "core"): {"fp32": 2e-6, "fp16": 2.0**-8, "bf16": 2.0**-6},
     (Eager, "block"): {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2},
 }
@@ -52,10 +53,7 @@ def device(kind, cpu, monkeypatch):
 
 
 def loops(query, keys, values):
-    """Softmax(K q / sqrt(d)) V in float64, a loop over sequences and heads and with the sums written out.
-
-    query [batch, heads, d], keys and values [batch, kv_heads, S, d]. Returns [batch, heads, d].
-    """
+    """Softmax(K q / sqrt(d)) V in float64, with the sums written out."""
     query, keys, values = (numpy.array(array, numpy.float64) for array in (query, keys, values))
     found = numpy.empty_like(query)
     group = query.shape[1] // keys.shape[1]
@@ -83,7 +81,7 @@ def worst_of(cell, index=0):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "shape",
-    [shape_of(1, 1, 4, 4), shape_of(3, 17, 4, 2), shape_of(3, 128, 4, 1), shape_of(2, 301, 4, 4, 64)],
+    [shape_of(1, 1, 4, 4), shape_of(3, 128, 4, 2), shape_of(2, 301, 4, 4, 64)],
     ids=lambda shape: "-".join(map(str, shape.as_dict().values())),
 )
 def test_core_and_block_against_loops(device, kind, dtype, shape):
@@ -117,14 +115,7 @@ def test_the_reference_whatever_the_shape(batch, kv_heads, group, seq_len, head_
     assert attend(numpy, columns, keys, values).reshape(query.shape) == expected
 
 
-def use_cores(monkeypatch, device, cores):
-    monkeypatch.setattr(device, "cores", cores)
-    monkeypatch.setattr(device, "workers", Workers(cores))
-    for limit in ("CORE_BYTES", "FEWEST_COLUMNS"):
-        monkeypatch.setattr(numpy_attention, limit, 1)
-
-
-@effort(deadline=None, max_examples=80)
+@effort(deadline=None, max_examples=40)
 @given(
     st.integers(1, 4),
     st.tuples(*[st.integers(1, most) for most in (3, 3, 3, 200)], st.integers(4, 6)),
@@ -135,9 +126,10 @@ def use_cores(monkeypatch, device, cores):
 def test_any_number_of_cores_and_pieces_gives_the_right_result(cpu, cores, sizes, dtype, piece_bytes, near_bytes):
     batch, kv_heads, group, seq_len, half_depth = sizes
     with pytest.MonkeyPatch.context() as patch:
-        use_cores(patch, cpu, cores)
-        patch.setattr(cpu, "l2_bytes", near_bytes)
-        patch.setattr(numpy_attention, "PIECE_BYTES", piece_bytes)
+        for name, value in (("cores", cores), ("workers", Workers(cores)), ("l2_bytes", near_bytes)):
+            patch.setattr(cpu, name, value)
+        for name, value in (("CORE_BYTES", 1), ("FEWEST_COLUMNS", 1), ("PIECE_BYTES", piece_bytes)):
+            patch.setattr(numpy_attention, name, value)
         shape = shape_of(batch, seq_len, kv_heads * group, kv_heads, 2 * half_depth)
         cell = cell_of(cpu, NumpyOnAllCores, shape, dtype)
         assert worst_of(cell) < cell.tolerance[dtype]
@@ -154,8 +146,7 @@ def test_every_finite_number_is_widened(cpu, dtype):
         assert numpy.array_equal(cpu.widened(finite, wide), finite.astype(numpy.float32))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("dtype", "sign"), [("fp32", 1), ("fp16", -1), ("bf16", 1)])
 def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
     query = numpy.full((1, 2, 8), math.sqrt(8))
     cell = cell_of(device, kind, shape_of(seq_len=33), dtype, query=query)
@@ -165,10 +156,9 @@ def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
     assert kind is Eager or worst_of(cell) < 4e-3 + TOLERANCE[kind, "core"][dtype]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
-    cell = cell_of(device, kind, shape_of(batch=3), dtype)
+def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
+    cell = cell_of(device, kind, shape_of(batch=3), "fp16")
     OPERATOR.check(cell, scope)
     right = cell.step(scope)
 
@@ -178,14 +168,11 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
         return result
 
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
-    with pytest.raises(
-        ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*{dtype} batch 3, .*seq_len 17"
-    ):
+    with pytest.raises(ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*fp16 batch 3"):
         OPERATOR.check(cell, scope)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_steps_rotate_among_caches_and_weights(device, kind, dtype):
+def test_steps_rotate_among_caches_and_weights(device, kind, dtype="fp32"):
     cell = cell_of(device, kind, shape_of(batch=3), dtype, copies=3)
     for index in range(4):
         assert worst_of(cell, index) < TOLERANCE[kind, "core"][dtype]
@@ -200,25 +187,21 @@ def test_steps_rotate_among_caches_and_weights(device, kind, dtype):
     assert len(set(weights)) == len(weights) > 1
 
 
-def most_allocated(work):
-    tracemalloc.start()
-    try:
-        return work(), tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "seq_len"), [(1, 17), (3, 1000)])
-def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dtype, batch, seq_len):
+@pytest.mark.parametrize(("batch", "seq_len", "dtype"), [(1, 17, "fp32"), (3, 1000, "fp16")])
+def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, batch, seq_len, dtype):
     monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
     shape = shape_of(batch, seq_len, 8, head_size=64)
     copies = rotation_copies(cache_bytes(shape, dtype), 8 << 20)
-    cell, most = most_allocated(lambda: cell_of(device, kind, shape, dtype, copies=copies))
+    tracemalloc.start()
+    try:
+        cell = cell_of(device, kind, shape, dtype, copies=copies)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     taken = sum(array.nbytes for pair in cell.caches for array in pair)
-    promised = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
+    needed = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
     # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
-    assert taken < most < promised < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
+    assert taken < most < needed < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
 
 
 def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):
@@ -226,11 +209,9 @@ def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monk
     sizes = {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}
     checkpoint.generate("mine.safetensors", checkpoint.Preset(**sizes), seed=1)
     model = {"checkpoint": "mine.safetensors", "presets": {"mine": sizes}}
-    decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16", "fp32"], "batch_sizes": [1, 5]}
-    job, *others = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
-    assert [one.path for one in (job, *others)] == [
-        f"mine/S{length}_{dtype}" for length in (17, 33) for dtype in ("fp16", "fp32")
-    ]
+    decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16"], "batch_sizes": [1, 5]}
+    job, other = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
+    assert [job.path, other.path] == ["mine/S17_fp16", "mine/S33_fp16"]
     whole, smallest = (OPERATOR.shared_inputs(cpu, case, 1) for case in (job.cases[1], OPERATOR.smallest(job.cases[1])))
     assert whole["query"].shape == (5, 4, 8) and smallest["query"].shape == (1, 2, 8)
     assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"

@@ -1,9 +1,6 @@
 """On a real card (pytest -m gpu): what it reports of itself, and whether its times and results can be believed."""
 
-import re
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -54,46 +51,18 @@ def copy(device):
     return step
 
 
-def test_copying_to_the_host_leaves_the_devices_stream_the_current_one(device):
-    array = device.normal((64, 64), "fp32", seed=1)
-    whole, cut = device.to_host(array), device.to_host(array[:, ::3])
-    assert (cut == whole[:, ::3]).all()
-    assert device.xp.cuda.get_current_stream().ptr == device.stream.ptr
-
-
 def test_it_describes_itself(record, tmp_path):
     write(record, tmp_path / "device_query.json")
     assert read(type(record), tmp_path / "device_query.json") == record
     hardware = record.hardware
     assert record.name and record.uuid.startswith(("GPU-", "MIG-"))
-    assert re.fullmatch(r"\d+\.\d", hardware["compute_capability"])
     assert 1 <= hardware["multiprocessors"] <= 1000
     assert MIB <= record.last_level_cache_bytes == hardware["l2_bytes"] <= 1024 * MIB
     assert 0 < record.memory_free_bytes <= record.memory_total_bytes
     assert 500 <= hardware["sm_clock_max_mhz"] <= 5000
-    assert hardware["sm_clock_now_mhz"] <= hardware["sm_clock_max_mhz"]
     assert 10 <= hardware["power_limit_w"] <= 3000
     assert all(record.software[name] for name in ("cupy", "driver", "cuda_of_driver", "cuda_runtime", "nvrtc"))
     assert record.vendor.peaks["fp32"].tflops > 1
-
-
-def test_another_process_on_the_card_is_counted(device):
-    code = "import cupy; one = cupy.ones(1); print('ready', flush=True); input()"
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout.readline() == "ready\n"
-        others = device.other_processes()
-        other.communicate("\n")
-    assert others is None or others >= 1
-
-
-def test_the_host_link_is_as_wide_and_new_while_copies_run_as_it_can_be_at_most(sealed, record):
-    found = bandwidth_of(sealed, "h2d")
-    told = [state for one in found.bandwidths for state in one.states if state.pcie_width and state.pcie_generation]
-    assert {state.when for state in told} <= {"during"}
-    for state in told:
-        assert state.pcie_width <= record.hardware["pcie_width_max"]
-        assert state.pcie_generation <= record.hardware["pcie_generation_max"]
 
 
 def test_under_load_clock_and_power_are_those_of_the_load(device, record):
@@ -124,12 +93,6 @@ def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device
         device.step_times(workload.step, 30)
         ratios.append(device.clock_of_block() / workload.clock_mhz())
     assert statistics.median(ratios) == pytest.approx(1, rel=0.01)
-
-
-def test_the_clock_goes_on_being_counted_while_multiprocessors_idle(device, record):
-    few = device.xp.zeros(32, device.xp.float32)
-    device.step_times(lambda index: few.fill(0), 20_000)  # most multiprocessors have nothing to do
-    assert device.clock_of_block() > 0.9 * record.hardware["sm_clock_max_mhz"]
 
 
 @pytest.mark.parametrize("size", [4096, 8192])
@@ -174,20 +137,6 @@ def test_times_of_a_copy_agree_with_events_of_our_own(device, copy):
     assert median(alone) == pytest.approx(expected, rel=0.1)
     assert median(called) == pytest.approx(expected, rel=0.1)
     assert sum(called) == pytest.approx(200 * expected, rel=0.1)
-
-
-def test_watched_times_are_the_same_and_looked_at_once_while_the_steps_run(device, copy):
-    expected, seen = median(device.step_times(copy, 200)), []
-    half, ended = device.xp.cuda.Event(), device.xp.cuda.Event()
-
-    def step(index):
-        copy(index)
-        if index in (10 + 499, 10 + 999):
-            (half if index == 10 + 499 else ended).record(device.stream)
-
-    times = device.step_times(step, 1000, 10, lambda: seen.append((half.done, ended.done)))
-    assert seen == [(True, False)], "looked at once, late, and the steps were not over"
-    assert len(times) == 1000 and median(times) == pytest.approx(expected, rel=0.1)
 
 
 def test_load_goes_on_in_chunks_for_as_long_as_wanted(device, copy):
@@ -262,27 +211,22 @@ def sealed(monkeypatch, record, tmp_path):
     return lambda operator: write_seals(record, operator)
 
 
-@pytest.mark.parametrize("ceiling", ["fp16", "tf32", "fp32_fma"])
-def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
+@pytest.mark.parametrize(("ceiling", "references"), [("fp16", 2), ("tf32", 1), ("fp32_fma", 0)])
+def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, references):
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
     options = {"size": 2048, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
     found = peak_flops.run("gpu0", ceiling, *sealed(Gemm()), **options)
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
-    assert peak.search.tried == len(peak.candidates) <= peak.search.offered
-    assert peak.clock_mhz > 100
-    assert 0.1 < peak.fraction_of_clock < 1.03
+    assert 3 < peak.search.tried == len(peak.candidates) <= peak.search.offered
+    assert peak.clock_mhz > 100 and 0.1 < peak.fraction_of_clock < 1.03
     assert peak.burst.check.error <= peak.burst.check.tolerance
-    # A register-only kernel is over before NVML can tell what limits it, and runs on for one more reading.
-    held = ["during"] if ceiling == "fp32_fma" else []
-    assert [state.when for state in peak.burst.states] == ["before", "after", *held]
     assert peak.unit == ("cuda_core" if ceiling == "fp32_fma" else "tensor_core")
-    assert len(peak.candidates) > 3 and peak.candidates == sorted(peak.candidates, key=lambda one: -one.trial_tflops)
+    assert len(found.measurements) == references
     for reference in found.measurements:
         # The same kernels, but the power limit looks back, and may slow the second pass.
         assert reference.device_latency.median_s <= 1.25 * reference.latency.median_s
-    assert len(found.measurements) == {"fp16": 2, "tf32": 1, "fp32_fma": 0}[ceiling]  # fp16: ours beside the reference
     if sustained_s:
         assert len(peak.sustained.curve) > 5
         assert 0.2 * peak.burst_tflops < peak.sustained_tflops < 1.2 * peak.burst_tflops
@@ -291,35 +235,29 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
 BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warmup": 3, "iterations": 64}
 
 
-def bandwidth_of(sealed, level):
-    path, seals = sealed(Gemm())
-    return bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH)
-
-
 @pytest.mark.parametrize(
     ("level", "low", "high"),
-    [("hbm", 50, 20_000), ("d2d", 50, 20_000), ("l2", 100, 100_000), ("h2d", 0.5, 1000), ("d2h", 0.5, 1000)],
+    [
+        *((level, 50, 20_000) for level in ("hbm", "d2d")),
+        *((level, 100, 200_000) for level in ("l2", "l1", "shared")),
+        *((level, 0.5, 1000) for level in ("h2d", "d2h")),
+        ("sweep", 0, 0),
+    ],
 )
 def test_bandwidths_are_of_their_kind(sealed, level, low, high):
-    for found in bandwidth_of(sealed, level).bandwidths:
+    path, seals = sealed(Gemm())
+    record = bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH)
+    for found in record.bandwidths:
         assert low < found.gb_per_s < high
         assert found.verified and 1 <= len(found.trials) == found.search.tried <= found.search.offered
-        assert (found.sm_clock_mhz is not None) == (level == "l2")
+        assert (found.sm_clock_mhz is not None) == (level in ("l2", "l1", "shared"))
         if found.vendor_gb_per_s:
             assert found.fraction_of_vendor < 1.1  # a sixteenth may have stayed in the L2
-
-
-@pytest.mark.parametrize("level", ["l1", "shared"])
-def test_a_multiprocessor_reads_no_more_than_32_lanes_of_4_bytes_per_clock(sealed, level):
-    for found in bandwidth_of(sealed, level).bandwidths:
-        assert 20 < found.gb_per_s * 1e3 / found.sm_clock_mhz / real_gpu().multiprocessors < 1.03 * 128
-
-
-def test_a_sweep_falls_from_the_caches_to_the_memory(sealed):
-    for sweep in bandwidth_of(sealed, "sweep").sweeps:
+        if level in ("l1", "shared"):  # 32 lanes of 4 bytes
+            assert 20 < found.gb_per_s * 1e3 / found.sm_clock_mhz / real_gpu().multiprocessors < 1.03 * 128
+    for sweep in record.sweeps:
         rates = [point.gb_per_s for point in sweep.points]
-        assert rates[-1] < 0.8 * max(rates)
-        assert 1 <= len(sweep.levels) <= 4
+        assert rates[-1] < 0.8 * max(rates) and 1 <= len(sweep.levels) <= 4
 
 
 def test_a_decode_job_measures_every_implementation_and_scope(sealed, tmp_path):
