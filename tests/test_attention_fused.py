@@ -5,7 +5,7 @@ import math
 import pytest
 from decode_cells import DTYPES, OPERATOR, cell_of
 from factories import device_record, seals_for
-from fake_gpu import open_gpu, record_launches
+from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,7 @@ from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused
 from roofline.operators.decode_attention.attention import Shape
-from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, Plan, plan, splits_of, variants
+from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
 from roofline.operators.decode_attention.operator import GPU
 from roofline.run import settings
 
@@ -31,10 +31,6 @@ SHAPES = st.builds(
     st.sampled_from(HEAD_SIZES),
     SEQ_LENS,
 )
-
-
-def planned(batch=1, kv_heads=8, group=1, head_size=64, seq_len=1024, dtype="fp16", card=H200) -> Plan:
-    return plan(Shape(batch, kv_heads * group, kv_heads, head_size, seq_len), dtype, **card)
 
 
 def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
@@ -124,35 +120,6 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     assert set(cell.costs("core").calls) <= set(GPU)
 
 
-@pytest.mark.parametrize("kind", [Fused, FusedGraph])
-def test_a_kernel_that_writes_nothing_or_wrong_numbers_fails(monkeypatch, device, kind):
-    cell = cell_of(device, kind, SHAPE, copies=3, layers=2)
-    kept = cell.step("core")
-
-    def scribbles(index):
-        kept(index)
-        cell.out[1, 3, 5] += 1
-        return cell.out
-
-    for wrong in (scribbles, lambda index: cell.out):
-        cell.step = lambda scope, wrong=wrong: wrong
-        with pytest.raises(ArithmeticError):
-            OPERATOR.check(cell, "core")
-
-
-def test_one_launch_per_step_and_the_caches_in_turn(monkeypatch, device):
-    launches = record_launches(monkeypatch, device)
-    cell = cell_of(device, Fused, SHAPE, copies=3)
-    step = cell.step("core")
-    launches.clear()
-    for index in range(7):
-        step(index)
-    assert (cell.per_call, len(launches)) == (1, 7)
-    for index, (_, blocks, threads, arguments) in enumerate(launches):
-        assert (blocks, threads) == (cell.division.blocks, 128)
-        assert [address(array) for array in arguments[1:3]] == [address(array) for array in cell.caches[index % 3]]
-
-
 @pytest.mark.parametrize(("layers", "copies"), [(1, 3), (4, 3), (5, 48), (3, 1)])
 def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
     cell = cell_of(device, FusedGraph, SHAPE, layers=layers, copies=copies)
@@ -169,14 +136,6 @@ def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
     for index in range(2 * len(cell.graphs) + 1):
         last = (index % len(cell.graphs) + 1) * layers - 1
         assert step(index)[0, 0] == pytest.approx(last % copies)
-
-
-def test_shared_memory_beyond_what_every_card_grants_is_asked_for(monkeypatch, device):
-    granted = fused.STATIC_SHARED_BYTES
-    cell = cell_of(device, Fused, Shape(1, 1, 1, 64, 64))
-    assert cell.kernel.max_dynamic_shared_size_bytes >= cell.division.shared_bytes >= 64 * KIB > granted
-    small = cell_of(open_gpu(monkeypatch, "7.5"), Fused, Shape(600, 1, 1, 64, 2))
-    assert small.kernel.max_dynamic_shared_size_bytes == granted > small.division.shared_bytes
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])

@@ -54,14 +54,6 @@ def test_all_usable_cores_although_the_engine_hands_out_one(numpy_first):
         assert threads_of_a_job(core, numpy_first) == {"cores": cores, "blas": [cores], "reported": str(cores)}
 
 
-def test_the_blas_has_one_thread_while_cores_share_the_work_and_all_of_them_after_it(device):
-    before = device.software()["blas_threads"]
-    assert device.on_cores(1, lambda worker: device.software()["blas_threads"]) == ["1"]
-    with pytest.raises(ZeroDivisionError):
-        device.on_cores(device.cores, lambda worker: 1 / 0)
-    assert device.software()["blas_threads"] == before
-
-
 def test_a_step_may_time_itself(device):
     steps = [Timed(0.25), None, Timed(7.0)]
     first, second, third = device.step_times(lambda index: steps[index - 5], 3, first=5)
@@ -96,27 +88,6 @@ def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch
     assert abs(numpy.corrcoef(pieces[: 1 << 20], pieces[1 << 20 : 1 << 21])[0, 1]) < 0.01
     large = device.normal((5, 1 << 20), "fp32", seed=1)
     assert not any((large[4] == large[place]).mean() > 0.01 for place in range(4)), "repeated, but never in step"
-
-
-def test_rolled_arrays_hold_the_same_numbers_at_other_places(device):
-    array = device.normal((3, 5), "fp32", seed=0)
-    rolled = device.rolled(array, 7)
-    assert len(rolled) == 7 and device.rolled(array, 0) == []
-    assert all(sorted(one.ravel()) == sorted(array.ravel()) for one in rolled)
-    every = [array, *rolled]
-    assert all((one != other).all() for place, one in enumerate(every) for other in every[:place])
-
-
-@pytest.mark.parametrize("dtype", ["fp64", "fp8_e4m3"])
-def test_poison_is_nan_in_every_dtype_and_layout(device, dtype):
-    whole = device.empty((4, 6), dtype)
-    whole[...] = 1
-    device.poison(whole[::2, 1:].T)
-    poisoned = numpy.isnan(whole.astype(numpy.float64))
-    assert poisoned[::2, 1:].all() and poisoned.sum() == 10
-    integers = numpy.zeros(3, numpy.int8)
-    device.poison(integers)
-    assert (integers == -1).all()
 
 
 def test_peak_formula_by_hand():

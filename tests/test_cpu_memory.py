@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.devices import discovery, host
+from roofline.devices import discovery
 from roofline.devices.cpu import loops, memory
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
@@ -95,16 +95,6 @@ def test_a_loop_does_what_numpy_does_and_no_more(mix):
         assert run.seconds > 0 and run.clocks_mhz == []
 
 
-def test_threads_run_each_its_own_piece_and_count_their_clocks():
-    threads = 3
-    arrays = [array_of(numpy.full(128, 1 + thread)) for thread in range(threads)]
-    arguments = [(array.ctypes.data, 0, 0, 512, 1) for array in arrays]
-    run = loops.together(Workers(3), loops.stream("read"), arguments, chain=64)
-    words = [int(array[:128].view(numpy.uint64).sum(dtype=numpy.uint64)) for array in arrays]
-    assert [result % 2**64 for result in run.results] == words
-    assert len(run.clocks_mhz) == threads and run.seconds > 0 and min(run.clocks_mhz) > 0
-
-
 def streams_of(device, size_bytes=SIZE):
     return {stream.name: stream for stream in device.streams("dram", size_bytes)}
 
@@ -121,14 +111,6 @@ def test_the_mixes_and_the_bytes_they_count(device):
         assert grids[0].endswith(", non-temporal stores") and grids[1] == grids[0].split(",")[0]
 
 
-@pytest.mark.parametrize("size_bytes", [64, SIZE + PART])
-def test_every_way_to_run_a_stream_is_right(device, size_bytes):
-    for stream in streams_of(device, size_bytes).values():
-        for grid, step in stream.grids.items():
-            assert step(0) > 0 and stream.verify(grid)
-            assert stream.threads(grid) == int(grid.split()[0])
-
-
 @pytest.mark.parametrize("mix", MIXES)
 def test_a_stream_that_leaves_a_piece_out_is_found(device, monkeypatch, mix):
     stream = streams_of(device)[f"dram_{mix}"]
@@ -142,24 +124,6 @@ def test_a_stream_that_leaves_a_piece_out_is_found(device, monkeypatch, mix):
     for grid in stream.grids:
         with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
             stream.verify(grid)
-
-
-def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
-    touched = []
-
-    def noted(workers, loop, arguments, *more, run=loops.together):
-        touched.append((arguments[0][0], arguments[0][2], sum(own[3] for own in arguments)))
-        return run(workers, loop, arguments, *more)
-
-    monkeypatch.setattr(memory, "together", noted)
-    streams = streams_of(device)
-    for mix, rounds in (("read", 2 * memory.PARTS), ("copy", 2 * memory.PARTS), ("write", memory.PARTS)):
-        touched.clear()
-        step = next(iter(streams[f"dram_{mix}"].grids.values()))
-        for index in range(2 * rounds):
-            step(index)
-        assert len(set(touched)) == rounds and touched[:rounds] == touched[rounds:]
-        assert {count for *_, count in touched} == {SIZE // memory.PARTS}
 
 
 def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
@@ -245,15 +209,3 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(small_sweep, m
     missing = 1
     with pytest.raises(ArithmeticError):
         step(1)
-
-
-def test_one_core_and_all_of_them_are_swept_over_one_array(device, monkeypatch):
-    series = device.sweeps(2)
-    assert [one.series for one in series] == ["one_core", "all_cores"][: len({1, device.cores})]
-    for one in series:
-        assert one.sizes[0] == 4096
-        assert one.sizes[-1] >= 4 * max(one.levels.values(), default=0) * 0.7
-    monkeypatch.setattr(host, "memory_available_bytes", lambda: 64 * MIB)
-    for one in device.sweeps(2):
-        assert one.sizes[-1] <= 16 * MIB // (1 if one.series == "one_core" else device.cores)
-        one.step(one.sizes[-1])[0](0)

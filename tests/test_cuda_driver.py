@@ -3,7 +3,6 @@
 import ctypes
 import json
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,15 +80,3 @@ def test_another_process_asks_the_driver_and_its_failure_means_no_cards(monkeypa
     monkeypatch.setattr(cuda_driver, "_library", fake_cuda)
     monkeypatch.setattr(subprocess, "run", run)
     assert cuda_driver.cards() == cards
-
-
-def test_without_a_driver_there_is_neither_a_card_nor_another_process(monkeypatch):
-    monkeypatch.setattr(cuda_driver, "LIBRARY", "libcuda-that-is-not-here.so.1")
-    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: pytest.fail("another process was started"))
-    assert (cuda_driver.cards(), cuda_driver.driver_cuda_version()) == ([], None)
-
-
-def test_the_other_process_needs_no_package_of_ours(tmp_path):
-    command = [sys.executable, "-I", "-S", cuda_driver.__file__]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []

@@ -7,7 +7,6 @@ from fake_gpu import MIB, Idle, Short, open_gpu, record_launches, replace_kernel
 
 from roofline.core.terms import MIXES
 from roofline.devices.gpu import memory
-from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS
 
 KIB = 1 << 10
 RAGGED = MIB // 4 + 32 * 7
@@ -57,36 +56,6 @@ def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
     assert {(one.level, one.clock_mhz()) for one in streams.values()} == {("hbm", None)}
     (copy,) = of_level(device, "d2d").values()
     assert (copy.name, copy.level, copy.mix, copy.counted_bytes) == ("d2d", "hbm", "copy", 2 * RAGGED)
-
-
-def test_the_grids_go_from_one_block_per_tile_to_a_few_persistent_blocks(monkeypatch, device):
-    launches = record_launches(monkeypatch, device)
-    stream = of_level(device, "hbm", 64 * MIB)["hbm_read"]
-    vectors, whole = 64 * MIB // device.vector_bytes, len(memory.DEPTHS) * len(memory.THREADS)
-    assert len(stream.grids) == 3 * whole
-    for place, (name, step) in enumerate(stream.grids.items()):
-        step(0)
-        kernel, blocks, threads, arguments = launches[-1]
-        tiles = -(-vectors // (threads * int(kernel.removeprefix("read_"))))
-        assert f", {threads} threads, " in name and arguments[1] == vectors
-        assert blocks == (tiles if place < whole else min(int(name.partition(" ")[0]) * 132, tiles))
-
-
-def test_no_grid_has_more_threads_than_the_registers_allow(monkeypatch, device):
-    kernel = device.kernel
-
-    def hungry(source, name):
-        found = kernel(source, name)
-        if name in ("triad_8", "copy_8"):
-            found.max_threads_per_block = 768
-        return found
-
-    monkeypatch.setattr(device, "kernel", hungry)
-    for name, stream in of_level(device, "hbm").items():
-        most = {grid for grid in stream.grids if "1024 threads, 8 in" in grid}
-        assert bool(most) == (name in ("hbm_read", "hbm_write"))
-        for step in stream.grids.values():
-            step(0)
 
 
 def ragged(gpu) -> int:
@@ -175,19 +144,6 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
                 assert int(grid.split()[0]) * (size + KIB) <= device.properties["sharedMemPerMultiprocessor"]
 
 
-def test_the_sweeps_cover_the_caches(any_card):
-    through, past = any_card.sweeps(3)
-    assert (through.series, past.series) == ("through L1", "past L1")
-    l2, readers = any_card.last_level_cache_bytes, max(1, any_card.multiprocessors // 8)
-    assert through.levels == {"l1": any_card.l1_bytes, "l2": l2 // readers} and past.levels == {"l2": l2}
-    assert through.sizes[0] <= any_card.l1_bytes / 2
-    assert any_card.l1_bytes < through.sizes[-1] <= l2 // readers, "all sets together stay in L2"
-    assert past.sizes[0] < l2 / 1.9 and past.sizes[-1] > 2 * l2
-    assert past.sizes[-1] <= any_card.identity.memory_free_bytes // 4
-    for series, unit in ((through, 32 * KIB), (past, KIB)):
-        assert series.sizes == sorted(set(series.sizes)) and all(size % unit == 0 for size in series.sizes)
-
-
 def test_a_step_of_a_sweep_reads_what_it_counts(gpu):
     readers = max(1, gpu.multiprocessors // 8)
     for series, sets in zip(gpu.sweeps(1), (readers, 1), strict=True):
@@ -200,12 +156,3 @@ def test_a_step_of_a_sweep_reads_what_it_counts(gpu):
             gpu.synchronize()
             once = words.size * (words.size - 1) // 2
             assert bytes_read % size == 0 and int(gpu.total[0]) == once * (bytes_read // size) % 2**32
-
-
-@pytest.mark.parametrize("capability", ["7.5", "9.0", "10.0", "12.0"])
-def test_vectors_are_as_wide_as_in_the_kernels(monkeypatch, capability):
-    source = (CEILING_KERNELS / "memory.cu").read_text(encoding="utf-8")
-    assert "#if __CUDA_ARCH__ >= 1000\n#define WORDS 8\n#else\n#define WORDS 4\n" in source
-    device = open_gpu(monkeypatch, capability=capability)
-    assert device.vector_bytes == (32 if device.capability >= (10, 0) else 16)
-    assert memory.ROUND_BYTES % device.vector_bytes == 0

@@ -4,11 +4,9 @@ import contextlib
 from types import SimpleNamespace
 
 import bandwidth
-import numpy
 import pytest
 from fake_gpu import MIB, Idle, Short, nvml_card, open_gpu, replace_kernels, use_nvml
 
-from roofline.core.terms import Unsupported
 from roofline.devices.gpu import nvml
 from roofline.measure import lock
 
@@ -43,18 +41,6 @@ def test_six_ways_are_counted_and_checked(pair):
     assert verify() and pair.small_copy()[1]()
 
 
-def test_only_the_memory_of_the_peer_is_read_and_written(pair):
-    near, far = pair.near, pair.far
-    near.into[:], far.into[:], far.out[:] = 1, 1, 2
-    streams = streams_of(pair)
-    streams["p2p_gpu1"].grids["the driver's copy"](0)
-    assert numpy.array_equal(far.into, near.out) and (near.into == 1).all()
-    next(iter(streams["p2p_gpu1_write"].grids.values()))(0)
-    assert not numpy.array_equal(far.into, near.out) and (near.into == 1).all()
-    streams["p2p_gpu1_both"].grids["the driver's copy"](0)
-    assert numpy.array_equal(far.into, near.out) and numpy.array_equal(near.into, far.out)
-
-
 @pytest.mark.parametrize("by", [Idle, Short])
 @pytest.mark.parametrize(("way", "depths"), [("read", (1, 4)), ("write", (4,))])
 def test_a_kernel_that_leaves_out_a_vector_is_found(monkeypatch, device, by, way, depths):
@@ -79,13 +65,6 @@ def test_an_incomplete_copy_or_a_wrong_chain_of_loads_is_found(monkeypatch, devi
     replace_kernels(monkeypatch, device, ["chase"], Short)
     with pytest.raises(ArithmeticError):
         pair.chase()[2]()
-
-
-@pytest.mark.parametrize(("variable", "value"), [("FAKE_NO_PEER_ACCESS", "1"), ("CUDA_VISIBLE_DEVICES", "MIG-1")])
-def test_without_access_to_a_visible_peer_nothing_is_measured(monkeypatch, device, variable, value):
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(Unsupported):
-        device.with_peer(RAGGED)
 
 
 A, B = nvml_card("GPU-A", "0000:01:00.0"), nvml_card("GPU-B", "0000:02:00.0")

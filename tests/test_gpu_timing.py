@@ -1,6 +1,5 @@
 """How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, what is compiled."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -71,12 +70,6 @@ def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, dev
     assert device.clock_of_block() is None, "too short"
 
 
-def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):
-    assert device.clock_of_kernel() is None, "none has run"
-    device.kernel_clock[:] = 1_500_000, 1_000_000
-    assert device.clock_of_kernel() == 1500
-
-
 def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     done, now, queued_until = [], [100.0], [100.0]
 
@@ -105,29 +98,6 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert ahead[:-4] == pytest.approx([0.03] * 9), "the next chunks wait, so that the device does not"
     assert done == [0, 1, 2, 3] * 13
     assert list(device.load_times(step, 1, 0)) == []
-
-
-def test_only_the_card_itself_is_visible_to_cupy(device):
-    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"]) == ("GPU-1", "PCI_BUS_ID")
-    assert set(device.state().values()) == {None}, "NVML does not know this card"
-
-
-def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
-    compiled, module = [], device.xp.RawModule
-
-    def compile_source(code, options):
-        assert '#include "' not in code, "the cache of compiled kernels would not see a header change"
-        assert options == ("-std=c++17", "--split-compile=0", "-arch=sm_90a"), "each set of them costs an empty one"
-        compiled.append(code.partition("\n")[0])
-        return module(code, options)
-
-    monkeypatch.setattr(device.xp, "RawModule", compile_source)
-    for _ in range(2):
-        for numbers in (8, 16):
-            device.kernel("fma.cu", "turn_fp32", ("-arch=sm_90a", f"-DNUMBERS={numbers}"))
-            device.kernel("fma.cu", "fold_fp32", ("-arch=sm_90a", f"-DNUMBERS={numbers}"))
-    device.kernel("fma.cu", "turn_fp32", ("-arch=sm_90a", "-DBARE"))
-    assert compiled == ["#define NUMBERS 8", "#define NUMBERS 16", "#define BARE 1"]
 
 
 def test_the_compute_ceiling_of_a_dtype_and_unit(device):

@@ -1,7 +1,6 @@
 """NVML: the cards that CUDA_VISIBLE_DEVICES selects, their state and facts, and refused readings."""
 
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -84,15 +83,6 @@ def test_power_is_instantaneous_or_an_average_or_null(monkeypatch):
     assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
 
 
-def test_a_card_without_any_reading(monkeypatch):
-    module = use_nvml(monkeypatch, A)
-    module.REFUSED = set(module.ANSWERS) - {"DeviceGetCount", "DeviceGetHandleByIndex"}
-    assert nvml.visible_gpus() == [A] and set(nvml.state(A).values()) == {None}
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
-    assert not nvml.start()
-    assert (nvml.state(None), nvml.facts(None)) == (dict.fromkeys(STATE), dict.fromkeys(FACTS))
-
-
 def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
     module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
     module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
@@ -101,13 +91,6 @@ def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkey
     assert nvml.state(A)["other_processes"] is None
     pids.clear()
     assert nvml.state(A)["other_processes"] == 0
-
-
-@pytest.mark.parametrize("refused", ["ThrottleReasons", "EventReasons"])
-def test_throttle_reasons_by_the_name_that_the_driver_knows(monkeypatch, refused):
-    monkeypatch.setenv("FAKE_REASONS", "0x1")
-    use_nvml(monkeypatch, A, refused=[f"DeviceGetCurrentClocks{refused}"])
-    assert nvml.state(A)["throttle_reasons"] == ["gpu_idle"]
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,6 @@ def test_a_soft_transition_is_not_a_level():
         require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (46e6,))
 
 
-def test_a_single_low_point_changes_nothing():
-    sizes = numpy.geomspace(16 * KIB, 4 * GIB, 40)
-    for place, factor in itertools.product(range(0, 40, 6), (0.9, 0.93)):
-        bandwidths = steps(sizes, *GPU)
-        bandwidths[place] *= factor
-        require_levels(sweep(sizes, bandwidths, 0.01), GPU[0], falls(*GPU))
-
-
 @pytest.mark.parametrize("fall", [1, 0.9, 0.75], ids=["flat", "falling by 10 %", "falling by 25 %"])
 def test_noise_is_not_a_level(fall):
     for count in (12, 30, 60):

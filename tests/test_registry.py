@@ -1,6 +1,5 @@
 """Which operators there are: the library's own, and a user's file with all that can be wrong with it."""
 
-import inspect
 import re
 import textwrap
 from pathlib import Path
@@ -8,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from roofline.core.terms import UserError
-from roofline.operators import registry
 from roofline.operators.about import describe
 from roofline.operators.registry import load, own_files, registered
-from roofline.run import sources
-from roofline.run.config import config_model
 
 CHECKOUT = Path(__file__).parents[1]
 
@@ -82,17 +78,6 @@ def refused(path: str) -> str:
     return message.removeprefix(f"operators: {path}: ")
 
 
-def test_built_in_operators_are_found_by_their_rules():
-    found = registered()
-    assert {rule: operator.name for rule, operator in found.items()} == {
-        "decode_attn": "decode_attention",
-        "peak_flops": "gemm",
-        "rmsnorm_matmul": "rmsnorm_matmul",
-        "row_norm": "row_norm",
-    }
-    assert all(own_files(operator) == [] and operator.path is None for operator in found.values())
-
-
 def test_a_whole_file_is_an_operator_beside_the_others(file):
     path = file()
     operator = registered([path])["row_sum"]
@@ -119,32 +104,6 @@ def test_a_module_beside_a_file_that_another_hides_is_named(file, name):
     file("", name=f"two/{name}")
     path = file(name="two/op.py", **{"import numpy": f"import numpy\n    import {module}"})
     assert refused(path) == f"{name} beside it has the name of another module; rename it"
-
-
-IMPORTED = "from roofline.operators.base import Case, Implementation, Job, Operator"
-
-
-@pytest.mark.parametrize(
-    ("names", "with_kernels"),
-    [
-        ("Case, Implementation, Job, Operator, filled", False),
-        ("Case, Implementation, Job, Operator, product_kernel", True),
-    ],
-)
-def test_a_job_follows_what_its_operator_takes_from_the_api(file, names, with_kernels):
-    operator = load(file(**{IMPORTED: f"from roofline.api import {names}"}))
-    script = CHECKOUT / "workflow/scripts/measure_operator.py"
-    alone = set(sources.library_files(script, "gpu"))
-    files = set(sources.library_files(script, "gpu", [operator])) - alone - {operator.path}
-    below = {Path(one).relative_to(script.parent / "roofline").as_posix() for one in files}
-    assert not any(one.startswith(("api", "report", "run", "table")) for one in below), below
-    assert ("operators/rmsnorm_matmul/hopper.py" in below) == with_kernels
-
-
-def test_files_of_one_name_in_two_folders_are_two_operators(file):
-    paths = [file(name="one/op.py"), file(name="two/op.py", row_sum="row_mean", RowSum="RowMean")]
-    found = registered(paths)
-    assert [inspect.getfile(type(found[rule])) for rule in ("row_sum", "row_mean")] == paths
 
 
 def test_a_file_that_is_missing_or_no_python(file, tmp_path):
@@ -201,10 +160,3 @@ def test_a_name_that_is_taken(file, name):
     path = file(textwrap.dedent(WHOLE).replace('"row_sum"', f'"{name}"'))
     with pytest.raises(UserError, match=f"operators: {path}: the name '{name}' is already taken"):
         registered([path])
-
-
-def test_rules_and_keys_of_the_workflow_are_reserved():
-    texts = [path.read_text() for path in (CHECKOUT / "Snakefile", *CHECKOUT.glob("workflow/rules/*.smk"))]
-    rules = set(re.findall(r"^(?:use rule \w+ as|rule) (\w+)\b", "".join(texts), re.MULTILINE))
-    keys = set(config_model({}).model_fields)
-    assert rules and keys and (rules | keys) - {"peak_flops"} <= registry.RESERVED

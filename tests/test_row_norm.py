@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy
 import pytest
-from fake_gpu import Idle, open_gpu, replace_kernels
+from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +27,6 @@ from roofline.operators.row_norm.cuda import (
 )
 from roofline.operators.row_norm.operator import RowNorm
 from roofline.run import settings
-from roofline.run.machine_checks import operator_faults
 
 OPERATOR, ABOUT = RowNorm(), builtin()["row_norm"]
 ON_CPU, ON_GPU = (NumpyRows, Compiled), (Array, Naive, Welford, WelfordGraph)
@@ -82,18 +81,6 @@ def test_a_bad_shape_is_one_line(wrong):
     assert line.startswith("row_norm.shapes[1]: ") and f"'{wrong}'" in line
 
 
-@pytest.mark.parametrize(
-    ("shape", "cache", "fits"),
-    [("2048x256", "cold", False), ("2048x256", "warm", True), ("16777216x65536", "warm", False)],
-)
-def test_matrices_and_their_copies_must_fit_the_memory(shape, cache, fits):
-    config = settings.complete({"row_norm": {"shapes": [shape], "cache": cache}})
-    card = SimpleNamespace(
-        device="cpu", kind="cpu", memory_free_bytes=300 << 20, last_level_cache_bytes=64 << 20, fault=None
-    )
-    assert (operator_faults(config.operators["row_norm"], config.config, [card]) == []) == fits
-
-
 ROWS, COLUMNS, MULTIPROCESSORS = st.integers(1, 1 << 24), st.integers(1, 1 << 20), st.integers(1, 200)
 
 
@@ -129,11 +116,6 @@ def test_right_for_every_length_and_number_of_rows_and_a_large_offset(cpu, kind)
         assert cell_of(cpu, kind, x).cores(None) <= min(rows, cpu.cores)
 
 
-def test_the_compiled_loop_takes_whole_turns_alone(cpu):
-    assert all(Compiled.unsupported(cpu, case_of(7, columns)) for columns in OTHER_LENGTHS)
-    assert not any(Compiled.unsupported(cpu, case_of(7, columns)) for columns in WHOLE_TURNS)
-
-
 @pytest.mark.parametrize("kind", ON_CPU)
 def test_a_row_of_equal_numbers_gives_zeros(cpu, kind):
     for columns, value in itertools.product((64, 1088), (0.0, 0.1, -3e7, 1e-30)):
@@ -159,14 +141,6 @@ def test_launches_are_as_the_kernels_expect(monkeypatch, kind, shape):
     step = cell.step(None)
     for index in range(3):
         assert OPERATOR.compare(cell, None, index, step(index)).error < 1e-5
-
-
-@pytest.mark.parametrize("kind", [Naive, Welford])
-def test_a_row_that_is_not_written_fails_the_check(monkeypatch, kind):
-    device = open_gpu(monkeypatch)
-    replace_kernels(monkeypatch, device, ("row_norm", "row_norm_naive"), Idle)
-    with pytest.raises(ArithmeticError, match=r"row_norm, .*fp32 rows 64, columns 128"):
-        OPERATOR.check(cell_of(device, kind, normal(64, 128)), None)
 
 
 def test_every_row_is_looked_at_and_many_are_compared(cpu):
