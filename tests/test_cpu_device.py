@@ -13,7 +13,6 @@ import pytest
 from roofline.devices import discovery, host
 from roofline.devices.cpu import identity
 from roofline.devices.cpu.device import Device
-from roofline.devices.cpu.workers import Timed
 from roofline.operators.gemm import numpy_products, products
 
 SCRIPTS = Path(host.__file__).parents[2]
@@ -55,14 +54,6 @@ def test_the_blas_has_one_thread_while_cores_share_the_work_and_all_of_them_afte
     assert device.software()["blas_threads"] == before
 
 
-def test_a_step_may_time_itself(device):
-    steps = [Timed(0.25), None, Timed(7.0)]
-    first, second, third = device.step_times(lambda index: steps[index - 5], 3, first=5)
-    assert (first, third) == (0.25, 7.0)
-    assert 0 < second < 0.25
-    assert device.step_times(lambda index: 99.0, 1)[0] < 1  # any other result is none
-
-
 @pytest.mark.parametrize("dtype", ["fp16", "fp64"])
 def test_normal_numbers_are_normal(device, dtype):
     values = device.normal((512, 1024), dtype, seed=1)
@@ -95,15 +86,6 @@ def test_peak_formula_by_hand():
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
     assert identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
     assert identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
-
-
-def test_what_the_device_promises_is_derived_from_what_it_is(device):
-    hardware = device.hardware()
-    peaks = device.vendor(hardware, "")["peaks"]
-    assert set(peaks) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
-    assert all(peak["derived"] and not peak["verified"] for peak in peaks.values())
-    assert peaks["fp32_fma"]["tflops"] == peaks["fp32"]["tflops"] == 2 * peaks["fp64"]["tflops"] > 0
-    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
 
 
 def test_simd_units():

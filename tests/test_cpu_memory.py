@@ -1,7 +1,6 @@
 """CPU memory: streams, sweeps, and the threads and compiled loops that run them."""
 
 import itertools
-import os
 import re
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from roofline.devices import discovery
 from roofline.devices.cpu import loops, memory
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
-from roofline.devices.levels import names_of
 
 MIB = 1 << 20
 SIZE = 3 * MIB
@@ -26,16 +24,6 @@ WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors()[0]]
 @pytest.fixture(scope="module")
 def device():
     return discovery.open_device("cpu")
-
-
-def test_workers_raise_errors_and_stay_on_their_cores():
-    workers = Workers(3)
-    with pytest.raises(ZeroDivisionError):
-        workers.run(2, lambda number: 1 // (1 - number))
-    assert workers.run(2, lambda number: 10 * number) == [0, 10]
-    cpus = sorted(os.sched_getaffinity(0))
-    workers = Workers(len(cpus), cpus)
-    assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
 
 
 @pytest.mark.parametrize(
@@ -94,14 +82,6 @@ def test_a_loop_does_what_numpy_does_and_no_more(mix):
 
 def streams_of(device, size_bytes=SIZE):
     return {stream.name: stream for stream in device.streams("dram", size_bytes)}
-
-
-def test_the_mixes_and_the_bytes_they_count(device):
-    streams = streams_of(device, SIZE + 100)  # whole blocks of it in each part
-    assert [*streams][:4] == [f"dram_{mix}" for mix in MIXES] and names_of("cpu") == ["dram", "sweep"]
-    for stream in streams.values():
-        assert stream.level == "dram"
-        assert stream.counted_bytes == MIXES[stream.mix] * SIZE // memory.PARTS
 
 
 @pytest.mark.parametrize("mix", MIXES)

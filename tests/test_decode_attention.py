@@ -2,11 +2,10 @@
 
 import itertools
 import math
-import tracemalloc
 
 import numpy
 import pytest
-from decode_cells import DTYPES, OPERATOR, case_of, cell_of
+from decode_cells import DTYPES, OPERATOR, cell_of
 from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import settings as effort
@@ -15,9 +14,9 @@ from hypothesis import strategies as st
 from roofline.core.dtypes import array_dtype
 from roofline.devices import discovery
 from roofline.devices.cpu.workers import Workers
-from roofline.operators.base import Case, rotation_copies
+from roofline.operators.base import Case
 from roofline.operators.decode_attention import checkpoint, numpy_attention
-from roofline.operators.decode_attention.attention import Shape, attend, cache_bytes, reference, worst_head
+from roofline.operators.decode_attention.attention import Shape, attend, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 from roofline.records.files import file_sha256
@@ -170,38 +169,6 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
     with pytest.raises(ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*fp16 batch 3"):
         OPERATOR.check(cell, scope)
-
-
-def test_steps_rotate_among_caches_and_weights(device, kind, dtype="fp32"):
-    cell = cell_of(device, kind, shape_of(batch=3), dtype, copies=3)
-    for index in range(4):
-        assert worst_of(cell, index) < TOLERANCE[kind, "core"][dtype]
-    results = [core(cell, index) for index in range(4)]
-    assert not numpy.array_equal(results[0], results[1]) and numpy.array_equal(results[0], results[3])
-    bias = numpy.array(cell.shared["layer"]["output_bias"], numpy.float32)
-    for array in (cell.shared["layer"]["output"], *(values for _, values in cell.caches)):
-        array[...] = 0
-    blocks = [numpy.array(cell.step("block")(index), numpy.float32) for index in range(4)]
-    assert all(numpy.array_equal(block, numpy.broadcast_to(bias, block.shape)) for block in blocks), "values of 0"
-    weights = [layer["query"].ctypes.data for layer in cell.rotated_layers()]
-    assert len(set(weights)) == len(weights) > 1
-
-
-@pytest.mark.parametrize(("batch", "seq_len", "dtype"), [(1, 17, "fp32"), (3, 1000, "fp16")])
-def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, batch, seq_len, dtype):
-    monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
-    shape = shape_of(batch, seq_len, 8, head_size=64)
-    copies = rotation_copies(cache_bytes(shape, dtype), 8 << 20)
-    tracemalloc.start()
-    try:
-        cell = cell_of(device, kind, shape, dtype, copies=copies)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    taken = sum(array.nbytes for pair in cell.caches for array in pair)
-    needed = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
-    # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
-    assert taken < most < needed < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
 
 
 def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):

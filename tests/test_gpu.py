@@ -16,7 +16,6 @@ from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
 from roofline.measure.operator_job import Options
-from roofline.measure.sustained import sustain
 from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import checkpoint
@@ -95,19 +94,6 @@ def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device
     assert statistics.median(ratios) == pytest.approx(1, rel=0.01)
 
 
-@pytest.mark.parametrize("size", [4096, 8192])
-def test_a_product_is_as_efficient_per_clock_in_a_burst_as_under_load(device, size):
-    workload = cuda_products.reference_product(device, "fp16", size, seed=1)
-    time.sleep(1)
-    workload.check()
-    time.sleep(0.3)
-    samples = device.step_times(workload.step, int(0.02 * 7e14 / workload.flops))
-    burst = workload.flops / median(samples) / device.clock_of_block()
-    load = sustain(device, workload, 1.5, median(samples))
-    under_load = load.tflops * 1e12 / load.sm_clock_mhz
-    assert burst == pytest.approx(under_load, rel=0.03)
-
-
 def test_the_kernel_is_named_or_the_reason_is_given(device):
     found = device.kernel_of(cuda_products.reference_product(device, "fp16", 1024, seed=1).step)
     assert found["how_known"]
@@ -137,41 +123,6 @@ def test_times_of_a_copy_agree_with_events_of_our_own(device, copy):
     assert median(alone) == pytest.approx(expected, rel=0.1)
     assert median(called) == pytest.approx(expected, rel=0.1)
     assert sum(called) == pytest.approx(200 * expected, rel=0.1)
-
-
-def test_load_goes_on_in_chunks_for_as_long_as_wanted(device, copy):
-    each_s = median(device.step_times(copy, 200))
-    count = max(1, round(0.05 / each_s))
-    chunks = list(device.load_times(copy, count, 0.5, singly=1))
-    ends = [at_s for at_s, *_ in chunks]
-    assert len(chunks) >= 5 and [len(times) for _, times, _ in chunks] == [count] + [1] * (len(chunks) - 1)
-    assert ends == sorted(ends) and 0.45 < ends[-1] < 1
-    means = [sum(times) / len(times) for _, times, _ in chunks]
-    assert means == pytest.approx([each_s] * len(chunks), rel=0.2)
-    assert sum(count * mean for mean in means) == pytest.approx(ends[-1], rel=0.1), "without a pause"
-    assert all(clock > 100 for *_, clock in chunks)
-
-
-def test_a_tiny_step_takes_a_caller_longer_than_the_device(device):
-    few = device.xp.zeros(32, device.xp.float32)
-
-    def step(index):
-        device.xp.add(few, 1, out=few)
-
-    device.step_times(step, 50)
-    called, alone = median(device.step_times(step, 500)), median(device.device_times(step, 320))
-    assert 1e-6 < called < 1e-3
-    assert 0 < alone <= called
-    assert float(few[0]) == 50 + 500 + 320
-
-
-def test_a_host_far_too_slow_gives_no_device_time_and_the_device_goes_on(device, copy):
-    def step(index):
-        time.sleep(0.6)
-        copy(index)
-
-    assert device.device_times(step, 2) is None
-    assert median(device.device_times(copy, 50)) < 0.1
 
 
 @pytest.mark.parametrize(

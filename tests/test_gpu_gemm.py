@@ -80,15 +80,6 @@ def test_fp64_operands_have_24_significant_bits_or_all(device):
     assert cuda_products.inputs("fp64") != cuda_products.inputs("fp64", FULL)
 
 
-def test_int8_results_are_as_spread_as_their_operands(device):
-    (workload, *_) = LtProducts(device, "int8", [Shape(256, 256, 1024)], seed=1).candidates("int8", "int32")
-    results = []
-    device.cublaslt.written = lambda product: results.append(product) or product
-    workload.step(0)
-    assert results[0].std() == pytest.approx(32, rel=0.05)
-    assert (abs(results[0]) > 127).mean() < 1e-3
-
-
 @pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
 def test_every_output_and_layout_is_right(gpu, dtype, output, how):
     skip_unless_supported(gpu, dtype)
@@ -143,12 +134,6 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
         cuda_products.workload(gpu, dtype, SIZE, lost, seed=5)
 
 
-def test_where_cublaslt_has_none_the_card_lacks_the_ceiling(device):
-    device.cublaslt.offers = lambda *shape: False
-    with pytest.raises(Unsupported, match="int8"):
-        cuda_products.reference_product(device, "int8", 64, seed=1)
-
-
 def test_variants_are_of_other_inputs_outputs_and_accumulations(device):
     found = {
         dtype: [
@@ -161,14 +146,6 @@ def test_variants_are_of_other_inputs_outputs_and_accumulations(device):
     assert found.pop("fp8_e4m3") == [{("bf16", "fp32", cuda_products.inputs("fp8_e4m3"))}]
     assert found.pop("int8") == [{("int32", "int32", cuda_products.inputs("int8"))}]
     assert not any(found.values())
-
-
-@pytest.mark.parametrize(("states", "left"), [([0, 15, 0], [10, 12]), ([15, 7], [])])
-def test_an_algorithm_that_cublaslt_says_it_cannot_run_is_left_out(device, states, left):
-    device.cublaslt.STATES = states
-    names = [one.product.algorithm for one in of_shape(device, "int8")]
-    assert len(names) == len(left)
-    assert all(f"algorithm {number}," in name for name, number in zip(names, left, strict=True))
 
 
 def test_a_search_passes_over_what_cublaslt_refuses_and_names_it(device):

@@ -69,30 +69,12 @@ def test_a_gpu_that_only_cuda_reports_is_used_too(machine):
     assert machine(None) == [], "without a driver there is none"
 
 
-@pytest.mark.parametrize("refused", ["MemoryInfo", "CudaComputeCapability"])
-def test_cuda_fills_in_what_nvml_refuses_or_the_card_is_at_fault(machine, refused):
-    one, other = machine(A, B, cuda_cards=[by_cuda("GPU-bbbb-1")], refused=[f"DeviceGet{refused}"])
-    assert one.fault and other.fault is None
-    assert other.compute_capability == "9.0"
-    assert other.memory_total_bytes == (150_100_000_000 if refused == "MemoryInfo" else 150_754_820_096)
-
-
 def test_what_an_administrator_sets_is_part_of_the_identity(machine):
     (before,) = machine(A)
     assert before.setting == "power limit 700.0 W, ECC True"
     sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000
     (after,) = identity.discover()
     assert after.fingerprint() != before.fingerprint()
-
-
-def test_the_installed_libraries_are_part_of_the_identity(monkeypatch):
-    installed = {"cupy-cuda12x": "14.2.0", "nvidia-cublas-cu12": "12.9.1.4", "nvidia-cublas": "13.1.0"}
-    installed |= {"nvidia-cuda-nvrtc-cu12": "12.9.86", "nvidia-cuda-nvrtc": "13.0", "ml_dtypes": "0.5.4"}
-    monkeypatch.setattr(identity, "_version", (installed | {"nvmath-python": "1.0.0", "numpy": "2.3.5"}).get)
-    use_nvml(monkeypatch, A)
-    (found,) = identity.discover()
-    expected = CUPY_12 | {"cublas": "12.9.1.4", "numpy": "2.3.5", "nvmath": "1.0.0"}
-    assert found.software == expected | {"nvrtc_package": "12.9.86", "ml_dtypes": "0.5.4"}
 
 
 @pytest.mark.parametrize(

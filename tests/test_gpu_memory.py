@@ -83,16 +83,6 @@ def test_a_kernel_that_leaves_out_the_last_vector_or_all_is_found(monkeypatch, g
                 stream.verify(grid)
 
 
-@pytest.mark.parametrize("level", CACHES)
-def test_every_grid_of_a_cache_reads_every_byte(monkeypatch, gpu, level):
-    for stream in gpu.streams(level, None):
-        assert all(stream.verify(grid) for grid in stream.grids)
-    replace_kernels(monkeypatch, gpu, {f"read_{level}", f"read_{level}_broadcast"}, Short)
-    for stream in gpu.streams(level, None):
-        with pytest.raises(ArithmeticError):
-            stream.verify(next(iter(stream.grids)))
-
-
 @pytest.mark.parametrize("level", ["d2d", "h2d", "d2h"])
 def test_a_copy_moves_one_direction_and_one_that_does_nothing_is_found(monkeypatch, device, level):
     streams, copied = of_level(device, level), []
@@ -128,16 +118,6 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
             assert vectors * 16 <= holds
             assert vectors * 16 * passes * readers == stream.counted_bytes, grid
             assert stream.verify(grid)
-
-
-def test_the_sweeps_cover_the_caches(any_card):
-    through, past = any_card.sweeps(3)
-    l2, readers = any_card.last_level_cache_bytes, max(1, any_card.multiprocessors // 8)
-    assert through.levels == {"l1": any_card.l1_bytes, "l2": l2 // readers} and past.levels == {"l2": l2}
-    assert through.sizes[0] <= any_card.l1_bytes / 2
-    assert any_card.l1_bytes < through.sizes[-1] <= l2 // readers, "all sets together stay in L2"
-    assert past.sizes[0] < l2 / 1.9 and past.sizes[-1] > 2 * l2
-    assert past.sizes[-1] <= any_card.identity.memory_free_bytes // 4
 
 
 def test_a_step_of_a_sweep_reads_what_it_counts(gpu):

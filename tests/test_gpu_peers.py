@@ -1,19 +1,14 @@
 """Traffic between two GPUs, on stand-ins that share one memory."""
 
-import contextlib
 from types import SimpleNamespace
 
-import bandwidth
 import pytest
 from fake_gpu import MIB, Idle, Short, nvml_card, open_gpu, replace_kernels, use_nvml
 
 from roofline.devices.gpu import nvml
-from roofline.measure import lock
 
 RAGGED = MIB // 4 + 32 * 7
 ONE_WAY = ("p2p_gpu1", "p2p_gpu1_read", "p2p_gpu1_write")
-UNTOLD = ("nvlinks", "nvlink_version", "pcie_ancestor")
-OPTIONS = {"warmup": 1, "iterations": 3, "time_budget_s": 0.05}
 
 
 @pytest.fixture
@@ -84,22 +79,3 @@ def test_the_path_between_two_cards(monkeypatch):
         end = SimpleNamespace(busId=remote)
         monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemotePciInfo", lambda one, link, end=end: end)
         assert nvml.path_between(A, B)["nvlinks"] == links
-
-
-def test_the_datasheet_figure_counts_the_links_that_lead_to_the_peer(monkeypatch, device):
-    monkeypatch.setattr(device, "hardware", lambda: {"nvlinks_active": 12})
-    monkeypatch.setattr(device, "path_to_peer", lambda: {"path": "nvlink", "nvlinks": 4})
-    streams = streams_of(device.with_peer(RAGGED))
-    assert streams["p2p_gpu1"].nvlink_share == pytest.approx(4 / 12)
-    assert streams["p2p_gpu1_both"].nvlink_share == pytest.approx(8 / 12)
-
-
-@pytest.mark.parametrize(("path", "held"), [("nvlink", []), ("pcie", [lock.HOST_PATH]), (None, [lock.HOST_PATH])])
-def test_transfers_over_pcie_hold_the_lock_of_the_host_path(monkeypatch, device, path, held):
-    taken = []
-    monkeypatch.setattr(lock, "measuring", lambda uses: taken.append(list(uses)) or contextlib.nullcontext())
-    monkeypatch.setattr(device, "path_to_peer", lambda: dict.fromkeys(UNTOLD) | {"path": path})
-    monkeypatch.setattr(device, "with_peer", lambda size: SimpleNamespace(streams=lambda: []))
-    monkeypatch.setattr(bandwidth, "latencies", lambda *given, **options: [])
-    bandwidth.between(device, None, RAGGED, OPTIONS)
-    assert taken == [held]

@@ -11,11 +11,10 @@ from roofline.core.dtypes import relative_error
 from roofline.measure.protocol import time_caller, time_device
 from roofline.operators.base import rotation_copies
 from roofline.operators.row_norm.arrays import Array
-from roofline.operators.row_norm.cuda import APPLICATIONS, Naive, Welford, WelfordGraph
+from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
 
 pytestmark = pytest.mark.gpu
 
-SMALL = {"warmup": 20, "iterations": 400, "time_budget_s": 1.0}
 KINDS = (Array, Naive, Welford, WelfordGraph)
 # Around a vector, a warp's and a block's registers, and beyond them; of accesses of 4, 8 and 16 bytes.
 LENGTHS = (1, 2, 3, 4, 5, 7, 20, 31, 32, 33, 126, 127, 128, 129, 130, 1000, 1023, 1024, 1025, 4096, 4098)
@@ -61,20 +60,6 @@ def test_what_is_not_finite_stays_in_its_row(device, kind, columns, bad):
     assert numpy.isnan(found[spoilt]).all()
     rest = numpy.delete(numpy.arange(40), spoilt)
     assert relative_error(found[rest], OPERATOR.reference(None, {"x": x[rest]})) < 1e-5
-
-
-@pytest.mark.parametrize("shape", [(1, 128), (64, 128), (1000, 77), (300, 4096)])
-@pytest.mark.parametrize("copies", [1, 3, 7])
-def test_a_graph_goes_through_every_copy(device, shape, copies):
-    matrices = [normal(*shape, offset) for offset in range(copies)]
-    alone, graph = cell_of(device, Welford, *matrices), cell_of(device, WelfordGraph, *matrices)
-    expected = [device.to_host(alone.step(None)(place)).copy() for place in range(copies)]
-    step = graph.step(None)
-    for index in range(9):
-        found = device.to_host(step(index))
-        assert (found == expected[(APPLICATIONS * (index + 1) - 1) % copies]).all()
-    for copy, result in zip(graph.copies, expected, strict=True):
-        assert (device.to_host(copy["y"]) == result).all()
 
 
 def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):

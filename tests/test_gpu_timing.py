@@ -98,10 +98,3 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert ahead[:-4] == pytest.approx([0.03] * 9), "the next chunks wait, so that the device does not"
     assert done == [0, 1, 2, 3] * 13
     assert list(device.load_times(step, 1, 0)) == []
-
-
-def test_the_compute_ceiling_of_a_dtype_and_unit(device):
-    assert device.compute_ceiling("fp16", "tensor_core") == "fp16"
-    assert device.compute_ceiling("fp16", "cuda_core") == "fp16_fma"
-    assert device.compute_ceiling("fp64", "cuda_core") == "fp64_fma"
-    assert device.compute_ceiling("bf16", "cuda_core") == "fp32_fma", "converted, and multiplied in fp32"

@@ -157,14 +157,6 @@ def test_the_chosen_cuda_and_the_packages_of_a_tool_stay_until_another_choice(ma
     assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"], "added to the CPU"
 
 
-def test_the_interpreter_is_one_that_runs_and_fits(machine):
-    machine.command("python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
-    machine.python("python3", "3.10")
-    machine.python("python3.13", "3.13", lacks="ensurepip")
-    machine.python("python3.14", "3.14")
-    assert machine.install()[2][0] == "venv 3.14"
-
-
 def test_after_a_failure_the_next_call_goes_on(machine):
     assert machine.install("development", PIP_FAILS_AT="cpu", PIP_SAYS="No space left on device")[0] == 1
     assert machine.install("development")[2] == [*CPU, "pip development"]
@@ -198,14 +190,6 @@ def with_uv(machine, version: str = "3.12"):
     machine.command("uv", UV)
     machine.python("of-uv", version)
     machine.environment["UV_PYTHON"] = str(machine.commands / "of-uv")
-
-
-def test_uv_installs_unless_pip_has_another_index(machine):
-    with_uv(machine)
-    status, _, calls = machine.install()
-    assert (status, [call.split()[0] for call in calls]) == (0, ["venv", "uv", "uv"])
-    shutil.rmtree(machine.clone / ".venv")
-    assert machine.install(PIP_CONFIG="global.index-url='https://mirror.example/simple'")[2] == CPU
 
 
 @pytest.fixture

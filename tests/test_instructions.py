@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from fake_gpu import Idle, Recorder, open_gpu, record_launches, replace_kernels
+from fake_gpu import Idle, Recorder, open_gpu, replace_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,27 +67,6 @@ def test_every_conflicting_request_takes_the_wavefronts_that_are_declared(ways):
         assert where.max() < instructions.SHARED_WORDS
         for request in where.T:
             assert max(numpy.bincount(request % 32)) == ways
-
-
-@pytest.mark.parametrize(
-    ("pattern", "places"), [("stride", instructions.strided_places), ("conflict", instructions.shared_places)]
-)
-def test_every_launch_loads_as_many_requests_as_are_counted(monkeypatch, device, pattern, places):
-    launches = record_launches(monkeypatch, device)
-    for kernel in device.wall_kernels():
-        if kernel.pattern == pattern:
-            launches.clear()
-            kernel.step(0)
-            ((_, blocks, threads, (*_, rounds, _, _)),) = launches
-            requests = sum(where.shape[1] * times for where, times in places(kernel.of, threads, int(rounds)))
-            assert kernel.requests == blocks * requests
-
-
-def test_the_issue_rate_is_of_the_fastest_kernel(device):
-    rate = issue_rate(device, **BUDGET)
-    assert rate.search.offered == len(instructions.PAIRS) * len(instructions.THREADS)
-    assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.latency.median_s)
-    assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
 
 
 def test_walls_are_measured_and_checked(device):

@@ -83,16 +83,6 @@ def test_power_is_instantaneous_or_an_average_or_null(monkeypatch):
     assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
 
 
-def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
-    module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
-    module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
-    assert nvml.state(A)["other_processes"] == 2
-    pids.remove(os.getpid())
-    assert nvml.state(A)["other_processes"] is None
-    pids.clear()
-    assert nvml.state(A)["other_processes"] == 0
-
-
 @pytest.mark.parametrize(
     ("bits", "names", "throttled"),
     [
@@ -108,3 +98,13 @@ def test_names_of_throttle_reasons_and_which_are_thermal(bits, names, throttled)
     assert nvml.throttle_reasons(bits) == names and is_throttled(names) is throttled
     assert limiting_reasons([["gpu_idle"], None, names, names]) == sorted(set(names or ()) - {"gpu_idle"})
     assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS
+
+
+def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
+    module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
+    module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
+    assert nvml.state(A)["other_processes"] == 2
+    pids.remove(os.getpid())
+    assert nvml.state(A)["other_processes"] is None
+    pids.clear()
+    assert nvml.state(A)["other_processes"] == 0

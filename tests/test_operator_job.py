@@ -172,14 +172,6 @@ def test_a_wrong_result_fails_the_job_and_is_named(part, factor):
         measured(operator, cases=[Case({"n": 16}, "fp32")])
 
 
-def test_an_exception_in_an_implementation_names_its_cell_in_one_line():
-    def raising(inputs):
-        raise ValueError("operands could not be broadcast\ntogether")
-
-    with pytest.raises(RuntimeError, match=r"^doubling, once, fp32 n 16: ValueError: [^\n]*$"):
-        measured(with_step(raising), cases=[Case({"n": 16}, "fp32")])
-
-
 def test_the_reference_of_a_set_of_inputs_is_computed_once_for_all_implementations():
     counted = []
 

@@ -64,10 +64,6 @@ def test_the_ridge_point_is_compute_and_a_missing_roof_names_none(compute, memor
     assert named(1.2, 1.2, 0.1, compute, memory) == found
 
 
-def test_launches_are_named_without_any_roof():
-    assert named(10.0, 1.0, compute=None, memory=None) == "overhead"
-
-
 @given(TIMES, st.none() | TIMES, st.none() | TIMES, TIMES, TIMES, st.sampled_from([0.25, 8.0]))
 def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit_of_time(
     latency, device, start, compute, memory, unit

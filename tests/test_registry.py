@@ -9,7 +9,6 @@ from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.about import describe
 from roofline.operators.registry import load, own_files, registered
-from roofline.run import sources
 from roofline.run.config import config_model
 
 CHECKOUT = Path(__file__).parents[1]
@@ -46,18 +45,6 @@ def test_a_whole_file_is_one_operator_more_than_the_librarys_own(file):
     assert (operator.name, operator.rule, operator.picture, describe(operator).title) == ("gelu",) * 3 + ("GELU",)
     assert operator.path == path and [str(one) for one in own_files(operator)] == [path]
     assert len(found) == len(rules) + 1
-
-
-def test_imported_modules_of_its_folder_are_sources_of_its_jobs(file):
-    near = file(text="import my_sums_further\n", name="my_sums.py")
-    further = file(text="import numpy\n", name="my_sums_further.py")
-    file(text="", name="my_sums_of_nothing.py")
-    path = file("import numpy\n", "import numpy\nimport my_sums\n")
-    assert [str(one) for one in own_files(load(path))] == [path, near, further]
-    script = CHECKOUT / "workflow/scripts/measure_operator.py"
-    files = set(sources.library_files(script, "gpu", [load(path)])) - set(sources.library_files(script, "gpu"))
-    below = {Path(one).relative_to(script.parent / "roofline").parts[0] for one in files if "roofline" in one}
-    assert not below & {"api.py", "report", "run", "table"}, "the API offers them, and it takes none of them"
 
 
 @pytest.mark.parametrize("module", ["json", "my_columns"])

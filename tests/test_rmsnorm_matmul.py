@@ -111,15 +111,6 @@ def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, ke
     assert found.tensor_flops(hidden) > declared if squares else found.tensor_flops(hidden) == declared
 
 
-@pytest.mark.parametrize(
-    ("capability", "batch", "hidden", "taken"),
-    [("9.0", 32, 32768, True), ("9.0", 32, 32832, False), ("9.0", 33, 32832, True), ("8.0", 32, 32832, True)],
-)
-def test_hopper_skips_hidden_sizes_whose_norm_leaves_no_room_for_w(monkeypatch, capability, batch, hidden, taken):
-    device, case = open_gpu(monkeypatch, capability), Case({"batch": batch, "hidden": hidden}, "bf16")
-    assert (Fused.unsupported(device, case) is None) == (FusedGraph.unsupported(device, case) is None) == taken
-
-
 OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
 OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
 AGREED = {

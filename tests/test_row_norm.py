@@ -141,16 +141,6 @@ def test_launches_are_as_the_kernels_expect(monkeypatch, kind, shape):
         assert OPERATOR.compare(cell, None, index, step(index)).error < 1e-5
 
 
-def test_every_row_is_looked_at_and_many_are_compared(cpu):
-    cell = cell_of(cpu, Compiled, normal(5000, 64))
-    result = cell.step(None)(0)
-    check = OPERATOR.compare(cell, None, 0, result)
-    assert check.compared.startswith("509 of 5000 ")
-    result[4321, 1] = numpy.nan
-    with pytest.raises(ArithmeticError):
-        OPERATOR.compare(cell, None, 0, result)
-
-
 def predicted(kind, rows: int, columns: int, cores: int = 16):
     device = SimpleNamespace(cores=cores, multiprocessors=132, max_threads=2048, last_level_cache_bytes=32 << 20)
     one = kind(OPERATOR, device, case_of(rows, columns))
@@ -170,3 +160,13 @@ def test_launches_are_what_small_matrices_wait_for_and_memory_large_ones():
     assert (small.regime, large.regime) == ("overhead", "memory")
     assert predicted(Welford, 1024, 128).latency_s > 2 * small.latency_s
     assert predicted(Array, 1024, 128).latency_s > 5 * predicted(Welford, 1024, 128).latency_s
+
+
+def test_every_row_is_looked_at_and_many_are_compared(cpu):
+    cell = cell_of(cpu, Compiled, normal(5000, 64))
+    result = cell.step(None)(0)
+    check = OPERATOR.compare(cell, None, 0, result)
+    assert check.compared.startswith("509 of 5000 ")
+    result[4321, 1] = numpy.nan
+    with pytest.raises(ArithmeticError):
+        OPERATOR.compare(cell, None, 0, result)

@@ -105,17 +105,6 @@ def test_the_interval_of_samples_with_memory_covers_the_median(coefficient, coun
     assert coverage(autoregressive(numpy.random.default_rng(8), coefficient, 1500, count), 0) >= 0.93
 
 
-def test_a_swinging_clock_with_outliers_is_covered_and_a_drifting_clock_has_no_interval():
-    random = numpy.random.default_rng(9)
-    swing = numpy.sin(2 * numpy.pi * (numpy.arange(300) / 60 + random.random((500, 1))))
-    runs = 100 + swing + autoregressive(random, 0.5, 500, 300)
-    slow = random.random(runs.shape) < 0.01
-    assert coverage(numpy.where(slow, 150, runs), 100 + 0.02) >= 0.95
-    # A drift has one value for each moment: every sample repeats its neighbours.
-    assert median_interval([1 + index / 1000 for index in range(100)]) is None
-    assert effective_count(list(range(1000))) < 6
-
-
 def sample_until_precise(run: list[float], minimum: int) -> list[float]:
     for count in looks(minimum, len(run)):
         if precise(run[:count]):

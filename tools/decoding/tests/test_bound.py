@@ -63,12 +63,6 @@ def test_the_floor_is_below_operations_one_by_one_and_below_what_routing_uses(na
     assert batch > 1 or found.seconds == pytest.approx(expected.seconds)
 
 
-@given(names, batches, st.integers(1, 1023), st.sampled_from([False, True]))
-def test_more_sequences_and_more_tokens_never_cost_less(name, batch, context, expected):
-    found = at(name, batch, context, expected).seconds
-    assert at(name, batch + 1, context, expected).seconds >= found <= at(name, batch, context + 1, expected).seconds
-
-
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b"])
 def test_the_largest_batch_fits_and_one_more_does_not(name):
     model, memory = MODELS[name], 80 * 10**9

@@ -1,6 +1,5 @@
 """Models: what they weigh and keep, by the list of their tensors; and configs that are no model's."""
 
-import json
 from math import prod
 
 import config_file
@@ -37,17 +36,6 @@ def test_a_missing_field_is_taken_from_the_family():
     found = build("mine", "mine.json", without("mistral-nemo-12b", "sliding_window", "vocab_size"))
     assert found.assumed == {"sliding_window": "4096", "vocab_size": "32000"}
     assert {layer.attention.window for layer in found.layers} == {4096}
-
-
-def test_a_model_that_sees_is_read_by_its_text():
-    inner = without("mistral-nemo-12b", "torch_dtype")
-    outer = {"model_type": "mistral3", "torch_dtype": "bfloat16", "text_config": inner, "vision_config": {"x": 1}}
-    assert build("mine", "", outer).weight_bytes == model("mistral-nemo-12b").weight_bytes
-
-
-def test_windows_are_of_the_layers_that_have_them():
-    found = model("qwen2.5-7b", use_sliding_window=True, sliding_window=512, max_window_layers=20)
-    assert [layer.attention.window for layer in found.layers] == [None] * 20 + [512] * 8
 
 
 @pytest.mark.parametrize(
@@ -104,11 +92,3 @@ def test_a_name_or_a_file_of_no_model_is_named(tmp_path):
         path.write_text(content)
         with pytest.raises(BadModel, match=str(path)):
             config_file.read(config_file.find(str(path)))
-
-
-def test_a_folder_with_a_config_is_found_by_its_name(tmp_path):
-    folder = tmp_path / "my-model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(LLAMA))
-    found = config_file.read(config_file.find(str(folder)))
-    assert (found.name, found.parameters) == ("my-model", PUBLISHED["llama-3-8b"])
