@@ -1,20 +1,27 @@
 """Fused decode attention without a card: how the work is divided, and what is launched on a fake GPU."""
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from decode_cells import DTYPES, OPERATOR, cell_of
+from decode_cells import DTYPES, OPERATOR, case_of, cell_of
 from factories import device_record, seals_for
 from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.core.prediction import predict_cell
 from roofline.measure.operator_job import Options, measure
-from roofline.operators.base import Job
+from roofline.measure.sealing import cpu_gb_per_s
+from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import checkpoint, fused
-from roofline.operators.decode_attention.attention import Shape
+from roofline.operators.decode_attention.attention import Shape, flops, traffic_bytes
+from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
+from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 from roofline.operators.decode_attention.operator import GPU
+from roofline.operators.gemm.operator import Gemm, TensorMatmul
 from roofline.run import settings
 
 KIB = 1 << 10
@@ -91,9 +98,6 @@ def test_few_blocks_are_spread_evenly_by_the_shared_memory_that_they_take(shape,
         assert shared_bytes // taken >= found.variant.blocks
 
 
-SHAPE = Shape(2, 8, 2, 64, 700)
-
-
 @pytest.fixture
 def device(monkeypatch):
     return open_gpu(monkeypatch)
@@ -109,24 +113,6 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
     assert set(cell.costs("core").calls) <= set(GPU)
-
-
-@pytest.mark.parametrize(("layers", "copies"), [(4, 3), (5, 48)])
-def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
-    cell = cell_of(device, FusedGraph, SHAPE, layers=layers, copies=copies)
-    for number, (_, values) in enumerate(cell.caches):
-        values[...] = number  # and so is what a step over it gives
-    step, read = cell.step("core"), []
-    for graph in cell.graphs:
-        for does, launch in graph.launches:
-            does(launch)
-            read.append(int(launch.out[0, 0, 0].round()))
-    assert all(len(graph.launches) == layers == cell.per_call for graph in cell.graphs)
-    assert read == [place % copies for place in range(len(read))]
-    assert len(read) == math.lcm(copies, layers), "from the last graph to the first the rotation goes on"
-    for index in range(2 * len(cell.graphs) + 1):
-        last = (index % len(cell.graphs) + 1) * layers - 1
-        assert step(index)[0, 0] == pytest.approx(last % copies)
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
@@ -155,3 +141,54 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, d
     for one in found:
         assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0
         assert (one.cache, one.memory_level) == (cache, "hbm" if cache == "cold" else "l2")
+
+
+def predicted(kind, shape, dtype, scope="core", cores=16):
+    one = kind(None, SimpleNamespace(cores=cores, multiprocessors=132, l2_bytes=1 << 20), case_of(shape, dtype))
+    constants = {name: constant.value for name, constant in OPERATOR.constants[kind.kind].items()}
+    return predict_cell(
+        flops=flops(shape, scope),
+        traffic_bytes=traffic_bytes(shape, dtype, scope),
+        peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
+        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else cpu_gb_per_s(cores, "AMD EPYC"),
+        costs=one.costs(scope).costs(constants),
+    )
+
+
+@given(SHAPES, st.sampled_from(DTYPES), st.sampled_from([Eager, NumpyOnAllCores]))
+def test_a_block_takes_longer_than_its_core_and_a_longer_cache_no_less(shape, dtype, kind):
+    core = predicted(kind, shape, dtype).latency_s
+    assert predicted(kind, shape, dtype, "block").latency_s > core
+    assert predicted(kind, replace(shape, seq_len=2 * shape.seq_len), dtype).latency_s >= core
+
+
+# Medians in us of runs on H200s (of the fastest host if its calls set the time) and on two cores of an AMD EPYC.
+@pytest.mark.parametrize(
+    ("kind", "scope", "dtype", "batch", "seq_len", "least_us", "most_us", "regime"),
+    [
+        (Eager, "core", "fp16", 1, 1024, 240, 240, "overhead"),
+        (Eager, "core", "fp16", 256, 1024, 2107, 2112, "implementation"),
+        (NumpyOnAllCores, "core", "fp32", 1, 1024, 184, 225, "memory"),
+        (NumpyOnAllCores, "block", "fp16", 256, 128, 11_263, 14_094, "implementation"),
+        (NumpyOnAllCores, "core", "fp32", 256, 1024, 31_786, 35_763, "memory"),
+    ],
+)
+def test_measured_times_are_within_a_factor_of_two_and_in_their_regime(
+    kind, scope, dtype, batch, seq_len, least_us, most_us, regime
+):
+    found = predicted(kind, Shape(batch, 8, 8, 64, seq_len), dtype, scope, cores=2)
+    assert found.regime == regime
+    assert most_us / 2 <= found.latency_s * 1e6 <= 2 * least_us
+
+
+@given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([2, 4, 8]))
+def test_tensor_cores_execute_no_less_than_is_declared(m, n, k, group):
+    properties = {"sharedMemPerMultiprocessor": 228 << 10}
+    device = SimpleNamespace(multiprocessors=132, is_hopper=True, capability=(9, 0), properties=properties)
+    cell = TensorMatmul(Gemm(), device, Case({"m": m, "n": n, "k": k}, "fp16"), "tensor_matmul")
+    executed, _ = cell.executed_flops(None)
+    assert 2 * m * n * k <= executed["tensor"] < 2 * (m + 256) * (n + 256) * (k + 64)
+    shape = Shape(16, 8 * group, 8, 64, k)
+    assert Fused(OPERATOR, device, case_of(shape, "fp16")).executed_flops("core").flops["tensor"] >= flops(
+        shape, "core"
+    )

@@ -1,11 +1,12 @@
-"""How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, what is compiled."""
+"""How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, which kernel ran."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
 from fake_gpu import open_gpu, record_launches
 
-from roofline.devices.gpu import timing
+from roofline.devices.gpu import driver_calls, timing
 
 
 @pytest.fixture
@@ -98,3 +99,45 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert ahead[:-4] == pytest.approx([0.03] * 9), "the next chunks wait, so that the device does not"
     assert done == [0, 1, 2, 3] * 13
     assert list(device.load_times(step, 1, 0)) == []
+
+
+UNITS = {
+    "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN": True,
+    "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas": True,
+    "ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn": True,
+    "volta_h884gemm_256x128_ldg8_nn": True,
+    "cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1": True,
+    "sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma": True,
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4": False,
+    "cutlass_80_simt_sgemm_256x128_8x4_nn_align1": False,
+    "ampere_sgemm_128x64_nn": False,
+    "void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>": False,
+    "cupy_copy__float32_float16": None,
+}
+
+
+def test_the_unit_by_the_names_of_cublas_kernels():
+    assert {name: driver_calls.uses_tensor_cores(name) for name in UNITS} == UNITS
+
+
+def test_the_longest_kernel_is_named_and_recording_ends_even_if_the_step_fails(monkeypatch):
+    recording, callbacks = [], []
+    times = [("nvjet", "kernel", 5000, 5200), ("ampere_sgemm", "kernel", 5200, 5500), ("a copy", "copy", 0, 9000)]
+    times += [("nvjet", "kernel", 5500, 5700)]
+    activities = [SimpleNamespace(name=n, kind=k, start=start, end=end) for n, k, start, end in times]
+    module = SimpleNamespace(
+        ActivityKind=SimpleNamespace(CONCURRENT_KERNEL="kernel", MEMCPY="copy"),
+        activity_register_callbacks=lambda request, complete: callbacks.append(complete),
+        activity_enable=recording.append,
+        activity_disable=recording.remove,
+        activity_flush_all=lambda flag: callbacks[0](activities),
+    )
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=module))
+    found = driver_calls.kernel_of(lambda: None)
+    assert (found["name"], found["tensor_cores"]) == ("nvjet", True)
+    for step in (lambda: None, lambda: 1 / 0):
+        driver_calls.kernel_of(step)
+        assert recording == []
+    monkeypatch.setitem(sys.modules, "cupti", None)  # not installed
+    found = driver_calls.kernel_of(lambda: None)
+    assert (found["name"], found["tensor_cores"]) == (None, None) and found["how_known"]
