@@ -73,21 +73,6 @@ def test_fewer_kv_heads_have_narrower_keys_and_values_in_both_namings(tmp_path, 
         assert weights["query_bias"].shape == (4 * heads,) and hidden.shape == (3, 4 * heads)
 
 
-def test_the_hidden_state_is_that_of_tokens_after_the_first_normalisation(path):
-    scale, shift = numpy.arange(1, SIZE + 1, dtype="f4"), numpy.linspace(-1, 1, SIZE, dtype="f4")
-    file = changed(path, h__0__ln_1__weight=scale, h__0__ln_1__bias=shift)
-    _, hidden, _, _ = load_layer(file, PRESET, batch=40)
-    tokens, positions = (load_file(file)[f"transformer.{name}.weight"].astype("f8") for name in ("wte", "wpe"))
-    normalised = (hidden - shift) / scale
-    assert normalised.mean(axis=1) == pytest.approx(numpy.zeros(40), abs=1e-5)
-    sums = (tokens[None] + positions[:, None]).reshape(-1, SIZE)
-    every = (sums - sums.mean(axis=1, keepdims=True)) / numpy.sqrt(sums.var(axis=1, keepdims=True) + 1e-5)
-    nearest = [numpy.abs(every - one).max(axis=1).argmin() for one in normalised]
-    assert normalised == pytest.approx(every[nearest], abs=1e-4)
-    assert len({index // len(tokens) for index in nearest}) == 1  # one position
-    assert len({index % len(tokens) for index in nearest}) > 20  # of many tokens
-
-
 def refused(path, figures, preset=PRESET):
     """A line that holds the path and the figures."""
     with pytest.raises(UserError) as raised:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from records_factory import (
-    CONSTANTS,
     SCAN,
     bandwidth_record,
     cell,
@@ -23,7 +22,6 @@ from roofline.records.base import read, write
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.table.rows import Roofline
 
-SHARE = CONSTANTS["gpu"]["share"]
 FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", d2d=1000)
 
 

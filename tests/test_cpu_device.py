@@ -46,14 +46,6 @@ def test_all_usable_cores_although_the_engine_hands_out_one():
         assert json.loads(done.stdout) == {"cores": cores, "blas": [cores], "reported": str(cores)}
 
 
-def test_the_blas_has_one_thread_while_cores_share_the_work_and_all_of_them_after_it(device):
-    before = device.software()["blas_threads"]
-    assert device.on_cores(1, lambda worker: device.software()["blas_threads"]) == ["1"]
-    with pytest.raises(ZeroDivisionError):
-        device.on_cores(device.cores, lambda worker: 1 / 0)
-    assert device.software()["blas_threads"] == before
-
-
 @pytest.mark.parametrize("dtype", ["fp16", "fp64"])
 def test_normal_numbers_are_normal(device, dtype):
     values = device.normal((512, 1024), dtype, seed=1)

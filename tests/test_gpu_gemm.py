@@ -15,7 +15,7 @@ from roofline.core.terms import Unsupported
 from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
-from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, FAST, FULL, OUTPUTS, SHORT, LtProducts, Shape
+from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, FULL, OUTPUTS, LtProducts, Shape
 from roofline.operators.gemm.operator import Gemm, filled
 
 DTYPES = tuple(OUTPUTS)
@@ -71,15 +71,6 @@ def test_operands_are_normal_numbers_of_their_dtype_and_described(device, dtype)
     assert of_shape(device, dtype)[0].inputs == cuda_products.inputs(dtype)
 
 
-def test_fp64_operands_have_24_significant_bits_or_all(device):
-    short, full = (
-        device.to_host(cuda_products.operand(device, "fp64", 1000, seed=1, digits=digits)) for digits in (SHORT, FULL)
-    )
-    assert short.dtype == full.dtype == numpy.float64
-    assert numpy.array_equal(short, short.astype("f4")) and not numpy.array_equal(full, full.astype("f4"))
-    assert cuda_products.inputs("fp64") != cuda_products.inputs("fp64", FULL)
-
-
 @pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
 def test_every_output_and_layout_is_right(gpu, dtype, output, how):
     skip_unless_supported(gpu, dtype)
@@ -93,13 +84,6 @@ def test_every_output_and_layout_is_right(gpu, dtype, output, how):
         assert check.error <= check.tolerance == products.TOLERANCE[dtype]
         assert one.flops == 2 * 64 * 128 * 192
         assert (one.product.output, one.product.accumulation) == (output, how)
-
-
-def test_fast_accumulation_is_asked_for_where_the_product_says_so(device):
-    for accumulation in (FAST, "fp32"):
-        next(LtProducts(device, "fp8_e4m3", [Shape(64, 64, 64)], seed=1).candidates("bf16", accumulation))
-    asked = [one.FAST_ACCUM for one in device.cublaslt._OBJECTS if hasattr(one, "FAST_ACCUM")]
-    assert asked == [1, 0]
 
 
 @pytest.mark.parametrize(("dtype", "output", "how"), [EVERY[0], EVERY[-1]])

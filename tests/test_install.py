@@ -157,13 +157,6 @@ def test_the_chosen_cuda_and_the_packages_of_a_tool_stay_until_another_choice(ma
     assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"], "added to the CPU"
 
 
-def test_after_a_failure_the_next_call_goes_on(machine):
-    assert machine.install("development", PIP_FAILS_AT="cpu", PIP_SAYS="No space left on device")[0] == 1
-    assert machine.install("development")[2] == [*CPU, "pip development"]
-    machine.install(DRIVER="12", PIP_FAILS_AT="cuda12", PIP_SAYS="killed")
-    assert machine.install(CUDA="none")[2] == CPU, "with half of CUDA's packages it is not the CPU lock"
-
-
 def test_a_changed_lock_or_a_moved_or_broken_environment_is_installed_again(machine):
     machine.install()
     (machine.clone / "envs" / "cpu.txt").open("a").write("# changed\n")

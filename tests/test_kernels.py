@@ -121,12 +121,6 @@ PRODUCT = LIBRARY / "operators/gemm/kernels/tensor_matmul.cu"
 FUSED_PRODUCT = LIBRARY / "operators/rmsnorm_matmul/kernels/rmsnorm_matmul.cu"
 
 
-def test_the_product_uses_the_instructions_of_its_architecture():
-    hopper_code, ampere_code = (clean(kernel_source(PRODUCT), PRODUCT.name, f"compute_{one}") for one in (HOPPER, 80))
-    assert b"wgmma.mma_async" in hopper_code and b"mma.sync" not in hopper_code
-    assert b"mma.sync" in ampere_code
-
-
 def fits(source: Path, target: int | str, defines: tuple[str, ...], threads: int, blocks=1, spilled=False) -> Code:
     """The machine code, with nothing spilled unless that is known, and registers for the threads that are launched."""
     text = kernel_source(source) + f'\nstatic_assert(THREADS == {threads}, "THREADS");\n'

@@ -240,15 +240,6 @@ def test_the_roof_is_of_the_level_that_the_inputs_come_from(items, cold, cached,
     assert (one.cache, one.memory_level, one.memory_ceilings) == (cache, level, ceilings)
 
 
-def test_what_does_not_rotate_and_is_counted_is_not_cold():
-    operator = Doubling()
-    operator.bytes = lambda case, scope=None: 12 * case.shape["n"]
-    operator.rotated_bytes = lambda case, scope=None: 8 * case.shape["n"]
-    operator.shared_inputs = lambda device, case, seed: {"weights": numpy.zeros((case.shape["n"],), numpy.float32)}
-    (one,) = measured(operator, implementations=["once"])
-    assert (one.cache, one.memory_ceilings) == ("warm", ["l2"])
-
-
 def test_overheads_are_of_each_smallest_case_and_no_longer_than_the_cell():
     operator, cases = Doubling(), [Case({"n": n}, "fp32") for n in (10, 1000)]
     for smallest, seconds in (

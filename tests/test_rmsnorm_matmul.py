@@ -15,7 +15,6 @@ from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.prediction import predict_cell
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.devices.gpu import driver_calls
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
@@ -173,19 +172,6 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
         for index in range(20):
             step(index)
         assert (gpu.to_host(step(21)) == first).all()
-
-
-def test_launches_overlap_in_a_graph_alone(monkeypatch):
-    launched = []
-    monkeypatch.setattr(driver_calls, "overlapping", lambda *arguments: launched.append(arguments))
-    device = open_gpu(monkeypatch, "9.0")
-    cell_of(device, Fused, 128, 256, "bf16").step("waiting")(0)
-    assert not launched
-    for scope, launches in zip(FusedGraph.scopes, (1, 2), strict=True):
-        cell = cell_of(device, FusedGraph, 128, 256, "bf16")
-        cell.captured(scope)
-        assert len(launched) == launches * cell.per_call
-        launched.clear()
 
 
 @pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
