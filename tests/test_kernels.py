@@ -179,11 +179,7 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
 # 8.9 and 12.0 have the same limits; fp16 and bf16 differ by one instruction.
 @pytest.mark.parametrize(
     ("dtype", "head_size", "architecture"),
-    [
-        *(("bf16", 128, one) for one in ARCHITECTURES if one != 89),
-        ("fp32", 128, 75),
-        ("fp16", 64, 90),
-    ],
+    [*(("bf16", 128, one) for one in ARCHITECTURES if one != 89), ("fp32", 128, 75), ("fp16", 64, 90)],
 )
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])

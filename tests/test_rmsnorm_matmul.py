@@ -112,11 +112,7 @@ def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, ke
 
 OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
 OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
-AGREED = {
-    "few_rows": f"{OF_FEW} + 1024",
-    "many_rows": f"{OF_MANY} + 1024",
-    "rmsnorm_matmul": "STAGES * STAGE_BYTES",
-}
+AGREED = {"few_rows": f"{OF_FEW} + 1024", "many_rows": f"{OF_MANY} + 1024", "rmsnorm_matmul": "STAGES * STAGE_BYTES"}
 BLOCK_BYTES = 227 << 10  # of Hopper's shared memory, with what the kernels declare themselves
 
 

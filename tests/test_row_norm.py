@@ -16,15 +16,7 @@ from roofline.devices.discovery import open_device
 from roofline.operators.about import builtin
 from roofline.operators.base import Case
 from roofline.operators.row_norm.arrays import Array, Compiled, NumpyRows
-from roofline.operators.row_norm.cuda import (
-    APPLICATIONS,
-    MOST_HELD,
-    MOST_THREADS,
-    Naive,
-    Welford,
-    WelfordGraph,
-    divide,
-)
+from roofline.operators.row_norm.cuda import APPLICATIONS, MOST_HELD, MOST_THREADS, Naive, Welford, WelfordGraph, divide
 from roofline.operators.row_norm.operator import RowNorm
 from roofline.run import settings
 

@@ -112,10 +112,7 @@ def sample_until_precise(run: list[float], minimum: int) -> list[float]:
     return run
 
 
-@pytest.mark.parametrize(
-    ("coefficient", "noise", "at_least"),
-    [(0, 0.01, 0.95), (0.9, 0.005, 0.92)],
-)
+@pytest.mark.parametrize(("coefficient", "noise", "at_least"), [(0, 0.01, 0.95), (0.9, 0.005, 0.92)])
 def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
     random = numpy.random.default_rng(12)
     runs = 1 + noise * autoregressive(random, coefficient, 500, 2000)
