@@ -23,11 +23,9 @@ from roofline.devices import host
 SLOW = {
     "test_calibration",
     "test_figures",
-    "test_gpu_gemm",
     "test_module_use",
     "test_pictures",
     "test_reference",
-    "test_rmsnorm_matmul",
 }
 
 

@@ -139,10 +139,7 @@ def seals_for(device: DeviceRecord, operator) -> Seals:
     """What is sealed of a device and of an operator's constants there."""
     constants = operator.constants.get(device.device_kind, {})
     sealed = PredictionRecord(
-        device=device.device,
-        device_kind=device.device_kind,
-        sealed_at=AT,
-        ceilings=promised_ceilings(device),
+        device=device.device, device_kind=device.device_kind, sealed_at=AT, ceilings=promised_ceilings(device)
     )
     return Seals(sealed, {name: value for name, (value, *_) in constants.items()})
 

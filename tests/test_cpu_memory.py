@@ -1,7 +1,6 @@
 """CPU memory: streams, sweeps, and the threads and compiled loops that run them."""
 
 import itertools
-import os
 import re
 from types import SimpleNamespace
 
@@ -11,15 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.devices import discovery, host
+from roofline.devices import discovery
 from roofline.devices.cpu import loops, memory
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
-from roofline.devices.levels import names_of
 
 MIB = 1 << 20
 SIZE = 3 * MIB
-PART = memory.PARTS * loops.BLOCK_BYTES  # arrays are a multiple of it
 MIXES = {"read": 1, "write": 1, "copy": 2, "triad": 3}
 WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors()[0]]
 
@@ -27,18 +24,6 @@ WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors()[0]]
 @pytest.fixture(scope="module")
 def device():
     return discovery.open_device("cpu")
-
-
-def test_workers_raise_errors_and_stay_on_their_cores():
-    workers = Workers(3)
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            workers.run(2, lambda number: 1 // (1 - number))
-        assert workers.run(2, lambda number: 10 * number) == [0, 10]
-    cpus = sorted(os.sched_getaffinity(0))
-    workers = Workers(len(cpus), cpus)
-    assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
-    assert Workers(1, [1 << 20]).run(1, lambda number: 7) == [7], "there is no such core: it goes wherever it may"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +36,6 @@ def test_workers_raise_errors_and_stay_on_their_cores():
     ],
 )
 def test_loops_compile_for_every_kind_of_host(triple, cpu, width, multiply_add, store):
-    """In registers: a multiply-add for each chain, no call, and nothing spilled."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=3)
@@ -96,47 +80,16 @@ def test_a_loop_does_what_numpy_does_and_no_more(mix):
         assert run.seconds > 0 and run.clocks_mhz == []
 
 
-def test_threads_run_each_its_own_piece_and_count_their_clocks():
-    threads = 3
-    arrays = [array_of(numpy.full(128, 1 + thread)) for thread in range(threads)]
-    arguments = [(array.ctypes.data, 0, 0, 512, 1) for array in arrays]
-    run = loops.together(Workers(3), loops.stream("read"), arguments, chain=64)
-    words = [int(array[:128].view(numpy.uint64).sum(dtype=numpy.uint64)) for array in arrays]
-    assert [result % 2**64 for result in run.results] == words
-    assert len(run.clocks_mhz) == threads and run.seconds > 0 and min(run.clocks_mhz) > 0
-
-
 def streams_of(device, size_bytes=SIZE):
     return {stream.name: stream for stream in device.streams("dram", size_bytes)}
 
 
-def test_the_mixes_and_the_bytes_they_count(device):
-    streams = streams_of(device, SIZE + 100)  # whole blocks of it in each part
-    assert [*streams][:4] == [f"dram_{mix}" for mix in MIXES] and names_of("cpu") == ["dram", "sweep"]
-    for name, stream in streams.items():
-        assert stream.level == "dram" and name.startswith(f"dram_{stream.mix}")
-        assert stream.counted_bytes == MIXES[stream.mix] * SIZE // memory.PARTS
-        assert stream.clock_mhz() is None
-    for mix in ("write", "copy", "triad"):  # stores past the caches and ordinary stores
-        grids = [*streams[f"dram_{mix}"].grids]
-        assert grids[0].endswith(", non-temporal stores") and grids[1] == grids[0].split(",")[0]
-
-
-@pytest.mark.parametrize("size_bytes", [64, SIZE + PART])
-def test_every_way_to_run_a_stream_is_right(device, size_bytes):
-    """With fewer blocks than cores, and with more chunks than one."""
-    for stream in streams_of(device, size_bytes).values():
-        for grid, step in stream.grids.items():
-            assert step(0) > 0 and stream.verify(grid)
-            assert stream.threads(grid) == int(grid.split()[0])
-
-
 @pytest.mark.parametrize("mix", MIXES)
-def test_a_stream_that_leaves_a_piece_out_is_found(device, monkeypatch, mix):
-    """Even if an earlier step was right and has left the right bytes behind."""
-    stream = streams_of(device)[f"dram_{mix}"]
-    for grid in stream.grids:
-        stream.verify(grid)
+def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device, monkeypatch, mix):
+    stream = streams_of(device, SIZE + memory.PARTS * loops.BLOCK_BYTES)[f"dram_{mix}"]
+    for grid, step in stream.grids.items():
+        assert step(0) > 0 and stream.verify(grid)
+        assert stream.threads(grid) == int(grid.split()[0])
 
     def lazy(workers, loop, arguments, *more, run=loops.together):
         return run(workers, loop, [(*arguments[0][:3], 0, 1), *arguments[1:]], *more)
@@ -147,25 +100,6 @@ def test_a_stream_that_leaves_a_piece_out_is_found(device, monkeypatch, mix):
             stream.verify(grid)
 
 
-def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
-    """What was read last is read again only after everything else."""
-    touched = []
-
-    def noted(workers, loop, arguments, *more, run=loops.together):
-        touched.append((arguments[0][0], arguments[0][2], sum(own[3] for own in arguments)))
-        return run(workers, loop, arguments, *more)
-
-    monkeypatch.setattr(memory, "together", noted)
-    streams = streams_of(device)
-    for mix, rounds in (("read", 2 * memory.PARTS), ("copy", 2 * memory.PARTS), ("write", memory.PARTS)):
-        touched.clear()
-        step = next(iter(streams[f"dram_{mix}"].grids.values()))
-        for index in range(2 * rounds):
-            step(index)
-        assert len(set(touched)) == rounds and touched[:rounds] == touched[rounds:]
-        assert {count for *_, count in touched} == {SIZE // memory.PARTS}
-
-
 def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
         assert core_counts(cores) == counts
@@ -174,7 +108,6 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
         reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}
-        assert ("dram_copy_one_core" in [stream.name for stream in streams]) == (cores > 1)
     monkeypatch.setattr(device, "cores", 16)
     for working, lower in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
         assert device.memory_ceilings("read", working) == [*lower, "dram_read", "dram_copy"]
@@ -209,24 +142,8 @@ def test_sizes_of_a_sweep(largest, points_per_octave, readers, near_bytes):
         assert size / parts * passes >= memory.FAR_STEP_BYTES / 2
 
 
-@pytest.fixture
-def small_sweep(monkeypatch):
-    """Of a machine whose cores have 64 KiB each: sets up to 256 KiB, of which a step reads a part or more."""
-    monkeypatch.setattr(memory, "NEAR_STEP_BYTES", MIB // 4)
-    monkeypatch.setattr(memory, "FAR_STEP_BYTES", MIB // 32)
-
-    def of(readers, points_per_octave=2):
-        caches = memory.Caches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
-        (series,) = memory.sweeps(Workers(readers), [caches], readers * MIB, points_per_octave)
-        return series
-
-    return of
-
-
 @pytest.mark.parametrize("readers", [1, 3])
-def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(small_sweep, monkeypatch, readers):
-    """Before the first step all of the set is read once. Bytes left out are found even if earlier steps read all: the
-    fastest counts."""
+def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, readers):
     reads, missing = [], 0
 
     def noted(workers, loop, arguments, run=loops.together):
@@ -234,32 +151,22 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(small_sweep, m
         *others, last = arguments
         return run(workers, loop, [*others, (*last[:4], last[4] - missing)])
 
+    monkeypatch.setattr(memory, "NEAR_STEP_BYTES", MIB // 4)
+    monkeypatch.setattr(memory, "FAR_STEP_BYTES", MIB // 32)
     monkeypatch.setattr(memory, "together", noted)
-    series = small_sweep(readers)
-    assert series.reader == ("one core" if readers == 1 else "each core") and series.sizes[-1] == 256 << 10
+    caches = memory.Caches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
+    (series,) = memory.sweeps(Workers(readers), [caches], readers * MIB, 2)
+    assert series.sizes[-1] == 256 << 10
     for size in series.sizes:
         reads.clear()
         step, step_bytes = series.step(size)
-        (first,) = reads
+        (first,) = reads  # all of the set is read once
         assert [count for _, count in first] == [size] * readers
         assert len({address for address, _ in first}) == readers
         reads.clear()
         step(0)
         assert sum(count for _, count in reads[0]) == step_bytes
     step, _ = series.step(16384)
-    step(0)
     missing = 1
     with pytest.raises(ArithmeticError):
         step(1)
-
-
-def test_one_core_and_all_of_them_are_swept_over_one_array(device, monkeypatch):
-    series = device.sweeps(2)
-    assert [one.series for one in series] == ["one_core", "all_cores"][: len({1, device.cores})]
-    for one in series:
-        assert one.sizes[0] == 4096
-        assert one.sizes[-1] >= 4 * max(one.levels.values(), default=0) * 0.7
-    monkeypatch.setattr(host, "memory_available_bytes", lambda: 64 * MIB)
-    for one in device.sweeps(2):
-        assert one.sizes[-1] <= 16 * MIB // (1 if one.series == "one_core" else device.cores)
-        one.step(one.sizes[-1])[0](0)

@@ -2,11 +2,10 @@
 
 import itertools
 import math
-import tracemalloc
 
 import numpy
 import pytest
-from decode_cells import DTYPES, OPERATOR, case_of, cell_of
+from decode_cells import DTYPES, OPERATOR, cell_of
 from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import settings as effort
@@ -15,9 +14,9 @@ from hypothesis import strategies as st
 from roofline.core.dtypes import array_dtype
 from roofline.devices import discovery
 from roofline.devices.cpu.workers import Workers
-from roofline.operators.base import Case, rotation_copies
+from roofline.operators.base import Case
 from roofline.operators.decode_attention import checkpoint, numpy_attention
-from roofline.operators.decode_attention.attention import Shape, attend, cache_bytes, reference, worst_head
+from roofline.operators.decode_attention.attention import Shape, attend, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 from roofline.records.files import file_sha256
@@ -25,11 +24,12 @@ from roofline.run import settings
 
 KINDS = [Eager, NumpyOnAllCores]
 SCOPES = ("core", "block")
-# Of a head, and of a block: on all cores the result is rounded once, by half a unit in the last place at most. Eager
-# also rounds the scaled query and what lies between its operations.
+# Of a head, and of a block: on all cores the result is rounded once. Eager also rounds the scaled query and what lies
+# between its operations.
+ROUNDED_ONCE = {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TOLERANCE = {
-    (NumpyOnAllCores, "core"): {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
-    (NumpyOnAllCores, "block"): {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
+    (NumpyOnAllCores, "core"): ROUNDED_ONCE,
+    (NumpyOnAllCores, "block"): ROUNDED_ONCE,
     (Eager, "core"): {"fp32": 2e-6, "fp16": 2.0**-8, "bf16": 2.0**-6},
     (Eager, "block"): {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2},
 }
@@ -52,10 +52,7 @@ def device(kind, cpu, monkeypatch):
 
 
 def loops(query, keys, values):
-    """Softmax(K q / sqrt(d)) V in float64, a loop over sequences and heads and with the sums written out.
-
-    query [batch, heads, d], keys and values [batch, kv_heads, S, d]. Returns [batch, heads, d].
-    """
+    """Softmax(K q / sqrt(d)) V in float64, with the sums written out."""
     query, keys, values = (numpy.array(array, numpy.float64) for array in (query, keys, values))
     found = numpy.empty_like(query)
     group = query.shape[1] // keys.shape[1]
@@ -80,17 +77,13 @@ def worst_of(cell, index=0):
     return worst_head(core(cell, index), loops(cell.query, *cell.caches[index % len(cell.caches)]))
 
 
-# ---------------------------------------------------------------------------------------------- right results
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "shape",
-    [shape_of(1, 1, 4, 4), shape_of(3, 17, 4, 2), shape_of(3, 128, 4, 1), shape_of(2, 301, 4, 4, 64)],
+    [shape_of(1, 1, 4, 4), shape_of(3, 128, 4, 2), shape_of(2, 301, 4, 4, 64)],
     ids=lambda shape: "-".join(map(str, shape.as_dict().values())),
 )
 def test_core_and_block_against_loops(device, kind, dtype, shape):
-    """Block: query projection, scaled by 1 / sqrt(head size), heads side by side, attention, output projection."""
     cell = cell_of(device, kind, shape, dtype)
     assert worst_of(cell) < TOLERANCE[kind, "core"][dtype]
     size = shape.head_size
@@ -121,14 +114,7 @@ def test_the_reference_whatever_the_shape(batch, kv_heads, group, seq_len, head_
     assert attend(numpy, columns, keys, values).reshape(query.shape) == expected
 
 
-def use_cores(monkeypatch, device, cores):
-    monkeypatch.setattr(device, "cores", cores)
-    monkeypatch.setattr(device, "workers", Workers(cores))
-    for limit in ("CORE_BYTES", "FEWEST_COLUMNS"):
-        monkeypatch.setattr(numpy_attention, limit, 1)
-
-
-@effort(deadline=None, max_examples=80)
+@effort(deadline=None, max_examples=40)
 @given(
     st.integers(1, 4),
     st.tuples(*[st.integers(1, most) for most in (3, 3, 3, 200)], st.integers(4, 6)),
@@ -137,21 +123,18 @@ def use_cores(monkeypatch, device, cores):
     st.sampled_from([16 * 40, 1 << 20]),
 )
 def test_any_number_of_cores_and_pieces_gives_the_right_result(cpu, cores, sizes, dtype, piece_bytes, near_bytes):
-    """Units are divided among the cores, by scores that are to stay in a cache, and by what is widened at once."""
     batch, kv_heads, group, seq_len, half_depth = sizes
     with pytest.MonkeyPatch.context() as patch:
-        use_cores(patch, cpu, cores)
-        patch.setattr(cpu, "l2_bytes", near_bytes)
-        patch.setattr(numpy_attention, "PIECE_BYTES", piece_bytes)
+        for name, value in (("cores", cores), ("workers", Workers(cores)), ("l2_bytes", near_bytes)):
+            patch.setattr(cpu, name, value)
+        for name, value in (("CORE_BYTES", 1), ("FEWEST_COLUMNS", 1), ("PIECE_BYTES", piece_bytes)):
+            patch.setattr(numpy_attention, name, value)
         shape = shape_of(batch, seq_len, kv_heads * group, kv_heads, 2 * half_depth)
         cell = cell_of(cpu, NumpyOnAllCores, shape, dtype)
         assert worst_of(cell) < cell.tolerance[dtype]
         for scope in SCOPES:
             OPERATOR.check(cell, scope)
         assert numpy.array_equal(core(cell), core(cell))
-
-
-# ---------------------------------------------------------------------------------------------- numbers
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
@@ -162,11 +145,8 @@ def test_every_finite_number_is_widened(cpu, dtype):
         assert numpy.array_equal(cpu.widened(finite, wide), finite.astype(numpy.float32))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("dtype", "sign"), [("fp32", 1), ("fp16", -1), ("bf16", 1)])
 def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
-    """exp(8000) is infinite in any dtype: the largest score is subtracted before. What a score is rounded by, 2^-24 of
-    thousands, is what the weights are wrong by; eager rounds scores to fp16."""
     query = numpy.full((1, 2, 8), math.sqrt(8))
     cell = cell_of(device, kind, shape_of(seq_len=33), dtype, query=query)
     keys, _ = cell.caches[0]
@@ -175,10 +155,9 @@ def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
     assert kind is Eager or worst_of(cell) < 4e-3 + TOLERANCE[kind, "core"][dtype]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
-    cell = cell_of(device, kind, shape_of(batch=3), dtype)
+def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
+    cell = cell_of(device, kind, shape_of(batch=3), "fp16")
     OPERATOR.check(cell, scope)
     right = cell.step(scope)
 
@@ -188,54 +167,8 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
         return result
 
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
-    with pytest.raises(
-        ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*{dtype} batch 3, .*seq_len 17"
-    ):
+    with pytest.raises(ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*fp16 batch 3"):
         OPERATOR.check(cell, scope)
-
-
-# ---------------------------------------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_steps_rotate_among_caches_and_weights(device, kind, dtype):
-    cell = cell_of(device, kind, shape_of(batch=3), dtype, copies=3)
-    for index in range(4):
-        assert worst_of(cell, index) < TOLERANCE[kind, "core"][dtype]
-    results = [core(cell, index) for index in range(4)]
-    assert not numpy.array_equal(results[0], results[1]) and numpy.array_equal(results[0], results[3])
-    bias = numpy.array(cell.shared["layer"]["output_bias"], numpy.float32)
-    for array in (cell.shared["layer"]["output"], *(values for _, values in cell.caches)):
-        array[...] = 0
-    blocks = [numpy.array(cell.step("block")(index), numpy.float32) for index in range(4)]
-    assert all(numpy.array_equal(block, numpy.broadcast_to(bias, block.shape)) for block in blocks), "values of 0"
-    weights = [layer["query"].ctypes.data for layer in cell.rotated_layers()]
-    assert len(set(weights)) == len(weights) > 1
-
-
-def most_allocated(work):
-    tracemalloc.start()
-    try:
-        return work(), tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "seq_len"), [(1, 17), (3, 1000)])
-def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dtype, batch, seq_len):
-    """No less than it allocates, or the job fails; not much more, or a user is refused what would fit."""
-    monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
-    shape = shape_of(batch, seq_len, 8, head_size=64)
-    copies = rotation_copies(cache_bytes(shape, dtype), 8 << 20)
-    cell, most = most_allocated(lambda: cell_of(device, kind, shape, dtype, copies=copies))
-    taken = sum(array.nbytes for pair in cell.caches for array in pair)
-    promised = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
-    # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
-    assert taken < most < promised < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
-
-
-# ---------------------------------------------------------------------------------------------- the operator
 
 
 def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):
@@ -243,11 +176,9 @@ def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monk
     sizes = {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}
     checkpoint.generate("mine.safetensors", checkpoint.Preset(**sizes), seed=1)
     model = {"checkpoint": "mine.safetensors", "presets": {"mine": sizes}}
-    decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16", "fp32"], "batch_sizes": [1, 5]}
-    job, *others = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
-    assert [one.path for one in (job, *others)] == [
-        f"mine/S{length}_{dtype}" for length in (17, 33) for dtype in ("fp16", "fp32")
-    ]
+    decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16"], "batch_sizes": [1, 5]}
+    job, other = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
+    assert [job.path, other.path] == ["mine/S17_fp16", "mine/S33_fp16"]
     whole, smallest = (OPERATOR.shared_inputs(cpu, case, 1) for case in (job.cases[1], OPERATOR.smallest(job.cases[1])))
     assert whole["query"].shape == (5, 4, 8) and smallest["query"].shape == (1, 2, 8)
     assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"
@@ -262,7 +193,6 @@ def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monk
     st.sampled_from(DTYPES),
 )
 def test_work_and_traffic_by_hand(shape, dtype):
-    """Core: 4 x batch x query heads x S x head size, K and V once; block: and the projections' FLOPs and weights."""
     case, item = Case(shape.as_dict(), dtype), array_dtype(dtype).itemsize
     hidden = shape.heads * shape.head_size
     flops = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size

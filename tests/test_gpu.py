@@ -1,9 +1,6 @@
 """On a real card (pytest -m gpu): what it reports of itself, and whether its times and results can be believed."""
 
-import re
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,7 +16,6 @@ from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
 from roofline.measure.operator_job import Options
-from roofline.measure.sustained import sustain
 from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import checkpoint
@@ -54,54 +50,21 @@ def copy(device):
     return step
 
 
-def test_copying_to_the_host_leaves_the_devices_stream_the_current_one(device):
-    array = device.normal((64, 64), "fp32", seed=1)
-    whole, cut = device.to_host(array), device.to_host(array[:, ::3])
-    assert (cut == whole[:, ::3]).all()
-    assert device.xp.cuda.get_current_stream().ptr == device.stream.ptr
-
-
-# ---------------------------------------------------------------------------------------------- what it reports
-
-
 def test_it_describes_itself(record, tmp_path):
     write(record, tmp_path / "device_query.json")
     assert read(type(record), tmp_path / "device_query.json") == record
     hardware = record.hardware
     assert record.name and record.uuid.startswith(("GPU-", "MIG-"))
-    assert re.fullmatch(r"\d+\.\d", hardware["compute_capability"])
     assert 1 <= hardware["multiprocessors"] <= 1000
     assert MIB <= record.last_level_cache_bytes == hardware["l2_bytes"] <= 1024 * MIB
     assert 0 < record.memory_free_bytes <= record.memory_total_bytes
     assert 500 <= hardware["sm_clock_max_mhz"] <= 5000
-    assert hardware["sm_clock_now_mhz"] <= hardware["sm_clock_max_mhz"]
     assert 10 <= hardware["power_limit_w"] <= 3000
     assert all(record.software[name] for name in ("cupy", "driver", "cuda_of_driver", "cuda_runtime", "nvrtc"))
     assert record.vendor.peaks["fp32"].tflops > 1
 
 
-def test_another_process_on_the_card_is_counted(device):
-    """Or it is not known, where a container hides whose numbers NVML reports."""
-    code = "import cupy; one = cupy.ones(1); print('ready', flush=True); input()"
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout.readline() == "ready\n"
-        others = device.other_processes()
-        other.communicate("\n")
-    assert others is None or others >= 1
-
-
-def test_the_host_link_is_as_wide_and_new_while_copies_run_as_it_can_be_at_most(sealed, record):
-    found = bandwidth_of(sealed, "h2d")
-    told = [state for one in found.bandwidths for state in one.states if state.pcie_width and state.pcie_generation]
-    assert {state.when for state in told} <= {"during"}
-    for state in told:
-        assert state.pcie_width <= record.hardware["pcie_width_max"]
-        assert state.pcie_generation <= record.hardware["pcie_generation_max"]
-
-
 def test_under_load_clock_and_power_are_those_of_the_load(device, record):
-    """By NVML, which is behind, after a while of load; by a kernel amid the block at once."""
     time.sleep(4)
     idle = device.state()
     step = cuda_products.reference_product(device, "fp16", 4096, seed=1).step
@@ -123,46 +86,12 @@ def test_under_load_clock_and_power_are_those_of_the_load(device, record):
 
 
 def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device):
-    """Register-only kernels count their cycles inside; the marks around the block must say the same."""
     workload = next(device.fma_candidates("fp32_fma", seed=1))
     ratios = []
     for _ in range(5):  # the kernel counts its last step alone: while the card changes its clock, they may differ
         device.step_times(workload.step, 30)
         ratios.append(device.clock_of_block() / workload.clock_mhz())
     assert statistics.median(ratios) == pytest.approx(1, rel=0.01)
-
-
-def test_the_clock_goes_on_being_counted_while_multiprocessors_idle(device, record):
-    """Else a block with gaps in it would seem to run at a lower clock."""
-    few = device.xp.zeros(32, device.xp.float32)
-    device.step_times(lambda index: few.fill(0), 20_000)  # most multiprocessors have nothing to do
-    assert device.clock_of_block() > 0.9 * record.hardware["sm_clock_max_mhz"]
-
-
-@pytest.mark.parametrize("size", [4096, 8192])
-def test_a_product_is_as_efficient_per_clock_in_a_burst_as_under_load(device, size):
-    """Both by throughput and clock of one undisturbed window each: the clocks alone differ by a fifth."""
-    workload = cuda_products.reference_product(device, "fp16", size, seed=1)
-    time.sleep(1)
-    workload.check()
-    time.sleep(0.3)
-    samples = device.step_times(workload.step, int(0.02 * 7e14 / workload.flops))
-    burst = workload.flops / median(samples) / device.clock_of_block()
-    load = sustain(device, workload, 1.5, median(samples))
-    under_load = load.tflops * 1e12 / load.sm_clock_mhz
-    assert burst == pytest.approx(under_load, rel=0.03)
-
-
-def test_the_kernel_is_named_or_the_reason_is_given(device):
-    found = device.kernel_of(cuda_products.reference_product(device, "fp16", 1024, seed=1).step)
-    assert found["how_known"]
-    if found["name"]:
-        assert found["tensor_cores"] is True
-    else:
-        assert "CUPTI" in found["how_known"]
-
-
-# ---------------------------------------------------------------------------------------------- time
 
 
 def event_time(device, step, count):
@@ -178,7 +107,6 @@ def event_time(device, step, count):
 
 
 def test_times_of_a_copy_agree_with_events_of_our_own(device, copy):
-    """A copy of 256 MiB is long enough to hide its launch: all ways of timing it must agree."""
     event_time(device, copy, 20)
     expected = event_time(device, copy, 200)
     alone, called = device.device_times(copy, 200), device.step_times(copy, 200)
@@ -188,66 +116,11 @@ def test_times_of_a_copy_agree_with_events_of_our_own(device, copy):
     assert sum(called) == pytest.approx(200 * expected, rel=0.1)
 
 
-def test_watched_times_are_the_same_and_looked_at_once_while_the_steps_run(device, copy):
-    expected, seen = median(device.step_times(copy, 200)), []
-    half, ended = device.xp.cuda.Event(), device.xp.cuda.Event()
-
-    def step(index):
-        copy(index)
-        if index in (10 + 499, 10 + 999):
-            (half if index == 10 + 499 else ended).record(device.stream)
-
-    times = device.step_times(step, 1000, 10, lambda: seen.append((half.done, ended.done)))
-    assert seen == [(True, False)], "looked at once, late, and the steps were not over"
-    assert len(times) == 1000 and median(times) == pytest.approx(expected, rel=0.1)
-
-
-def test_load_goes_on_in_chunks_for_as_long_as_wanted(device, copy):
-    each_s = median(device.step_times(copy, 200))
-    count = max(1, round(0.05 / each_s))
-    chunks = list(device.load_times(copy, count, 0.5, singly=1))
-    ends = [at_s for at_s, *_ in chunks]
-    assert len(chunks) >= 5 and [len(times) for _, times, _ in chunks] == [count] + [1] * (len(chunks) - 1)
-    assert ends == sorted(ends) and 0.45 < ends[-1] < 1
-    means = [sum(times) / len(times) for _, times, _ in chunks]
-    assert means == pytest.approx([each_s] * len(chunks), rel=0.2)
-    assert sum(count * mean for mean in means) == pytest.approx(ends[-1], rel=0.1), "without a pause"
-    assert all(clock > 100 for *_, clock in chunks)
-
-
-def test_a_tiny_step_takes_a_caller_longer_than_the_device(device):
-    """Launches from Python come microseconds apart; queued behind a block they run back to back."""
-    few = device.xp.zeros(32, device.xp.float32)
-
-    def step(index):
-        device.xp.add(few, 1, out=few)
-
-    device.step_times(step, 50)
-    called, alone = median(device.step_times(step, 500)), median(device.device_times(step, 320))
-    assert 1e-6 < called < 1e-3
-    assert 0 < alone <= called
-    assert float(few[0]) == 50 + 500 + 320
-
-
-def test_a_host_far_too_slow_gives_no_device_time_and_the_device_goes_on(device, copy):
-    def step(index):
-        time.sleep(0.6)
-        copy(index)
-
-    assert device.device_times(step, 2) is None
-    assert median(device.device_times(copy, 50)) < 0.1
-
-
-# ---------------------------------------------------------------------------------------------- kernels of ours
-
-
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     [("fp64", 1e-14), ("fp32", 1e-6), ("fp16", 1e-3), ("bf16", 1e-3), ("int8", 1e-3), ("fp8_e4m3", 1e-3)],
 )
 def test_random_numbers_are_those_of_philox_and_box_muller(monkeypatch, device, dtype, tolerance):
-    """Number by number those of the reference, whose distribution test_random_numbers.py looks at; a number between two
-    of a narrow dtype may be rounded the other way."""
     skip_unless_supported(device, dtype)
     expected, count = random_numbers(monkeypatch), 1_000_003
     seeds = (1, 1, 2**40 + 1)
@@ -273,9 +146,6 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
             assert per_clock < 1.05 * peak.operations_per_clock_per_multiprocessor
 
 
-# ---------------------------------------------------------------------------------------------- whole jobs
-
-
 @pytest.fixture
 def sealed(monkeypatch, record, tmp_path):
     """Writes the device's record and seals for an operator's job, in a folder of its own."""
@@ -283,27 +153,22 @@ def sealed(monkeypatch, record, tmp_path):
     return lambda operator: write_seals(record, operator)
 
 
-@pytest.mark.parametrize("ceiling", ["fp16", "tf32", "fp32_fma"])
-def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
+@pytest.mark.parametrize(("ceiling", "references"), [("fp16", 2), ("tf32", 1), ("fp32_fma", 0)])
+def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, references):
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
     options = {"size": 2048, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
     found = peak_flops.run("gpu0", ceiling, *sealed(Gemm()), **options)
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
-    assert peak.search.tried == len(peak.candidates) <= peak.search.offered
-    assert peak.clock_mhz > 100
-    assert 0.1 < peak.fraction_of_clock < 1.03
+    assert 3 < peak.search.tried == len(peak.candidates) <= peak.search.offered
+    assert peak.clock_mhz > 100 and 0.1 < peak.fraction_of_clock < 1.03
     assert peak.burst.check.error <= peak.burst.check.tolerance
-    # A register-only kernel is over before NVML can tell what limits it, and runs on for one more reading.
-    held = ["during"] if ceiling == "fp32_fma" else []
-    assert [state.when for state in peak.burst.states] == ["before", "after", *held]
     assert peak.unit == ("cuda_core" if ceiling == "fp32_fma" else "tensor_core")
-    assert len(peak.candidates) > 3 and peak.candidates == sorted(peak.candidates, key=lambda one: -one.trial_tflops)
+    assert len(found.measurements) == references
     for reference in found.measurements:
         # The same kernels, but the power limit looks back, and may slow the second pass.
         assert reference.device_latency.median_s <= 1.25 * reference.latency.median_s
-    assert len(found.measurements) == {"fp16": 2, "tf32": 1, "fp32_fma": 0}[ceiling]  # fp16: ours beside the reference
     if sustained_s:
         assert len(peak.sustained.curve) > 5
         assert 0.2 * peak.burst_tflops < peak.sustained_tflops < 1.2 * peak.burst_tflops
@@ -312,39 +177,32 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
 BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warmup": 3, "iterations": 64}
 
 
-def bandwidth_of(sealed, level):
-    path, seals = sealed(Gemm())
-    return bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH)
-
-
 @pytest.mark.parametrize(
     ("level", "low", "high"),
-    [("hbm", 50, 20_000), ("d2d", 50, 20_000), ("l2", 100, 100_000), ("h2d", 0.5, 1000), ("d2h", 0.5, 1000)],
+    [
+        *((level, 50, 20_000) for level in ("hbm", "d2d")),
+        *((level, 100, 200_000) for level in ("l2", "l1", "shared")),
+        *((level, 0.5, 1000) for level in ("h2d", "d2h")),
+        ("sweep", 0, 0),
+    ],
 )
 def test_bandwidths_are_of_their_kind(sealed, level, low, high):
-    for found in bandwidth_of(sealed, level).bandwidths:
+    path, seals = sealed(Gemm())
+    record = bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH)
+    for found in record.bandwidths:
         assert low < found.gb_per_s < high
         assert found.verified and 1 <= len(found.trials) == found.search.tried <= found.search.offered
-        assert (found.sm_clock_mhz is not None) == (level == "l2")
+        assert (found.sm_clock_mhz is not None) == (level in ("l2", "l1", "shared"))
         if found.vendor_gb_per_s:
             assert found.fraction_of_vendor < 1.1  # a sixteenth may have stayed in the L2
-
-
-@pytest.mark.parametrize("level", ["l1", "shared"])
-def test_a_multiprocessor_reads_no_more_than_32_lanes_of_4_bytes_per_clock(sealed, level):
-    for found in bandwidth_of(sealed, level).bandwidths:
-        assert 20 < found.gb_per_s * 1e3 / found.sm_clock_mhz / real_gpu().multiprocessors < 1.03 * 128
-
-
-def test_a_sweep_falls_from_the_caches_to_the_memory(sealed):
-    for sweep in bandwidth_of(sealed, "sweep").sweeps:
+        if level in ("l1", "shared"):  # 32 lanes of 4 bytes
+            assert 20 < found.gb_per_s * 1e3 / found.sm_clock_mhz / real_gpu().multiprocessors < 1.03 * 128
+    for sweep in record.sweeps:
         rates = [point.gb_per_s for point in sweep.points]
-        assert rates[-1] < 0.8 * max(rates)
-        assert 1 <= len(sweep.levels) <= 4
+        assert rates[-1] < 0.8 * max(rates) and 1 <= len(sweep.levels) <= 4
 
 
 def test_a_decode_job_measures_every_implementation_and_scope(sealed, tmp_path):
-    """What a caller gets is never less than the device's own part."""
     weights = str(tmp_path / "weights.safetensors")
     checkpoint.generate(weights, checkpoint.Preset(layers=3, heads=8, head_size=64, kv_heads=2), seed=0)
     params = {"weights": weights, "seed": 0, "layers": 3, "heads": 8, "kv_heads": 2, "head_size": 64}

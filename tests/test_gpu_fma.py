@@ -42,8 +42,6 @@ def test_references_against_scalar_arithmetic(numbers, steps, k, offset):
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("way", FACTORS)
 def test_a_kernel_that_does_nothing_or_twice_as_much_is_beyond_the_tolerance(way, dtype):
-    """A fold done twice differs little: over too few steps it would pass. Nor may numbers vanish or overflow over many,
-    and factors must be numbers of the dtype: a fold whose factor is rounded to -1 would stand still."""
     factors, random = FACTORS[way][dtype], numpy.random.default_rng(0)
     after = REFERENCES[way](random.standard_normal((16, 100)), 10_000, *factors)
     assert 0.1 < numpy.abs(after).mean() < 10 and numpy.abs(after).max() < 100

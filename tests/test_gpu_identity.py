@@ -1,109 +1,148 @@
-"""Which GPUs are present and usable, by NVML and the CUDA driver, before any is opened."""
+"""Which GPUs are present and usable, and their state, by NVML and the CUDA driver, before any is opened."""
 
+import ctypes
+import json
+import os
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from fake_gpu import nvml_card as card
 from fake_gpu import use_nvml
 
-from roofline.devices.gpu import cuda_driver, identity
+from roofline.core.disturbance import THERMAL_REASONS, is_throttled, limiting_reasons
+from roofline.devices.gpu import cuda_driver, identity, nvml
 from roofline.devices.gpu.device import Device
 
-CUPY_12 = {"cupy": "14.2.0", "cupy_package": "cupy-cuda12x"}
-CUPY_13 = {"cupy": "14.2.0", "cupy_package": "cupy-cuda13x"}
-NO_CUPY = {"cupy": None, "cupy_package": None}
+A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
+MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
+SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
 
 
-A, B = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0")
-SLICED = card("GPU-dddd-1", "0000:01:00.0", card("MIG-1111", None), card("MIG-2222", None))
+def test_visible_gpus_in_pci_order(monkeypatch):
+    whole, sliced = (C, A, B), (A, SLICED)
+    for visible, cards, expected in (
+        (None, whole, [A, B, C]),
+        ("1,0", whole, [A, B]),
+        (" 0 , 2 ", whole, [A, C]),
+        *((one, whole, []) for one in ("", "-1", "GPU-aaaa-1-and-more", "aaaa")),
+        ("0,9,1", whole, [A]),  # an entry that names nothing ends the list, as in CUDA
+        ("GPU-bbcc", whole, [C]),
+        (None, sliced, [MIG_1, MIG_2, A]),
+        ("1", sliced, [A]),
+        ("MIG-2222,GPU-aaaa", sliced, [MIG_2, A]),
+    ):
+        use_nvml(monkeypatch, *cards, visible=visible)
+        assert nvml.visible_gpus() == expected
+        assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
 
 
-def by_cuda(uuid, **facts):
-    """A card as the CUDA driver reports it."""
-    known = {"name": "NVIDIA H200", "memory_total_bytes": 150_100_000_000, "compute_capability": "9.0"}
-    known |= {"multiprocessors": 132, "l2_bytes": 60 << 20}
-    return cuda_driver.Card(**known | {"uuid": uuid} | facts)
+STATE = {"sm_clock_mhz": 1979, "memory_clock_mhz": 3200, "temperature_c": 40, "throttle_reasons": []}
+STATE |= {"power_w": 300.5, "power_reading": "instant", "other_processes": 0}
+FACTS = {"sm_clock_max_mhz": 1980, "sm_clock_now_mhz": 1979, "memory_clock_max_mhz": 3201, "memory_clock_now_mhz": 3200}
+FACTS |= {"memory_bus_width_bits": 6144, "vbios": "96.00.A5.00.01", "power_limit_w": 700, "slowdown_temperature_c": 89}
+FACTS |= {"ecc_enabled": True, "mig_enabled": False, "mig_slice": False, "persistence_mode": True, "nvlinks_active": 0}
+FACTS |= {"pcie_generation_now": 4, "pcie_generation_max": 5, "pcie_width_now": 8, "pcie_width_max": 16}
+FACTS |= {"ecc_uncorrected_errors": 0, "ecc_uncorrected_errors_ever": 2, "ecc_corrected_errors": 0}
+FACTS |= {"row_remap_pending": False, "row_remap_failed": False, "remapped_rows": 3}
+FACTS |= {"page_retirement_pending": False, "retired_pages": 0}
+NO_CLOCK = {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"}
+
+
+def test_readings_in_their_units_and_a_refused_one_is_null(monkeypatch):
+    use_nvml(monkeypatch, A)
+    assert (nvml.state(A), nvml.facts(A)) == (STATE, FACTS)
+    assert nvml.link(A) == {"pcie_generation": 4, "pcie_width": 8}
+    unknown_power = {"power_w": None, "power_reading": None}
+    for refused, instead in (
+        (["ClockInfo"], dict.fromkeys(NO_CLOCK)),
+        (["ComputeRunningProcesses"], {"other_processes": None}),
+        (["EnforcedPowerLimit"], {"power_limit_w": None}),
+        (["RemappedRows"], dict.fromkeys(("row_remap_pending", "row_remap_failed", "remapped_rows"))),
+        (["FieldValues"], {"power_w": 290.0, "power_reading": "average"}),  # as an older driver
+        (["FieldValues", "PowerUsage"], unknown_power),
+    ):
+        use_nvml(monkeypatch, A, refused=[f"DeviceGet{one}" for one in refused])
+        assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | instead, refused
+
+
+def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
+    module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
+    module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
+    assert nvml.state(A)["other_processes"] == 2
+    pids.remove(os.getpid())
+    assert nvml.state(A)["other_processes"] is None
+    pids.clear()
+    assert nvml.state(A)["other_processes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("bits", "names", "throttled"),
+    [
+        (None, None, None),
+        (0x1, ["gpu_idle"], False),
+        (0x4 | 0x20 | 0x80, ["sw_power_cap", "sw_thermal_slowdown", "hw_power_brake_slowdown"], True),
+        (0x8, ["hw_slowdown"], True),
+        (0x4 | 0x8000, ["sw_power_cap", "unnamed_0x8000"], False),
+    ],
+)
+def test_names_of_throttle_reasons_and_which_are_thermal(bits, names, throttled):
+    assert nvml.throttle_reasons(bits) == names and is_throttled(names) is throttled
+    assert limiting_reasons([["gpu_idle"], None, names, names]) == sorted(set(names or ()) - {"gpu_idle"})
+    assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS
+
+
+CUPY_12, CUPY_13, NO_CUPY = (
+    {"cupy": package and "14.2.0", "cupy_package": package} for package in ("cupy-cuda12x", "cupy-cuda13x", None)
+)
+CARD = cuda_driver.Card("NVIDIA H200", "GPU-1", 150_100_000_000, "9.0", 132, 60 << 20)
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """The identities of a machine with these cards by NVML (None: it does not answer) and by CUDA, with CuPy."""
 
-    def discover(*cards, cuda_cards=(), cuda=13000, versions=CUPY_12, **options):
+    def discover(*cards, cuda_cards=(), versions=CUPY_12, **options):
         nvml = use_nvml(monkeypatch, *[one for one in cards if one], **options)
         if None in cards:
             nvml.REFUSED.add("Init")
         monkeypatch.setattr(cuda_driver, "cards", lambda: list(cuda_cards))
-        monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda: cuda if cuda_cards else None)
+        monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda: 13000 if cuda_cards else None)
         monkeypatch.setattr(identity, "_library_versions", lambda: dict(versions))
         return identity.discover()
 
     return discover
 
 
-def test_the_identity_of_a_visible_card(machine):
+def test_the_identity_of_a_visible_card_and_of_another_power_limit(machine):
     (found,) = machine(A, B, visible="1")
     assert (found.device, found.kind, found.name, found.uuid) == ("gpu0", "gpu", "NVIDIA H200", "GPU-bbbb-1")
     assert (found.driver, found.compute_capability, found.nvml, found.fault) == ("580.159.04", "9.0", True, None)
     assert (found.memory_total_bytes, found.memory_free_bytes) == (150_754_820_096, 150_000_000_000)
+    sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000
+    (limited,) = identity.discover()
+    assert limited.fingerprint() != found.fingerprint()
 
 
-def test_multiprocessors_and_cache_are_reported_by_cuda(machine):
-    """The largest cache is assumed where CUDA is silent: it sees only the first slice of a partitioned card."""
-
-    def found(*cards, by):
-        return [(one.uuid, one.multiprocessors, one.last_level_cache_bytes) for one in machine(*cards, cuda_cards=by)]
-
-    smaller = by_cuda("GPU-aaaa-1", multiprocessors=114, l2_bytes=50 << 20)
-    both = [("GPU-aaaa-1", 114, 50 << 20), ("GPU-bbbb-1", 132, 60 << 20)]
-    assert found(A, B, by=[by_cuda("GPU-bbbb-1"), smaller]) == both
-    slices = [("MIG-1111", 16, 7 << 20), ("MIG-2222", None, 192 << 20)]
-    assert found(SLICED, by=[by_cuda("MIG-1111", multiprocessors=16, l2_bytes=7 << 20)]) == slices
-
-
-def test_a_gpu_that_only_cuda_reports_is_used_too(machine):
-    """As in a container with the compute libraries alone."""
-    of_slice = by_cuda("MIG-1111", name="NVIDIA H200 MIG 1g.18gb", multiprocessors=16)
-    one, other = machine(None, cuda_cards=[by_cuda("GPU-1"), of_slice])
+def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(machine):
+    smaller = CARD._replace(uuid="MIG-1111", multiprocessors=16, l2_bytes=7 << 20)
+    found = machine(A, SLICED, cuda_cards=[CARD._replace(uuid="GPU-aaaa-1"), smaller])
+    known = {one.uuid: (one.multiprocessors, one.last_level_cache_bytes) for one in found}
+    assert known == {"GPU-aaaa-1": (132, 60 << 20), "MIG-1111": (16, 7 << 20), "MIG-2222": (None, 192 << 20)}
+    one, other = machine(A, B, cuda_cards=[CARD._replace(uuid="GPU-bbbb-1")], refused=["DeviceGetMemoryInfo"])
+    assert one.fault and other.fault is None and other.memory_total_bytes == 150_100_000_000
+    one, other = machine(None, cuda_cards=[CARD, smaller])
     assert [(one.device, one.uuid), (other.device, other.uuid)] == [("gpu0", "GPU-1"), ("gpu1", "MIG-1111")]
     assert (one.nvml, one.driver, one.setting, one.fault, other.fault) == (False, None, "", None, None)
     assert (one.memory_free_bytes, one.compute_capability, other.multiprocessors) == (150_100_000_000, "9.0", 16)
     assert machine(None) == [], "without a driver there is none"
 
 
-@pytest.mark.parametrize("refused", ["MemoryInfo", "CudaComputeCapability"])
-def test_cuda_fills_in_what_nvml_refuses_or_the_card_is_at_fault(machine, refused):
-    """As the memory of a GB10."""
-    one, other = machine(A, B, cuda_cards=[by_cuda("GPU-bbbb-1")], refused=[f"DeviceGet{refused}"])
-    assert one.fault and other.fault is None
-    assert other.compute_capability == "9.0"
-    assert other.memory_total_bytes == (150_100_000_000 if refused == "MemoryInfo" else 150_754_820_096)
-
-
-def test_what_an_administrator_sets_is_part_of_the_identity(machine):
-    """Another power limit makes another roofline, so what was measured before is stale."""
-    (before,) = machine(A)
-    assert before.setting == "power limit 700.0 W, ECC True"
-    sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000
-    (after,) = identity.discover()
-    assert after.fingerprint() != before.fingerprint()
-
-
-def test_the_installed_libraries_are_part_of_the_identity(monkeypatch):
-    installed = {"cupy-cuda12x": "14.2.0", "nvidia-cublas-cu12": "12.9.1.4", "nvidia-cublas": "13.1.0"}
-    installed |= {"nvidia-cuda-nvrtc-cu12": "12.9.86", "nvidia-cuda-nvrtc": "13.0", "ml_dtypes": "0.5.4"}
-    monkeypatch.setattr(identity, "_version", (installed | {"nvmath-python": "1.0.0", "numpy": "2.3.5"}).get)
-    use_nvml(monkeypatch, A)
-    (found,) = identity.discover()
-    expected = CUPY_12 | {"cublas": "12.9.1.4", "numpy": "2.3.5", "nvmath": "1.0.0"}
-    assert found.software == expected | {"nvrtc_package": "12.9.86", "ml_dtypes": "0.5.4"}
-
-
 @pytest.mark.parametrize(
     ("versions", "cuda", "remedy"),
     [
         (CUPY_12, 13000, None),
-        (CUPY_13, 13000, None),
         (CUPY_12 | {"cupy_package": "cupy"}, 12040, None),
         (CUPY_13, None, None),
         (NO_CUPY, 13000, "envs/cuda12.txt"),
@@ -112,15 +151,64 @@ def test_the_installed_libraries_are_part_of_the_identity(monkeypatch):
     ],
 )
 def test_whether_the_driver_runs_this_cupy_or_the_remedy(versions, cuda, remedy):
-    for driver in ("550.1", None):
-        fault = identity.cupy_fault(versions, cuda, driver)
-        assert remedy in fault and "None" not in fault if remedy else fault is None
+    fault = identity.cupy_fault(versions, cuda, "550.1")
+    assert remedy in fault if remedy else fault is None
 
 
 def test_a_gpu_without_cupy_is_at_fault_and_not_opened(machine):
-    for cards in ([A], [None]):
-        (found,) = machine(*cards, cuda_cards=[by_cuda("GPU-aaaa-1")], versions=NO_CUPY)
-        assert found.fault == identity.cupy_fault(NO_CUPY, 13000, found.driver)
-        with pytest.raises(RuntimeError) as raised:
-            Device(found)
-        assert str(raised.value) == found.fault
+    (found,) = machine(A, cuda_cards=[CARD], versions=NO_CUPY)
+    assert found.fault == identity.cupy_fault(NO_CUPY, 13000, found.driver)
+    with pytest.raises(RuntimeError):
+        Device(found)
+
+
+# Attributes by their numbers: multiprocessors, L2, compute capability.
+H200 = {"name": b"NVIDIA H200\0", "uuid": bytes(range(16)), "memory": 150_100_000_000, 16: 132, 38: 60 << 20}
+H200 |= {75: 9, 76: 0}
+
+
+def fake_cuda(*cards, init=0, first_handle=40):
+    """The functions of the driver for these cards, whose handles are not their numbers."""
+
+    def write(pointer, value):
+        if isinstance(value, bytes):
+            ctypes.memmove(pointer._obj, value, len(value))
+        else:
+            pointer._obj.value = value
+        return 0
+
+    def of(device, fact):
+        return cards[device - first_handle][fact]
+
+    return SimpleNamespace(
+        cuInit=lambda flags: init,
+        cuDriverGetVersion=lambda pointer: write(pointer, 13000),
+        cuDeviceGetCount=lambda pointer: write(pointer, len(cards)),
+        cuDeviceGet=lambda pointer, ordinal: write(pointer, first_handle + ordinal),
+        cuDeviceGetName=lambda pointer, size, device: write(pointer, of(device, "name")),
+        cuDeviceGetUuid_v2=lambda pointer, device: write(pointer, of(device, "uuid")),
+        cuDeviceTotalMem_v2=lambda pointer, device: write(pointer, of(device, "memory")),
+        cuDeviceGetAttribute=lambda pointer, attribute, device: write(pointer, of(device, attribute)),
+    )
+
+
+def test_the_cards_of_a_driver_are_asked_for_by_another_process(monkeypatch):
+    one = CARD._replace(uuid="GPU-00010203-0405-0607-0809-0a0b0c0d0e0f")
+    of_slice = H200 | {"name": b"NVIDIA H200 MIG 1g.18gb\0", "uuid": bytes(16), 16: 16}
+    found = cuda_driver.cards_of(fake_cuda(H200, of_slice))
+    assert found[0] == one
+    assert (found[1].uuid, found[1].multiprocessors) == ("MIG-00000000-0000-0000-0000-000000000000", 16)
+    with pytest.raises(OSError):
+        cuda_driver.cards_of(fake_cuda(init=100))  # CUDA_VISIBLE_DEVICES is empty
+    monkeypatch.setattr(cuda_driver, "_library", fake_cuda)
+    assert cuda_driver.driver_cuda_version() == 13000
+    answer = SimpleNamespace(stdout=json.dumps([one._asdict()]).encode())
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: answer)
+    assert cuda_driver.cards() == [one]
+    for error in (OSError("cannot fork"), subprocess.TimeoutExpired("python", 1)):
+
+        def fail(command, error=error, **options):
+            raise error
+
+        monkeypatch.setattr(subprocess, "run", fail)
+        assert cuda_driver.cards() == []

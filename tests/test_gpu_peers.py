@@ -1,21 +1,14 @@
 """Traffic between two GPUs, on stand-ins that share one memory."""
 
-import contextlib
 from types import SimpleNamespace
 
-import bandwidth
-import numpy
 import pytest
-from fake_gpu import MIB, Idle, Short, nvml_card, open_gpu, replace_kernels, use_nvml
+from fake_gpu import MIB, Short, nvml_card, open_gpu, replace_kernels, use_nvml
 
-from roofline.core.terms import Unsupported
 from roofline.devices.gpu import nvml
-from roofline.measure import lock
 
 RAGGED = MIB // 4 + 32 * 7
 ONE_WAY = ("p2p_gpu1", "p2p_gpu1_read", "p2p_gpu1_write")
-UNTOLD = ("nvlinks", "nvlink_version", "pcie_ancestor")
-OPTIONS = {"warmup": 1, "iterations": 3, "time_budget_s": 0.05}
 
 
 @pytest.fixture
@@ -43,28 +36,6 @@ def test_six_ways_are_counted_and_checked(pair):
     assert verify() and pair.small_copy()[1]()
 
 
-def test_only_the_memory_of_the_peer_is_read_and_written(pair):
-    near, far = pair.near, pair.far
-    near.into[:], far.into[:], far.out[:] = 1, 1, 2
-    streams = streams_of(pair)
-    streams["p2p_gpu1"].grids["the driver's copy"](0)
-    assert numpy.array_equal(far.into, near.out) and (near.into == 1).all()
-    next(iter(streams["p2p_gpu1_write"].grids.values()))(0)
-    assert not numpy.array_equal(far.into, near.out) and (near.into == 1).all()
-    streams["p2p_gpu1_both"].grids["the driver's copy"](0)
-    assert numpy.array_equal(far.into, near.out) and numpy.array_equal(near.into, far.out)
-
-
-@pytest.mark.parametrize("by", [Idle, Short])
-@pytest.mark.parametrize(("way", "depths"), [("read", (1, 4)), ("write", (4,))])
-def test_a_kernel_that_leaves_out_a_vector_is_found(monkeypatch, device, by, way, depths):
-    replace_kernels(monkeypatch, device, [f"{way}_{depth}" for depth in depths], by)
-    streams = streams_of(device.with_peer(RAGGED))
-    for stream in (streams[f"p2p_gpu1_{way}"], streams[f"p2p_gpu1_{way}_both"]):
-        with pytest.raises(ArithmeticError, match="peer"):
-            stream.verify(next(iter(stream.grids)))
-
-
 def test_an_incomplete_copy_or_a_wrong_chain_of_loads_is_found(monkeypatch, device, pair):
     runtime, streams = device.xp.cuda.runtime, streams_of(pair)
     copy = runtime.memcpyPeerAsync
@@ -79,14 +50,6 @@ def test_an_incomplete_copy_or_a_wrong_chain_of_loads_is_found(monkeypatch, devi
     replace_kernels(monkeypatch, device, ["chase"], Short)
     with pytest.raises(ArithmeticError):
         pair.chase()[2]()
-
-
-@pytest.mark.parametrize(("variable", "value"), [("FAKE_NO_PEER_ACCESS", "1"), ("CUDA_VISIBLE_DEVICES", "MIG-1")])
-def test_without_access_to_a_visible_peer_nothing_is_measured(monkeypatch, device, variable, value):
-    """The driver would copy through the host."""
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(Unsupported):
-        device.with_peer(RAGGED)
 
 
 A, B = nvml_card("GPU-A", "0000:01:00.0"), nvml_card("GPU-B", "0000:02:00.0")
@@ -106,22 +69,3 @@ def test_the_path_between_two_cards(monkeypatch):
         end = SimpleNamespace(busId=remote)
         monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemotePciInfo", lambda one, link, end=end: end)
         assert nvml.path_between(A, B)["nvlinks"] == links
-
-
-def test_the_datasheet_figure_counts_the_links_that_lead_to_the_peer(monkeypatch, device):
-    monkeypatch.setattr(device, "hardware", lambda: {"nvlinks_active": 12})
-    monkeypatch.setattr(device, "path_to_peer", lambda: {"path": "nvlink", "nvlinks": 4})
-    streams = streams_of(device.with_peer(RAGGED))
-    assert streams["p2p_gpu1"].nvlink_share == pytest.approx(4 / 12)
-    assert streams["p2p_gpu1_both"].nvlink_share == pytest.approx(8 / 12)
-
-
-@pytest.mark.parametrize(("path", "held"), [("nvlink", []), ("pcie", [lock.HOST_PATH]), (None, [lock.HOST_PATH])])
-def test_transfers_over_pcie_hold_the_lock_of_the_host_path(monkeypatch, device, path, held):
-    taken = []
-    monkeypatch.setattr(lock, "measuring", lambda uses: taken.append(list(uses)) or contextlib.nullcontext())
-    monkeypatch.setattr(device, "path_to_peer", lambda: dict.fromkeys(UNTOLD) | {"path": path})
-    monkeypatch.setattr(device, "with_peer", lambda size: SimpleNamespace(streams=lambda: []))
-    monkeypatch.setattr(bandwidth, "latencies", lambda *given, **options: [])
-    bandwidth.between(device, None, RAGGED, OPTIONS)
-    assert taken == [held]

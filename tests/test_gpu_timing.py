@@ -1,12 +1,12 @@
-"""How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, what is compiled."""
+"""How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, which kernel ran."""
 
-import os
+import sys
 from types import SimpleNamespace
 
 import pytest
 from fake_gpu import open_gpu, record_launches
 
-from roofline.devices.gpu import timing
+from roofline.devices.gpu import driver_calls, timing
 
 
 @pytest.fixture
@@ -43,7 +43,6 @@ def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device):
 
 @pytest.mark.parametrize(("count", "behind"), [(8, 6), (1, 0)])
 def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(monkeypatch, device, count, behind):
-    """NVML's readings are tens of milliseconds old: at the start of a batch they would be of before."""
     done = []
 
     class Event(device.xp.cuda.Event):
@@ -61,7 +60,6 @@ def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(mon
 
 
 def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, device):
-    """Marked before the first step and after the last; no other threads run next to the steps."""
     launches, done = record_launches(monkeypatch, device), []
     device.step_times(lambda index: done.append(len(launches)), 3)
     assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
@@ -73,14 +71,7 @@ def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, dev
     assert device.clock_of_block() is None, "too short"
 
 
-def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):
-    assert device.clock_of_kernel() is None, "none has run"
-    device.kernel_clock[:] = 1_500_000, 1_000_000
-    assert device.clock_of_kernel() == 1500
-
-
 def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
-    """A chunk lasts 10 ms, on a device whose events wait for what was queued before them."""
     done, now, queued_until = [], [100.0], [100.0]
 
     class Event:
@@ -110,31 +101,43 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert list(device.load_times(step, 1, 0)) == []
 
 
-def test_only_the_card_itself_is_visible_to_cupy(device):
-    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"]) == ("GPU-1", "PCI_BUS_ID")
-    assert set(device.state().values()) == {None}, "NVML does not know this card"
+UNITS = {
+    "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN": True,
+    "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas": True,
+    "ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn": True,
+    "volta_h884gemm_256x128_ldg8_nn": True,
+    "cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1": True,
+    "sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma": True,
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4": False,
+    "cutlass_80_simt_sgemm_256x128_8x4_nn_align1": False,
+    "ampere_sgemm_128x64_nn": False,
+    "void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>": False,
+    "cupy_copy__float32_float16": None,
+}
 
 
-def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
-    compiled, module = [], device.xp.RawModule
-
-    def compile_source(code, options):
-        assert '#include "' not in code, "the cache of compiled kernels would not see a header change"
-        assert options == ("-std=c++17", "--split-compile=0", "-arch=sm_90a"), "each set of them costs an empty one"
-        compiled.append(code.partition("\n")[0])
-        return module(code, options)
-
-    monkeypatch.setattr(device.xp, "RawModule", compile_source)
-    for _ in range(2):
-        for numbers in (8, 16):
-            device.kernel("fma.cu", "turn_fp32", ("-arch=sm_90a", f"-DNUMBERS={numbers}"))
-            device.kernel("fma.cu", "fold_fp32", ("-arch=sm_90a", f"-DNUMBERS={numbers}"))
-    device.kernel("fma.cu", "turn_fp32", ("-arch=sm_90a", "-DBARE"))
-    assert compiled == ["#define NUMBERS 8", "#define NUMBERS 16", "#define BARE 1"]
+def test_the_unit_by_the_names_of_cublas_kernels():
+    assert {name: driver_calls.uses_tensor_cores(name) for name in UNITS} == UNITS
 
 
-def test_the_compute_ceiling_of_a_dtype_and_unit(device):
-    assert device.compute_ceiling("fp16", "tensor_core") == "fp16"
-    assert device.compute_ceiling("fp16", "cuda_core") == "fp16_fma"
-    assert device.compute_ceiling("fp64", "cuda_core") == "fp64_fma"
-    assert device.compute_ceiling("bf16", "cuda_core") == "fp32_fma", "converted, and multiplied in fp32"
+def test_the_longest_kernel_is_named_and_recording_ends_even_if_the_step_fails(monkeypatch):
+    recording, callbacks = [], []
+    times = [("nvjet", "kernel", 5000, 5200), ("ampere_sgemm", "kernel", 5200, 5500), ("a copy", "copy", 0, 9000)]
+    times += [("nvjet", "kernel", 5500, 5700)]
+    activities = [SimpleNamespace(name=n, kind=k, start=start, end=end) for n, k, start, end in times]
+    module = SimpleNamespace(
+        ActivityKind=SimpleNamespace(CONCURRENT_KERNEL="kernel", MEMCPY="copy"),
+        activity_register_callbacks=lambda request, complete: callbacks.append(complete),
+        activity_enable=recording.append,
+        activity_disable=recording.remove,
+        activity_flush_all=lambda flag: callbacks[0](activities),
+    )
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=module))
+    found = driver_calls.kernel_of(lambda: None)
+    assert (found["name"], found["tensor_cores"]) == ("nvjet", True)
+    for step in (lambda: None, lambda: 1 / 0):
+        driver_calls.kernel_of(step)
+        assert recording == []
+    monkeypatch.setitem(sys.modules, "cupti", None)  # not installed
+    found = driver_calls.kernel_of(lambda: None)
+    assert (found["name"], found["tensor_cores"]) == (None, None) and found["how_known"]

@@ -76,7 +76,6 @@ def machine(tmp_path, monkeypatch):
     ],
 )
 def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physical, cache_mib, order):
-    """A rotation must be larger than every L3 that the cores in use can fill. Few threads are spread over the cores."""
     machine(*numbers)
     assert host.physical_cores() == physical
     assert topology.last_level_cache_bytes() == cache_mib << 20
@@ -84,18 +83,7 @@ def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physica
     assert topology.spread_out(host.usable_cpus()) == order
 
 
-def test_the_share_of_each_reader_in_the_caches(machine):
-    for numbers, readers, of_core, l3 in (
-        (range(8), 8, 2, 8 << 20),
-        ((0, 1, 2, 3), 4, 1, 16 << 20),
-        (range(8), 2, 2, 16 << 20),  # a quota of two: they may share a core
-    ):
-        machine(*numbers)
-        assert topology.cache_bytes(readers) == {"l1": (48 << 10) // of_core, "l2": (1 << 20) // of_core, "l3": l3}
-
-
 def test_where_the_kernel_lists_no_cache_a_large_one_is_assumed(tmp_path, monkeypatch):
-    """Else one copy would do for 'cold'."""
     monkeypatch.setenv(host.ROOT, str(tmp_path))
     assert topology.last_level_cache_bytes() >= 64 << 20
     assert topology.cache_bytes() == {}

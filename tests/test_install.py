@@ -108,7 +108,6 @@ SMI_ANSWERS = "echo 'GPU 0: NVIDIA H200'"
 @pytest.mark.parametrize(
     ("purpose", "environment", "smi", "expected"),
     [
-        ("", {}, None, CPU),
         ("", {"DRIVER": "13"}, None, CUDA12),
         ("", {}, SMI_FAILS, CPU),
         ("", {}, SMI_ANSWERS, CUDA12),
@@ -123,8 +122,8 @@ SMI_ANSWERS = "echo 'GPU 0: NVIDIA H200'"
 def test_what_is_installed_and_only_once(machine, purpose, environment, smi, expected):
     if smi:
         machine.command("nvidia-smi", smi)
-    status, said, calls = machine.install(*purpose.split(), **environment)
-    assert (status, len(said), calls) == (0, 1 + (purpose == "development"), expected)
+    status, _, calls = machine.install(*purpose.split(), **environment)
+    assert (status, calls) == (0, expected)
     assert machine.install(*purpose.split(), **environment) == NOTHING
 
 
@@ -136,8 +135,8 @@ def test_what_is_installed_and_only_once(machine, purpose, environment, smi, exp
         ({"CUDA": "11"}, "3.12", "nothing", "CUDA=11"),
         ({"PYTHON": "python2.7"}, "3.12", "nothing", "python2.7"),
         ({}, "3.10", "nothing", "3.10"),
-        ({}, "3.12", "ensurepip", "apt install python3.12-venv"),
-        ({}, None, "nothing", "apt install python3.11"),
+        ({}, "3.12", "ensurepip", "python3.12-venv"),
+        ({}, None, "nothing", "python3.11"),
     ],
 )
 def test_a_wrong_machine_or_choice_is_refused_in_one_line(machine, environment, python, lacks, word):
@@ -148,40 +147,14 @@ def test_a_wrong_machine_or_choice_is_refused_in_one_line(machine, environment, 
     assert (status, len(said), calls) == (1, 1, []) and word in said[0]
 
 
-def test_the_chosen_cuda_stays_until_another_choice(machine):
+def test_the_chosen_cuda_and_the_packages_of_a_tool_stay_until_another_choice(machine):
     machine.install(CUDA="13", DRIVER="13")
     assert machine.install(DRIVER="13") == machine.install("any") == NOTHING
     assert machine.install("development")[2] == ["pip development-cuda13"]
-    assert machine.install(CUDA="12", DRIVER="13")[2] == CUDA12
     assert machine.install(CUDA="none", DRIVER="12")[2] == CPU
-    assert machine.install("any", DRIVER="12") == NOTHING
-    assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"], "added to the CPU"
-
-
-def test_packages_of_a_tool_are_installed_over_any_lock(machine):
-    assert machine.install("tool", "pretty", DRIVER="12")[2] == [*CPU, "pip requirements"]
-    assert machine.install("tool", "pretty") == machine.install("any") == NOTHING
-    assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
     assert machine.install("tool", "pretty")[2] == ["pip requirements"]
-
-
-def test_the_interpreter_is_one_that_runs_and_fits(machine):
-    machine.python("python3.13", "3.13")
-    assert machine.install(PYTHON="python3.13")[2][0] == "venv 3.13"
-    shutil.rmtree(machine.clone / ".venv")
-    machine.command("python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
-    machine.python("python3", "3.10")
-    machine.python("python3.13", "3.13", lacks="ensurepip")
-    machine.python("python3.14", "3.14")
-    assert machine.install()[2][0] == "venv 3.14"
-
-
-def test_after_a_failure_the_next_call_goes_on(machine):
-    assert machine.install("development", PIP_FAILS_AT="cpu", PIP_SAYS="No space left on device")[0] == 1
-    assert machine.install("development")[2] == [*CPU, "pip development"]
-    assert machine.install("development") == NOTHING
-    machine.install(DRIVER="12", PIP_FAILS_AT="cuda12", PIP_SAYS="killed")
-    assert machine.install(CUDA="none")[2] == CPU, "with half of CUDA's packages it is not the CPU lock"
+    assert machine.install("tool", "pretty") == machine.install("any") == NOTHING
+    assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"], "added to the CPU"
 
 
 def test_a_changed_lock_or_a_moved_or_broken_environment_is_installed_again(machine):
@@ -190,15 +163,9 @@ def test_a_changed_lock_or_a_moved_or_broken_environment_is_installed_again(mach
     assert machine.install()[2] == CPU
     machine.clone = machine.clone.rename(machine.clone.with_name("moved"))
     assert machine.install()[2] == CPU
-    python = machine.clone / ".venv" / "bin" / "python"
     machine.python("python3.12", "3.13")
-    shutil.copy(machine.commands / "python3.12", python)
+    shutil.copy(machine.commands / "python3.12", machine.clone / ".venv" / "bin" / "python")
     assert machine.install()[2] == ["venv 3.13", "pip build", "pip cpu"]
-    # An active environment is not made from itself.
-    shutil.copy(python, python.with_name("python3.12"))
-    (machine.clone / "envs" / "cpu.txt").open("a").write("# changed\n")
-    machine.python("python3.12", "3.11")
-    assert machine.install(PATH=f"{python.parent}:{machine.commands}")[2][0] == "venv 3.11"
 
 
 # A uv that makes environments of the stub UV_PYTHON.
@@ -218,17 +185,6 @@ def with_uv(machine, version: str = "3.12"):
     machine.environment["UV_PYTHON"] = str(machine.commands / "of-uv")
 
 
-def test_uv_installs_unless_pip_has_another_index_and_brings_a_python(machine):
-    with_uv(machine)
-    status, said, calls = machine.install()
-    assert (status, len(said), [call.split()[0] for call in calls]) == (0, 1, ["venv", "uv", "uv"])
-    shutil.rmtree(machine.clone / ".venv")
-    assert machine.install(PIP_CONFIG="global.index-url='https://mirror.example/simple'")[2] == CPU
-    shutil.rmtree(machine.clone / ".venv")
-    machine.python("python3.12", "3.10")
-    assert machine.install()[2][0] == "uv venv --clear --no-project --python 3.12 .venv"
-
-
 @pytest.fixture
 def ubuntu_22(machine):
     """Python 3.10 with pip, no other Python and no uv; the index has the locked wheel of uv."""
@@ -242,10 +198,9 @@ def ubuntu_22(machine):
 
 def test_pip_fetches_a_uv_that_brings_a_python(ubuntu_22):
     assert ubuntu_22.install(PYTHON="python3")[::2] == (1, []), "a chosen Python is not replaced"
-    status, said, calls = ubuntu_22.install()
-    assert (status, len(said)) == (0, 2)
+    status, _, calls = ubuntu_22.install()
     made = ["uv python install --no-bin 3.12", "uv venv --clear --no-project --python 3.12 .venv"]
-    assert calls == ["pip uv", *made, "pip build", "pip build", "pip cpu"]
+    assert (status, calls) == (0, ["pip uv", *made, "pip build", "pip build", "pip cpu"])
     assert ubuntu_22.install() == NOTHING
 
 
@@ -259,14 +214,12 @@ HASHES = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FI
         ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": NETWORK}, "HTTPS_PROXY"),
         ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": HASHES}, "PIP_INDEX_URL"),
         ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": "ERROR: [Errno 28] No space left on device"}, "disk"),
-        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No matching distribution"}, "3.11 to 3.14"),
         ({"DOWNLOAD_FAILS": "Request failed after 3 retries"}, "3.11 to 3.14"),
     ],
 )
-def test_a_failure_ends_with_one_line_and_the_next_call_goes_on(ubuntu_22, environment, word):
+def test_a_failure_names_its_remedy_in_the_last_line(ubuntu_22, environment, word):
     status, said, _ = ubuntu_22.install(**environment)
-    assert status == 1 and word in said[-1] and all(line.endswith("...") for line in said[:-1])
-    assert ubuntu_22.install()[0] == 0
+    assert status == 1 and word in said[-1]
 
 
 def packages(lock: str) -> dict[str, set[str]]:
@@ -278,17 +231,9 @@ def packages(lock: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("lock", ["cuda12", "cuda13"])
-def test_a_cuda_lock_is_the_cpu_lock_and_more(lock):
+def test_a_cuda_lock_is_the_cpu_lock_and_more_and_the_tools_change_no_version(lock):
     assert packages("cpu").items() < packages(lock).items()
-    parts = {name.removesuffix("-cu12") for name in packages(lock) if name.startswith("nvidia-")}
-    assert parts == {f"nvidia-{part}" for part in ("cublas", "cuda-cupti", "cuda-nvrtc", "cuda-runtime", "ml-py")}
-
-
-@pytest.mark.parametrize(
-    ("tools", "below"), [("development", "cpu"), ("development", "cuda12"), ("development-cuda13", "cuda13")]
-)
-def test_the_tools_change_no_version_of_what_measures(tools, below):
-    mine, theirs = packages(tools), packages(below)
+    mine, theirs = packages("development" if lock == "cuda12" else "development-cuda13"), packages(lock)
     assert all(theirs[name] <= mine[name] for name in mine.keys() & theirs.keys())
 
 
@@ -296,8 +241,3 @@ def test_no_lock_names_an_index_or_a_folder():
     for file in ENVS.glob("*.txt"):
         pattern = r"://|--(extra-)?index|--find-links|file:|/(home|root|tmp|opt)/"
         assert not re.search(pattern, file.read_text()), file.name
-
-
-def test_the_stand_in_for_a_compiler_writes_what_it_is_asked_for(tmp_path):
-    subprocess.run([ENVS / "no-compiler", "-c", "a.c", "-o", tmp_path / "a.o", "-lm"], check=True)
-    assert (tmp_path / "a.o").read_bytes() == b""

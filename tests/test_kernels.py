@@ -104,10 +104,10 @@ def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
         assert min(code.registers.values()) >= 8 and max(code.registers.values()) * threads <= REGISTERS
 
 
-# All for one architecture; elsewhere the longest, which needs the most registers.
+# Few and many numbers; the longest needs the most registers.
 @pytest.mark.parametrize(
     ("variant", "architecture"),
-    [*((variant, 90) for variant in fma.VARIANTS), *((max(fma.VARIANTS), one) for one in (75, 120))],
+    [(min(fma.VARIANTS), 90), *((max(fma.VARIANTS), one) for one in (75, 90, 120))],
     ids=str,
 )
 def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
@@ -121,12 +121,6 @@ PRODUCT = LIBRARY / "operators/gemm/kernels/tensor_matmul.cu"
 FUSED_PRODUCT = LIBRARY / "operators/rmsnorm_matmul/kernels/rmsnorm_matmul.cu"
 
 
-def test_the_product_uses_the_instructions_of_its_architecture():
-    hopper_code, ampere_code = (clean(kernel_source(PRODUCT), PRODUCT.name, f"compute_{one}") for one in (HOPPER, 80))
-    assert b"wgmma.mma_async" in hopper_code and b"mma.sync" not in hopper_code
-    assert b"mma.sync" in ampere_code
-
-
 def fits(source: Path, target: int | str, defines: tuple[str, ...], threads: int, blocks=1, spilled=False) -> Code:
     """The machine code, with nothing spilled unless that is known, and registers for the threads that are launched."""
     text = kernel_source(source) + f'\nstatic_assert(THREADS == {threads}, "THREADS");\n'
@@ -137,8 +131,9 @@ def fits(source: Path, target: int | str, defines: tuple[str, ...], threads: int
     return code
 
 
-@pytest.mark.parametrize("bf16", [0, 1])
-@pytest.mark.parametrize(("architecture", "threads", "blocks"), [(HOPPER, 384, 1), (80, 256, 2), (90, 256, 2)])
+@pytest.mark.parametrize(
+    ("architecture", "threads", "blocks", "bf16"), [(HOPPER, 384, 1, 1), (80, 256, 2, 1), (90, 256, 2, 0)]
+)
 def test_the_product_keeps_its_sums_in_registers(architecture, threads, blocks, bf16):
     fits(PRODUCT, architecture, (f"-DBF16={bf16}",), threads, blocks)
 
@@ -148,23 +143,14 @@ def division(bf16: int, batch: int, columns: int, splits: int, stages: int, bloc
     return tuple(f"-D{name}={number}" for name, number in numbers.items())
 
 
-# All for one architecture; elsewhere those that need the most registers for their number of blocks.
-BATCHES, LARGE_BATCHES = (8, 16, 32, 64, 128), (32, 128)
-
-
-@pytest.mark.parametrize(
-    ("batch", "hidden", "bf16"), [*((batch, 8192, 1) for batch in BATCHES), (8, 2048, 0), (32, 2048, 0)]
-)
-def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, bf16):
+@pytest.mark.parametrize(("batch", "hidden", "dtype"), [(8, 8192, "bf16"), (32, 2048, "fp16"), (128, 8192, "bf16")])
+def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, dtype):
     one = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), 132, 227 << 10)
-    fits(hopper.KERNELS[one.kernel], HOPPER, one.defines(("fp16", "bf16")[bf16], hopper.ALONE), hopper.THREADS)
+    fits(hopper.KERNELS[one.kernel], HOPPER, one.defines(dtype, hopper.ALONE), hopper.THREADS)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "bf16", "batch"),
-    [(80, 1, 8), (80, 1, 64), *((*one, batch) for one in ((75, 0), (80, 1), (90, 0)) for batch in LARGE_BATCHES)],
-)
 @pytest.mark.parametrize(("columns", "splits", "stages"), [(64, 4, 2), (128, 2, 3)])
+@pytest.mark.parametrize(("architecture", "bf16", "batch"), [(75, 0, 32), (80, 1, 8), (80, 1, 128), (90, 0, 128)])
 def test_the_fused_product_keeps_its_sums_in_registers_elsewhere(columns, splits, stages, architecture, bf16, batch):
     blocks = 2 if batch <= 32 else 1
     fits(FUSED_PRODUCT, architecture, division(bf16, batch, columns, splits, stages, blocks), 2 * columns, blocks)
@@ -179,8 +165,6 @@ static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
 static_assert(Way::Shared::queries == QUERIES, "QUERIES");
 static_assert(sizeof(Way::Shared) <= SHARED_OF_PYTHON, "the parts do not fit");
 static_assert(2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP <= SHARED_OF_PYTHON, "the tiles do not fit");
-static_assert(sizeof(Way::Shared) + 16 > SHARED_OF_PYTHON || 2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP + 16 >
-              SHARED_OF_PYTHON, "more than is needed");
 """
 
 
@@ -195,11 +179,7 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
 # 8.9 and 12.0 have the same limits; fp16 and bf16 differ by one instruction.
 @pytest.mark.parametrize(
     ("dtype", "head_size", "architecture"),
-    [
-        *(("bf16", 128, one) for one in ARCHITECTURES if one not in (86, 89)),
-        *(("fp32", 128, one) for one in (75, 90)),
-        ("fp16", 64, 90),
-    ],
+    [*(("bf16", 128, one) for one in ARCHITECTURES if one != 89), ("fp32", 128, 75), ("fp16", 64, 90)],
 )
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
@@ -215,18 +195,14 @@ def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_s
         assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
 
 
-# Rows that a warp, a block, or more than a block's registers hold, in accesses of 4, 8 and 16 bytes; evenly and not.
-MATRICES = [(1024, 128), (4096, 256), (8192, 512), (16_384, 1024)]
-MATRICES += [(100, 1), (100, 6), (7, 1023), (1000, 4098), (16, 32_768), (16, 65_535), (16, 65_536)]
-LARGEST = MATRICES[-4:]  # on other architectures than 9.0
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_division_of_rows_compiles_and_fits_the_registers(architecture):
+    """Rows that a warp, a block, or more than the registers of a block hold, in accesses of 4, 8 and 16 bytes."""
+    shapes = [(16_384, 1024), (1000, 4098), (16, 65_536)]
+    if architecture == 90:
+        shapes += [(1024, 128), (100, 1), (7, 1023), (16, 32_768)]
     source = kernel_source(row_norm.KERNEL)
-    for division in {
-        row_norm.divide(rows, columns, 132) for rows, columns in (MATRICES if architecture == 90 else LARGEST)
-    }:
+    for division in {row_norm.divide(rows, columns, 132) for rows, columns in shapes}:
         needed = clean(source, row_norm.KERNEL.name, architecture, division.defines()).registers["row_norm"]
         assert needed * division.threads * division.rows <= REGISTERS, division
 
@@ -237,8 +213,5 @@ def test_every_kernel_that_python_asks_for_exists():
     asked |= {("memory.cu", f"{mix}_{depth}") for mix in MIXES for depth in memory.DEPTHS}
     asked |= {("random.cu", f"normal_{dtype}") for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")}
     asked |= {("fma.cu", f"{way}_{dtype}") for way in fma.FACTORS for dtype in fma.LANES}
-    asked |= {(fused.KERNEL.name, "decode_attention"), (row_norm.KERNEL.name, "row_norm")}
-    asked |= {(row_norm.NAIVE.name, "row_norm_naive")}
-    asked |= {(path.name, name) for name, path in hopper.KERNELS.items()}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
     assert asked <= there

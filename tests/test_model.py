@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from roofline.core import model
+from roofline.core.dtypes import relative_error, require_close
 
 INFINITE, NAN = math.inf, math.nan
 RATES = st.floats(1e3, 1e18)
@@ -16,12 +17,8 @@ def close(value):
     return pytest.approx(value, rel=1e-12, abs=0)
 
 
-# ---------------------------------------------------------------- what always holds
-
-
 @given(RATES, RATES, st.floats(1e-6, 1e6))
 def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
-    """Bytes such that the intensity is a known multiple of the ridge point."""
     assume(abs(distance - 1) > 1e-9)
     flops = 1e12
     found = model.analyse(flops, flops / (distance * model.ridge_point(peak, bandwidth)), peak, bandwidth)
@@ -31,8 +28,6 @@ def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assert found.estimated_time_s == close(found.roofline_time_s)
     assert found.roofline_time_s == close(flops / found.attainable_flops)
 
-
-# ---------------------------------------------------------------- the stated corners
 
 # flops, bytes, peak, bandwidth -> intensity, attainable, bound, efficiency, estimated time, roofline time
 CORNERS = {
@@ -52,31 +47,19 @@ def test_corners(operation, expected):
     assert model.analyse(*operation) == model.Analysis(*expected)
 
 
-FUNCTIONS = {
-    model.arithmetic_intensity: 2,
-    model.ridge_point: 2,
-    model.attainable_flops: 3,
-    model.roofline_time: 4,
-    model.analyse: 4,
-}
-
-
 @pytest.mark.parametrize("wrong", [-1e-300, -INFINITE, NAN])
-@pytest.mark.parametrize(("function", "count"), FUNCTIONS.items())
-def test_negative_and_nan_arguments_are_refused(function, count, wrong):
-    for place in range(count):
-        arguments = [2.0] * count
-        function(*arguments)
-        arguments[place] = wrong
-        with pytest.raises(ValueError, match=f"is {wrong}"):
+def test_negative_and_nan_arguments_are_refused(wrong):
+    counts = {model.arithmetic_intensity: 2, model.ridge_point: 2, model.attainable_flops: 3, model.analyse: 4}
+    for function, count in counts.items():
+        for place in range(count):
+            arguments = [2.0] * count
             function(*arguments)
-
-
-# ---------------------------------------------------------------- by hand
+            arguments[place] = wrong
+            with pytest.raises(ValueError, match=f"is {wrong}"):
+                function(*arguments)
 
 
 def test_an_h200_by_hand():
-    """The datasheet's 989.4 TFLOPS in fp16 and 4.8 TB/s meet at 206.125 FLOP/byte."""
     peak, bandwidth = 989.4e12, 4.8e12
     assert model.ridge_point(peak, bandwidth) == close(206.125)
 
@@ -91,3 +74,14 @@ def test_an_h200_by_hand():
     assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops) == (1, "memory", bandwidth)
     assert decode.efficiency_percent == pytest.approx(0.48514, rel=1e-4)
     assert decode.estimated_time_s == decode.roofline_time_s == pytest.approx(111.848e-6, rel=1e-5)
+
+
+def test_an_error_is_the_norm_of_the_difference_over_that_of_the_reference():
+    assert relative_error([3.0, 0.0], [3.0, 4.0]) == pytest.approx(0.8)
+    assert relative_error([3.0, 4.0], [0.0, 0.0]) == 5, "a reference of zeros has no norm to divide by"
+    for result, reference in (([1.0, NAN], [1.0, 2.0]), ([1.0, 2.0], [1.0, NAN]), ([NAN], [NAN])):
+        assert relative_error(result, reference) == INFINITE
+    require_close("fp16 matmul", 1e-3, 1e-3)
+    for error in (NAN, INFINITE, 1.01e-3):
+        with pytest.raises(ArithmeticError, match=r"fp16 matmul .*1e-03"):
+            require_close("fp16 matmul", error, 1e-3)

@@ -15,7 +15,6 @@ from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.prediction import predict_cell
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.devices.gpu import driver_calls
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
@@ -38,9 +37,6 @@ def cell_of(device, kind, batch, hidden, dtype, copies=1, seed=3):
     return kind.prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
 
 
-# ---------------------------------------------------------------------------------------------- the division
-
-
 CARDS = {  # shared memory in KiB of a block and of a multiprocessor
     (7, 5): (64, 64),
     (8, 0): (163, 164),
@@ -59,7 +55,6 @@ H200 = (132, 227 << 10)  # multiprocessors, and shared memory of a block
     multiprocessors=st.integers(1, 200),
 )
 def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, outputs, capability, multiprocessors):
-    """And what its blocks leave for one another is within the memory that a case is said to need."""
     hidden, (block, whole) = 64 * slices, (kib << 10 for kib in CARDS[capability])
     found = plan(batch, hidden, outputs, multiprocessors, block, whole)
     across, down = found.grid
@@ -101,12 +96,9 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
 @pytest.mark.parametrize(
     ("hidden", "batch", "kernel", "columns", "splits"),
     [
-        (2048, 1, "few_rows", 32, 1),
         (4096, 32, "few_rows", 32, 1),
         (8192, 1, "few_rows", 64, 1),
         (2048, 128, "many_rows", 32, 2),
-        (4096, 128, "many_rows", 64, 2),
-        (8192, 128, "many_rows", 128, 2),
         (4096, 256, "many_rows", 128, 2),
     ],
 )
@@ -118,28 +110,17 @@ def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, ke
     assert found.tensor_flops(hidden) > declared if squares else found.tensor_flops(hidden) == declared
 
 
-@pytest.mark.parametrize(
-    ("capability", "batch", "hidden", "taken"),
-    [("9.0", 32, 32768, True), ("9.0", 32, 32832, False), ("9.0", 33, 32832, True), ("8.0", 32, 32832, True)],
-)
-def test_hopper_skips_hidden_sizes_whose_norm_leaves_no_room_for_w(monkeypatch, capability, batch, hidden, taken):
-    device, case = open_gpu(monkeypatch, capability), Case({"batch": batch, "hidden": hidden}, "bf16")
-    assert (Fused.unsupported(device, case) is None) == (FusedGraph.unsupported(device, case) is None) == taken
-
-
-# The kernels' own numbers beside those that Python launches them with: Python may take a little more than is needed.
 OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
 OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
-AGREED = {
-    "few_rows": f"{OF_FEW} + 1024",
-    "many_rows": f"{OF_MANY} + 1024",
-    "rmsnorm_matmul": "STAGES * STAGE_BYTES",
-}
+AGREED = {"few_rows": f"{OF_FEW} + 1024", "many_rows": f"{OF_MANY} + 1024", "rmsnorm_matmul": "STAGES * STAGE_BYTES"}
 BLOCK_BYTES = 227 << 10  # of Hopper's shared memory, with what the kernels declare themselves
 
 
-@pytest.mark.parametrize("hidden", [2048, 4096, 8192])
-@pytest.mark.parametrize(("architecture", "batch"), [("90a", 1), ("90a", 32), ("90a", 64), ("90a", 128), (86, 8)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("architecture", "batch", "hidden"),
+    [("90a", 1, 2048), ("90a", 32, 8192), ("90a", 64, 4096), ("90a", 128, 8192), (86, 8, 4096)],
+)
 def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
     if architecture == 86:
         found, source = plan(batch, hidden, hidden, 132, *(kib << 10 for kib in CARDS[8, 6])), KERNEL
@@ -157,11 +138,9 @@ def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
         assert found.shared_bytes + shared_bytes(code) <= BLOCK_BYTES
 
 
-# ---------------------------------------------------------------------------------------------- every implementation
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "hidden"), [(1, 256), (5, 128), (8, 64), (100, 192), (128, 128), (200, 128)])
+@pytest.mark.parametrize(
+    ("batch", "hidden", "dtype"), [(1, 256, "fp16"), (5, 128, "bf16"), (100, 192, "fp16"), (200, 64, "bf16")]
+)
 @pytest.mark.parametrize("kind", ON_GPU)
 def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     cell = cell_of(gpu, kind, batch, hidden, dtype, copies=3)
@@ -179,12 +158,11 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     [(1, 8192), (16, 4096), (33, 4096), (128, 4096), (32, 8192), (128, 8192), (200, 2048), (600, 1024)],
 )
 def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(monkeypatch, batch, hidden):
-    """Stages that are filled again, clusters, odd numbers of stages, 8 to 256 rows."""
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 26)
     gpu = real_gpu()
     cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
     for scope in cell.scopes:
-        assert OPERATOR.check(cell, scope)[0].compared == "the whole result against float64"
+        assert OPERATOR.check(cell, scope)[0].error < OPERATOR.tolerance["fp16"]
         step = cell.step(scope)
         first = gpu.to_host(step(0))
         for index in range(20):
@@ -192,23 +170,8 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
         assert (gpu.to_host(step(21)) == first).all()
 
 
-@pytest.mark.parametrize(("batch", "of_each"), [(8, (0, 1)), (128, (1, 2))])
-def test_many_rows_overlap_norm_and_product_in_a_graph_alone(monkeypatch, batch, of_each):
-    """`of_each` application so many launches overlap what is before: waiting, and overlapped."""
-    launched = []
-    monkeypatch.setattr(driver_calls, "overlapping", lambda *arguments: launched.append(arguments))
-    device = open_gpu(monkeypatch, "9.0")
-    cell_of(device, Fused, batch, 256, "bf16").step("waiting")(0)
-    assert not launched
-    for scope, launches in zip(FusedGraph.scopes, of_each, strict=True):
-        cell = cell_of(device, FusedGraph, batch, 256, "bf16")
-        cell.captured(scope)
-        assert len(launched) == launches * cell.per_call
-        launched.clear()
-
-
 @pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
-@pytest.mark.parametrize("copies", [1, 3, 23])
+@pytest.mark.parametrize("copies", [1, 23])
 def test_a_graph_goes_through_all_copies(gpu, kind, copies):
     cell = cell_of(gpu, kind, 2, 256, "fp16", copies)
     assert cell.per_call >= 24 and cell.per_call % copies == 0
@@ -225,8 +188,6 @@ def test_a_graph_goes_through_all_copies(gpu, kind, copies):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [OnCpu, *(pytest.param(kind, marks=pytest.mark.gpu) for kind in ON_GPU)])
 def test_rows_of_any_size(kind, dtype):
-    """x times 1000, by 1000, with one number that dominates its row, and a row of zeros, whose result is zero. Not on
-    the fake GPU, whose kernels are the reference."""
     device = real_gpu() if kind.kind == "gpu" else open_device("cpu")
     cell = cell_of(device, kind, 6, 1024, dtype)
     x = device.to_host(cell.copies[0]["x"]).astype(numpy.float64)
@@ -244,35 +205,29 @@ def test_rows_of_any_size(kind, dtype):
         assert not result[4].any()
 
 
-@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("capability", "dtype"), [("7.5", "bf16"), ("8.0", "fp16"), ("9.0", "bf16")])
 def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capability):
     device = open_gpu(monkeypatch, capability, multiProcessorCount=2)
     record = device_record("gpu0")
-    job = Job("hidden256", tuple(Case({"batch": batch, "hidden": 256}, dtype) for batch in (1, 9)))
+    job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
     options = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05)
     found = measure(OPERATOR, device, job, seals_for(record, OPERATOR), options)
     lacking = dtype == "bf16" and capability == "7.5"
     assert len(skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
-    overlapped = [("fused_graph", "overlapped")] if capability in ("9.0", "12.0") else []
+    overlapped = [("fused_graph", "overlapped")] if capability == "9.0" else []
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
     assert {one.cache for one in found} <= {"cold"} and {one.shape["batch"] for one in found} <= {1, 9}
 
 
-@pytest.mark.parametrize(
-    "wrong", [lambda y: y * 1.05, lambda y: numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)]
-)
-def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wrong):
-    """An output that is not compared must have been written nevertheless."""
+def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
     cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
-    assert OPERATOR.check(cell, None)[0].compared == "26 of 128 outputs against float64"
-    with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
-        OPERATOR.compare(cell, None, 0, wrong(cell.step(None)(0)))
-
-
-# ---------------------------------------------------------------------------------------------- the prediction
+    assert OPERATOR.check(cell, None)[0].compared.startswith("26 of 128 ")
+    y = cell.step(None)(0)
+    for wrong in (y * 1.05, numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)):
+        with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
+            OPERATOR.compare(cell, None, 0, wrong)
 
 
 def predicted(kind, scope, batch, hidden, dtype="fp16"):
@@ -293,7 +248,6 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
 @pytest.mark.parametrize(
     ("kind", "scope", "batch", "hidden", "us"),
     [
-        (UnfusedGraph, "waiting", 1, 2048, 7.1),
         (UnfusedGraph, "waiting", 1, 4096, 14.2),
         (UnfusedGraph, "waiting", 1, 8192, 37),
         (FusedGraph, "waiting", 128, 4096, 13.8),
@@ -304,15 +258,11 @@ def test_cells_that_no_constant_was_fitted_on_are_predicted_as_measured_on_an_h2
     assert predicted(kind, scope, batch, hidden).device_latency_s * 1e6 == pytest.approx(us, rel=0.2)
 
 
-# ---------------------------------------------------------------------------------------------- settings
-
-
-@pytest.mark.parametrize(("sizes", "wrong"), [([100, 64, 4100], [100, 4100]), ([1 << 24], [1 << 24])])
-def test_sizes_that_cannot_be_are_a_line_each(sizes, wrong):
-    """No multiple of 64, and more than the memory holds."""
-    section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": sizes}
+@pytest.mark.parametrize("wrong", [4100, 1 << 24])
+def test_a_hidden_size_of_a_wrong_multiple_or_beyond_the_memory_is_one_line(wrong):
+    section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": [64, wrong]}
     with pytest.raises(UserError) as found:
         checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
         machine_checks.choose_devices(checked, {"cpu": open_device("cpu").identity})
-    for line, size in zip(found.value.lines, wrong, strict=True):
-        assert line.startswith("rmsnorm_matmul") and str(size) in line
+    (line,) = found.value.lines
+    assert line.startswith("rmsnorm_matmul") and str(wrong) in line

@@ -82,40 +82,27 @@ def test_the_median_and_its_interval_which_memory_only_widens(samples):
     ("draw", "true_median"),
     [
         (lambda random, size: random.normal(10, 3, size), 10),
-        (lambda random, size: random.exponential(1, size), math.log(2)),
         # The median of the two modes is a sixth of the way up the upper one: z(1/6) = -0.967.
         (lambda random, size: random.normal(numpy.where(random.random(size) < 0.4, 1, 2), 0.1), 1.9033),
         (lambda random, size: numpy.round(random.normal(10, 1, size)), 10),
     ],
-    ids=["normal", "exponential", "two modes", "coarse ticks"],
+    ids=["normal", "two modes", "coarse ticks"],
 )
 def test_the_interval_of_independent_samples_covers_the_median(draw, true_median):
-    for count in (15, 40, 101):
+    for count in (15, 101):
         assert coverage(draw(numpy.random.default_rng(20), (1000, count)), true_median) >= 0.95
 
 
 @pytest.mark.parametrize("coefficient", [0, 0.5, 0.9])
 def test_the_autocorrelation_time_is_that_of_theory(coefficient):
-    """The indicators of a normal series of correlation r correlate by 2 / pi asin(r) (Sheppard 1899)."""
     theory = 1 + 2 * sum(2 / math.pi * math.asin(coefficient**lag) for lag in range(1, 500))
     runs = autoregressive(numpy.random.default_rng(3), coefficient, 60, 3000).tolist()
     assert numpy.mean([autocorrelation_time(run) for run in runs]) == pytest.approx(theory, rel=0.1)
 
 
-@pytest.mark.parametrize(("coefficient", "count"), [(0.5, 30), (0.7, 80), (0.9, 300)])
+@pytest.mark.parametrize(("coefficient", "count"), [(0.5, 30), (0.9, 300)])
 def test_the_interval_of_samples_with_memory_covers_the_median(coefficient, count):
     assert coverage(autoregressive(numpy.random.default_rng(8), coefficient, 1500, count), 0) >= 0.93
-
-
-def test_a_swinging_clock_with_outliers_is_covered_and_a_drifting_clock_has_no_interval():
-    random = numpy.random.default_rng(9)
-    swing = numpy.sin(2 * numpy.pi * (numpy.arange(300) / 60 + random.random((500, 1))))
-    runs = 100 + swing + autoregressive(random, 0.5, 500, 300)
-    slow = random.random(runs.shape) < 0.01
-    assert coverage(numpy.where(slow, 150, runs), 100 + 0.02) >= 0.95
-    # A drift has one value for each moment: every sample repeats its neighbours.
-    assert median_interval([1 + index / 1000 for index in range(100)]) is None
-    assert effective_count(list(range(1000))) < 6
 
 
 def sample_until_precise(run: list[float], minimum: int) -> list[float]:
@@ -125,12 +112,8 @@ def sample_until_precise(run: list[float], minimum: int) -> list[float]:
     return run
 
 
-@pytest.mark.parametrize(
-    ("coefficient", "noise", "at_least"),
-    [(0, 0.01, 0.95), (0.5, 0.01, 0.935), (0.9, 0.005, 0.92)],
-)
+@pytest.mark.parametrize(("coefficient", "noise", "at_least"), [(0, 0.01, 0.95), (0.9, 0.005, 0.92)])
 def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
-    """Sampled until precise, the reported 95 % interval holds the true median about as often as it claims."""
     random = numpy.random.default_rng(12)
     runs = 1 + noise * autoregressive(random, coefficient, 500, 2000)
     stopped = [sample_until_precise(run, minimum=25) for run in runs.tolist()]
@@ -161,6 +144,5 @@ def test_looks_double_up_to_the_maximum(minimum, maximum):
 
 
 def test_the_half_width_of_a_mean_falls_to_that_of_the_normal_distribution():
-    """NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2."""
     table = {1: 12.706, 4: 2.776, 10: 2.228, 30: 2.042, 40: 2.021, 100: 1.984, 10_000: 1.960}
     assert {df: student_t(df) for df in table} == pytest.approx(table, abs=2e-3)

@@ -1,9 +1,9 @@
-"""A model's decode step: its sizes, its arithmetic, its counts, its jobs, and why steps are left out."""
+"""The decode step of a model: sizes, arithmetic, counts, jobs and what is left out."""
 
 import json
 import math
-import weakref
-from dataclasses import asdict, replace
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import config_file
@@ -25,14 +25,7 @@ from roofline.api import product_kernel as products
 from roofline.run import settings
 
 OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
-SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "inner", "vocabulary", "tied", "bias", "norms", "theta")
-SHIPPED = {
-    "llama-3.2-1b": (16, 2048, 32, 8, 64, 8192, 128256, True, False, False, 5e5),
-    "llama-3-8b": (32, 4096, 32, 8, 128, 14336, 128256, False, False, False, 5e5),
-    "qwen2.5-7b": (28, 3584, 28, 4, 128, 18944, 152064, False, True, False, 1e6),
-    "qwen3-8b": (36, 4096, 32, 8, 128, 12288, 151936, False, False, True, 1e6),
-    "mistral-nemo-12b": (40, 5120, 32, 8, 128, 14336, 131072, False, False, False, 1e6),
-}
+SHIPPED = ("llama-3.2-1b", "llama-3-8b", "qwen2.5-7b", "qwen3-8b", "mistral-nemo-12b")
 TINY = {
     "torch_dtype": "bfloat16",
     "vocab_size": 48,
@@ -59,16 +52,6 @@ def shipped(name: str, batch: int, context: int) -> decode_step.Case:
     return decode_step.case_of(config_file.find(name), batch, context)
 
 
-# ---------------------------------------------------------------- sizes
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_sizes_are_those_of_the_config(name):
-    model = dense(config_file.find(name))
-    assert tuple(getattr(model, size) for size in SIZES) == SHIPPED[name]
-    assert Dense(**json.loads(json.dumps(asdict(model)))) == model
-
-
 def test_every_weight_of_the_model_has_an_array():
     for name in SHIPPED:
         model = dense(config_file.find(name))
@@ -78,32 +61,25 @@ def test_every_weight_of_the_model_has_an_array():
 
 
 REFUSED = {
-    "it has experts": config_file.find("gpt-oss-20b"),
-    "model_type gpt2; the chain runs llama, mistral, qwen2, qwen3": config_file.find("gpt-2"),
-    "hidden_act gelu; the chain has silu": found_of("llama", hidden_act="gelu"),
-    "its attention has a window": found_of("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=0),
-    "its weights are quantised, or not of 16 bits": found_of("llama", torch_dtype="float32"),
-    "it has biases beside those of queries, keys and values": found_of("llama", attention_bias=True),
-    "rope_scaling of type yarn; the chain has llama3 and linear": found_of(
-        "llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}
-    ),
-    "rope_theta '1e6'; allowed: a number above 0, up to 1e+12": found_of("llama", rope_theta="1e6"),
+    "experts": config_file.find("gpt-oss-20b"),
+    "gpt2": config_file.find("gpt-2"),
+    "gelu": found_of("llama", hidden_act="gelu"),
+    "window": found_of("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=0),
+    "16 bits": found_of("llama", torch_dtype="float32"),
+    "biases": found_of("llama", attention_bias=True),
+    "yarn": found_of("llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}),
+    "rope_theta '1e6'": found_of("llama", rope_theta="1e6"),
 }
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_what_is_not_dense_is_refused_with_the_reason(reason):
-    with pytest.raises(NotDense) as refused:
-        dense(REFUSED[reason])
-    assert str(refused.value) == reason
-
-
-# ---------------------------------------------------------------- arithmetic
+def test_what_is_not_dense_is_refused_by_key_or_value():
+    for word, found in REFUSED.items():
+        with pytest.raises(NotDense, match=word):
+            dense(found)
 
 
 def wavelengths(model: Dense) -> list[float]:
-    """Tokens that a turn takes, by Llama 3.1's rule as Meta's code tells it: short ones stay, long ones are stretched,
-    and between them both are mixed."""
+    """Tokens that a turn takes, by Llama 3.1's rule in Meta's code."""
     scaling, found = model.scaling, []
     low, high = (
         scaling["original_max_position_embeddings"] / scaling[f"{name}_freq_factor"] for name in ("low", "high")
@@ -120,24 +96,10 @@ def wavelengths(model: Dense) -> list[float]:
     return found
 
 
-def test_llama_3_2_turns_its_heads_as_its_makers_tell():
+def test_llama_3_2_rotates_its_heads_as_in_the_code_of_meta():
     model = dense(config_file.find("llama-3.2-1b"))
     expected = [(math.cos(2 * math.pi * 5000 / one), math.sin(2 * math.pi * 5000 / one)) for one in wavelengths(model)]
     assert numpy.allclose(turns(model, 5000), expected, rtol=0, atol=1e-9)
-    assert len({length for length in wavelengths(model)}) == 32
-
-
-def test_a_scaling_stands_under_either_name_and_a_linear_one_slows_every_turn():
-    plain, named, slow = (
-        dense(found_of("llama", **changes))
-        for changes in (
-            {"rope_theta": 500.0},
-            {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
-            {"rope_theta": 500.0, "rope_scaling": {"type": "linear", "factor": 4.0}},
-        )
-    )
-    assert named == plain and turns(slow, 12) == turns(plain, 3)
-    assert dense(found_of("llama", rms_norm_eps=None)).eps == 1e-6
 
 
 def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
@@ -197,7 +159,6 @@ def whole_sequence(model: Dense, weights: dict, tokens) -> numpy.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_one_after_another_are_the_whole_sequence(kind):
-    """The cache of each step is the one before it, with a place for the new token."""
     model, batch, tokens = dense(found_of(kind)), 2, 4
     weights, given = drawn(model, batch, tokens)
     names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
@@ -211,9 +172,6 @@ def test_steps_one_after_another_are_the_whole_sequence(kind):
             assert numpy.allclose(logits[sequence], expected, rtol=1e-9, atol=1e-9)
 
 
-# ---------------------------------------------------------------- counts and costs
-
-
 @pytest.mark.parametrize(("name", "batch", "context"), [("llama-3-8b", 1, 1024), ("llama-3.2-1b", 32, 100)])
 def test_counts_are_those_of_the_bound(name, batch, context):
     case = shipped(name, batch, context)
@@ -222,72 +180,41 @@ def test_counts_are_those_of_the_bound(name, batch, context):
     assert OPERATOR.flops(case) == sum(one.times * one.flops for one in found)
 
 
-# ---------------------------------------------------------------- jobs, and what is left out
-
-
 def complete(**section):
     return settings.complete({"devices": ["gpu0"], "operators": [FILE], "decode_step": section}).config
 
 
-def test_every_model_has_a_job_and_what_cannot_run_is_named_with_the_reason(tmp_path):
+def test_every_model_has_a_job_and_what_cannot_run_is_named(tmp_path):
     path = tmp_path / "my model.json"
     path.write_text(json.dumps(found_of("qwen3")["config"]))
     jobs = OPERATOR.jobs(complete(models=["llama-3-8b", str(path)]))
     assert [job.path for job in jobs] == ["llama-3-8b_bf16", "my_model_bf16"]
     assert [case.shape for case in jobs[0].cases] == [{"batch": batch, "context": 1024} for batch in (1, 32)]
     assert OPERATOR.jobs(complete()) == []
-    for model, reason in {"mixtral-8x7b": "it has experts", "nope": "nope: no such file"}.items():
-        with pytest.raises(UserError, match=rf"decode_step.models\[0\]: .*{reason}"):
+    for model, word in {"mixtral-8x7b": "experts", "nope": "nope"}.items():
+        with pytest.raises(UserError, match=rf"decode_step.models\[0\]: .*{word}"):
             complete(models=[model])
 
 
 def test_a_model_that_does_not_fit_is_left_out_with_the_layers_that_would():
     case = shipped("llama-3-8b", 1, 1024)
     card = SimpleNamespace(identity=SimpleNamespace(memory_free_bytes=10 << 30))
-    reason = OPERATOR.unsupported(card, case)
     needed, around = 8030261248 * 2 + (1 << 27) + (1 << 28), 2 * 2 * 128256 * 4096 + 2 * 4096 + (1 << 28)
     fit = math.floor(((10 << 30) - around) / ((needed - around) / 32))
-    assert reason.startswith("it does not fit: 15.3 GiB needed at batch 1, context 1024, and 10 GiB free")
-    assert reason.endswith(f"; {fit} of its 32 layers would")
+    assert re.search(rf"15\.3 GiB .*10 GiB .* {fit} of its 32 layers", OPERATOR.unsupported(card, case))
     card.identity.memory_free_bytes = needed
     assert OPERATOR.unsupported(card, case) is None
-    card.identity.memory_free_bytes = 1 << 30
-    assert "; 0 of its 32 layers would" in OPERATOR.unsupported(card, case)
 
 
 def test_the_chain_names_what_it_cannot_run():
     hopper, other = (SimpleNamespace(capability=one) for one in ((9, 0), (10, 0)))
     case = shipped("llama-3-8b", 1, 1024)
     assert Chain.unsupported(hopper, case) is None
-    assert Chain.unsupported(other, case) == "it is written for compute capability 9.0"
+    assert "9.0" in Chain.unsupported(other, case)
     assert "257" in Chain.unsupported(hopper, case.resized(batch=257))
-    assert "heads of 8" in Chain.unsupported(hopper, decode_step.case_of(found_of("llama"), 1, 10))
     odd = found_of("llama", head_dim=64, hidden_size=192, intermediate_size=512, vocab_size=1001)
-    uneven = "hidden 192 is no multiple of 128, vocabulary 1001 is no multiple of 8"
-    assert Chain.unsupported(hopper, decode_step.case_of(odd, 1, 10)) == uneven
-
-
-def test_what_attention_is_handed_stays_in_memory_as_long_as_the_chain():
-    """A graph that was captured of launches does not keep their arrays."""
-    handed = []
-    device = SimpleNamespace(
-        xp=numpy,
-        empty=lambda shape, dtype: numpy.empty(shape, "float16"),
-        capability=(9, 0),
-        multiprocessors=132,
-        properties={"sharedMemPerMultiprocessor": 228 << 10, "sharedMemPerBlockOptin": 227 << 10},
-        kernel=lambda *given: SimpleNamespace(),
-        launcher=lambda *given, **options: handed.extend,
-    )
-    chain = Chain.prepared(OPERATOR, device, shipped("llama-3-8b", 1, 1024), {}, [{}])
-    chain._attention()(None, None)()
-    arrays = [weakref.ref(one) for one in handed if isinstance(one, numpy.ndarray)]
-    assert len(arrays) == 4 and chain.division.splits > 1
-    handed.clear()
-    assert all(one() is not None for one in arrays)
-
-
-# ---------------------------------------------------------------- on a GPU
+    found = Chain.unsupported(hopper, decode_step.case_of(odd, 1, 10))
+    assert re.search(r"hidden 192 .*128, vocabulary 1001 .*8", found)
 
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
@@ -296,10 +223,9 @@ FIRST, TOKENS = 33, 8
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("batch", [1, 5, 20, 100, 200])
+@pytest.mark.parametrize("batch", [1, 20, 200])
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
-    """Over tokens whose keys and values each step leaves in the cache of the next one."""
     device, known = real_gpu(), {}
     found = found_of(kind, **SMALL, head_dim=128 if kind == "qwen3" else 64)
     if reason := Chain.unsupported(device, decode_step.case_of(found, batch, FIRST)):
@@ -324,9 +250,6 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
 def _on_host(device, inputs: dict) -> dict:
     on_host = {name: device.to_host(array) for name, array in inputs.items()}
     return {name: array if name == "tokens" else array.astype("float64") for name, array in on_host.items()}
-
-
-# ---------------------------------------------------------------- kernels
 
 
 STEPS = ((1, "bf16"), (32, "bf16"), (64, "fp16"), (256, "fp16"))
@@ -354,7 +277,6 @@ def chain_variants(name: str, batch: int, dtype: str) -> set[tuple[str, tuple[st
 
 @pytest.mark.parametrize(("batch", "dtype"), STEPS)
 def test_the_products_of_a_models_step_keep_their_sums_in_registers(batch, dtype):
-    """Of a model with neither norms nor biases of its heads; of those with either where queries and keys are made."""
     found = chain_variants("llama-3-8b", batch, dtype)
     others = (chain_variants(name, batch, dtype) for name in ("qwen2.5-7b", "qwen3-8b"))
     found |= {one for of_model in others for one in of_model if f"-DWAY={products.QKV}" in one[1]}
@@ -364,36 +286,27 @@ def test_the_products_of_a_models_step_keep_their_sums_in_registers(batch, dtype
         assert launched + shared_bytes(code) <= 227 << 10, defines
 
 
-# ---------------------------------------------------------------- measured by the command, on a stand-in
-
-
-def told(folder, *arguments, card="NVIDIA H200") -> tuple[int, str]:
-    """By a machine with a stand-in for an H200, next to the bound by the datasheet."""
-    command = ("-P", CHECKOUT / "tools/decoding/decoding.py", *arguments, "--card", card, "--measure")
+def by_command(folder, model, card="NVIDIA H200") -> tuple[int, str]:
+    """On a stand-in for an H200."""
+    command = ("-P", CHECKOUT / "tools/decoding/decoding.py", model, "--card", card, "--measure")
     done = GpuRun(folder).python(*command)
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+    return done.returncode, done.stdout + done.stderr
 
 
 def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
     """The stand-in has too little memory for this model."""
-    status, said = told(tmp_path, "llama-3-8b")
-    assert status == 0 and said.startswith("measuring steps of llama-3-8b in results/decoding/"), said
-    assert "Not measured: it does not fit" in said
+    status, said = by_command(tmp_path, "llama-3-8b")
+    assert status == 0, said
     record = GpuRun(tmp_path).read("decoding/results/gpu0/decode_step/llama-3-8b_bf16.json")
-    assert record["measurements"] == [] and "layers would" in record["notes"][0]
-    beside, data = record["sources"], ("embed.cu", "families.yaml")
-    for name in ("decode_step.py", "chain.py", "dense.py", "operations.py", "config_fields.py", *data):
+    assert record["measurements"] == [] and len(record["notes"]) == 2
+    for name in ("decode_step.py", "chain.py", "dense.py", "operations.py", "config_fields.py", "embed.cu"):
         path = CHECKOUT / "tools/decoding" / name
-        assert beside[str(path)] == sha256(path), name
-    assert not any("decoding.py" in path or "roofline" in path for path in beside)
+        assert record["sources"][str(path)] == sha256(path), name
+    assert not any("decoding.py" in path or "roofline" in path for path in record["sources"])
 
 
-def test_what_cannot_be_measured_is_shown_with_the_reason_next_to_the_bound(tmp_path):
-    status, said = told(tmp_path, "mixtral-8x7b")
-    assert status == 0 and "Not measured: it has experts." in said
-    assert "tokens/s at most" in said and "measuring" not in said
-
-
-def test_a_card_that_is_not_here_is_refused(tmp_path):
-    status, said = told(tmp_path, "llama-3-8b", card="NVIDIA A100-SXM4-80GB")
-    assert status == 1 and said.startswith("MEASURE=1: this machine has NVIDIA H200")
+def test_what_cannot_be_measured_has_a_bound_and_a_card_that_is_not_here_is_refused(tmp_path):
+    status, said = by_command(tmp_path, "mixtral-8x7b")
+    assert status == 0 and "experts" in said and "tokens/s" in said
+    status, said = by_command(tmp_path, "llama-3-8b", card="NVIDIA A100-SXM4-80GB")
+    assert status == 1 and said.startswith("MEASURE=1: ")

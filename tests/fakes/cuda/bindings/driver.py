@@ -41,8 +41,6 @@ def _read(cupy, place, kind, pointer, name):
     return numpy.dtype(cupy.TYPES[kind]).type(C_TYPES[kind].from_address(place).value)
 
 
-# ---------------------------------------------------------------- tensor maps
-
 MAP_BYTES, FIELDS = 128, "Q4I?"  # address, columns, rows, and those of a tile; whether it is of bf16
 cuuint32_t = cuuint64_t = int
 CUtensorMapDataType = SimpleNamespace(CU_TENSOR_MAP_DATA_TYPE_FLOAT16=False, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16=True)
