@@ -1,4 +1,4 @@
-"""One finished run of the real workflow on the CPU, and a copy of it for each test to change."""
+"""One finished run of the real workflow on the CPU and one on a stand-in for a GPU, for all tests of a session."""
 
 import os
 import shutil
@@ -6,17 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from workflow_run import (
-    CACHE_MIB,
-    TINY,
-    GpuRun,
-    Run,
-    committed,
-    made_once,
-    new_checkout,
-    new_gpu_run,
-    snakemake_server,
-)
+from workflow_run import CACHE_MIB, TINY, GpuRun, Run, committed, made_once, new_checkout, new_gpu_run
 
 from roofline.devices import host
 
@@ -27,6 +17,7 @@ SLOW = {
     "test_pictures",
     "test_reference",
 }
+RUNS = {"finished_run", "gpu_run"}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,12 +25,12 @@ def pytest_collection_modifyitems(items):
     """Mark slow tests. One of two workers starts with the run on the CPU, the other with the run on a stand-in GPU:
     neither waits for the other."""
     for item in items:
-        if "finished_run" in item.fixturenames or item.module.__name__ in SLOW:
+        if RUNS & {*item.fixturenames} or item.module.__name__ in SLOW:
             item.add_marker("slow")
     yield  # pytest deselects
     of_cpu = [item for item in items if "finished_run" in item.fixturenames]
     of_gpu = [item for item in items if "gpu_run" in item.fixturenames]
-    others = [item for item in items if not {"finished_run", "gpu_run"} & {*item.fixturenames}]
+    others = [item for item in items if not RUNS & {*item.fixturenames}]
     half = max(0, len(items) // 2 - len(of_cpu))
     items[:] = [*of_cpu, *others[:half], *of_gpu, *others[half:]]
 
@@ -55,14 +46,6 @@ def small_quiet_host(tmp_path_factory) -> None:
         for name, text in ("level", "3"), ("type", "Unified"), ("size", f"{CACHE_MIB}M"), ("shared_cpu_list", "all"):
             (cache / name).write_text(text)
     os.environ[host.ROOT] = str(root)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_process_left():
-    yield
-    if snakemake_server.cache_info().currsize:
-        snakemake_server().stdin.close()
-        snakemake_server().wait()
 
 
 @pytest.fixture(scope="session")
@@ -83,10 +66,5 @@ def run(finished_run, tmp_path) -> Run:
 
 @pytest.fixture(scope="session")
 def gpu_run(small_quiet_host, tmp_path_factory) -> GpuRun:
-    """A finished run on a stand-in for a GPU, counters included. Leave it as it is: `gpu_copy` is one to change."""
+    """A finished run on a stand-in for a GPU, counters included. Leave it as it is."""
     return GpuRun(made_once(tmp_path_factory, "gpu-run", lambda folder: new_gpu_run(folder).finish()))
-
-
-@pytest.fixture
-def gpu_copy(gpu_run, tmp_path) -> GpuRun:
-    return GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "run", symlinks=True)))

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import shutil
-import time
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
-from safetensors.numpy import save_file
-from workflow_run import Run, tensors
+import yaml
+from small_run import SmallRun
+from workflow_run import CHECKOUT, TINY, Run, changed
 
 from roofline.core.terms import UserError
 from roofline.devices.base import Identity
-from roofline.run import machine_checks, previous_results, settings
-
-RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
-WEIGHTS = "checkpoints/minigpt.safetensors"
-# What Snakemake itself says of where the configuration came from.
-SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
-
-
-def faults(run: Run, *arguments) -> list[str]:
-    """What a run said that was refused, after checking that it was refused at once and touched nothing."""
-    before, start = run.files(), time.monotonic()
-    done = run.snakemake(*arguments)
-    assert time.monotonic() - start < 15
-    told = done.stdout + done.stderr
-    assert done.returncode != 0, told
-    assert "Traceback" not in told
-    assert run.files() == before
-    return [line for line in told.splitlines() if not SNAKEMAKES_OWN.fullmatch(line)]
+from roofline.run import machine_checks, previous_results, run_lock, settings
 
 
 def assert_lines(found: list[str], *expected: tuple[str, ...]) -> None:
@@ -49,20 +35,23 @@ def preset(**fields) -> dict:
     return {"model": {"presets": {"minigpt": {"layers": 6, "heads": 8, "head_size": 64, **fields}}}}
 
 
-# ---------------------------------------------------------------- the configuration
-
-
-def test_bad_values_end_snakemake_before_anything_is_planned(run):
-    run.edit_config(
-        {
-            "devices": ["gpu7", "cpu"],
-            "bandwidth": {"levels": ["d2d"]},
-            "model": {"checkpoint": "none.safetensors"},
-            **attention(presets=["minigpt", "llama"]),
-        }
-    )
+@pytest.mark.slow
+def test_bad_values_end_snakemake_before_anything_is_planned(tmp_path):
+    """In another working directory, whose own config is read."""
+    wrong = {
+        "devices": ["gpu7", "cpu"],
+        "bandwidth": {"levels": ["d2d"]},
+        "model": {"checkpoint": "none.safetensors"},
+        **attention(presets=["minigpt", "llama"]),
+    }
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(changed(TINY, wrong)))
+    run = Run(tmp_path)
+    done = run.snakemake("--snakefile", CHECKOUT / "Snakefile")
+    assert done.returncode != 0 and "Traceback" not in done.stdout + done.stderr and not run.results.exists()
+    snakemakes_own = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
     assert_lines(
-        faults(run),
+        [line for line in (done.stdout + done.stderr).splitlines() if not snakemakes_own.fullmatch(line)],
         ("devices: gpu7 ", "cpu"),
         ("decode_attn.presets: 'llama'", "llama-3-8b"),
         ("model.checkpoint none.safetensors: ",),
@@ -132,76 +121,74 @@ def test_without_a_size_the_least_arrays_must_fit():
     assert "12,884,901,888 bytes on cpu" in line and "8,589,934,592" in line
 
 
-# ---------------------------------------------------------------- surroundings
-
-
-def test_a_terminal_without_the_characters_gets_question_marks(run):
-    done = run.python("workflow/commands/run.py", env={"PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0 and "picture: results/roofline.png ? in words" in done.stdout, done.stderr
-
-
-def test_a_file_of_the_checkout_shadows_no_package(run):
-    (run.root / "numpy.py").write_text("raise SystemExit('shadowed')\n")
-    (run.results / "roofline.png").unlink()
-    done = run.make()
-    assert done.returncode == 0 and "shadowed" not in done.stdout + done.stderr
-
-
-# ---------------------------------------------------------------- checkpoints
-
-
-def test_a_valid_checkpoint_is_taken_and_recorded_as_not_generated(run):
-    save_file(tensors(run), run.root / "own.safetensors")
-    run.edit_config(model={"checkpoint": "own.safetensors"})
-    run.finish(f"results/{RECORD}")
-    (weights,) = run.read(RECORD)["data"]
-    assert (weights["path"], weights["generated"]) == ("own.safetensors", False)
-    assert all(one["check"]["error"] <= one["check"]["tolerance"] for one in run.read(RECORD)["measurements"])
-
-
 # ---------------------------------------------------------------- results that were there before
 
-
-def test_results_that_cannot_be_written(run):
-    shutil.rmtree(run.root / "logs")
-    (run.root / "logs").symlink_to("nowhere/at/all")
-    shutil.rmtree(run.results / "cpu/peak_flops")
-    (run.results / "cpu/peak_flops").write_text("in the way")
-    (run.results / "roofline.png").unlink()
-    (run.results / "roofline.png").mkdir()
-    found = {line.partition(" ")[0] for line in faults(run)}
-    assert found == {"logs", "results/cpu/peak_flops", "results/roofline.png"}
+PEAK, MEMORY = "results/cpu/peak_flops/fp32.json", "results/cpu/bandwidth/dram.json"
 
 
-def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
-    assert run.command("run", "--dry-run").stdout == "nothing to be done: every result is up to date\n"
-    (run.results / "cpu/bandwidth/dram.json").write_text("{")
-    before = run.files()
-    done = run.command("run", "--dry-run")
-    assert (done.returncode, run.files()) == (0, before) and not (run.results / "previous").exists()
-    assert "results/cpu/bandwidth/dram.json is corrupt" in done.stdout
-    (run.results / "cpu/bandwidth/dram.json").unlink()
-    *jobs, total = run.command("run", "--dry-run").stdout.splitlines()
-    assert jobs[0].startswith("cpu/bandwidth/dram.json: ") and total.startswith(f"{len(jobs)} jobs: 1 bandwidth, ")
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    run = SmallRun(tmp_path_factory.mktemp("made"))
+    run.write_manifest()
+    return run
 
 
-def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
-    truncated, foreign = "cpu/peak_flops/fp32.json", RECORD
-    (run.results / truncated).write_bytes((run.results / truncated).read_bytes()[:100])
-    (run.results / foreign).write_text(json.dumps(run.read(foreign) | {"unheard_of": 1}))
-    before = run.files()
-    told = run.finish()
-    (aside,) = (run.results / "previous").iterdir()
-    after = run.files()
-    for path in (truncated, foreign):
-        assert f"{aside.relative_to(run.root)}/{path}" in told
-        assert after[f"previous/{aside.name}/{path}"] == before[path]
-    measured = {
-        path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
+@pytest.fixture
+def small(made_once, tmp_path, monkeypatch):
+    """The working directory holds its results."""
+    monkeypatch.chdir(tmp_path)
+    return made_once.copied_to(tmp_path)
+
+
+def files(run) -> dict[str, bytes]:
+    paths = (path for path in (run.root / "results").rglob("*") if path.is_file())
+    return {path.relative_to(run.root / "results").as_posix(): path.read_bytes() for path in paths}
+
+
+def test_outputs_that_cannot_be_written_are_named(small):
+    (small.root / "logs").rename(small.root / "elsewhere")
+    (small.root / "logs").symlink_to("nowhere/at/all")
+    shutil.rmtree((small.root / PEAK).parent)
+    (small.root / PEAK).parent.write_text("in the way")
+    (small.root / "results/roofline.png").mkdir()
+    with pytest.raises(UserError) as refused:
+        previous_results.require_writable([PEAK, MEMORY, "results/roofline.png"])
+    assert {line.partition(" ")[0] for line in refused.value.lines} == {
+        "logs",
+        "results/cpu/peak_flops",
+        "results/roofline.png",
     }
-    rest = measured - {truncated, foreign} | {WEIGHTS}
-    assert {path: after[path] for path in rest} == {path: before[path] for path in rest}
-    assert not run.planned()
+
+
+def test_corrupt_records_are_named_and_set_aside_but_by_a_dry_run(small, capsys):
+    (small.root / PEAK).write_bytes((small.root / PEAK).read_bytes()[:100])
+    small.edit(MEMORY, lambda record: record.update(unheard_of=1))
+    before = files(small)
+    results = (small.root / "results").relative_to(small.root)
+    previous_results.set_aside_corrupt(small.paths, results, dry=True)
+    assert files(small) == before
+    previous_results.set_aside_corrupt(small.paths, results)
+    named = capsys.readouterr().err
+    (aside,) = (small.root / "results/previous").iterdir()
+    corrupt = {path.removeprefix("results/") for path in (PEAK, MEMORY)}
+    assert all(f"{path} is corrupt" in named for path in (PEAK, MEMORY))
+    assert files(small) == {
+        f"previous/{aside.name}/{path}" if path in corrupt else path: content for path, content in before.items()
+    }
+
+
+def test_another_cards_results_are_set_aside_whole(small, capsys):
+    was = small.read("results/cpu/device_query.json")
+    same = Identity("cpu", "cpu", was["name"], was["uuid"], None, GIB, GIB)
+    before, results = files(small), (small.root / "results").relative_to(small.root)
+    previous_results.set_aside_other_cards({"cpu": same}, results)
+    assert files(small) == before and capsys.readouterr().err == ""
+    previous_results.set_aside_other_cards({"cpu": replace(same, uuid="another")}, results)
+    (aside,) = (small.root / "results/previous").iterdir()
+    data = {"data/weights.bin": before.pop("data/weights.bin")}
+    assert files(small) == {f"previous/{aside.name}/{path}": content for path, content in before.items()} | data
+    printed = capsys.readouterr().err
+    assert all(part in printed for part in (was["uuid"], "another", str(aside.relative_to(small.root))))
 
 
 def test_results_of_another_version_are_refused_in_one_line(tmp_path):
@@ -212,3 +199,37 @@ def test_results_of_another_version_are_refused_in_one_line(tmp_path):
         previous_results.require_this_version([str(path)], tmp_path / "results")
     (line,) = refused.value.lines
     assert re.search(r"version 6\b.*version 7\b.*: mv .*results .*results-version-6$", line)
+
+
+# ---------------------------------------------------------------- other runs, and readers that leave
+
+HOLD = """
+import sys
+from roofline.run import run_lock
+run_lock.hold()
+run_lock.end_when_unread()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_holds_its_folder_and_ends_when_nobody_reads_it(tmp_path, monkeypatch):
+    """As of `make | head -2`: Snakemake itself would wait for ever."""
+    monkeypatch.chdir(tmp_path)
+    assert not run_lock.is_held()
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "workflow/scripts")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"held\n" and run_lock.is_held()
+    with pytest.raises(SystemExit) as refused:
+        run_lock.hold()
+    assert f"process {process.pid}" in refused.value.code and "\n" not in refused.value.code
+    process.stdout.close()
+    assert process.wait(20) != 0 and not run_lock.is_held()
+    process.stdin.close()
+    process.stderr.close()

@@ -6,11 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.core.terms import Unsupported
 from roofline.devices.gpu import counter_names
 from roofline.measure import counting, ncu
 from roofline.operators import registry
-from roofline.operators.base import Case, Job
 from roofline.records.counters import CountedCell, CountersRecord
 from roofline.run.config import by_effort, config_model
 from roofline.table.load import counted_rows
@@ -61,20 +59,6 @@ def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor
     assert all(len(job.cases) == 1 for _, job in found)
 
 
-@pytest.mark.parametrize("rule", ["decode_attn", "row_norm", "rmsnorm_matmul"])
-def test_a_fused_kernel_is_counted_and_never_a_graph(rule, monkeypatch):
-    """Whatever is timed: a graph runs the same kernels."""
-    operator = registry.registered()[rule]
-    for one in operator.implementations:
-        monkeypatch.setattr(one, "unsupported", classmethod(lambda cls, device, case: None))
-        monkeypatch.setattr(one, "__init__", lambda self, *given: None)
-        monkeypatch.setattr(one, "prepare", lambda self, *given: None)
-    monkeypatch.setattr(counting, "rotation", lambda *_: 1)
-    monkeypatch.setattr(counting, "arrays", lambda *_: ({}, []))
-    cell = counting._cell(operator, SimpleNamespace(kind="gpu"), Job("a", (Case({"n": 1}, "fp32"),)), cold=True)
-    assert cell.fused and not cell.graph
-
-
 # ---------------------------------------------------------------- what a report holds
 
 CELL = {
@@ -118,21 +102,9 @@ def test_reads_are_known_of_a_step_of_one_kernel_alone(monkeypatch, tmp_path, ke
     assert ("dram_read_bytes" in cell.not_counted) == (read is None)
 
 
-def test_a_cell_without_an_implementation_on_the_device_takes_no_kernels(monkeypatch, tmp_path):
-    found = counted(monkeypatch, tmp_path, {}, declared=(None, CELL))
-    assert found[0] is None and found[1].dram_read_bytes == 10
-
-
 def test_a_metric_that_was_not_counted_is_null_with_the_reason(monkeypatch, tmp_path):
     (cell,) = counted(monkeypatch, tmp_path, {"dram__bytes_read.sum": None})
     assert cell.dram_read_bytes is None and "dram__bytes_read.sum" in cell.not_counted["dram_read_bytes"]
-
-
-def test_a_program_that_fails_under_the_profiler_is_a_refusal_in_its_own_words(monkeypatch, tmp_path):
-    monkeypatch.setattr(counting, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
-    monkeypatch.setattr(ncu, "profile", lambda *_: "MemoryError: boom")
-    with pytest.raises(Unsupported, match="boom"):
-        counting.count(tmp_path / "ncu", "gpu0", [{}], tmp_path / "kernels.ncu-rep")
 
 
 # ---------------------------------------------------------------- counted and declared

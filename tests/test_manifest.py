@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from records_factory import DAY, STARTED, device_record
+from records_factory import DAY
 from small_run import DATA, SmallRun
 
 from roofline.core.terms import UserError
@@ -11,7 +11,6 @@ from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.run import checkout
-from roofline.run.manifest import describe_environment
 
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
 JOBS, JOBS_S = 13, 26  # of a small run: of two seconds each
@@ -37,20 +36,6 @@ def test_every_output_is_listed_with_size_hash_and_job(run):
     assert (found.rule, found.log) == ("scan", "logs/cpu/scan/N1024_fp32.log")
     assert (found.started_at, found.ended_at) == (job["started_at"], job["ended_at"])
     assert read(Manifest, run.root / "results/manifest.json") == manifest
-
-
-def test_devices_and_seals_are_listed(tmp_path):
-    manifest = SmallRun(tmp_path, device="gpu0").manifest()
-    (device,), (seals,) = manifest.devices, manifest.seals
-    assert (device.device, device.kind, device.name, device.uuid) == ("gpu0", "gpu", "NVIDIA H200", "uuid-of-gpu0")
-    assert set(seals.seals) == {f"gpu0/{name}prediction.json" for name in ("", "peak_flops/", "scan/")}
-    assert (seals.measurements, seals.first_measurement_at) == (3, STARTED)
-
-
-def test_the_environment_has_every_package_and_the_gpus_driver():
-    software = {"driver": "580.1", "cuda_runtime": "12.9"}
-    found = describe_environment([device_record(), device_record("gpu0", software=software)])
-    assert found.packages["pydantic"] and (found.driver, found.cuda_runtime) == ("580.1", "12.9")
 
 
 def test_measurements_under_another_seal_make_no_manifest(run):
@@ -99,13 +84,6 @@ def git(root, *arguments):
     return done.stdout.strip()
 
 
-def test_a_clean_checkout(repository):
-    found = checkout.describe(repository)
-    assert found.commit == git(repository, "rev-parse", "HEAD")
-    assert (found.dirty, found.changed_files, found.known_from, found.reason) == (False, [], "git", None)
-    assert checkout.difference(repository) == b""
-
-
 def test_a_dirty_checkout_names_what_changed(repository):
     (repository / "müll.py").write_text("two\n")
     (repository / "new module.py").write_text("new\n")
@@ -116,11 +94,6 @@ def test_a_dirty_checkout_names_what_changed(repository):
     assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py"]
     assert b"+two" in checkout.difference(repository)
     assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
-
-
-def test_without_git_the_reason_is_given(tmp_path):
-    found = checkout.describe(tmp_path)
-    assert (found.commit, found.dirty, found.known_from) == (None, None, None) and found.reason
 
 
 def test_a_repository_that_the_workflow_merely_lies_in_is_not_its_own(repository):

@@ -63,27 +63,6 @@ def measured(one, device=None, **options):
 # ---------------------------------------------------------------------------------------------- one stream
 
 
-def test_the_host_link_is_read_while_copies_run():
-    """Of other levels it is not asked: an idle link is slower, and says nothing."""
-
-    class Linked(ColdDevice):
-        busy = False
-
-        def while_busy(self, step, step_s, seconds, look):
-            self.busy = True
-            look()
-            self.busy = False
-
-        def link(self):
-            return {"pcie_generation": 5 if self.busy else 1, "pcie_width": 16}
-
-    copies, _ = stream({"the driver's copy": 1e-1}, "h2d", "pcie")
-    told = [(state.when, state.pcie_generation) for state in measured(copies, Linked()).states if state.pcie_width]
-    assert told == [("during", 5)]
-    reads, _ = stream({"132 blocks": 1e-3})
-    assert not any(state.pcie_width for state in measured(reads, Linked()).states)
-
-
 def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
     one, verified = stream({"132 blocks": 1.2e-3, "264 blocks": 1.0e-3, "528 blocks": 1.1e-3})
     found, rates = measured(one), {"132 blocks": 4000, "264 blocks": 4800, "528 blocks": 4364}

@@ -1,4 +1,4 @@
-"""Run from elsewhere: as a module of another workflow, and with a working directory of its own."""
+"""Run as a module of another workflow, which has a section for it in its config."""
 
 import pytest
 import yaml
@@ -24,9 +24,6 @@ rule copy:
 SETTINGS = changed(TINY, {"bandwidth": {"levels": ["sweep"]}, "decode_attn": {"seq_lens": [16]}})
 
 
-PRODUCT = "results/cpu/peak_flops/fp32.json"
-
-
 @pytest.fixture
 def checkout(tmp_path) -> Run:
     return Run(new_checkout(tmp_path / "checkout", yaml.safe_dump(TINY, sort_keys=False)))
@@ -34,7 +31,6 @@ def checkout(tmp_path) -> Run:
 
 @pytest.fixture
 def another(checkout, tmp_path) -> Run:
-    """Another workflow, with a config of its own in which this one has a section."""
     folder = tmp_path / "another workflow"
     (folder / "config").mkdir(parents=True)
     (folder / "Snakefile").write_text(PARENT.format(snakefile=checkout.root / "Snakefile"))
@@ -43,35 +39,7 @@ def another(checkout, tmp_path) -> Run:
 
 
 def test_as_a_module_it_measures_into_the_other_workflows_folder(another, checkout):
-    told = another.finish(PRODUCT)
-    assert "Traceback" not in told
+    another.finish("results/cpu/peak_flops/fp32.json")
     assert another.read("cpu/peak_flops/fp32.json")["dtype"] == "fp32"
+    assert {path.name for path in another.results.glob("cpu/*/*.json")} == {"fp32.json", "prediction.json"}
     assert not checkout.results.exists()
-    plan = another.planned()
-    assert {"cpu/decode_attn/minigpt/S16_fp32.json", "roofline.json", "manifest.json"} <= set(plan)
-    assert not {"cpu/peak_flops/fp32.json", "cpu/decode_attn/minigpt/S32_fp32.json"} & set(plan)
-
-
-def test_an_error_in_its_section_is_one_line(another):
-    another.edit_config(roofline={"device": ["cpu"]})
-    done = another.snakemake()
-    assert done.returncode != 0 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("device: unknown key; did you mean devices?")
-
-
-def test_another_working_directory_holds_the_results_and_its_own_config(checkout, tmp_path):
-    folder = tmp_path / "elsewhere"
-    (folder / "config").mkdir(parents=True)
-    (folder / "config/config.yaml").write_text(yaml.safe_dump(SETTINGS))
-    elsewhere, snakefile = Run(folder), ("--snakefile", str(checkout.root / "Snakefile"))
-    Run(tmp_path).finish(*snakefile, "--directory", str(folder), PRODUCT)
-    assert elsewhere.read("cpu/peak_flops/fp32.json")["dtype"] == "fp32"
-    assert not elsewhere.planned(*snakefile, PRODUCT)
-    assert not checkout.results.exists()
-
-
-def test_without_a_config_there_the_workflows_own_is_read(checkout, tmp_path):
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    plan = Run(folder).planned("--snakefile", str(checkout.root / "Snakefile"))
-    assert plan == checkout.planned()

@@ -109,22 +109,6 @@ def test_who_waits_is_told_who_holds_what_it_waits_for(folder):
         assert all(part in told for part in who), told
 
 
-def test_jobs_of_one_run_take_turns_without_a_word(folder, monkeypatch):
-    monkeypatch.setenv(RUN_PROCESS, "1")
-    with lock.measuring([CARD, HOST_PATH]):
-        other = holder(folder, OTHER, HOST_PATH, run="1")
-        assert waits(other)
-    assert other.communicate("\n", timeout=20) == ("held\n", "")
-
-
-def test_locks_are_taken_in_one_order_so_that_none_waits_in_a_circle(folder, monkeypatch):
-    taken = []
-    monkeypatch.setattr(lock, "_taken", lambda name, shared: taken.append((name, shared)))
-    lock.take([HOST_PATH, OTHER, CARD])
-    lock.take([HOST])
-    assert taken == [(CARD, False), (OTHER, False), (HOST, True), (HOST_PATH, False), (HOST, False)]
-
-
 TURN = """
 import runpy, sys
 from types import SimpleNamespace
@@ -150,28 +134,8 @@ def test_a_job_that_waits_for_its_turn_has_loaded_and_opened_nothing_yet(script)
     assert not {"numpy", "pydantic", "psutil", "pynvml", "cupy", "roofline.devices", "roofline.records"} & set(loaded)
 
 
-def test_a_killed_or_failed_measurement_does_not_block_the_next(folder):
-    other = holder(folder, CARD)
-    assert other.stdout.readline() == "held\n"
-    other.kill()
-    other.communicate(timeout=20)
-    with pytest.raises(ArithmeticError), lock.measuring([CARD]):
-        raise ArithmeticError
-    with lock.measuring([CARD]):
-        pass
-
-
 def test_the_files_are_for_every_user(folder):
     old = os.umask(0o077)
     with lock.measuring([CARD]):
         os.umask(old)
     assert (folder.stat().st_mode & 0o7777, (folder / CARD).stat().st_mode & 0o777) == (0o1777, 0o666)
-
-
-def test_a_folder_that_another_user_keeps_to_himself_is_an_error_in_one_line(folder, monkeypatch):
-    def refused(*arguments, **options):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(lock.os, "open", refused)
-    with pytest.raises(PermissionError, match="GPU-1"), lock.measuring([CARD]):
-        pass

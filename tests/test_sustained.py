@@ -65,14 +65,6 @@ def test_of_a_clock_that_dips_whole_cycles_count_wherever_they_begin(every, phas
         assert again.tflops == pytest.approx(found.tflops, rel=5e-3), "however long the load is"
 
 
-def test_the_burst_before_the_power_limit_acts_is_no_sustained_rate():
-    rates = [800.0] * 20 + [600.0] * 40  # a power limit that looks back over a second
-    found = summary(curve(rates, [2.5 * rate for rate in rates], [700] * 60, [POWER_CAP] * 60))
-    assert (found.tflops, found.sm_clock_mhz) == (pytest.approx(600), 1500)
-    assert found.limited_by == POWER_CAP
-    assert (found.throttled_points, found.all_throttled) == (0, False)
-
-
 def test_a_rate_that_still_falls_says_by_how_much():
     rates = [800 * 0.999**i for i in range(100)]
     found = summary(curve(rates))
@@ -171,18 +163,3 @@ def test_each_chunk_is_a_point_of_rate_clock_and_power():
     assert [point.at_s for point in found.curve] == pytest.approx([0.05, 0.1, 0.15, 0.2])
     assert (found.product, found.seconds, found.tflops) == (product(), 0.2, pytest.approx(2.0))
     assert found.first_products_s == [1e-3] * 100, "one by one over the first 0.1 s"
-
-
-def test_power_that_nvml_has_not_refreshed_does_not_count():
-    device = Loaded(4)
-    found = sustain(device, WORKLOAD, 0.2, step_s=1e-3)
-    assert [point.power_w for point in found.curve] == [None] * 4, "to the milliwatt what it was before the load"
-    device.state = lambda: Loaded.state(device) | {"power_w": 300 + device.looks}
-    assert None not in [point.power_w for point in sustain(device, WORKLOAD, 0.2, step_s=1e-3).curve]
-
-
-def test_a_step_longer_than_a_chunk_is_one_chunk_and_no_chunk_is_no_figure():
-    device = Loaded(2)
-    sustain(device, WORKLOAD, 2.0, step_s=1.0)
-    assert device.counts == [1, 1]
-    assert sustain(Loaded(0), WORKLOAD, 1.0, step_s=1e-3) is None

@@ -1,10 +1,7 @@
 """What ran beside a timed block, by readings that the tests make up: none is of this machine."""
 
 import itertools
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +13,7 @@ from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
 from roofline.measure import undisturbed as module
-from roofline.measure.protocol import time_caller, time_device
+from roofline.measure.protocol import time_caller
 from roofline.measure.undisturbed import between, undisturbed
 
 CORES = 8
@@ -136,24 +133,6 @@ def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, mo
     assert between(before, quiet, CORES, []).other_cores == 0
 
 
-def test_the_runs_own_processes_are_no_others(system, monkeypatch):
-    system("proc/self/task/1/schedstat", "0 0 1\n")
-    monkeypatch.setenv(RUN_PROCESS, "10")
-    process(system, 10, (0, 0, 0, 0), 20)
-    for number in (20, 50):
-        other(system, number, (10**9,))
-    assert {process for process, _ in host.usage().others.tasks} == {"50"}
-
-
-def test_the_run_is_known_where_the_kernel_tells_of_processes(monkeypatch):
-    """A child of this process, on the real system."""
-    monkeypatch.delenv(host.ROOT)
-    monkeypatch.setenv(RUN_PROCESS, str(os.getpid()))
-    before = host.usage().run
-    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
-    assert host.usage().run - before > 0.25  # the kernel counts hundredths
-
-
 @pytest.mark.parametrize("stat", ["", "cpu0 1 2", "cpu0 a b c d e f g h\ncpu2 1 2 3 4 5 6 7 8"])
 def test_a_host_that_lists_other_cpus_or_nothing_is_not_known(system, stat):
     system("proc/stat", stat)
@@ -200,12 +179,6 @@ def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads,
     assert rests == [0.1 * 2**place for place in range(len(loads) - 1)]
 
 
-def test_a_host_that_is_always_busy_costs_a_job_no_more_than_so_many_seconds(monkeypatch):
-    readings(monkeypatch, *[2] * 8)
-    monkeypatch.setattr(module, "_repeated_s", module.MOST_JOB_S - 0.05)
-    assert undisturbed(FakeDevice("cpu"), lambda: 5, float)[1].attempts == 1
-
-
 def test_load_that_no_process_list_shows_is_told_by_idle_time():
     """Two seconds on eight CPUs: idle for 9 of 16, of which this process worked one and visible others half of one."""
     others = host.Others({}, 0.0)
@@ -216,18 +189,6 @@ def test_load_that_no_process_list_shows_is_told_by_idle_time():
     assert any("not visible" in line for line in disturbances(found, "cpu"))
     short = between(replace(before, at=START.at + 1.5), later, CORES, [])
     assert short.hidden_cores is None, "hundredths of a second of each CPU are no measure of a short block"
-
-
-def test_every_timing_carries_what_ran_beside_it(monkeypatch):
-    device = FakeDevice("gpu")
-    readings(monkeypatch, *[0] * 12)
-    monkeypatch.setattr(device, "other_processes", lambda: 1)
-    caller = time_caller(device, lambda index: 1e-3, warmup=1, iterations=3, time_budget_s=60)
-    on_device = time_device(device, lambda index: 1e-3, caller, time_budget_s=60)
-    for timing in (caller, on_device):
-        assert (timing.contention.other_processes, timing.contention.attempts) == (1, 6)
-    readings(monkeypatch, 0)
-    assert time_device(FakeDevice("cpu"), lambda index: 1e-3, caller, time_budget_s=60) is None
 
 
 def test_the_warm_up_is_no_part_of_what_is_watched(monkeypatch):

@@ -10,10 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -25,81 +22,62 @@ CHECKOUT = Path(__file__).parents[1]
 SOURCES = ("Snakefile", "README.md", "LICENSE", "workflow", "config", "envs", "profiles", "examples", "pyproject.toml")
 SOURCES += (".gitignore",)
 CACHE_MIB = 8  # of the host that tests run on, see conftest.py
-SMALLEST_MIB = 2 * CACHE_MIB  # of arrays that no cache keeps
+BUDGET = {"iterations": 10, "time_budget_s": 0.1}
 TINY = {
     "devices": ["cpu"],
-    "peak_flops": {
-        "dtypes": ["fp32"],
-        "size": 256,
-        "iterations": 10,
-        "time_budget_s": 0.1,
-        "sustained_s": 0,
-    },
+    "peak_flops": {"dtypes": ["fp32"], "size": 256, "sustained_s": 0, **BUDGET},
     "bandwidth": {
         "levels": ["dram"],
-        "size_mib": SMALLEST_MIB,
+        "size_mib": 2 * CACHE_MIB,  # no cache keeps them
         "warmup": 1,
         "iterations": 2,
         "time_budget_s": 0.01,
         "sweep_points": 1,
     },
-    "decode_attn": {
-        "seq_lens": [16, 32],
-        "dtypes": ["fp32"],
-        "batch_sizes": [1],
-        "iterations": 10,
-        "time_budget_s": 0.1,
-    },
-    "rmsnorm_matmul": {
-        "hidden_sizes": [64],
-        "dtypes": ["fp16"],
-        "batch_sizes": [3],
-        "iterations": 10,
-        "time_budget_s": 0.1,
-    },
-    "row_norm": {"shapes": ["64x128", "5x64"], "iterations": 10, "time_budget_s": 0.1},
+    "decode_attn": {"seq_lens": [16, 32], "dtypes": ["fp32"], "batch_sizes": [1], **BUDGET},
+    "rmsnorm_matmul": {"hidden_sizes": [64], "dtypes": ["fp16"], "batch_sizes": [3], **BUDGET},
+    "row_norm": {"shapes": ["64x128", "5x64"], **BUDGET},
     "plot": {"dpi": 50},
 }
-GPU_CONFIG = """
-cpu: all
-effort: default
-peak_flops:
-  dtypes: [fp32, fp16, fp8_e4m3, fp32_fma]
-  size: 256
-  iterations: 5
-  time_budget_s: 0.05
-  sustained_s: 0
-bandwidth:
-  levels: [hbm, d2d, l2, l1, shared, h2d, d2h, p2p, sweep]
-  transfer_size_mib: 1
-  sweep_points: 1
-  iterations: 4
-  time_budget_s: 0.01
-decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
-row_norm: {shapes: [1024x128, 5x33], iterations: 10, time_budget_s: 0.1}
-rmsnorm_matmul: {hidden_sizes: [64], dtypes: [fp16], batch_sizes: [3], iterations: 10, time_budget_s: 0.1}
-plot: {dpi: 50}
-"""
+GPU = {
+    "effort": "default",
+    "peak_flops": {
+        "dtypes": ["fp32", "fp16", "fp32_fma"],
+        "size": 256,
+        "iterations": 5,
+        "time_budget_s": 0.05,
+        "sustained_s": 0,
+    },
+    "bandwidth": {
+        "levels": ["hbm", "l2", "h2d", "sweep"],
+        "transfer_size_mib": 1,
+        "sweep_points": 1,
+        "iterations": 4,
+        "time_budget_s": 0.01,
+    },
+    "decode_attn": {"seq_lens": [16], "dtypes": ["fp32"], "batch_sizes": [1], **BUDGET},
+    "row_norm": {"shapes": ["1024x128", "5x33"], **BUDGET},
+    "rmsnorm_matmul": {"hidden_sizes": [64], "dtypes": ["fp16"], "batch_sizes": [3], **BUDGET},
+    "plot": {"dpi": 50},
+}
 FAKES = CHECKOUT / "tests" / "fakes"
 KNOWN_CARDS = "reference/cards/nvidia-h200.json"
-ONE_CARD = "GPU-1111=NVIDIA H200"
-PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
 PATIENCE_S = 300
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
 
 
 class Run:
-    """A checkout in a folder of its own, with the results of a run."""
+    """A checkout with the results of a run."""
 
-    environment: dict[str, str] = {}  # noqa: RUF012, beside surroundings()
+    environment: dict[str, str] = {}  # noqa: RUF012
 
     def __init__(self, root: Path):
         self.root = root
         self.results = root / "results"
 
     def python(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
-        """Run Python in the folder, without a GPU, and with nothing of this process's own environment in the way."""
+        """Run Python in the folder, without a GPU and without this process's settings."""
         command = [sys.executable, *map(str, arguments)]
         environment = surroundings() | self.environment | (env or {})
         return subprocess.run(
@@ -107,60 +85,36 @@ class Run:
         )
 
     def snakemake(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
-        """`python -m snakemake` in the same way."""
-        command = ["--cores", "1", *map(str, arguments)]
-        with tempfile.NamedTemporaryFile("r") as stdout, tempfile.NamedTemporaryFile("r") as stderr:
-            request = {
-                "folder": str(self.root),
-                "arguments": command,
-                "environment": surroundings() | self.environment | (env or {}),
-                "outputs": [stdout.name, stderr.name],
-                "patience_s": PATIENCE_S,
-            }
-            server = snakemake_server()
-            print(json.dumps(request), file=server.stdin, flush=True)
-            status = int(server.stdout.readline())
-            return subprocess.CompletedProcess(command, status, stdout.read(), stderr.read())
+        return self.python("-P", "-m", "snakemake", "--cores", "1", *arguments, env=env)
 
     def finish(self, *arguments, env: dict | None = None) -> str:
-        """Run Snakemake to its end. Returns what it said."""
+        """Run Snakemake to its end. Returns what it printed."""
         done = self.snakemake(*arguments, env=env)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def planned(self, *arguments, env: dict | None = None, predictions: bool = False) -> Counter[str]:
-        """The jobs that a dry run plans, each by its first output, relative to results/; predictions if asked for."""
-        told = self.finish("--dry-run", "--quiet", "host", *arguments, env=env)
-        outputs = [
-            re.search(r"^ +output: ([^\s,]+)", body, re.MULTILINE).group(1).removeprefix("results/")
-            for rule, body in PLANNED_JOB.findall(told)
-            if rule != "all"
-        ]
-        total = re.search(r"^total +(\d+)$", told, re.MULTILINE)
-        assert len(outputs) + 1 == int(total.group(1)) if total else "Nothing to be done" in told, told
-        return Counter(one for one in outputs if predictions or not one.endswith("/predictions.json"))
+    def command(self, name: str, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
+        return self.python("-P", f"workflow/commands/{name}.py", *arguments, env=env)
+
+    def planned(self, *arguments) -> set[str]:
+        """The jobs of a dry run, each by its first output below results/."""
+        done = self.command("run", "--dry-run", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return {line.partition(":")[0] for line in done.stdout.splitlines()[:-1]}
 
     def make(self) -> subprocess.CompletedProcess:
         """What `make` runs once the packages are installed."""
-        return self.python("workflow/commands/run.py")
-
-    def command(self, name: str, *arguments) -> subprocess.CompletedProcess:
-        return self.python(f"workflow/commands/{name}.py", *arguments)
+        return self.command("run")
 
     def archive(self) -> Path:
         done = self.command("archive")
         assert done.returncode == 0, done.stderr
         return self.root / next(line for line in done.stdout.splitlines() if line.endswith(".tar.gz"))
 
-    @property
-    def config(self) -> dict:
-        return yaml.safe_load((self.root / "config/config.yaml").read_text())
-
     def edit_config(self, changes: dict | None = None, **keys) -> None:
-        self.write_config(yaml.safe_dump(changed(self.config, {**(changes or {}), **keys}), sort_keys=False))
-
-    def write_config(self, text: str) -> None:
-        (self.root / "config/config.yaml").write_text(text, encoding="utf-8")
+        path = self.root / "config/config.yaml"
+        config = changed(yaml.safe_load(path.read_text()), {**(changes or {}), **keys})
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
 
     def append(self, path: str, line: str = "# A comment.") -> None:
         """Append a line to a source."""
@@ -181,24 +135,16 @@ class Run:
 
 
 class GpuRun(Run):
-    """A checkout on a machine with cards as `env` describes them, one by default, and a stand-in for Nsight Compute; an
-    array takes an eighth of the memory, which is small."""
+    """A checkout on a machine with one card, by stand-ins (tests/fakes), and a stand-in for Nsight Compute; an array
+    takes an eighth of the memory, which is small."""
 
     environment = {  # noqa: RUF012
         "PYTHONPATH": str(FAKES),
-        "FAKE_GPUS": ONE_CARD,
+        "FAKE_GPUS": "GPU-1111=NVIDIA H200",
         "FAKE_FREE_BYTES": "2100000000",
         "CUDA_VISIBLE_DEVICES": "0,1",
         "NCU": str(FAKES / "bin" / "ncu"),
     }
-
-
-@cache
-def snakemake_server() -> subprocess.Popen:
-    """One for this process, which ends with it."""
-    command = [sys.executable, "-P", Path(__file__).with_name("snakemake_server.py")]
-    environment = surroundings() | {"OPENBLAS_NUM_THREADS": "1"}  # a process with threads should not fork
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def changed(config: dict, changes: dict) -> dict:
@@ -207,9 +153,9 @@ def changed(config: dict, changes: dict) -> dict:
     return config | changes | merged
 
 
-def measured(told: str) -> list[str]:
-    """The measurements that a run says it finished, by name, sorted."""
-    return sorted(MEASURED_LINE.findall(told))
+def measured(printed: str) -> list[str]:
+    """The measurements that a run reports, by name, sorted."""
+    return sorted(MEASURED_LINE.findall(printed))
 
 
 def surroundings() -> dict[str, str]:
@@ -258,15 +204,15 @@ def new_checkout(folder: Path, config: str) -> Path:
 
 
 def committed(folder: Path) -> Path:
-    """The folder as a clean repository of its own."""
+    """The folder as a clean repository."""
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "a tiny run")):
         subprocess.run([*GIT, *arguments], cwd=folder, check=True)
     return folder
 
 
-def new_gpu_run(folder: Path, config: str = GPU_CONFIG) -> GpuRun:
-    """With what the repository knows of other cards."""
-    run = GpuRun(new_checkout(folder, config))
+def new_gpu_run(folder: Path) -> GpuRun:
+    """In no repository, with known cards of this model."""
+    run = GpuRun(new_checkout(folder, yaml.safe_dump(GPU, sort_keys=False)))
     (run.root / KNOWN_CARDS).parent.mkdir(parents=True)
     shutil.copy(CHECKOUT / KNOWN_CARDS, run.root / KNOWN_CARDS)
     return run

@@ -1,0 +1,79 @@
+"""A finished run of the real workflow on the CPU: seals, records, table, pages and manifest belong together."""
+
+from datetime import datetime
+
+import pytest
+
+from roofline.records.base import read
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Manifest
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_results
+from roofline.table.seals import violations
+
+FOLDERS = ("", "peak_flops/", "decode_attn/", "rmsnorm_matmul/", "row_norm/")
+SEALS = {"cpu/calibration.json", *(f"cpu/{folder}prediction.json" for folder in FOLDERS)}
+
+
+@pytest.fixture(scope="module")
+def found(finished_run):
+    return read_results(finished_run.results, sorted(finished_run.results.glob("cpu/**/*.json")))
+
+
+@pytest.fixture(scope="module")
+def manifest(finished_run):
+    return read(Manifest, finished_run.results / "manifest.json")
+
+
+def test_every_record_holds_its_seals_and_follows_from_them(finished_run, found):
+    sha256 = {path: file_sha256(finished_run.results / path) for path in SEALS}
+    assert violations(found, "cpu", sha256) == []
+    for _, record in found.measured:
+        assert "cpu/prediction.json" in record.seals
+        assert record.seals.items() <= sha256.items()
+    logs = "".join(path.read_text() for path in (finished_run.root / "logs/cpu").rglob("*.log"))
+    assert all(f"sealed as {value[:12]}" in logs for value in sha256.values())
+
+
+def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(found):
+    _, predictions = found.predictions["cpu"]
+    listed = {one.identity: one.predicted for one in predictions.cells}
+    measured = {one.identity: one.predicted for _, record in found.measured for one in record.measurements}
+    assert listed == measured and len(listed) == 9
+    assert {one.measured_at for one in predictions.cells} == {None}
+    seals = [datetime.fromisoformat(seal.sealed_at) for seal in found.seals.values()]
+    starts = [datetime.fromisoformat(record.started_at) for _, record in found.measured]
+    assert max(seals) < datetime.fromisoformat(predictions.predicted_at) < min(starts)
+
+
+def test_the_table_and_the_pages_have_every_cell(finished_run):
+    table = read(Roofline, finished_run.results / "roofline.json")
+    assert len(table.entries) == len(table.operators) == 9
+    for entry in table.entries:
+        assert entry.sealed_error == (entry.sealed.cpu_time_s - entry.cpu_time_s) / entry.cpu_time_s
+    assert table.devices["cpu"].violations == [] and table.devices["cpu"].seals
+    checks = {one.check: one.result for one in table.checks if one.device == "cpu"}
+    assert checks["every prediction has its measured counterpart, sealed before it"] == "pass"
+    page = (finished_run.results / "verification.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| cpu ")]
+    assert len(rows) == 9 and all(any(table.full_name(entry) in row for row in rows) for entry in table.entries)
+    assert (finished_run.results / "cpu/predictions.md").read_text().count("\n| ") == 1 + 9
+    words = {
+        name: len((finished_run.results / name).read_text().split()) for name in ("ROOFLINE.md", "verification.md")
+    }
+    assert 500 < words["ROOFLINE.md"] < 2500 and words["verification.md"] < 600
+    assert (finished_run.results / "report.html").stat().st_size < 3_000_000
+
+
+def test_the_manifest_lists_every_result_with_its_job_and_the_seals_before_measurements(finished_run, manifest):
+    written = {f"results/{path}" for path in finished_run.files()} - {"results/manifest.json"}
+    assert {output.path for output in manifest.outputs} == written
+    for output in manifest.outputs:
+        assert output.rule and output.of_this_run and output.sha256 and output.started_at
+        assert (finished_run.root / output.log).is_file()
+    assert manifest.sources.known_from == "git" and manifest.sources.dirty is False
+    assert manifest.times.jobs_without_times == 0
+    assert 0 < manifest.times.jobs_s <= manifest.times.span_s
+    (sealed,) = manifest.seals
+    assert set(sealed.seals) == SEALS and sealed.measurements == 6
+    assert all(moment < sealed.first_measurement_at for moment in sealed.seals.values())
