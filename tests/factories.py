@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.devices.host import Usage
-from roofline.measure import compute_ceiling, investigation, protocol, search, undisturbed
+from roofline.measure import compute_ceiling, protocol, search, undisturbed
 from roofline.measure.operator_job import Seals
 from roofline.measure.sealing import promised_ceilings, seal_device, seal_operator
 from roofline.records.base import write
@@ -79,7 +79,7 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
     """Have everything that measures go by the device's clock."""
     with pytest.MonkeyPatch.context() as patch:
         clock = SimpleNamespace(monotonic=lambda: device.now, sleep=device.sleep)
-        for module in (compute_ceiling, investigation, protocol, search, undisturbed):
+        for module in (compute_ceiling, protocol, search, undisturbed):
             patch.setattr(module, "time", clock)
         patch.setattr(undisturbed.host, "usage", lambda others=True: Usage(at=device.now, own=device.now))
         yield

@@ -207,14 +207,12 @@ HOLD = """
 import sys
 from roofline.run import run_lock
 run_lock.hold()
-run_lock.end_when_unread()
 print("held", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_run_holds_its_folder_and_ends_when_nobody_reads_it(tmp_path, monkeypatch):
-    """As of `make | head -2`: Snakemake itself would wait for ever."""
+def test_a_run_holds_its_folder_while_it_lives(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not run_lock.is_held()
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "workflow/scripts")}
@@ -229,7 +227,8 @@ def test_a_run_holds_its_folder_and_ends_when_nobody_reads_it(tmp_path, monkeypa
     with pytest.raises(SystemExit) as refused:
         run_lock.hold()
     assert f"process {process.pid}" in refused.value.code and "\n" not in refused.value.code
-    process.stdout.close()
-    assert process.wait(20) != 0 and not run_lock.is_held()
     process.stdin.close()
+    process.wait(20)
+    assert not run_lock.is_held()
+    process.stdout.close()
     process.stderr.close()

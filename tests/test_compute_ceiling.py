@@ -259,14 +259,6 @@ def test_on_a_cpu_the_reference_product_is_a_candidate_that_has_had_its_block():
     assert [one.block_tflops for one in others] == [None, None]
 
 
-def test_a_figure_above_the_possible_is_never_written():
-    possible = 132 * 1024 * 1980e6 / 1e12
-    with pytest.raises(ArithmeticError, match=r"fp16: .* is above 132 multiprocessors"):
-        measured(Card(rates={BEST: 1.01 * possible}), vendor_tflops=possible)
-    with pytest.raises(ArithmeticError, match=r"a variant of fp16: .* is above 132 multiprocessors"):
-        measured(Card(variants=(1, 0.5)))
-
-
 @pytest.mark.parametrize("wrong", [(1, 1), (5, 1), (7, 1), (13, 1), (5, 2)])
 def test_a_wrong_result_fails_the_job(wrong):
     """Of the reference product, of the best one, of its variants, of the next one remeasured, and of timed steps."""

@@ -13,7 +13,6 @@ from roofline.records.manifest import Manifest
 from roofline.run import checkout
 
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
-JOBS, JOBS_S = 13, 26  # of a small run: of two seconds each
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +45,6 @@ def test_measurements_under_another_seal_make_no_manifest(run):
 
 def test_span_and_cost_of_a_whole_run(run):
     times = run.manifest(usd_per_hour=3.6).times
-    assert (times.jobs, times.jobs_of_this_run) == (JOBS, JOBS)
-    assert times.jobs_s == times.jobs_of_this_run_s == JOBS_S
     assert times.first_start_at == f"{DAY}12:00:00+00:00"
     assert (times.span_s, times.cost_usd) == (100, pytest.approx(0.10))
     assert run.manifest(usd_per_hour=None).times.cost_usd is None
@@ -56,7 +53,6 @@ def test_span_and_cost_of_a_whole_run(run):
 def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
     manifest = run.manifest(usd_per_hour=3.6, run_started_at=f"{DAY}12:00:21+00:00")
     times = manifest.times
-    assert (times.jobs, times.jobs_s, times.jobs_of_this_run, times.jobs_of_this_run_s) == (JOBS, JOBS_S, 2, 4)
     assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:22+00:00", 78)
     assert times.cost_usd == pytest.approx(0.078)
     assert [output.path for output in manifest.outputs if output.of_this_run] == run.paths[-2:]
@@ -91,7 +87,7 @@ def test_a_dirty_checkout_names_what_changed(repository):
     (repository / "results").mkdir()
     (repository / "results" / "ignored.json").write_text("{}")
     found = checkout.describe(repository)
-    assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py"]
+    assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
     assert b"+two" in checkout.difference(repository)
     assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
 

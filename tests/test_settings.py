@@ -9,12 +9,11 @@ import pytest
 
 from roofline.core.terms import UserError
 from roofline.devices.base import Identity
-from roofline.operators.settings import EFFORTS
+from roofline.operators.settings import EFFORTS, ByEffort
 from roofline.run import targets
-from roofline.run.config import given_by_effort
 from roofline.run.console import OTHER_JOB_S, expected_s, times_before
 from roofline.run.machine_checks import choose_devices
-from roofline.run.settings import complete, read_file, read_files
+from roofline.run.settings import complete, read_file
 
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
 AT = "2026-11-05T12:00:"
@@ -85,13 +84,15 @@ def test_a_file_that_cannot_be_read_is_told_by_line(tmp_path, text, why):
         assert line.startswith(str(path)) and part in line and "\n" not in line
 
 
-def test_what_is_no_file_of_text(tmp_path):
+@pytest.mark.parametrize("name", ["missing.yaml", "", "bytes.yaml", "twice.yaml"])
+def test_what_is_no_file_of_text(tmp_path, name):
+    path = tmp_path / name
     (tmp_path / "bytes.yaml").write_bytes(b"plot: \xff\xfe")
     (tmp_path / "twice.yaml").write_text("plot: {}\nplot: {}\n")
     with pytest.raises(UserError) as error:
-        read_files([tmp_path / "missing.yaml", tmp_path, tmp_path / "bytes.yaml", tmp_path / "twice.yaml"])
-    missing, folder, text, twice = error.value.lines
-    assert "missing.yaml: " in missing and str(tmp_path) in folder and "bytes.yaml: " in text and "'plot'" in twice
+        read_file(path)
+    (line,) = error.value.lines
+    assert str(path) in line
 
 
 # ---------------------------------------------------------------- defaults and efforts
@@ -104,8 +105,9 @@ def budgets(checked) -> dict:
         (name, key): getattr(getattr(config, name), key)
         for name in type(config).model_fields
         if hasattr(type(getattr(config, name)), "model_fields")
-        for key, mark in given_by_effort(type(getattr(config, name)))
-        if not isinstance(mark.default, list)
+        for key, field in type(getattr(config, name)).model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, ByEffort) and not isinstance(mark.default, list)
     }
 
 

@@ -144,8 +144,8 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
 
 def test_the_command_that_measures_again_is_as_make_and_the_shell_take_it():
     given = "--configfile 'my config$.yaml'"
-    assert shlex.split(screen.make_again(given)) == ["make", "AGAIN=1", f"ARGS={given.replace('$', '$$')}"]
-    assert screen.make_again("") == "make AGAIN=1"
+    assert shlex.split(screen.make(given, "AGAIN=1")) == ["make", "AGAIN=1", f"ARGS={given.replace('$', '$$')}"]
+    assert screen.make("", "AGAIN=1") == "make AGAIN=1"
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,7 @@ def words(profile: Profile, source: str) -> list[str]:
         f"{profile.card} (ceilings: {source}). {_by_regime(kernels)}"
     ]
     more = (_clocks, _past_l1, _no_ceiling, _missing, _not_drawn)
-    left_out = listed(counted(count, kind) for kind, count in profile.left_out.items()) if profile.left_out else ""
-    told += [f"Left out: {left_out}, which were profiled as a whole."] if left_out else []
+    told += [f"Left out, profiled as a whole: {profile.left_out} ranges or graphs."] if profile.left_out else []
     return told + [text for part in more if (text := part(kernels))]
 
 

@@ -73,7 +73,7 @@ class Profile:
     launches: int
     total_s: float
     start_s: float | None  # the smallest case of an operator, without a graph
-    left_out: dict[str, int]
+    left_out: int
     kernels: list[Placed]
 
 

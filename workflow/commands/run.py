@@ -11,12 +11,14 @@ A run that was killed is gone on with: its lock dies with it, and so do its jobs
 import argparse
 import contextlib
 import os
+import select
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import psutil
 
@@ -95,6 +97,7 @@ def run_workflow(arguments: list[str]) -> int:
     command = [sys.executable, "-P", "-m", "snakemake", *arguments]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)
+    Thread(target=end_when_unread, args=(workflow,), daemon=True).start()
     try:
         return workflow.wait()
     except KeyboardInterrupt:
@@ -115,6 +118,14 @@ def interrupt(workflow: subprocess.Popen) -> None:
     for process in [*psutil.Process(workflow.pid).children(recursive=True), workflow]:
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             process.send_signal(signal.SIGINT)
+
+
+def end_when_unread(workflow: subprocess.Popen) -> None:
+    """As after `make | head`: Snakemake would wait for ever."""
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)  # errors alone are reported
+    watch.poll()
+    interrupt(workflow)
 
 
 def on_end(do: Callable | signal.Handlers) -> None:

@@ -5,4 +5,4 @@ from runpy import run_path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 of_core = run_path(str(Path(__file__).parents[3] / "tests" / "conftest.py"))
-small_quiet_host, no_process_left = of_core["small_quiet_host"], of_core["no_process_left"]
+small_quiet_host = of_core["small_quiet_host"]

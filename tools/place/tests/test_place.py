@@ -35,7 +35,7 @@ def launch(name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), code=0, f
 
 
 def placed(*launches: ncu.Kernel) -> placing.Profile:
-    return placing.place(ncu.Report("my.ncu-rep", H200, {}, list(launches)), RUN)
+    return placing.place(ncu.Report("my.ncu-rep", H200, list(launches), 0), RUN)
 
 
 def read(path: Path) -> ncu.Report:
@@ -58,7 +58,7 @@ def test_a_real_report_is_read_without_a_gpu():
 
 
 def test_a_report_of_ranges_and_a_missing_reader_are_refused(monkeypatch):
-    with pytest.raises(UserError, match="10 ranges and no kernel"):
+    with pytest.raises(UserError, match="no kernel"):
         read(RANGES)
     monkeypatch.setattr(ncu, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="not installed"):

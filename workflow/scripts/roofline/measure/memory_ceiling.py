@@ -20,9 +20,7 @@ MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
 def measure_all(device: Device, record: DeviceRecord, streams, **options) -> list[Bandwidth]:
-    """Every stream. One of a CPU's memory is measured again where a short trial of the same, its own or one of another
-    stream's search, was clearly faster; the faster measurement counts, for a ceiling is the highest that can be shown.
-    """
+    """Every stream. One of a CPU's memory is measured again if a short trial was clearly faster; the faster counts."""
     found: list[Bandwidth] = []
     for stream in streams:
         one = measure(device, record, stream, **options)

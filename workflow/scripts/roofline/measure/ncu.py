@@ -51,8 +51,7 @@ def find() -> Path | None:
 
 
 def fingerprint(program: Path | None) -> str:
-    """What tells one installation and its rights from another, without starting it: whether the driver keeps the
-    counters to administrators, and whether we are root."""
+    """One installation and its rights: whether the driver keeps the counters to administrators, and we are root."""
     if program is None:
         return "none"
     stat = program.resolve().stat()
@@ -150,6 +149,7 @@ class Report:
     path: str
     card: Card
     kernels: list[Kernel]
+    left_out: int  # ranges and graphs that were profiled as a whole
 
 
 def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
@@ -163,13 +163,15 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
         raise UserError(f"{path}: no such file")
     import ncu_report
 
-    kinds, kernels, cards = ncu_report.IAction, [], []
+    kinds, kernels, cards, left_out = ncu_report.IAction, [], [], 0
     try:
         for span in ncu_report.load_report(str(path)):
             for action in span:
                 if action.workload_type() == kinds.WorkloadType_KERNEL:
                     cards.append(_card(action))
                     kernels.append(_kernel(action, kinds.NameBase_DEMANGLED, take, cards[-1].capability))
+                else:
+                    left_out += 1
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: a damaged report ({why})") from None
@@ -178,7 +180,7 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
     if len(set(cards)) > 1:
         names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
         raise UserError(f"{path}: of several cards, {names}; profile one at a time")
-    return Report(str(path), cards[0], kernels)
+    return Report(str(path), cards[0], kernels, left_out)
 
 
 def _needed(action, name: str):
