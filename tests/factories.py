@@ -21,7 +21,7 @@ HEAT, POWER_CAP = ["sw_thermal_slowdown"], ["sw_power_cap"]
 
 
 class FakeDevice:
-    """A device on a clock of its own: each step returns the seconds that it takes.
+    """A device whose clock is its own: each step returns the seconds that it takes.
 
     `reasons(now)` is what throttles it, None where it does not report that. A CPU is its own caller.
     """

@@ -69,7 +69,7 @@ def real_gpu() -> Device:
 
 
 def is_open() -> bool:
-    """Whether an earlier test of this process left a context on the real one: then it is a process beside another's."""
+    """Whether an earlier test of this process left a context on the real one: then it is a second process there."""
     return _opened.cache_info().currsize > 0
 
 
@@ -137,7 +137,7 @@ def record_launches(monkeypatch, device) -> list:
 
 
 class Short(Recorder):
-    """A kernel that is told of one vector less: it leaves the last one alone."""
+    """A kernel that gets one vector less: it leaves the last one alone."""
 
     def __call__(self, grid, block, arguments, **options):
         place = next(i for i, value in enumerate(arguments) if numpy.ndim(value) == 0)

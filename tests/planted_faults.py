@@ -128,7 +128,7 @@ def main() -> int:
     options = parser.parse_args()
     found = dict.fromkeys(options.packages, 0)
     with tempfile.TemporaryDirectory() as folder:
-        clone = Path(folder) / "checkout"
+        clone = Path(folder)
         subprocess.run(["git", "clone", "-q", "--shared", str(CHECKOUT), str(clone)], check=True)
         if reason := failure(clone):
             sys.exit(f"without a fault: {reason}")

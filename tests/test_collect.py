@@ -18,7 +18,7 @@ from records_factory import (
     verified,
 )
 
-from roofline.records.base import read, write
+from roofline.records.base import write
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.table.rows import Roofline
 
@@ -224,35 +224,15 @@ def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, mea
     assert Roofline.model_validate_json(text).model_dump() == roofline.model_dump()
 
 
-@pytest.fixture(scope="module")
-def everything() -> Roofline:
-    """Each kind of ceiling, operator and gap that there is."""
-    return verified(
-        FP32,
-        bandwidth_record("gpu0", d2d=1000, h2d=50),
-        operator_record("gpu0", cell("gpu0", 1e-3, 0.9e-3, overhead_s=1e-4)),
-        skipped_peak("cpu", "fp16", "NumPy has none"),
-        bandwidth_record("cpu", dram_copy=100),
-        operator_record("cpu", cell("cpu", 1e-1)),
-        dtypes=["fp32", "fp16"],
-        operations=[operation("nothing", flops=0, memory_bytes=0), operation("no ceiling", dtype="bf16")],
-    )
-
-
-def test_what_is_written_reads_back(tmp_path, everything):
-    write(everything, tmp_path / "roofline.json")
-    assert read(Roofline, tmp_path / "roofline.json").model_dump() == everything.model_dump()
-
-
-def test_nan_and_infinity_are_never_written(tmp_path, everything):
-    path = tmp_path / "record.json"
-    write(everything, path)
+def test_nan_and_infinity_are_never_written(tmp_path):
+    path, roofline = tmp_path / "record.json", verified(FP32, operator_record("gpu0", cell("gpu0", 1e-3)))
+    write(roofline, path)
     before = path.read_bytes()
     for wrong in (math.nan, -math.inf):
-        operators = [everything.operators[0].model_copy(update={"cpu_time_s": wrong})]
+        operators = [roofline.operators[0].model_copy(update={"cpu_time_s": wrong})]
         anywhere = device_record("gpu0").model_copy(update={"hardware": {"clocks": [{"mhz": wrong}]}})
-        for one in (everything.model_copy(update={"operators": operators}), anywhere):
-            with pytest.raises(ValueError, match="not JSON compliant"):
+        for one in (roofline.model_copy(update={"operators": operators}), anywhere):
+            with pytest.raises(ValueError):
                 write(one, path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -6,9 +6,8 @@ from decode_cells import DTYPES, cell_of, set_cache
 from fake_gpu import real_gpu
 
 from roofline.core.dtypes import array_dtype
-from roofline.measure.protocol import time_caller
 from roofline.operators.decode_attention import fused
-from roofline.operators.decode_attention.attention import Shape, cache_bytes, reference, worst_head
+from roofline.operators.decode_attention.attention import Shape, reference, worst_head
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 
 pytestmark = pytest.mark.gpu
@@ -95,15 +94,3 @@ def test_a_graph_computes_what_launches_do(device, dtype, copies, batch, seq_len
     step = graph.step("core")
     for index in range(20):
         assert (device.to_host(step(index)) == expected[(7 * (index + 1) - 1) % copies]).all()
-
-
-def test_a_cache_of_gigabytes_is_read_at_the_memorys_pace(device):
-    gib = 1 << 30
-    shape = Shape(256, 8, 8, 64, 4096)
-    cell = cell_of(device, Fused, shape, "fp16")
-    assert cache_bytes(shape, "fp16") == 2 * gib
-    options = {"warmup": 5, "iterations": 100, "time_budget_s": 1.0}
-    attended = time_caller(device, cell.step("core"), **options)
-    read = next(stream for stream in device.streams("hbm", 2 * gib) if stream.name == "hbm_read")
-    fastest = min(time_caller(device, read.grids[grid], **options).median_s for grid in list(read.grids)[:12])
-    assert attended.median_s < fastest / 0.95

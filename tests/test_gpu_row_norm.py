@@ -5,11 +5,9 @@ import itertools
 import numpy
 import pytest
 from fake_gpu import real_gpu
-from test_row_norm import OFFSET, OPERATOR, case_of, cell_of, error_of, normal, result_of
+from test_row_norm import OFFSET, OPERATOR, cell_of, error_of, normal, result_of
 
 from roofline.core.dtypes import relative_error
-from roofline.measure.protocol import time_caller, time_device
-from roofline.operators.base import rotation_copies
 from roofline.operators.row_norm.arrays import Array
 from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
 
@@ -71,23 +69,3 @@ def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):
         device.poison(y)
         graph.launch(device.stream)
         assert relative_error(device.to_host(y), expected) < 1e-5
-
-
-def rotated(device, kind, rows: int, columns: int):
-    case = case_of(rows, columns)
-    least = rotation_copies(OPERATOR.bytes(case), device.last_level_cache_bytes)
-    copies = OPERATOR.rotated_inputs(device, case, 11, WelfordGraph.copies_wanted(case, least))
-    return kind.prepared(OPERATOR, device, case, {}, copies)
-
-
-def test_a_large_matrix_is_normalised_at_the_memorys_pace(device):
-    options = {"warmup": 5, "iterations": 200, "time_budget_s": 1.0}
-    copy = next(stream for stream in device.streams("hbm", 1 << 30) if stream.name == "hbm_copy")
-    fastest = min(time_caller(device, copy.grids[grid], **options).median_s for grid in list(copy.grids)[:12])
-    rate = copy.counted_bytes / fastest
-    for kind, share in ((WelfordGraph, 0.85), (Welford, 0.8)):
-        cell = rotated(device, kind, 16_384, 1024)
-        step = cell.step(None)
-        caller = time_caller(device, step, **options)
-        taken = time_device(device, step, caller, time_budget_s=1.0).median_s / cell.per_call
-        assert OPERATOR.bytes(cell.case) / taken > share * rate, kind.name

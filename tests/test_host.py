@@ -50,7 +50,7 @@ def test_cores_and_memory_within_the_limits_of_the_container(container, files, c
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine of two sockets, each of two cores of two threads and with an L3 of its own, as the kernel lists it."""
+    """A machine of two sockets, each of two cores of two threads and with one L3, as the kernel lists it."""
     for number in range(8):
         socket, sibling = number % 2, (number + 4) % 8
         both = f"{min(number, sibling)},{max(number, sibling)}"

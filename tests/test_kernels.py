@@ -159,7 +159,7 @@ def test_the_fused_product_keeps_its_sums_in_registers_elsewhere(columns, splits
 # Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
 # compute capabilities.
 SHARED_KIB = {75: (64, 64), 80: (164, 163), 90: (228, 227), 100: (228, 227)} | dict.fromkeys((89, 120), (100, 99))
-# The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
+# The numbers of the kernel and those that Python launches it with: Python may take a little more than is needed.
 AGREED = """
 static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
 static_assert(Way::Shared::queries == QUERIES, "QUERIES");

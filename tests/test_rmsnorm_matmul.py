@@ -130,8 +130,8 @@ def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
         source, defines = hopper.KERNELS[found.kernel], found.defines("bf16", hopper.ALONE)
     agreed = f'static_assert({AGREED[source.stem]} <= SHARED_OF_PYTHON, "room");'
     agreed += 'static_assert(THREADS == THREADS_OF_PYTHON, "threads");'
-    told = {"SHARED": found.shared_bytes, "THREADS": found.threads, "INPUTS": hidden}
-    defines = (*defines, *(f"-D{name}_OF_PYTHON={value}" for name, value in told.items()))
+    agreed_on = {"SHARED": found.shared_bytes, "THREADS": found.threads, "INPUTS": hidden}
+    defines = (*defines, *(f"-D{name}_OF_PYTHON={value}" for name, value in agreed_on.items()))
     code, remarks = compiled(f"{kernel_source(source)}\n{agreed}", source.name, architecture, defines)
     assert remarks == ""
     if architecture != 86:

@@ -1,1 +1,1 @@
-"""In the place of NVIDIA's package of this name, which would hide what stands beside it."""
+"""Replaces NVIDIA's package of this name, which would hide the stand-ins of this folder."""

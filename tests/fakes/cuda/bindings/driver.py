@@ -36,8 +36,8 @@ def cuLaunchKernelEx(config, function, parameters, extra):
 def _read(cupy, place, kind, pointer, name):
     if pointer:
         return cupy.AT_ADDRESS[ctypes.c_void_p.from_address(place).value]
-    if (told := cupy.TYPES[kind]).startswith("V"):
-        return numpy.frombuffer(ctypes.string_at(place, int(told[1:])), told)[0]
+    if (kind_of := cupy.TYPES[kind]).startswith("V"):
+        return numpy.frombuffer(ctypes.string_at(place, int(kind_of[1:])), kind_of)[0]
     return numpy.dtype(cupy.TYPES[kind]).type(C_TYPES[kind].from_address(place).value)
 
 
