@@ -5,7 +5,7 @@
 #
 # A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
 # What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
-# library modules that a script uses). See docs/reruns.md.
+# library modules that a script uses). See docs/running.md.
 
 from snakemake.utils import min_version
 

@@ -1,6 +1,6 @@
 """Between two GPUs: copies by the driver, and kernels of one that read and write the other's memory.
 
-One way and both ways at once, where both directions are added up; and what 8 bytes take. docs/several_gpus.md.
+One way and both ways at once, where both directions are added up; and what 8 bytes take. docs/running.md.
 """
 
 from collections.abc import Callable

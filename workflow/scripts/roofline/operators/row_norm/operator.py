@@ -70,7 +70,7 @@ class RowNorm(Operator):
     implementations = (Array, Naive, Welford, WelfordGraph, NumpyRows, Compiled)
     constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
     outputs = ("y",)
-    # Of normal random numbers: see docs/row_norm.md.
+    # Of normal random numbers: see docs/kernels.md.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
 
     def jobs(self, config) -> list[Job]:
