@@ -40,7 +40,7 @@ class Kernel(Implementation):  # reads every number once and writes it once
 
 
 class Gelu(Operator):
-    name, title, mix = "gelu", "GELU", "copy"  # as many bytes written as read
+    name, title, mix = "gelu", "GELU", "copy"  # bytes written equal bytes read
     Settings, implementations, outputs = GeluSettings, (Arrays, Kernel, OnCpu), ("y",)
 
     def jobs(self, config):  # one record each

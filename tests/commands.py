@@ -8,7 +8,7 @@ COMMANDS = Path(__file__).parents[1] / "workflow" / "commands"
 
 
 def load(name: str) -> ModuleType:
-    """A module of its own at every call."""
+    """Its own module at every call."""
     spec = importlib.util.spec_from_file_location(f"{name}_command", COMMANDS / f"{name}.py")
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)

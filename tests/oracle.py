@@ -177,9 +177,9 @@ def speed_ups(run: Run) -> Lines:
     """Over the baselines of an operator, in the same case."""
     cases = {(row["device"], identity(row)): measured for row, measured in run.cells}
     for row, measured in run.cells:
-        for baseline, told in row["speed_up"].items():
+        for baseline, lines in row["speed_up"].items():
             other = cases[row["device"], identity(row | {"implementation": baseline})]
-            for time, value in told.items():
+            for time, value in lines.items():
                 found = ratio(median(other[time]), median(measured[time]))
                 yield from differs(f"{words(row)} {time} over {baseline}", value, found)
 
@@ -219,12 +219,12 @@ def ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one is not None and other else None
 
 
-def differs(what: str, told: object, found: object) -> Lines:
+def differs(what: str, lines: object, found: object) -> Lines:
     """A line where a figure, a pair of figures or a text of the run is not what was found."""
-    exact = {str, type(None)} & {type(told), type(found)}
-    same = told == found if exact else np.allclose(told, found, rtol=CLOSE, atol=1e-14)
+    exact = {str, type(None)} & {type(lines), type(found)}
+    same = lines == found if exact else np.allclose(lines, found, rtol=CLOSE, atol=1e-14)
     if not same:
-        yield f"{what} is {told}, and by its samples {found}"
+        yield f"{what} is {lines}, and by its samples {found}"
 
 
 def nested(content: object, key: str, where: str = "") -> Iterator[tuple[str, dict]]:

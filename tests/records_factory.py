@@ -1,6 +1,6 @@
 """Records made up by hand that agree with one another: what a run would leave of these figures, sealed and predicted.
 
-`assemble(records)` gives them their seals and predictions and fills in what a run has beside them; `results` is what
+`assemble(records)` gives them their seals and predictions and fills in what a run has next to them; `results` is what
 the library reads of that. The operator is one of nobody's: `scan`, along N.
 """
 
@@ -94,7 +94,7 @@ def kind_of(device: str) -> str:
 
 
 def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
-    """With a 95 % interval of such a share to either side; without one, of samples that are too few for it."""
+    """With a 95 % interval of such a share to either side; without one, from too few samples."""
     low_s, high_s = (1 - interval) * median_s, (1 + interval) * median_s
     known = {
         "method": "made up",
@@ -108,8 +108,8 @@ def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
     return Timing(**known | fields)
 
 
-def beside(**fields) -> Contention:
-    """What ran beside a block of a second on 8 cores: nothing, unless the fields say otherwise."""
+def load_next_to(**fields) -> Contention:
+    """What ran next to a block of a second on 8 cores: nothing, unless the fields say otherwise."""
     quiet = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"), 0)
     return Contention(**{"wall_s": 1, "cores": 8, "own_cores": 1} | quiet | fields)
 
@@ -228,7 +228,7 @@ def device_record(device: str = "cpu", **fields) -> DeviceRecord:
 
 
 def promised_seal(device: str, promised: dict[str, float] | None = None, **fields) -> PredictionRecord:
-    """A device's seal; ceilings of memory are told by their names."""
+    """A device's seal; ceilings of memory are found by their names."""
     ceilings = []
     for name, value in (PROMISED[kind_of(device)] if promised is None else promised).items():
         memory = name in LEVELS or name.startswith(("hbm", "dram"))
@@ -508,7 +508,7 @@ def verified(*records: Record, **asked) -> Roofline:
     return load(found, Asked(**asked), hashes_of(found))
 
 
-def told(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
+def report_of(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
     """The model of the report of a run."""
     found = results(*records)
     table = load(found, asked, hashes_of(found))
@@ -521,4 +521,4 @@ def verification_page(table: Roofline) -> str:
 
 
 def pages_of(*records: Record, **fields) -> dict[str, str]:
-    return pages(told(*records, **fields))
+    return pages(report_of(*records, **fields))

@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
-from records_factory import beside, cell, device_record, operator_record, peak_record, timing, verified
+from records_factory import cell, device_record, load_next_to, operator_record, peak_record, timing, verified
 
 from roofline.records.base import write
 from roofline.records.blocks import disturbed_share
@@ -19,7 +19,7 @@ def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
     """Of four timed blocks, so many disturbed."""
     loads = [4] * disturbed + [0] * (CELLS - disturbed)
     cells = [
-        cell("cpu", latency_s, n=n, latency=timing(latency_s, contention=beside(other_cores=load)))
+        cell("cpu", latency_s, n=n, latency=timing(latency_s, contention=load_next_to(other_cores=load)))
         for n, load in enumerate(loads, 1)
     ]
     return operator_record("cpu", *cells, **fields)
@@ -30,8 +30,8 @@ def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
     [
         (record(), 0),
         (record(3), 0.75),
-        (record(whole_job=beside(hidden_cores=4)), 1),
-        (record(1, whole_job=beside(hidden_cores=4)), 0.25),
+        (record(whole_job=load_next_to(hidden_cores=4)), 1),
+        (record(1, whole_job=load_next_to(hidden_cores=4)), 0.25),
         (peak_record("gpu0", "fp16", 800, throttled=True), 1),
     ],
 )

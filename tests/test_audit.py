@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from records_factory import beside
+from records_factory import near
 
 from roofline.report.model import report
 from roofline.report.pages import pages
@@ -110,7 +110,7 @@ def other_process(card: Card) -> None:
 def busy_host(card: Card) -> None:
     def crowd(record):
         for one in parts(record, "samples_s"):
-            one["contention"] = beside(wall_s=1000, other_cores=2).model_dump()
+            one["contention"] = near(wall_s=1000, other_cores=2).model_dump()
 
     card.edit("cpu/peak_flops/fp32.json", crowd)
 
@@ -132,7 +132,7 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     (found,) = [one for one in roofline.faults if one.device == device]
     assert found.check == check
     spoilt = roofline.all_doubtful(device)
-    assert spoilt == (harm not in (busy_host, other_process)), "load beside some figures spoils no others"
+    assert spoilt == (harm not in (busy_host, other_process)), "load next to some figures spoils no others"
     head = text.split("## 1.")[0]
     assert "FAIL" in head and found.reason in head
     assert f"FAIL: {check} (" in " ".join(screen.split())

@@ -7,7 +7,7 @@ import pytest
 from factories import device_record as opened_record
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator_record, operator_seal, results
+from records_factory import CONSTANTS, SEALED, cell, hashes_of, load_next_to, operator_record, operator_seal, results
 
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import discovery, host
@@ -62,8 +62,8 @@ def test_a_calibration_that_stayed_disturbed_is_told_and_measured_again():
         (quiet,) = [one for one in load(run, Asked(), hashes_of(run)).checks if one.check == QUIET]
         return quiet
 
-    assert (checked(beside()).result, checked(beside()).records) == ("pass", [])
-    found = checked(beside(other_cores=4))
+    assert (checked(load_next_to()).result, checked(load_next_to()).records) == ("pass", [])
+    found = checked(load_next_to(other_cores=4))
     assert (found.result, found.records) == ("fail", ["cpu/calibration.json"])
 
 

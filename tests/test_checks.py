@@ -4,12 +4,12 @@ import pytest
 from records_factory import (
     VENDOR,
     bandwidth_record,
-    beside,
     cell,
     counted_cell,
     counters_record,
     device_record,
     instructions_record,
+    load_next_to,
     operator_record,
     peak_record,
     profiler_record,
@@ -108,7 +108,7 @@ def issued(share=0.98, **fields):
 
 
 def on_cpu(**load):
-    taken = timing((1 << 30) / 100e9, contention=beside(**load))
+    taken = timing((1 << 30) / 100e9, contention=load_next_to(**load))
     return bandwidth_record("cpu", dram_read=stream("dram_read", 100, latency=taken))
 
 
@@ -146,11 +146,11 @@ CASES = {
     ALONE: [
         ([card(), reads(states=states(other_processes=0))], PASS),
         ([card(), reads(states=states(other_processes=1))], FAIL),
-        ([card(), issued(contention=beside(other_processes=1))], FAIL),
+        ([card(), issued(contention=load_next_to(other_processes=1))], FAIL),
         ([card(), reads(states=states())], NONE),
     ],
     QUIET: [
-        ([card(), issued(contention=beside(other_cores=7.9))], FAIL),
+        ([card(), issued(contention=load_next_to(other_cores=7.9))], FAIL),
         ([CPU, on_cpu()], PASS),
         ([CPU, on_cpu(other_cores=2)], FAIL),
         ([CPU, on_cpu(other_cores=None, waiting_share=None)], NONE),
@@ -280,7 +280,7 @@ def test_four_sizes_are_accepted_unless_fewer_were_asked_for(measured, asked, re
     [
         (ALONE, reads(0.4, states=states(other_processes=1))),
         (COOL, reads(0.4, throttled=True)),
-        (QUIET, reads(0.4, contention=beside(other_cores=7.9))),
+        (QUIET, reads(0.4, contention=load_next_to(other_cores=7.9))),
     ],
 )
 def test_a_disturbed_measurement_is_reported_once(check, record):
@@ -303,9 +303,9 @@ def test_brief_heat_leaves_figures_reliable():
 
 def test_a_busy_host_does_not_disturb_gpu_times():
     one = cell("gpu0", 1e-3, 1e-3)
-    one.latency.contention, one.device_latency.contention = beside(other_cores=4), beside(other_cores=7.5)
+    one.latency.contention, one.device_latency.contention = load_next_to(other_cores=4), load_next_to(other_cores=7.5)
     assert results(card(), operator_record("gpu0", one))[QUIET] == PASS
-    one.latency.contention = beside(other_cores=7.5)
+    one.latency.contention = load_next_to(other_cores=7.5)
     assert results(card(), operator_record("gpu0", one))[QUIET] == FAIL
 
 

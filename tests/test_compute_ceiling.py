@@ -222,7 +222,7 @@ def test_the_burst_of_a_gpu_has_a_second_whatever_the_search_had(kind, samples):
 
 
 def test_products_of_which_a_block_would_take_too_long_are_not_tried():
-    """23 of them at the reference product's rate within BLOCK_S; those of its own size always."""
+    """23 of them at the reference product's rate within BLOCK_S; those of the same size always."""
     device = Card()
     measured(device)
     assert device.most_flops == near(100e12 * compute_ceiling.BLOCK_S / 23)

@@ -110,7 +110,7 @@ def test_unit_of_every_ceiling_in_code_and_datasheets(capabilities):
         # A slice as it reports itself (openxla/xla target_config/specs/h100_sxm_mig.txtpb), and by the flag alone.
         ("h100-sxm5-80gb", {"name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "multiprocessors": 16}, 119.93, 1),
         ("a100-sxm4-40gb", {"mig": True, "multiprocessors": 14}, 14 * 2.048 * 1.41, 1),
-        # The tensor clock is not known: the maximum of the device stands in, an upper bound.
+        # The tensor clock is not known: the maximum of the device is used, an upper bound.
         ("h200-sxm", {"name": "NVIDIA Unheard-of"}, 132 * 4.096 * 1.98, 0),
         # 97.5 dense in fp16 with fp32 accumulation: the NVIDIA Ada whitepaper.
         ("rtx-4090", {"name": "NVIDIA GeForce RTX 4080", "multiprocessors": 76, "sm_clock_max_mhz": 2505}, 97.5, 0),

@@ -24,7 +24,7 @@ from roofline.run import settings
 
 KINDS = [Eager, NumpyOnAllCores]
 SCOPES = ("core", "block")
-# Of a head, and of a block: on all cores the result is rounded once. Eager also rounds the scaled query and what lies
+# For a head and for a block: on all cores the result is rounded once. Eager also rounds the scaled query and what lies
 # between its operations.
 ROUNDED_ONCE = {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TOLERANCE = {

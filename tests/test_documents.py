@@ -51,7 +51,7 @@ def test_make_lists_every_target_that_the_documents_name():
 
 
 def test_make_says_so_where_it_has_no_variable_of_a_name_and_knows_those_of_the_documents():
-    def told(*variables):
+    def lines(*variables):
         command = ["make", "-n", "help", *variables]
         return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stderr
 
@@ -60,5 +60,5 @@ def test_make_says_so_where_it_has_no_variable_of_a_name_and_knows_those_of_the_
     )
     named = set(re.findall(r"\b(?:make [a-z-]* ?|\()([A-Z]+)=", pages)) | set(re.findall(r"\$\$([A-Z]+)\b", pages))
     assert {"CARD", "ARCHIVE", "ARGS", "CELL", "A", "B"} <= named
-    assert told(*(f"{name}=1" for name in named - {"HOME"})) == ""
-    assert "no variable of this Makefile: CARDS; known: A" in told("CARDS=1")
+    assert lines(*(f"{name}=1" for name in named - {"HOME"})) == ""
+    assert "no variable of this Makefile: CARDS; known: A" in lines("CARDS=1")

@@ -225,7 +225,7 @@ def test_every_block_of_ours_has_a_tile_and_clusters_have_as_many_as_others(m, n
     ("shape", "share"),
     [
         ((128 * 11, 128 * 12, 128), 1.0),  # 132 tiles on 132 multiprocessors
-        ((128 * 7, 128 * 19, 128), 133 / 264),  # one tile in a wave of its own
+        ((128 * 7, 128 * 19, 128), 133 / 264),  # one tile in its own wave
         ((128, 128, 128), 1 / 132),
         ((128, 128, 8192), 16 / 132),  # shared by as many as have 512 of k each
         ((8, 128 * 132, 128), 0.5),  # of the narrowest tile

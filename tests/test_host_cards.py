@@ -1,6 +1,6 @@
 """What was measured between the cards of a host, on the pages."""
 
-from records_factory import bandwidth_record, device_record, pages_of, peak_record, stream, timing, told
+from records_factory import bandwidth_record, device_record, pages_of, peak_record, report_of, stream, timing
 
 from roofline.records.memory import Latency, Peer
 from roofline.report import screen
@@ -24,4 +24,4 @@ def test_what_was_measured_between_cards_is_on_every_page():
     records = [*cards, record.model_copy(update=between)]
     shown = pages_of(*records)
     assert all("397" in shown[name] and "18 NVLinks" in shown[name] for name in ("ROOFLINE.md", "report.html"))
-    assert "397" in screen.summary(told(*records))
+    assert "397" in screen.summary(report_of(*records))

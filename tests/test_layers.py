@@ -13,7 +13,7 @@ LIBRARY = CHECKOUT / "workflow" / "scripts" / "roofline"
 TOOLS = sorted(path for path in CHECKOUT.glob("tools/*") if path.is_dir())
 ORDER = ("core", "records", "devices", "operators", "measure", "table", "report", "run")
 MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
-# What belongs to one operator stands with it alone.
+# What belongs to one operator is with it alone.
 OWN_WORDS = {"operators/decode_attention": ("decode_attention", "decode_attn", "seq_len")}
 TEXT = (".py", ".cu", ".cuh", ".j2", ".js", ".md", ".html", ".yaml", ".json")
 

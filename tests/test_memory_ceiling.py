@@ -197,7 +197,7 @@ def test_a_sweep_finds_the_levels_and_names_them():
     assert [point.size_bytes for point in found.points] == SIZES
     assert [point.gb_per_s for point in found.points] == pytest.approx([rate(size) for size in SIZES])
     assert [(one.name, pytest.approx(one.gb_per_s)) for one in found.levels] == [("l1", 400), ("l2", 100), (None, 12)]
-    assert [one.reported_bytes for one in found.levels] == [None, 2 * MIB, None], "an assumed capacity is not told"
+    assert [one.reported_bytes for one in found.levels] == [None, 2 * MIB, None], "an assumed capacity is not reported"
     assert (found.series, found.reader, found.counted) == ("one_core", "one core", "made up")
     assert [(state.when, state.throttle_reasons) for state in found.states] == [("before", HEAT), ("after", HEAT)]
     assert swept(disturbed=SIZES[3:9]).points == found.points, "the fastest run counts"

@@ -69,7 +69,7 @@ def test_an_h200_by_hand():
     assert (gemm.bound, gemm.attainable_flops, gemm.efficiency_percent) == ("compute", peak, 100)
     assert gemm.estimated_time_s == pytest.approx(138.911e-6, rel=1e-5)
 
-    # Decode attention, batch 256, 8 heads of 64, S 1024: as many FLOPs as bytes, 536 870 912.
+    # Decode attention, batch 256, 8 heads of 64, S 1024: FLOPs equal bytes, 536 870 912.
     decode = model.analyse(536_870_912, 536_870_912, peak, bandwidth)
     assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops) == (1, "memory", bandwidth)
     assert decode.efficiency_percent == pytest.approx(0.48514, rel=1e-4)

@@ -34,10 +34,10 @@ def test_every_dot_of_the_reference_run_is_labelled_and_nothing_crosses_a_label(
     assert overlapping_texts(figure) == [] and texts_outside(figure) == []
     assert crossed_texts(figure, ceilings_of(figure)) == []
     shown = {text.get_text() for text, _ in texts_of(figure)}
-    told = content(RUN, device, chosen(RUN, device))
-    assert {dot.label for dot in told.dots if dot.label} <= shown
-    assert {line.label for line in told.roofs} <= shown
-    assert all(any(line.label in text for text in shown) for line in told.slopes)
+    printed = content(RUN, device, chosen(RUN, device))
+    assert {dot.label for dot in printed.dots if dot.label} <= shown
+    assert {line.label for line in printed.roofs} <= shown
+    assert all(any(line.label in text for text in shown) for line in printed.slopes)
 
 
 def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_peak():
@@ -142,12 +142,12 @@ def test_sweeps_and_loads_can_be_read():
 
 
 def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
-    told = words_of(sweep_figure.draw(RUN), tmp_path / "sweep.svg")
+    printed = words_of(sweep_figure.draw(RUN), tmp_path / "sweep.svg")
     for level in RUN.levels:
-        assert any(f" {number(level.gb_per_s)} GB/s" in text for text in told)
+        assert any(f" {number(level.gb_per_s)} GB/s" in text for text in printed)
         if level.knee_bytes:
             assert any(
-                f"{capacity(level.knee_bytes)} (reported {capacity(level.reported_bytes)})" in one for one in told
+                f"{capacity(level.knee_bytes)} (reported {capacity(level.reported_bytes)})" in one for one in printed
             )
 
 

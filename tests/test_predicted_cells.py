@@ -21,7 +21,7 @@ def run_with(predicted_at, **fields):
 
 
 @pytest.mark.parametrize(
-    ("predicted_at", "fields", "told"),
+    ("predicted_at", "fields", "lines"),
     [
         (BEFORE, {}, 0),
         (AFTER, {}, 1),
@@ -30,9 +30,9 @@ def run_with(predicted_at, **fields):
         (AFTER, {"predicted": None, "reason": "needs arrays"}, 0),
     ],
 )
-def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(predicted_at, fields, told):
+def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(predicted_at, fields, lines):
     made, _ = run_with(predicted_at, **fields)
-    assert len(violations(made, "cpu", hashes_of(made))) == told
+    assert len(violations(made, "cpu", hashes_of(made))) == lines
 
 
 def test_a_cell_whose_record_was_there_before_breaks_none():

@@ -214,7 +214,7 @@ def test_there_is_always_a_sample_of_a_stream_and_no_step_twice(step_s, warmup, 
 
 
 def test_the_clock_is_that_of_the_most_steps_of_a_block():
-    """Where the budget cuts a block into several, a few steps at its end have a clock of their own."""
+    """Where the budget cuts a block into several, a few steps at its end have their own clock."""
     device, clocks = FakeDevice(), iter([1500.0, 1980.0, 1990.0])
     device.clock_of_block = lambda: next(clocks)
     times = iter([5e-3] * 3 + [4e-3] * 1000)

@@ -27,7 +27,7 @@ TIMES = st.floats(1e-9, 1e3)
         (10.0, 0.1, 5.0, 0.0, "compute"),  # nothing is moved
         (10.0, 0.1, None, 5.0, None),
         (10.0, 0.1, 5.0, None, None),
-        # Of a device that is its own caller, calls are the overhead.
+        # On a device that is its own caller, calls are the overhead.
         (None, 4.0, 0.5, 2.0, "overhead"),
         (None, 2.0, 0.5, 4.0, "memory"),
         (None, 2.0, 0.5, 2.0, "implementation"),

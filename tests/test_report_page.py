@@ -18,7 +18,7 @@ from records_factory import (
     pages_of,
     peak_record,
     profiler_record,
-    told,
+    report_of,
 )
 
 from roofline.records.base import read
@@ -63,7 +63,7 @@ def hostile():
     named = {"operator": "own", "implementation": SCRIPT}
     cells = [cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, **named) for n in (1, 2)]
     counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"sm_write_sectors": SCRIPT})
-    run = told(
+    run = report_of(
         device_record("gpu0", name=SCRIPT),
         peak_record("gpu0", "fp32", 55, sustained=50, vendor=60),
         bandwidth_record("gpu0", hbm_read=4000),
@@ -148,7 +148,7 @@ def test_row_normalisation_has_the_columns_of_a_kernel_under_development(html):
 def test_operations_of_the_user_are_on_both_pages():
     mine = {"name": "my_kernel", "flops": 2e9, "memory_bytes": 4e8, "dtype": "fp32"}
     asked = Asked(operations=[mine, mine | {"name": "of_another_device", "device": "cpu"}])
-    found = pages(told(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)), asked=asked))
+    found = pages(report_of(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)), asked=asked))
     for text in (Shown(found["report.html"]).words, found["ROOFLINE.md"]):
         assert "my_kernel" in text and "attainable" in text and "of_another_device" not in text
 
@@ -174,7 +174,7 @@ def test_a_refused_profiler_gives_its_reason():
 
 
 def test_a_cell_to_repeat_has_commands_a_figure_and_seconds():
-    run = told(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)))
+    run = report_of(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)))
     path = run.again.row.record
     assert [line.split()[0] for line in run.again.commands] == ["make"] and run.again.seconds is None
     elapsed_s = {path: 2.0, "gpu0/calibration.json": 3.0}

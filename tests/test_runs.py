@@ -1,4 +1,4 @@
-"""Reading runs for comparison: from folders, archives and archives of records alone; and what is no run."""
+"""Reading runs for comparison: from folders, archives and archives of records alone; and what is not a run."""
 
 import json
 import shutil

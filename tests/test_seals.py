@@ -32,7 +32,7 @@ def run():
     )
 
 
-def told(run, device="gpu0", hashes=None):
+def lines(run, device="gpu0", hashes=None):
     return violations(run, device, hashes or hashes_of(run))
 
 
@@ -45,7 +45,7 @@ SEAL, SCAN_SEAL = "gpu0/prediction.json", "gpu0/scan/prediction.json"
 
 
 def test_an_honest_run_breaks_no_seal(run):
-    assert told(run) == told(run, "cpu") == []
+    assert lines(run) == lines(run, "cpu") == []
 
 
 # ---------------------------------------------------------------- seals
@@ -54,28 +54,28 @@ def test_an_honest_run_breaks_no_seal(run):
 @pytest.mark.parametrize("sealed_at", [f"{DAY}12:00:20+00:00", f"{DAY}13:00:20+01:00"])
 def test_a_measurement_that_started_before_its_seal(run, sealed_at):
     run.seals[SCAN_SEAL].sealed_at = sealed_at
-    assert told(run) == [f"{SCAN} started at {DAY}12:00:20+00:00, and {SCAN_SEAL} was sealed at {sealed_at}"]
+    assert lines(run) == [f"{SCAN} started at {DAY}12:00:20+00:00, and {SCAN_SEAL} was sealed at {sealed_at}"]
 
 
 def test_a_seal_from_a_little_before_in_another_zone_holds(run):
     run.seals[SCAN_SEAL].sealed_at = f"{DAY}13:00:19+01:00"
-    assert told(run) == []
+    assert lines(run) == []
 
 
 def test_a_seal_that_was_changed_after_the_measurements(run):
     changed = hashes_of(run) | {SEAL: "of another"}
-    assert [line.partition(" was measured")[0] for line in told(run, hashes=changed)] == [PEAK, HBM, SCAN]
-    assert told(run, "cpu", changed) == []
+    assert [line.partition(" was measured")[0] for line in lines(run, hashes=changed)] == [PEAK, HBM, SCAN]
+    assert lines(run, "cpu", changed) == []
 
 
 def test_a_record_without_its_seals(run):
     record(run, SCAN).seals = {}
-    assert told(run) == [f"{SCAN} does not carry {SEAL}", f"{SCAN} does not carry {SCAN_SEAL}"]
+    assert lines(run) == [f"{SCAN} does not carry {SEAL}", f"{SCAN} does not carry {SCAN_SEAL}"]
 
 
 def test_a_device_without_a_seal(run):
     del run.seals["cpu/prediction.json"]
-    assert told(run, "cpu")
+    assert lines(run, "cpu")
 
 
 # ---------------------------------------------------------------- reading
@@ -98,9 +98,9 @@ def test_records_are_read_by_their_kind(tmp_path, run):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"kind": "decode_attn"}', "'decode_attn' is no kind of record"),
-        ('{"device": "gpu0"}', "None is no kind of record"),
-        ("[]", "None is no kind of record"),
+        ('{"kind": "decode_attn"}', "'decode_attn' is not a kind of record"),
+        ('{"device": "gpu0"}', "None is not a kind of record"),
+        ("[]", "None is not a kind of record"),
         ('{"kind": "ope', "Unterminated string"),
         ('{"kind": "prediction", "schema_version": 1, "more": 1}', "version 1"),
         (json.dumps(operator_record("cpu", cell("cpu", 1.0)).model_dump() | {"unheard_of": 1}), "unheard_of"),

@@ -119,7 +119,7 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
         times = [expected_s(rule, checked) for checked in (quick, default, thorough)]
         assert 0 < times[0] < times[1] < times[2]
-    assert thorough.config.bandwidth.size_mib is None, "null is a value of its own where no effort speaks of it"
+    assert thorough.config.bandwidth.size_mib is None, "null is its own value where no effort speaks of it"
 
 
 def test_the_time_of_a_job_that_ran_before_is_taken_from_its_log(tmp_path):

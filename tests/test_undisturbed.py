@@ -1,4 +1,4 @@
-"""What ran beside a timed block, by readings that the tests make up: none is of this machine."""
+"""What ran next to a timed block, by readings that the tests make up: none is of this machine."""
 
 import itertools
 import shutil
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from factories import FakeDevice
-from records_factory import beside
+from records_factory import meanwhile
 
 from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
@@ -57,7 +57,7 @@ def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
     ],
 )
 def test_each_kind_of_block_is_disturbed_by_what_it_is_sensitive_to(fields, disturbed):
-    assert [sensitive for sensitive in LIMITS if disturbances(beside(**fields), sensitive)] == disturbed
+    assert [sensitive for sensitive in LIMITS if disturbances(meanwhile(**fields), sensitive)] == disturbed
 
 
 # ---------------------------------------------------------------- reading the host
@@ -192,7 +192,7 @@ def test_load_that_no_process_list_shows_is_told_by_idle_time():
 
 
 def test_the_warm_up_is_no_part_of_what_is_watched(monkeypatch):
-    """A pool of threads that starts in it waits for cores of its own."""
+    """A pool of threads that starts in it waits for its own cores."""
     device, at = FakeDevice("cpu"), []
 
     def usage(others):

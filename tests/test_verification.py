@@ -30,7 +30,7 @@ CALLS, START, SHARE = (CONSTANTS["gpu"][name] for name in ("call_s", "start_s", 
 
 
 def on_gpu(latency_us, device_us, *, start_us=None, calls_us=None, **fields):
-    """A cell in fp16 of 1 MB and as many FLOPs: 0.22 us of hbm_read."""
+    """A cell in fp16 of 1 MB and 1e6 FLOPs: 0.22 us of hbm_read."""
     known = {"dtype": "fp16", "flops": 10**6, "bytes": 10**6}
     known["overhead_s"] = calls_us and min(calls_us, latency_us) * US
     known["device_overhead_s"] = start_us and min(start_us, device_us) * US

@@ -118,8 +118,8 @@ def shown(rows: list[dict]) -> str:
         found, best = row["pytorch_tflops"], row["fastest"]
         rates = [row["ceiling_tflops"], row["reference_tflops"]]
         rates += [found.get(str(Shape(size, size, size))) for size in SIZES] + [found.get(best)]
-        told = [f"{rate:.1f}" if rate else "-" for rate in rates]
-        lines.append([row["dtype"], *told, best or row["why_not"], f"{row['ratio']:.2f}" if best else "-"])
+        reported = [f"{rate:.1f}" if rate else "-" for rate in rates]
+        lines.append([row["dtype"], *reported, best or row["why_not"], f"{row['ratio']:.2f}" if best else "-"])
     return timing.aligned(lines)
 
 

@@ -96,7 +96,7 @@ def of_pytorch(torch, device, operator: Operator, case: Case, shared: dict, copi
                 timing.require_alike(expected, function(*inputs[0]), TOLERANCE)
                 graph, results = torch.cuda.CUDAGraph(), []
                 with torch.cuda.graph(graph, stream=stream):
-                    for place in range(applications):  # each with a result of its own, as ours: one would stay in L2
+                    for place in range(applications):  # each with its own result, as ours: one would stay in L2
                         results.append(function(*inputs[place % len(inputs)]))
             found[name] = timing.Way(timing.replaying(torch, stream, graph, results), applications)
         except Exception as error:  # a compiler may raise anything

@@ -190,7 +190,7 @@ class Results:
         groups: dict[str, list[dict]] = {}
         for row in self.rows:
             groups.setdefault(group(row), []).append(row)
-        told = self.found["times_as_fast"] = {name: summary(rows) for name, rows in groups.items()}
+        shown = self.found["times_as_fast"] = {name: summary(rows) for name, rows in groups.items()}
         self.write()
         peers = list(dict.fromkeys(peer for row in self.rows for peer in by_peer(row)))
         lines = [[*keys, "ours", *peers]]
@@ -198,7 +198,7 @@ class Results:
         print(f"\n{self.found['card']}, PyTorch {self.found['pytorch']}; us, and how many times as fast ours is\n")
         print(aligned(lines))
         lines = [["", "peer", "geometric mean", "least", "most", "cells"]]
-        for name, of_peers in told.items():
+        for name, of_peers in shown.items():
             for peer, of in of_peers.items():
                 figures = (f"{of[key]:.2f}" for key in ("geometric_mean", "least", "most"))
                 lines.append([name, peer, *figures, str(of["cells"])])
@@ -210,11 +210,11 @@ class Results:
 def cells_of(row: Mapping[str, Any], peers: Iterable[str]) -> list[str]:
     """The columns of ours and of each peer."""
     times, found = by_peer(row), ratios(row)
-    told = [f"{row['ours_s'] * 1e6:.2f}" if row["ours_s"] else "-"]
+    shown = [f"{row['ours_s'] * 1e6:.2f}" if row["ours_s"] else "-"]
     for peer in peers:
         ratio = f" ({found[peer]:.2f})" if peer in found else ""
-        told.append(f"{times[peer] * 1e6:.2f}{ratio}" if peer in times else "-")
-    return told
+        shown.append(f"{times[peer] * 1e6:.2f}{ratio}" if peer in times else "-")
+    return shown
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
@@ -228,5 +228,5 @@ def commit() -> str | None:
     """Of this checkout, by git, else by ROOFLINE_COMMIT."""
     checkout = Path(__file__).absolute().parents[2]
     command = ["git", "-c", f"safe.directory={checkout}", "-C", checkout, "rev-parse", "--verify", "--quiet", "HEAD"]
-    told = subprocess.run(command, capture_output=True, text=True).stdout.strip() if shutil.which("git") else ""
-    return told or os.environ.get("ROOFLINE_COMMIT")
+    shown = subprocess.run(command, capture_output=True, text=True).stdout.strip() if shutil.which("git") else ""
+    return shown or os.environ.get("ROOFLINE_COMMIT")

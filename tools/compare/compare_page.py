@@ -65,8 +65,8 @@ def short(name: str) -> str:
 def _head(comparison, bullet: str) -> list[str]:
     """The runs, and what differs apart from the figures."""
     runs = [f"{side}: {line}" for side, lines in (("A", comparison.a), ("B", comparison.b)) for line in lines]
-    told = {"Runs": runs, "Also different": comparison.differences, "Not compared": comparison.left_out}
-    return [f"{title}:\n\n" + "\n".join(f"{bullet}{line}" for line in lines) for title, lines in told.items() if lines]
+    parts = {"Runs": runs, "Also different": comparison.differences, "Not compared": comparison.left_out}
+    return [f"{title}:\n\n" + "\n".join(f"{bullet}{line}" for line in lines) for title, lines in parts.items() if lines]
 
 
 def _counts(figures: Sequence[Compared]) -> str:

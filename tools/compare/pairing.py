@@ -69,7 +69,7 @@ def _device(run: Run, key: str) -> Device:
     record = run.devices[key]
     gpus = sorted(one.uuid for one in run.devices.values() if one.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
-    card = uuid if record.device_kind == "gpu" else " beside ".join([uuid, *gpus])
+    card = uuid if record.device_kind == "gpu" else " next to ".join([uuid, *gpus])
     return Device(run, key, record, card, run.of_device(key))
 
 

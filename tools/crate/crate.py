@@ -140,19 +140,19 @@ def utc(time: str | None) -> str | None:
 def make(archive: Path, author: argparse.Namespace) -> list[str]:
     """Write the crate next to an archive; returns what to say. Raises UserError."""
     target = archive.with_name(f"{archive.name.removesuffix('.tar.gz')}.crate.zip")
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     with open_archive(archive) as (root, manifest, problems):
         try:
             if problems:
                 raise UserError(f"{problems[0]} (`make verify` lists all)")
             crate = RunCrate(root, manifest, author)
-            os.replace(crate.write_zip(beside), target)
+            os.replace(crate.write_zip(temporary), target)
         except UserError as reason:
             raise UserError(f"{archive}: no crate, {reason}") from None
         finally:
-            beside.unlink(missing_ok=True)
-    told = [f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}"] if crate.changed else []
-    return [*told, *([] if author.author else ['no author is named: AUTHOR="Your Name"']), str(target)]
+            temporary.unlink(missing_ok=True)
+    lines = [f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}"] if crate.changed else []
+    return [*lines, *([] if author.author else ['no author is named: AUTHOR="Your Name"']), str(target)]
 
 
 def main(arguments: list[str]) -> list[str]:

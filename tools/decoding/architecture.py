@@ -5,7 +5,7 @@ from typing import Literal
 
 from number_formats import NumberFormat
 
-# What a step's cost is told by.
+# What the cost of a step depends on.
 Part = Literal["attention", "KV cache", "MLP", "experts", "head"]
 
 
@@ -105,7 +105,7 @@ class Model:
 
     @property
     def linears(self) -> list[Linear]:
-        """Of all layers, and the head where it has weights of its own."""
+        """Of all layers, and the head if it has its own weights."""
         return [one for layer in self.layers for one in layer.linears] + ([] if self.tied else [self.head])
 
     @property

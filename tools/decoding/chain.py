@@ -23,7 +23,7 @@ STORED = 8  # outputs that a kernel stores together
 PRODUCTS_A_LAYER, OTHER_KERNELS = 4, 2  # the others: embedding and head
 FITTED = "fitted on steps of Llama-3.2-1B on an H200, 2026-11: reference/experiments/predictions/fit_model.py"
 HEAD = "measured: the head of Llama-3.2-1B, its largest product, on an H200, 2026-11"
-# One start for products and attention: every layer has as many of both, so no number of layers tells them apart.
+# One start for products and attention: every layer has as many of both, so no number of layers separates them.
 GPU = {
     **of_gpu_host("graph_launch_s"),
     "kernel_start_s": Constant(2.78e-6, FITTED, "the start of a kernel while the one before it ends"),
@@ -49,7 +49,7 @@ class Chain(Implementation):
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
         multiples = {"hidden": EMBEDDED, "inner": products.DEPTH, "vocabulary": STORED}
         sizes = ((name, getattr(model, name), of) for name, of in multiples.items())
-        uneven = [f"{name} {size} is no multiple of {of}" for name, size, of in sizes if size % of]
+        uneven = [f"{name} {size} is not a multiple of {of}" for name, size, of in sizes if size % of]
         return ", ".join(uneven) or None
 
     @classmethod

@@ -26,7 +26,7 @@ def find(named: str) -> dict[str, Any]:
     """Name, source and config of a model: one of the list, a config.json, or a folder with one. Raises BadModel."""
     known = ", ".join(shipped())
     if not named or not named.isprintable():
-        raise BadModel(f"{named!r} is no model; allowed: the path of a config.json, or {known}")
+        raise BadModel(f"{named!r} is not a model; allowed: the path of a config.json, or {known}")
     path = Path(named)
     if path.is_dir():
         path, missing = path / CONFIG, f"a folder without {CONFIG}"

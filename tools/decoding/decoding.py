@@ -57,11 +57,11 @@ def main(arguments: list[str]) -> int:
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
-    told = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
-    told += [f"Not measured: {why}."] if why else []
-    told += [remarks(model, card, given.cache, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    lines = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    lines += [f"Not measured: {why}."] if why else []
+    lines += [remarks(model, card, given.cache, of_card) for card, of_card in zip(cards, steps, strict=True)]
     table = one_card(steps[0], times) if len(cards) == 1 else side_by_side(cards, steps)
-    print("\n\n".join([*dict.fromkeys(map(wrapped, told)), str(table), f"Written: {picture}"]))
+    print("\n\n".join([*dict.fromkeys(map(wrapped, lines)), str(table), f"Written: {picture}"]))
     return 0
 
 
@@ -125,7 +125,7 @@ def promised(name: str) -> Card:
     if name not in cards and len(near) != 1:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
         raise api.UserError(
-            f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name"
+            f"{name}: not a run, and not a card of config/datasheets.yaml; {known}allowed: a path or one of these names"
         )
     name = name if name in cards else near[0]
     memory_bytes, ceilings = api.datasheets.nominal_bytes(cards[name]), bound.of_datasheet(cards[name])
@@ -174,18 +174,18 @@ def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
     first, of_context = steps[0], list({one.context: one for one in steps}.values())
     parts = ", ".join(f"{part} {api.percent(share)}" for part, share in largest_parts(first, 2))
     at = f"at batch {first.batch}, context {first.context}"
-    told = f"{model.name} on {card.title}: at most {api.number(first.tokens_per_s)} tokens/s {at} "
-    told += f"({first.bound.limited_by}-bound: {parts}). "
+    lines = f"{model.name} on {card.title}: at most {api.number(first.tokens_per_s)} tokens/s {at} "
+    lines += f"({first.bound.limited_by}-bound: {parts}). "
     if first.largest_batch is None:
-        told += "The memory size of the card is unknown. "
+        lines += "The memory size of the card is unknown. "
     elif not any(one.largest_batch for one in of_context):
-        told += f"It does not fit: the weights alone take {api.capacity(model.weight_bytes)}. "
+        lines += f"It does not fit: the weights alone take {api.capacity(model.weight_bytes)}. "
     else:
         room = " or ".join(f"{one.largest_batch} sequences of {one.context} tokens" for one in of_context)
-        told += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
+        lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
     crossings = {one.context: one.compute_bound_from for one in of_context if one.compute_bound_from}
     crossing = [f"batch {batch} (context {context})" for context, batch in crossings.items()]
-    return told + (f"Compute-bound from {api.listed(crossing)}." if crossing else "Memory-bound at every batch.")
+    return lines + (f"Compute-bound from {api.listed(crossing)}." if crossing else "Memory-bound at every batch.")
 
 
 def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
@@ -194,18 +194,18 @@ def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
 
 
 def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
-    told = f"{_count(model.parameters)} parameters"
+    lines = f"{_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
-        told += f", {_count(model.active_parameters)} active"
+        lines += f", {_count(model.active_parameters)} active"
     context, stored = steps[0].context, PLAIN[cache]
-    told += f"; K/V in {cache}, {api.capacity(model.cache_bytes(context, stored))} per sequence of {context} tokens"
-    told += f"; reads limited by {card.memory_ceiling}"
+    lines += f"; K/V in {cache}, {api.capacity(model.cache_bytes(context, stored))} per sequence of {context} tokens"
+    lines += f"; reads limited by {card.memory_ceiling}"
     wanted = dict.fromkeys(one.stored.arithmetic for one in (*model.linears, model.head))
     replaced = {one: card.burst.dtype(one) for one in (*wanted, stored.arithmetic)}
-    told += "".join(f"; {one} products limited by {other}" for one, other in replaced.items() if one != other)
+    lines += "".join(f"; {one} products limited by {other}" for one, other in replaced.items() if one != other)
     if model.assumed:
-        told += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed.items())}"
-    return f"{told}. Source: {model.source}."
+        lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed.items())}"
+    return f"{lines}. Source: {model.source}."
 
 
 def _count(parameters: int) -> str:
@@ -246,9 +246,9 @@ def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.
 
 
 def _beside(step: Step) -> str:
-    told = [f"uniform routing: {api.number(step.batch / step.expected_s)}"] if step.expected_s else []
-    told += ["does not fit"] if step.fits is False else []
-    return f" ({', '.join(told)})" if told else ""
+    lines = [f"uniform routing: {api.number(step.batch / step.expected_s)}"] if step.expected_s else []
+    lines += ["does not fit"] if step.fits is False else []
+    return f" ({', '.join(lines)})" if lines else ""
 
 
 def wrapped(text: str) -> str:

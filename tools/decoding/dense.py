@@ -25,7 +25,7 @@ class NotDense(ValueError):
 
 @dataclass(frozen=True)
 class Dense:
-    """Sizes of one layer, all alike, and of what stands around them. `scaling` is the config's rope_scaling."""
+    """Sizes of one layer, all alike, and of what surrounds them. `scaling` is the config's rope_scaling."""
 
     layers: int
     hidden: int
@@ -98,7 +98,7 @@ def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str,
     if any(one.stored.name not in PLAIN for one in (*linears, model.head)):
         raise NotDense("its weights are quantised, or not of 16 bits")
     if any(one.bias for one in linears if one.name.rpartition(".")[2] not in ("q_proj", "k_proj", "v_proj")):
-        raise NotDense("it has biases beside those of queries, keys and values")
+        raise NotDense("it has biases next to those of queries, keys and values")
     if not isinstance(rotary, Mapping):
         raise NotDense(f"rope_scaling {rotary!r}; allowed: a mapping, or null")
     if _kind(rotary) not in (*SCALINGS, "default", None):

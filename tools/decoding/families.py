@@ -171,7 +171,7 @@ def some_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
 
 
 def routed_and_shared(family: Family, reader: Reader, layer: int) -> list[Linear]:
-    """DeepSeek's: dense layers first, then routed experts beside shared ones; the router's correction is in fp32."""
+    """DeepSeek's: dense layers first, then routed experts next to shared ones; the router's correction is in fp32."""
     fields = reader.fields
     experts, size = _experts(reader, "n_routed_experts"), fields.whole("moe_intermediate_size")
     shared, step = fields.optional("n_shared_experts", least=0) or 0, fields.whole("moe_layer_freq")

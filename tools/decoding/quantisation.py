@@ -49,7 +49,7 @@ def _is_of(module: str, name: str) -> bool:
         try:
             return re.match(name[3:], module) is not None
         except re.error as error:
-            raise BadModel(f"quantization_config: {name!r} is no regular expression ({error})") from None
+            raise BadModel(f"quantization_config: {name!r} is not a regular expression ({error})") from None
     if "*" in name:
         return fnmatch.fnmatch(module, name) or fnmatch.fnmatch(module, f"{name}.*")
     return f".{name}." in f".{module}."

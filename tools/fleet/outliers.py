@@ -125,10 +125,10 @@ def of_card(kind: str, key: str) -> bool:
 def figures_of(runs: Mapping[str, Run], rows: Sequence[Row]) -> list[Figure]:
     """Those of the cards, by kinds and within them in the order of the records."""
     there = {key for row in rows for key in row.values}
-    told = {one.key: one for run in runs.values() for one in run.quantities if one.key in there}
+    lines = {one.key: one for run in runs.values() for one in run.quantities if one.key in there}
     return [
         Figure(one.key, one.name, one.kind, one.unit)
-        for one in sorted(told.values(), key=lambda one: KINDS.index(one.kind))
+        for one in sorted(lines.values(), key=lambda one: KINDS.index(one.kind))
     ]
 
 

@@ -116,8 +116,8 @@ def judged(one, product: str, facts, rows: Sequence, failures: Mapping, repeated
     ranked = {one.key for one in ceilings if one.median is not None}
     rows = [*rows, verdict.measured(failures), verdict.repeatable(repeated), against_known.near(ceilings)]
     rows += verdict.of_library(facts.checks, product, ranked) if facts else []
-    told = {"device": one.device, "name": one.name, "uuid": one.uuid, "status": verdict.status(rows, RATES)}
-    return told | {"checks": [row._asdict() for row in rows], "ceilings": [one._asdict() for one in ceilings]}
+    shown = {"device": one.device, "name": one.name, "uuid": one.uuid, "status": verdict.status(rows, RATES)}
+    return shown | {"checks": [row._asdict() for row in rows], "ceilings": [one._asdict() for one in ceilings]}
 
 
 def targets(device: str, product: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ KERNEL_LOG = Path("/dev/kmsg")
 LOOKED_BACK_S = 2 * 3600  # as azurehpc-health-checks does: an older error may be that of another user's program
 PERIOD_S = 1.0  # over which NVML averages the utilisation, at most
 XID_EVENTS = 8  # nvmlEventTypeXidCriticalError
-# Of the kernel log: microseconds; PCI address, Xid and text.
+# Lines of the kernel log: microseconds; PCI address, Xid and text.
 LINE = re.compile(r"^\d+,\d+,(\d+),[^;]*;NVRM: Xid \((?:PCI:)?([\da-fA-F:.]+)\): (\d+)(?:, )?(.*)")
 
 

@@ -20,7 +20,7 @@ CLOCKS = (CLOCK, "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same d
 INSTRUCTIONS = "smsp__inst_executed"  # of warps
 SECTOR, LINE = 32, 128  # bytes
 
-# From which compute capability on: operands of tensor cores that have a ceiling of their own here, with their counters.
+# From which compute capability on: operands of tensor cores that have their own ceiling here, with their counters.
 # On 10.0 fp4 and fp6 are counted with fp8.
 _SINCE_8_0 = {
     "fp64": ("fp64",),
@@ -107,7 +107,7 @@ def asked(capability: Capability) -> list[str]:
 
 
 def counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
-    """All counts of a kernel; None if the report lacks one. FLOPs are there for each dtype that is told apart."""
+    """All counts of a kernel; None if the report lacks one. FLOPs are there for each dtype that is counted apart."""
     seconds = value(f"{DURATION}.sum")
     clock = next((hz for name in CLOCKS if (hz := value(f"{name}.avg.per_second"))), None)
 

@@ -90,9 +90,9 @@ def how_to(card: str) -> str:
 
 def shown(profile: placing.Profile, source: str) -> str:
     """On the screen: the start of everything."""
-    told = place_page.words(profile, source)
-    told += [place_page.sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
-    parts = [*map(wrapped, told), str(place_page.table(profile.kernels[:SHOWN]))]
+    lines = place_page.words(profile, source)
+    lines += [place_page.sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
+    parts = [*map(wrapped, lines), str(place_page.table(profile.kernels[:SHOWN]))]
     parts += [command] if (command := place_page.wanted(profile)) else []
     return "\n\n".join([*parts, f"Written: {PLACED}/{NAME}.md, {NAME}.png, {NAME}.json"])
 

@@ -77,14 +77,14 @@ def limit_of(kernel: Placed) -> str:
 def words(profile: Profile, source: str) -> list[str]:
     """What the report holds and lacks, where its time goes, and at which clocks it ran. `source` has the ceilings."""
     kernels = profile.kernels
-    told = [
+    lines = [
         f"{Path(profile.report).name}: {profile.launches} launch{'es' * (profile.launches > 1)} of "
         f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on "
         f"{profile.card} (ceilings: {source}). {_by_regime(kernels)}"
     ]
     more = (_clocks, _past_l1, _no_ceiling, _missing, _not_drawn)
-    told += [f"Left out, profiled as a whole: {profile.left_out} ranges or graphs."] if profile.left_out else []
-    return told + [text for part in more if (text := part(kernels))]
+    lines += [f"Left out, profiled as a whole: {profile.left_out} ranges or graphs."] if profile.left_out else []
+    return lines + [text for part in more if (text := part(kernels))]
 
 
 def _by_regime(kernels: Iterable[Placed]) -> str:
@@ -126,8 +126,8 @@ def _missing(kernels: Sequence[Placed]) -> str:
     if not lacking:
         return ""
     whole = len(kernels)
-    told = listed(what if count == whole else f"{what} (of {count} of {whole})" for what, count in lacking.items())
-    return f"Not in this report: {told}. The command that collects all of it is given below."
+    lines = listed(what if count == whole else f"{what} (of {count} of {whole})" for what, count in lacking.items())
+    return f"Not in this report: {lines}. The command that collects all of it is given below."
 
 
 def _no_ceiling(kernels: Iterable[Placed]) -> str:
@@ -137,20 +137,22 @@ def _no_ceiling(kernels: Iterable[Placed]) -> str:
 
 def _past_l1(kernels: Iterable[Placed]) -> str:
     past = [one for one in kernels if one.roof_at("l2") and not one.roof_at("l1") and "l1" not in one.missing]
-    told = f"{counted(len(past), 'kernel')} loaded by TMA, which the counter of L1 leaves out: no share of L1 is shown."
-    return told if past else ""
+    lines = (
+        f"{counted(len(past), 'kernel')} loaded by TMA, which the counter of L1 leaves out: no share of L1 is shown."
+    )
+    return lines if past else ""
 
 
 def _not_drawn(kernels: Sequence[Placed]) -> str:
     """Those without FLOPs have no place on logarithmic axes."""
     none = [one for one in kernels if one.flops == 0]
     short = [one for one in kernels if one.flops and one.regime == "overhead"]
-    told = [
+    lines = [
         f"{counted(len(those), 'kernel')} {why} ({percent(sum(one.share_of_time or 0.0 for one in those))} of the time)"
         for those, why in ((none, "without FLOPs"), (short, "as short as a launch"))
         if those
     ]
-    return f"In the table, not in the picture: {listed(told)}." if told else ""
+    return f"In the table, not in the picture: {listed(lines)}." if lines else ""
 
 
 def wanted(profile: Profile) -> str:
@@ -173,8 +175,8 @@ def sentence(kernel: Placed, multiprocessors: int) -> str:
         blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
         advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
     why = "as no ceiling accounts for half of its time, " if kernel.regime == "implementation" else ""
-    told = f"{why}{evidence or 'nothing else was counted'}"
-    return f"{head}: {regime_words(kernel.regime)} ({told}). What helps: {advice}."
+    lines = f"{why}{evidence or 'nothing else was counted'}"
+    return f"{head}: {regime_words(kernel.regime)} ({lines}). What helps: {advice}."
 
 
 def _evidence(kernel: Placed) -> str:

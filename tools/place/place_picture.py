@@ -17,7 +17,7 @@ DRAWN = 60  # kernels
 TITLE = "Kernels under measured ceilings"
 NOTHING = "No kernel of the report has FLOPs, time and traffic together."
 MARKS = (
-    "Each kernel stands at its FLOPs per byte of L1, L2 and memory: a dot for each level, in the colour of its slope, "
+    "Each kernel is at its FLOPs per byte of L1, L2 and memory: a dot for each level, in the colour of its slope, "
     "the larger the more time. A dot on its own slope, or on the horizontal line of its dtype, is at that ceiling."
 )
 SCALED_MARK = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."

@@ -28,7 +28,7 @@ from roofline.table.rows import Roofline
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
-# Of the committed runs of other cards, what no page of this one is made with: 16 MB.
+# What of the committed runs of other cards no page of this one is made with: 16 MB.
 OF_OTHER_RUNS = re.compile(r"reference/(?!cards/)")
 NEVER_LISTED = (
     "results/archive/",
@@ -66,8 +66,8 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
     sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    name, told = name_of(manifest.devices, datetime.now(UTC)), notes(root, manifest, sources_at)
-    return pack(name, paths, [root, sources_at], told)
+    name, lines = name_of(manifest.devices, datetime.now(UTC)), notes(root, manifest, sources_at)
+    return pack(name, paths, [root, sources_at], lines)
 
 
 def name_of(devices: list[Device], when: datetime) -> str:
@@ -80,11 +80,11 @@ def name_of(devices: list[Device], when: datetime) -> str:
 def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:
     """Which commit the packed sources are of, what differs from it, and the user's own operators."""
     sources, difference = checkout.describe(sources_at), checkout.difference(sources_at)
-    told = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
+    lines = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
     if sources.commit != manifest.sources.commit:
-        told.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")
-    told += [f"changed since: {name}" for name in sources.changed_files or []]
-    found = {"provenance/commit.txt": ("\n".join(told) + "\n").encode("utf-8", "surrogateescape")}
+        lines.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")
+    lines += [f"changed since: {name}" for name in sources.changed_files or []]
+    found = {"provenance/commit.txt": ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")}
     for path, sha256 in manifest.operators.items():
         if file_sha256(root / path) != sha256:
             raise UserError(f"not archived: {path} is not the file that was measured with; {AGAIN}")

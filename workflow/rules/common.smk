@@ -43,7 +43,7 @@ def faults_end_the_run(check, *arguments):
 
 
 # A module's config is handed over by the workflow that uses it. Otherwise it is read: from the working directory,
-# else from beside the Snakefile. Snakemake's own reader overlooks keys that stand twice.
+# else from next to the Snakefile. Snakemake's own reader overlooks keys that stand twice.
 if workflow.modifier.is_main_snakefile():
     CONFIG_FILE, CONFIG_FILES = "config/config.yaml", [*workflow.overwrite_configfiles]
     if not CONFIG_FILES and not Path(CONFIG_FILE).exists():
@@ -70,7 +70,7 @@ PREREQUISITES = {
 
 
 def cores_of(wildcards):
-    """All of Snakemake's cores for a measurement of the CPU, beside which nothing runs."""
+    """All of Snakemake's cores for a measurement of the CPU, next to which nothing runs."""
     return workflow.cores if PARAMS.used(wildcards) == [lock.HOST] else 1
 
 

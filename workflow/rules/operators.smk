@@ -20,7 +20,7 @@ rule operator_prediction:
 
 
 # All planned cells as the seals predict them. No measurement waits for it: by its priority it runs before any, and all
-# of Snakemake's cores keep measurements from beginning beside it.
+# of Snakemake's cores keep measurements from beginning next to it.
 rule predictions:
     input:
         calibration="results/{device}/calibration.json",

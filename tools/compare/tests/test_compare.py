@@ -212,5 +212,5 @@ def test_the_exit_status_tells_slower(run, known, tmp_path, monkeypatch, capsys)
 def test_what_cannot_be_read_is_status_2_and_a_line(tmp_path, monkeypatch, capsys, a, b):
     monkeypatch.chdir(tmp_path)
     assert command.main([a, b]) == 2
-    told = capsys.readouterr()
-    assert not told.out and len(told.err.splitlines()) == 1
+    lines = capsys.readouterr()
+    assert not lines.out and len(lines.err.splitlines()) == 1

@@ -19,14 +19,14 @@ from workflow_run import CHECKOUT, sha256
 from roofline.api import UserError
 from roofline.run.archive import contents, pack
 
-# Of a library that the validator uses.
+# From a library that the validator uses.
 pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
 CONTEXT = gzip.decompress((Path(__file__).parent / "contexts/ro-crate-1.1.jsonld.gz").read_bytes())
 TERMS = """ParameterConnection ContainerImage DockerImage SIFImage connection sourceParameter targetParameter
     md5 sha1 sha256 sha512 environment registry tag containerImage resourceUsage"""
 TERM = "https://w3id.org/ro/terms/workflow-run#"
 WFRUN = json.dumps({"@context": {term: TERM + term for term in TERMS.split()}}).encode()
-# Of the Snakefile, by its two types: its @id is a path, as it must be.
+# The Snakefile, by its two types: its @id is a path, as it must be.
 FALSE_REMARKS = ["The SoftwareApplication id SHOULD be an absolute URI"] * 2
 ADA = ["--author=Ada Lovelace", "--orcid=0000-0002-1825-0097", "--affiliation=A University"]
 ADA += ["--affiliation-url=https://ror.org/03yrm5c26"]
@@ -49,7 +49,7 @@ def contexts(tmp_path_factory) -> Path:
 def remarks(contexts):
     """What the validator says of a crate, at the levels REQUIRED and RECOMMENDED."""
 
-    def told(path: str) -> list[str]:
+    def lines(path: str) -> list[str]:
         settings = ValidationSettings(
             rocrate_uri=path,
             profile_identifier="provenance-run-crate-0.5",
@@ -59,7 +59,7 @@ def remarks(contexts):
         )
         return sorted(issue.message for issue in validate(settings).get_issues())
 
-    return told
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_a_run(small, remarks):
     memory.parent.mkdir(parents=True)
     memory.write_text(json.dumps({"input": ["results/cpu/prediction.json", "workflow/scripts/peak_flops.py"]}))
     started_at = small.jobs["results/roofline.json"]["started_at"]
-    *told, path = crate.main([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
-    assert told == [] and remarks(path) == FALSE_REMARKS
+    *lines, path = crate.main([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
+    assert lines == [] and remarks(path) == FALSE_REMARKS
     found = entities(path)
     jobs = [one for id_, one in found.items() if id_.startswith("#job/")]
     assert set().union(*(ids(job["result"]) for job in jobs)) >= set(small.paths)
@@ -128,8 +128,8 @@ def test_what_is_not_known_is_left_out(small):
     nothing = SOURCES.model_copy(update={"commit": None, "dirty": None, "changed_files": None})
     for job in small.jobs.values():
         job |= {"started_at": None, "ended_at": None}
-    *told, path = crate.main([packed(small, sources=nothing, run_started_at=None)])
-    assert told == ['no author is named: AUTHOR="Your Name"']
+    *lines, path = crate.main([packed(small, sources=nothing, run_started_at=None)])
+    assert lines == ['no author is named: AUTHOR="Your Name"']
     keys = {key for one in entities(path).values() for key in one}
     assert keys.isdisjoint({"agent", "author", "publisher", "startTime", "softwareVersion"})
     assert "version" not in entities(path)["Snakefile"]
@@ -141,9 +141,9 @@ LATER = b"commit of these sources: another\ncommit when the manifest was made: c
 @pytest.mark.parametrize(("dirty", "note"), [(True, b""), (False, LATER)])
 def test_a_commit_with_changes_never_passes_for_the_commit(small, dirty, note):
     sources = SOURCES.model_copy(update={"dirty": dirty})
-    *told, path = crate.main([packed(small, {crate.COMMIT: note}, sources=sources), *ADA])
+    *lines, path = crate.main([packed(small, {crate.COMMIT: note}, sources=sources), *ADA])
     assert entities(path)["Snakefile"]["version"] == "c0ffee-dirty"
-    assert len(told) == 1
+    assert len(lines) == 1
 
 
 def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):

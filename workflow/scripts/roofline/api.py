@@ -98,7 +98,7 @@ class Run:
 def open_run(path: Path | str) -> Run:
     """A run from its archive, its results folder, or a folder that holds either: its table and its device records.
 
-    Raises UserError, in one line, for what is no run, is of another version, or differs from its manifest.
+    Raises UserError, in one line, for what is not a run, has another version, or differs from its manifest.
     """
     with unpacked(Path(path)) as root:
         try:
@@ -164,7 +164,7 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
 def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str):
     """A device's measured ceilings with dots of one's own, as a Matplotlib figure that `figure_style.save` writes.
 
-    Of each dot: FLOP/byte, TFLOPS, its label, and the dtype that colours it.
+    Each dot: FLOP/byte, TFLOPS, its label, and the dtype that colours it.
     """
     return import_module("roofline.report.roofline_figure").draw_dots(run.roofline, device, dots)
 

@@ -24,7 +24,7 @@ LIMITS: dict[Sensitive, Limits | None] = {
     "caller": Limits(other_load=0.75, waiting=0.25, stolen=0.10, throttled=0.01),
     "device": None,
 }
-LEAST_CORES = 0.2  # of others: less is what a quiet system does beside
+LEAST_CORES = 0.2  # of others: less is what a quiet system does anyway
 LEAST_S = 0.005  # of others' CPU time in a block: less is a system task that woke up
 LEAST_STOLEN_S = 0.05  # the kernel counts it in ticks of 10 ms
 LEAST_WAIT_S = 0.002  # of our threads: shorter than a turn of another process, longer than waking

@@ -3,7 +3,7 @@
 Sources: Williams, Waterman and Patterson, CACM 52(4), 2009; for instructions Ding and Williams, PMBS 2019.
 Units throughout: FLOPs and bytes are counts, peaks are FLOP/s, bandwidths bytes/s, times seconds.
 A multiply-add is two FLOPs. A transaction is a sector of 32 bytes, of shared memory a wavefront of all 32 banks.
-Infinity stands for 'no limit' and 'never'; records say it with a field instead.
+Infinity means 'no limit' and 'never'; records say it with a field instead.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The model that predicts a cell, in one page: docs/prediction.md.
 
-A cell's device time is what it costs to start, plus the passes beside its roof, plus the larger of FLOPs / compute
+A cell's device time is what it costs to start, plus the passes besides its roof, plus the larger of FLOPs / compute
 ceiling and bytes / memory ceiling, each by the share of the ceiling that the implementation attains, and of what passes
 through other memory levels, of which the slowest sets the memory's time; its caller's time
 is the larger of that and what the calls cost the host. The regime follows by the rule of regimes.py, which also names
@@ -26,7 +26,7 @@ def within(predicted_s: float, measured_s: float, times: float = TIMES) -> bool:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a cell costs beside its work, in seconds, and the shares of its ceilings that it attains.
+    """What a cell costs besides its work, in seconds, and the shares of its ceilings that it attains.
 
     `call_s` is the host's, None where nothing is known of it. `start_s` is the device's, None where device and caller
     are one (synchronous). `extra_s` comes on top of either, `floor_s` is what the work takes however fast the memory
@@ -86,7 +86,7 @@ def predict_cell(
 ) -> Prediction:
     """What the model says of a cell, whose bytes come from `memory_level`; what is unknown (None) sets no limit.
 
-    On a synchronous device (no `start_s`) the calls come before the work, not beside it.
+    On a synchronous device (no `start_s`) the calls come before the work, not next to it.
     """
     compute_s = flops / (peak_tflops * 1e12) if peak_tflops else None
     memory_s = traffic_bytes / (bandwidth_gb_per_s * 1e9) if bandwidth_gb_per_s else None

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from roofline.core import model
 
-# Of the time: where roof and overheads together explain less, the implementation sets it.
+# Share of the time: where roof and overheads together explain less, the implementation sets it.
 EXPLAINED = 0.5
 
 
 def overhead(*, latency_s: float, device_latency_s: float | None, start_s: float | None) -> float:
     """Seconds of a latency that go to calls and start-up.
 
-    Of a device beside its caller: what it waits for the calls, and what its start takes. Where the device is its own
+    Of a device besides its caller: what it waits for the calls, and what its start takes. Where the device is its own
     caller: what the calls take. Neither is more than the time itself, whatever was measured elsewhere.
     """
     if device_latency_s is None:

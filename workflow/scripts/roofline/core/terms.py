@@ -48,9 +48,9 @@ class Axis(NamedTuple):
 class Kind:
     """What devices of a kind have in common, whether one is opened or only its record read."""
 
-    accelerator: bool  # a card of its own, with a host link and memory of its own, of which a machine may have several
+    accelerator: bool  # its own card, with a host link and its own memory, of which a machine may have several
     synchronous: bool  # a step has ended when its call returns, so that the caller's time is the device's
-    sensitive: Sensitive  # which load beside it on the host disturbs a block
+    sensitive: Sensitive  # which load next to it on the host disturbs a block
     peaks_by: Literal["vendor", "formula"]  # whose figures its compute ceilings are compared with
     reports_power: bool  # and clocks, throttling and errors
     narrowest_bytes: int  # of a number that it computes with

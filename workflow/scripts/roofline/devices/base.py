@@ -11,7 +11,7 @@ from roofline.records.timing import Check
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells one device, with its driver and libraries, from another."""
+    """What distinguishes one device, with its driver and libraries, from another."""
 
     device: str
     kind: str
@@ -176,7 +176,7 @@ class Device(Protocol):
 
     def device_times(self, step: Step, count: int, first: int = 0, at_once: int | None = None) -> list[float] | None:
         """The device's part of the same, at most `at_once` steps queued together; None of a synchronous device, or
-        if it cannot be told apart."""
+        if it cannot be separated."""
 
     def host_costs(self) -> Iterable[HostWork]:
         """What its operators' calls consist of."""

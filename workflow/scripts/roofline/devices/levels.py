@@ -48,7 +48,7 @@ TRANSFERS = tuple(level.name for level in TABLE if level.transfer)
 PEER = "p2p"  # measured once per pair of GPUs
 TITLES = {level.name: level.title for level in TABLE if level.title}
 MAIN_MEMORY = {"gpu": "hbm", "cpu": "dram"}
-ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has a set of its own
+ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
 SWEPT_CACHES = ("l1", "l2", "l3")  # that sweeps and ceilings may be named after
 MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not
 

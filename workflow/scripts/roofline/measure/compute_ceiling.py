@@ -74,7 +74,7 @@ class Found:
 def measure(
     device: Device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
-    """The ceiling, and the reference GEMM as an operator under it; beside it ours, where there is one.
+    """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
 
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
     does a CPU, which reports neither clock nor power.
@@ -172,7 +172,7 @@ def _peak(device: Device, record: DeviceRecord, ceiling: str, found: Found, know
 
 
 def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
-    """A product as an operator under its roof, with a prediction of its own."""
+    """A product as an operator under its roof, with its own prediction."""
     cell = Gemm().measured(device, dtype, workload)
     declared = declare(cell, None, seals, cold=False)
     check, latency, states, sm_clock_mhz = _timed(device, workload, **options)

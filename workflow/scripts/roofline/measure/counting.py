@@ -15,7 +15,7 @@ from roofline.operators.base import Implementation, Job, Operator
 from roofline.records.counters import CountedCell
 
 SCRIPT = Path(__file__).parents[2] / "profiled.py"
-MARKER = "mark_clocks"  # a kernel that stands before each cell's
+MARKER = "mark_clocks"  # a kernel that is before each cell's
 OF_SEVERAL = "kernels are counted one by one, and caches emptied between those of a step"
 
 

@@ -13,7 +13,7 @@ from roofline.records.memory import Bandwidth, FoundLevel, GridTrial, Latency, S
 
 SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks
-LEAST_OF_BLOCK = 4  # samples for which such a block has time
+LEAST_OF_BLOCK = 4  # samples for which a block has time
 LINK_LOOK_S = 0.1  # of copies around a look at the host link, whose generation an idle card lowers
 NEAR_TRIAL = 0.95  # of the fastest trial of the same on a CPU: below, the measurement is repeated
 MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
@@ -163,7 +163,7 @@ def named(
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
     The last plateau, which has no knee, belongs to the first capacity that holds all of it. A plateau across a capacity
-    gets no name. With `cached_bytes` the memory is a plateau wholly beyond as many.
+    gets no name. With `cached_bytes` the memory is a plateau wholly beyond that size.
     """
     named_levels, left = [], dict(capacities)
     for level in found:

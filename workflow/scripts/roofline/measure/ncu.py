@@ -43,7 +43,7 @@ def find() -> Path | None:
     named = os.environ.get(VARIABLE)
     found = shutil.which(named or "ncu")
     if named and not found:
-        raise UserError(f"{VARIABLE}: {named!r} is no program; allowed: the path of Nsight Compute's ncu, or unset")
+        raise UserError(f"{VARIABLE}: {named!r} is not a program; allowed: the path of Nsight Compute's ncu, or unset")
     if found:
         return Path(found)
     there = [path for pattern in ELSEWHERE for path in Path("/").glob(pattern[1:]) if os.access(path, os.X_OK)]
@@ -97,7 +97,7 @@ def profile(program: Path, script: Path, argument: str, metrics: Sequence[str], 
 
 
 def _run(arguments: Sequence[str]) -> tuple[int | None, str]:
-    """The exit status, None if it took longer than PATIENCE_S, and the output; in a session of its own, so that the
+    """The exit status, None if it took longer than PATIENCE_S, and the output; in its own session, so that the
     program under the profiler ends with it."""
     try:
         process = subprocess.Popen(

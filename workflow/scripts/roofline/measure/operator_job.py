@@ -274,7 +274,7 @@ def is_cold(cell: Implementation, scope: str | None) -> bool:
 
 
 def named(cell: Implementation, scope: str | None, cold: bool) -> dict:
-    """What tells a cell from others, in every record of it."""
+    """What distinguishes a cell from others, in every record of it."""
     case = cell.case
     return {
         "operator": cell.operator.name,

@@ -51,7 +51,7 @@ def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
 
 
 def cpu_gb_per_s(cores: int, cpu: str = "") -> float:
-    """Of so many cores' accesses to memory: each has a rate of its own, and all share another. `cpu` is its name."""
+    """Of so many cores' accesses to memory: each has its own rate, and all share another. `cpu` is its name."""
     each = AMD_GB_PER_S_PER_CORE if cpu.startswith("AMD") else CPU_GB_PER_S_PER_CORE
     return 1 / (1 / (cores * each) + 1 / CPU_GB_PER_S_OF_ALL)
 

@@ -11,7 +11,7 @@ from roofline.records.timing import Search
 
 Way = TypeVar("Way")
 TRIALS = 3  # timed runs of a trial, after one to warm up
-BEHIND = 4 / 3  # times the fastest so far: on a CPU one run of such a way is enough
+BEHIND = 4 / 3  # times the fastest so far: on a CPU one run of it is enough
 
 
 def try_all(

@@ -38,11 +38,11 @@ def _sustain(device: Device, workload, seconds: float, step_s: float) -> Sustain
     log.read("before")
     for at_s, each_s, clock_mhz in device.load_times(workload.step, count, seconds, singly):
         state = log.read("during")
-        told = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
+        lines = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
         tflops = workload.flops * len(each_s) / sum(each_s) / 1e12
         if len(curve) < singly:
             first_products_s += [round(seconds, 10) for seconds in each_s]
-        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **told))
+        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **lines))
     if not curve:
         return None
     found = summarise(curve, workload.product, seconds, first_products_s)
@@ -55,7 +55,7 @@ def summarise(
     seconds: float,
     first_products_s: Sequence[float] = (),
 ) -> Sustained:
-    """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load."""
+    """The figures of a curve. Throttle reasons count from LAG_S on, since NVML reports the load before until then."""
     cycle = cycle_points(curve)
     first = counted_from(curve, cycle)
     settled = curve[first:]
@@ -122,7 +122,7 @@ def cycle_points(curve: Sequence[LoadPoint]) -> int | None:
 
 
 def _without_trend(rates: Sequence[float]) -> list[float]:
-    """What a straight line leaves, by least squares: a slow fall resembles itself too, and is no cycle."""
+    """What a straight line leaves, by least squares: a slow fall resembles itself too, and is not a cycle."""
     middle, mean = (len(rates) - 1) / 2, fmean(rates)
     slope = sum((place - middle) * (rate - mean) for place, rate in enumerate(rates))
     slope /= sum((place - middle) ** 2 for place in range(len(rates)))
@@ -151,5 +151,5 @@ def _interval(tflops: float, parts: Sequence[float]) -> tuple[float, float] | No
 
 
 def _median_of(values) -> float | None:
-    told = [value for value in values if value]
-    return statistics.median(told) if told else None
+    lines = [value for value in values if value]
+    return statistics.median(lines) if lines else None

@@ -54,7 +54,7 @@ def limited_by(states: list[DeviceState]) -> list[str]:
 
 
 def limited_during(states: list[DeviceState], load_s: float) -> list[str] | None:
-    """Throttle reasons of a load that lasted so long; None where NVML cannot have told of it yet."""
+    """Throttle reasons of a load that lasted so long; None where NVML cannot have reported it yet."""
     after = [state for state in states if state.when != "before" and state.throttle_reasons is not None]
     return limited_by(after) if after and load_s >= LAG_S else None
 
@@ -79,12 +79,12 @@ def undisturbed(
     kind = KINDS[device.kind]
     sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
     others = others or kind.synchronous
-    result, beside = observed(device, block, others)
+    result, meanwhile = observed(device, block, others)
     attempts, rest, start = 1, FIRST_REST_S, time.monotonic()
     allowed = min(MOST_S, MOST_JOB_S - _repeated_s)
     while (
         result is not None
-        and disturbances(beside, sensitive)
+        and disturbances(meanwhile, sensitive)
         and attempts < MOST_ATTEMPTS
         and time.monotonic() + rest - start < allowed
     ):
@@ -92,9 +92,9 @@ def undisturbed(
         again, beside_again = observed(device, block, others)
         attempts, rest = attempts + 1, 2 * rest
         if again is not None and (not disturbances(beside_again, sensitive) or slowness(again) < slowness(result)):
-            result, beside = again, beside_again
+            result, meanwhile = again, beside_again
     _repeated_s += time.monotonic() - start
-    return result, beside.model_copy(update={"attempts": attempts})
+    return result, meanwhile.model_copy(update={"attempts": attempts})
 
 
 def observed(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
@@ -115,13 +115,13 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
 
     wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
     run_s = spent("run")
-    told = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
+    lines = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
     long = wall_s >= VISIBLE_S
-    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if told and long else None
+    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if lines and long else None
     exact = before.others is not None and after.others is not None
     others_s = after.others.since(before.others) if exact else by_ticks_s
     hidden_s = None
-    if told and exact and long:
+    if lines and exact and long:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
         used_s = wall_s * cores - spent("idle") - spent("stolen")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
@@ -133,8 +133,8 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
         hidden_cores=None if hidden_s is None else hidden_s / wall_s,
         run_cores=None if run_s is None else run_s / wall_s,
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
-        # Of a block shorter than the ticks in which it is counted, more may seem stolen than there was.
-        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if told else None,
+        # In a block shorter than the ticks in which it is counted, more may seem stolen than there was.
+        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if lines else None,
         throttled_share=None if spent("throttled") is None else spent("throttled") / wall_s,
         other_processes=max((count for count in processes if count is not None), default=None),
     )

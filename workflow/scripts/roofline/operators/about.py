@@ -1,7 +1,7 @@
 """What a reader sees of an operator: title, labels, advice. No measurement follows from it.
 
 An operator of the library has an `about.py` in its package. A user's own operator has the same as attributes of its
-class; they are stored beside the results once, so that an archive is rendered without running its code.
+class; they are stored next to the results once, so that an archive is rendered without running its code.
 """
 
 import importlib
@@ -24,7 +24,7 @@ Advice = dict[Regime, list[str]]
 
 
 class Cell(Protocol):
-    """What tells a cell from others."""
+    """What distinguishes a cell from others."""
 
     preset: str | None
     dtype: str
@@ -60,7 +60,7 @@ class About:
             cls.picture = cls.__dict__.get("picture", cls.name)
 
     def label(self, cell: Cell) -> str:
-        """What tells a case from others of its preset and dtype."""
+        """What distinguishes a case from others of its preset and dtype."""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items())
 
     def series(self, cell: Cell) -> str:
@@ -72,13 +72,13 @@ class About:
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items() if key != self.axis.key)
 
     def in_graph(self, implementation: str | None) -> bool:
-        """Whether a graph launches its kernels, so that no call of its own stands before each."""
+        """Whether a graph launches its kernels, so that no call comes before each."""
         return self.ways.get(implementation, self.other_ways).graph
 
     def advice(self, cell: Cell, kind: DeviceKind) -> Advice:
         """What helps in each regime, without what the implementation does already.
 
-        Fusion saves launches and passes over intermediates, not the operator's own bytes: it is no remedy where memory
+        Fusion saves launches and passes over intermediates, not the operator's own bytes: it does not help where memory
         sets the time.
         """
         way, device = self.ways.get(cell.implementation, self.other_ways), KINDS[kind]
@@ -119,7 +119,7 @@ class Unknown(About):
 
 
 class OwnOperator(RunRecord):
-    """results/operators/{name}.json: what a reader sees of a user's own operator, beside the table."""
+    """results/operators/{name}.json: what a reader sees of a user's own operator, next to the table."""
 
     kind: Literal["own_operator"] = "own_operator"
     name: str

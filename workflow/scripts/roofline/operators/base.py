@@ -8,7 +8,7 @@ own that is named in the config (`operators: [my_operator.py]`). Its section of 
     class Case              one shape and dtype
     class Job               the cases that share a record file
 
-What readers see of it (title, labels, advice) stands in operators/about.py.
+What readers see of it (title, labels, advice) is in operators/about.py.
 """
 
 import ast
@@ -35,7 +35,7 @@ from roofline.records.timing import Check
 COLD_CACHE_MULTIPLE = 3
 LARGEST_ROTATION_BYTES = 2 << 30
 MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
-WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, beside what a case needs itself
+WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, besides what a case needs itself
 
 
 GENERIC_CONSTANTS: dict[str, Constants] = {
@@ -66,7 +66,7 @@ WRITTEN = {"read": 0, "write": 1, "copy": 1 / 2, "triad": 1 / 3}  # of a mix's b
 
 @dataclass(frozen=True)
 class Case:
-    """One shape and dtype. `params` is what its inputs depend on beside these: a seed, the path of a file."""
+    """One shape and dtype. `params` is what its inputs depend on next to these: a seed, the path of a file."""
 
     shape: dict[str, int]
     dtype: str
@@ -99,7 +99,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """Files that jobs need and that a rule of its own makes: `make(path, params)`, with JSON-able params by path."""
+    """Files that jobs need and that its own rule makes: `make(path, params)`, with JSON-able params by path."""
 
     rule: str
     pattern: str  # results/checkpoints/{name}.safetensors
@@ -120,7 +120,7 @@ class Implementation(ABC):
     launches: ClassVar[int] = 1  # array operations or kernels that a step issues, for the generic prediction
     fused: ClassVar[bool] = False  # one kernel
     graph: ClassVar[bool] = False  # a CUDA graph
-    sources: ClassVar[tuple[Path, ...]] = ()  # files beside Python modules, such as .cu, that it is made from
+    sources: ClassVar[tuple[Path, ...]] = ()  # files next to Python modules, such as .cu, that it is made from
 
     def __init__(self, operator: "Operator", device, case: Case, count: int = 1):
         """`count`: sets of inputs among which steps rotate. Nothing is allocated."""
@@ -176,7 +176,7 @@ class Implementation(ABC):
         return {}
 
     def cores(self, scope: str | None) -> int | None:
-        """How many cores of a CPU compute a step, where not all do: it stands under the roof of so many."""
+        """How many cores of a CPU compute a step, where not all do: it is below the roof of so many."""
         return None
 
     def level_bytes(self, scope: str | None) -> dict[RegimeLevel, int]:
@@ -189,7 +189,7 @@ class Implementation(ABC):
         return None
 
     def costs(self, scope: str | None) -> CostTerms:
-        """What a step costs beside its work, as multiples of the operator's constants."""
+        """What a step costs besides its work, as multiples of the operator's constants."""
         start = {"array_kernel_s": float(self.launches)} if not KINDS[self.kind].synchronous else None
         return CostTerms(calls={"array_operation_s": float(self.launches)}, start=start)
 
@@ -201,17 +201,17 @@ class Operator(ABC):
     rule: ClassVar[str]  # of the workflow, of the config's section and of the results' folder; by default the name
     picture: ClassVar[str]  # results/{picture}.png; by default the name
     Settings: ClassVar[type[Settings]] = OperatorSettings
-    sections: ClassVar[dict[str, type[Settings]]] = {}  # of the config, beside its own
+    sections: ClassVar[dict[str, type[Settings]]] = {}  # of the config, besides its own
     implementations: ClassVar[tuple[type[Implementation], ...]]
     mix: ClassVar[str] = "read"  # of memory accesses: read, write, copy or triad
     unit: ClassVar[str] = "cuda_core"  # that it computes on where a GPU has tensor cores too
-    # Of the result, by the dtype of the case: the norm of the difference over the norm.
+    # By the dtype of the case: the norm of the difference over the norm.
     tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 5e-2}
     constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache stand under its ceiling
     path: str | None = None  # of the user's file, as the config names it
-    measured_with_ceilings: ClassVar[bool] = False  # by the jobs of rule peak_flops, instead of jobs of its own
+    measured_with_ceilings: ClassVar[bool] = False  # by the jobs of rule peak_flops, instead of its own jobs
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)
@@ -329,7 +329,7 @@ class Operator(ABC):
         return [one for one in self.implementations if one.kind == kind and (wanted is None or one.name in wanted)]
 
     def source_files(self, kind: str | None = None) -> set[Path]:
-        """Files that measurements on a kind of device follow from, beside what these modules import."""
+        """Files that measurements on a kind of device follow from, besides what these modules import."""
         mine = {Path(inspect.getfile(type(self)))}
         for implementation in self.implementations:
             if kind in (None, implementation.kind):
@@ -351,8 +351,8 @@ def with_siblings(file: Path) -> frozenset[Path]:
         nodes = [node for one in new for node in ast.walk(ast.parse(one.read_text(encoding="utf-8")))]
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-        beside = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
-        new = {path for path in beside if path.is_file()} - found
+        near = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
+        new = {path for path in near if path.is_file()} - found
     return frozenset(found)
 
 

@@ -79,10 +79,10 @@ def load(path: str) -> Operator:
     if len(found) != 1:
         names = ", ".join(operator.name for operator in found) or "none"
         raise UserError(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
-    for beside in with_siblings(file) - {file}:
-        loaded = getattr(sys.modules.get(beside.stem), "__file__", None)
-        if beside.stem in sys.modules and (not loaded or Path(loaded).resolve() != beside.resolve()):
-            raise UserError(f"operators: {path}: {beside.name} beside it has the name of another module; rename it")
+    for near in with_siblings(file) - {file}:
+        loaded = getattr(sys.modules.get(near.stem), "__file__", None)
+        if near.stem in sys.modules and (not loaded or Path(loaded).resolve() != near.resolve()):
+            raise UserError(f"operators: {path}: {near.name} next to it has the name of another module; rename it")
     found[0].path = path
     return found[0]
 

@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 class OperatorSettings(Settings):
-    """What every operator can be told; an operator adds its sizes and dtypes."""
+    """Settings of every operator; an operator adds its sizes and dtypes."""
 
     enabled: bool = True
     implementations: Listed[str] | None = None

@@ -54,7 +54,7 @@ class Candidate(Record):
 
 
 class Block(Record):
-    """One timed block of a product, on operands of its own, after a rest."""
+    """One timed block of a product, on its own operands, after a rest."""
 
     product: Product
     inputs: str
@@ -107,7 +107,7 @@ class PeakFlops(Record):
     tflops: Rate = Field(description="the ceiling: the higher of burst and sustained")
     ci95: Interval | None
     reference_tflops: Rate | None = Field(
-        description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
+        description="the reference GEMM's, which is in `measurements`; null for our own kernels"
     )
     reference_inputs: str | None = Field(default=None, description="the reference GEMM's operands")
     burst_tflops: Rate = Field(
@@ -129,7 +129,7 @@ class PeakFlops(Record):
     )
     sustained_limited_by: list[str] | None = None
     throttled: bool | None = Field(description="whether every sample was thermally throttled; null if not reported")
-    doubts: list[str] = Field(description="what does not fit, and is no error")
+    doubts: list[str] = Field(description="what does not fit, but is not an error")
     search: Search
     candidates: list[Candidate]
     burst: Block

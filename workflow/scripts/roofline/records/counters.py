@@ -61,7 +61,7 @@ class CountedCell(Cell):
 
 
 class CountersRecord(RunRecord):
-    """results/{device}/counters/{operator's rule}/{case}.json, beside the report that it was read from."""
+    """results/{device}/counters/{operator's rule}/{case}.json, next to the report that it was read from."""
 
     kind: Literal["counters"] = "counters"
     device: str

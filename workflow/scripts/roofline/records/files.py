@@ -17,7 +17,7 @@ def below_results(path: Path | str) -> str:
 
 
 def write_text(text: str, path: Path | str) -> None:
-    """Write a text file beside its place and rename it."""
+    """Write a text file besides its place and rename it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -64,5 +64,5 @@ def read_yaml(path: Path | str):
         raise UserError(f"{path}{line}: {problem}") from None
     if loader.twice:
         twice = sorted(loader.twice)
-        raise UserError([f"{path}, line {line}: the key '{key}' stands twice" for line, key in twice])
+        raise UserError([f"{path}, line {line}: the key '{key}' occurs twice" for line, key in twice])
     return content

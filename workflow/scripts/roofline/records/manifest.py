@@ -64,7 +64,7 @@ class Manifest(RunRecord):
     created_at: str
     config: dict[str, Any]
     config_sha256: str
-    asked: dict[str, Any] = Field(description="what roofline.json follows from beside the records")
+    asked: dict[str, Any] = Field(description="what roofline.json follows from next to the records")
     sources: Sources
     environment: Environment
     devices: list[Device]

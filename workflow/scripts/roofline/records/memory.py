@@ -78,7 +78,7 @@ class Sweep(Record):
 
 
 class Peer(Record):
-    """The other GPU of a level between two, and how it is reached, as NVML tells."""
+    """The other GPU of a level between two, and how it is reached, as NVML reports."""
 
     device: str
     uuid: str

@@ -40,7 +40,7 @@ class Cell(Record):
 
     @property
     def identity(self) -> tuple:
-        """What tells it from the other cells of a device."""
+        """What distinguishes it from the other cells of a device."""
         names = (self.operator, self.implementation, self.preset, self.scope, self.dtype, self.cache)
         return *names, *sorted(self.shape.items())
 
@@ -67,7 +67,7 @@ class Measurement(Cell):
     empty_kernel_device_s: Seconds | None = Field(default=None, description="the device's part of that")
     per_call: AtLeastOne = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
-    doubts: list[str] = Field(default=[], description="what does not fit, and is no error")
+    doubts: list[str] = Field(default=[], description="what does not fit, but is not an error")
     states: list[DeviceState]
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
 

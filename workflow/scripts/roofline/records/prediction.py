@@ -65,7 +65,7 @@ class CellPrediction(Record):
 
 
 class CostTerms(Record):
-    """What a cell costs beside its work, as multiples of the constants in its operator's seal (core/prediction.py)."""
+    """What a cell costs besides its work, as multiples of the constants in its operator's seal (core/prediction.py)."""
 
     calls: dict[str, Multiple] = Field(default={}, description="seconds of the host")
     start: dict[str, Multiple] | None = Field(default=None, description="seconds of the device; null if synchronous")

@@ -1,7 +1,7 @@
 """The page's charts as Plotly reads them: traces and axes, without looks, which the page gives them.
 
-Of a colour the page knows by name (`@ink`) it shows the one of its light or dark scheme. Every word of a record is
-escaped: Plotly takes text for a kind of HTML.
+A named colour (`@ink`) follows the light or dark scheme of the page. Every word of a record is escaped: Plotly takes
+text for a kind of HTML.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ POINTS = 30  # of a line, each with the words that are shown where it is pointed
 
 
 def colour(dtype: str) -> str:
-    """Black is no colour on a dark page."""
+    """Black cannot be seen on a dark page."""
     return "@ink" if dtype_colour(dtype) == "#000000" else dtype_colour(dtype)
 
 

@@ -10,7 +10,7 @@ from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
 FLOPS = "FLOPs"
 QUANTITIES = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
-EXPLAINED = 0.6  # of its own roof: from there on bytes and FLOPs explain what limits a kernel
+EXPLAINED = 0.6  # of the roof of the cell: from there on bytes and FLOPs explain what limits a kernel
 LIMITS = LEVELS | {"issue": "instruction issue", "latency": "latency"}
 
 

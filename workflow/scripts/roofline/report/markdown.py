@@ -38,7 +38,7 @@ def without_html(text: str) -> str:
 
 
 def with_code(text: str) -> Markup:
-    """A sentence as HTML, escaped, with what stands between backticks as code."""
+    """A sentence as HTML, escaped, with what is between backticks as code."""
     return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(unbroken(text)))))
 
 

@@ -320,7 +320,7 @@ def _factor(cell: Cell) -> float:
 
 
 def _again(table: Roofline, device: str, source: Source, elapsed_s: Mapping[str, float]) -> Reproduction | None:
-    """The cell of a device nearest to its roof that is measured by a job of its own."""
+    """The cell of a device nearest to its roof that is measured by its own job."""
     of_ceilings = {one.record for one in table.ceilings}
     cells = [c for c in table.entries if c.device == device and c.share and c.record not in of_ceilings]
     best = max(cells, key=lambda cell: cell.share, default=None)

@@ -55,7 +55,7 @@ def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
 
 
 def _levels_of_cpu(device: Device, ceilings: Ceilings, all_cores: Sequence[Plateau]) -> list[tuple]:
-    """Caches as all cores saw them in the sweep, each core with a working set of its own."""
+    """Caches as all cores saw them in the sweep, each core with its own working set."""
     cores = device.hardware.get("cores_usable")
     caches = [
         (

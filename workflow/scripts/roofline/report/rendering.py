@@ -21,7 +21,7 @@ FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {
 
 
 def strong(text: str) -> Markup:
-    """What stands between ** as strong."""
+    """What is between ** as strong."""
     return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text))))
 
 

@@ -156,7 +156,7 @@ def _level(one: MemoryCeiling) -> str:
 
 
 def _height(cell: Cell) -> float | None:
-    """What was not measured stands at its roof."""
+    """What was not measured is at its roof."""
     return cell.roof_tflops if cell.attained_tflops is None else cell.attained_tflops
 
 

@@ -33,11 +33,11 @@ def summary(
     lines = [""]
     for place, device in enumerate(report.devices):
         cost = [f"{seconds:.0f} s" if seconds and not place else "", f"${usd:.2f}" if usd and not place else ""]
-        told = _device(device, report, [one for one in cost if one])
-        lines += [*(part for line in told for part in _fitted(line, width)), ""]
+        shown = _device(device, report, [one for one in cost if one])
+        lines += [*(part for line in shown for part in _fitted(line, width)), ""]
     if report.ratios:
-        told = " · ".join(f"{one.title} {span(one.times)}x" for one in report.ratios)
-        lines += [*_fitted(f"GPU/CPU, fp32: {told}", width), ""]
+        shown = " · ".join(f"{one.title} {span(one.times)}x" for one in report.ratios)
+        lines += [*_fitted(f"GPU/CPU, fp32: {shown}", width), ""]
     if report.table.repeatable:  # not cut: it is to be pasted
         lines += [f"Disturbed by other load. When the machine is idle: {make(arguments, 'AGAIN=1')}"]
     return "\n".join(lines)
@@ -99,13 +99,13 @@ def _compute(device: DeviceView) -> list[str]:
 
 def _memory(device: DeviceView) -> list[str]:
     main = [c for mix in RATES if (c := device.main(mix))]
-    told = [f"{LEVELS[main[0].level]} " + ", ".join(f"{c.mix} {bandwidth(c)}" for c in main)] if main else []
+    shown = [f"{LEVELS[main[0].level]} " + ", ".join(f"{c.mix} {bandwidth(c)}" for c in main)] if main else []
     by_name: dict[str, MemoryCeiling] = {c.name: c for c in device.memory}
-    told += [f"{LEVELS.get(name, name)} {bandwidth(by_name[name])}" for name in OTHERS if name in by_name]
-    told += [f"{c.mix} by one core {bandwidth(c)}" for c in device.memory if c.cores == 1 and c.mix == "read"]
+    shown += [f"{LEVELS.get(name, name)} {bandwidth(by_name[name])}" for name in OTHERS if name in by_name]
+    shown += [f"{c.mix} by one core {bandwidth(c)}" for c in device.memory if c.cores == 1 and c.mix == "read"]
     peers = [c for c in device.memory if c.level == "p2p" and c.mix == "copy"]
-    told += [f"to {c.peer} {bandwidth(c)}{' both ways' if c.both_ways else ''}" for c in peers]
-    return [f"  memory, GB/s  {' · '.join(told)}"] if told else []
+    shown += [f"to {c.peer} {bandwidth(c)}{' both ways' if c.both_ways else ''}" for c in peers]
+    return [f"  memory, GB/s  {' · '.join(shown)}"] if shown else []
 
 
 def _operators(device: DeviceView, report: Report) -> list[str]:

@@ -50,9 +50,9 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
     """
     target = ARCHIVES / f"{name}{ENDING}"
     (roots[0] / target).parent.mkdir(parents=True, exist_ok=True)
-    beside = roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")
+    temporary = roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")
     try:
-        with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
+        with tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
             for path in paths:
                 file = next((root / path for root in roots if (root / path).is_file()), None)
                 if file and path not in notes:
@@ -61,12 +61,12 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
                 info = tarfile.TarInfo(f"{name}/{path}")
                 info.size, info.mtime = len(text), int(datetime.now(UTC).timestamp())
                 tar.addfile(info, BytesIO(text))
-        with opened(beside) as (_, _, faults):
+        with opened(temporary) as (_, _, faults):
             if faults:
                 raise UserError(f"not archived: {faults[0]}; {MADE_AGAIN}")
-        os.replace(beside, roots[0] / target)
+        os.replace(temporary, roots[0] / target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return target
 
 
@@ -145,11 +145,11 @@ def manifest_of(root: Path) -> Manifest:
 
 def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:
     """Everything that is wrong with an unpacked archive, a line each; what is not `whole` may hold other files too."""
-    told = differing_files(root, manifest.outputs)
+    lines = differing_files(root, manifest.outputs)
     if whole:
-        told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
+        lines += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
     try:
-        return told or broken_seals(
+        return lines or broken_seals(
             read_results(root / RESULTS, [root / output.path for output in manifest.outputs]), hashes(manifest.outputs)
         )
     except UserError as error:

@@ -66,7 +66,7 @@ def _commit(root: Path) -> str:
     """The commit of the repository that this checkout is of, not of one that it happens to lie in."""
     top = _git(root, "rev-parse", "--show-toplevel").strip()
     if not os.path.samefile(top, root) and not _git(root, "ls-files", "--", "Snakefile"):
-        raise UserError(f"the workflow lies in the repository {top} and is no part of it")
+        raise UserError(f"the workflow lies in the repository {top} and does not belong to it")
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip()
     except UserError:
@@ -82,6 +82,6 @@ def _git(root: Path, *arguments: str) -> str:
     except OSError:
         raise UserError("git is not installed") from None
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip().splitlines() or ["git gave no reason"]
-        raise UserError(told[0].removeprefix("fatal: "))
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["git gave no reason"]
+        raise UserError(lines[0].removeprefix("fatal: "))
     return done.stdout.decode("utf-8", "surrogateescape")

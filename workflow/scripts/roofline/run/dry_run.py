@@ -27,7 +27,7 @@ class Planned(NamedTuple):
 
 
 def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
-    """The jobs that a run with these options of Snakemake's would do, in its order, and our own lines beside them.
+    """The jobs that a run with these options of Snakemake's would do, in its order, and our own lines next to them.
 
     Raises UserError.
     """

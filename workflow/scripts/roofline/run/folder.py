@@ -1,4 +1,4 @@
-"""The workflow in a folder of its own, with the settings that a run here would have."""
+"""The workflow in its own folder, with the settings that a run here would have."""
 
 import argparse
 import contextlib

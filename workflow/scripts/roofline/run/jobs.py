@@ -160,8 +160,8 @@ class Stopwatch:
 
     def taken(self) -> dict:
         """What a measuring job's record says of its time."""
-        beside = between(self._usage, host.usage(), len(host.usable_cpus()), [])
-        return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": beside}
+        meanwhile = between(self._usage, host.usage(), len(host.usable_cpus()), [])
+        return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": meanwhile}
 
     @property
     def elapsed_s(self) -> float:

@@ -129,14 +129,14 @@ def is_result(path: str) -> bool:
 
 def differing_files(root: Path, outputs: Iterable[Output]) -> list[str]:
     """A line for each of these outputs that is missing under root or not as listed."""
-    told = []
+    lines = []
     for output in outputs:
         path = root / output.path
         if not path.is_file():
-            told.append(f"{output.path}: missing, and the manifest lists it")
+            lines.append(f"{output.path}: missing, and the manifest lists it")
         elif path.stat().st_size != output.bytes or file_sha256(path) != output.sha256:
-            told.append(f"{output.path}: its checksum is not the one in the manifest")
-    return told
+            lines.append(f"{output.path}: its checksum is not the one in the manifest")
+    return lines
 
 
 def unlisted_files(root: Path, manifest: Manifest) -> list[str]:

@@ -1,4 +1,4 @@
-"""All pictures of a run, each drawn in a process of its own: one after another takes several times as long."""
+"""All pictures of a run, each drawn in its own process: one after another takes several times as long."""
 
 import multiprocessing
 import os

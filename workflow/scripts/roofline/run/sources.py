@@ -99,8 +99,8 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
     library = _modules(root)
     needed = {library[module] for module in (modules | packages) & library.keys()}
     for name in FILE_NAME.findall(text):
-        beside = (source.parent / folder / name for folder in (".", "kernels", "templates"))
-        needed |= {path for path in (_below(CEILING_KERNELS / name, root), *beside) if path.is_file()}
+        near = (source.parent / folder / name for folder in (".", "kernels", "templates"))
+        needed |= {path for path in (_below(CEILING_KERNELS / name, root), *near) if path.is_file()}
     return frozenset(needed)
 
 

@@ -41,7 +41,7 @@ class Cells:
         self.counted = representative((one, job) for one in on_gpus if (job := one.profiled(self.config)))
 
     def wanted(self, device: str, what: str) -> bool:
-        """Whether a dtype or a level is measured: on a CPU beside a GPU, or by effort quick, only what both are
+        """Whether a dtype or a level is measured: on a CPU next to a GPU, or by effort quick, only what both are
         compared by."""
         everything = self.config.cpu == "all" or (not self.gpus and self.config.effort != "quick")
         return everything or device in self.gpus or what in COMPARED

@@ -26,7 +26,7 @@ class Quantity(NamedTuple):
     record: str | None  # below results/
     doubt: Doubt | None  # why it is not to be relied on
     samples: int | None = None  # timed ones that it rests on; None if not known
-    inputs: str | None = None  # operands, where a record tells
+    inputs: str | None = None  # operands, where a record has them
     modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
 
     @property

@@ -135,7 +135,7 @@ class ComputeCeiling(Row):
     variants: list[Variant] = Field(description="the burst's product by other arithmetic, or operands")
     load: Load | None
     investigation: Investigation | None
-    remarks: list[str] = Field(description="what does not fit, and is no error")
+    remarks: list[str] = Field(description="what does not fit, but is not an error")
     doubt: Doubt | None = Field(description=DOUBT)
     rank: int | None = Field(description="of the burst among the known cards of this model: 1 is fastest")
     known_cards: int | None = Field(description="among which it is ranked, this one included")
@@ -229,7 +229,7 @@ Cause = Literal["launch", "start", "ceiling", "share"]
 
 
 class OfCell(Row):
-    """What tells a cell from others. Its title and labels are in about.py, and in no table."""
+    """What distinguishes a cell from others. Its title and labels are in about.py, and in no table."""
 
     device: str
     operator: str
@@ -367,7 +367,7 @@ class InstructionRoofline(Row):
 
 
 class Counted(OfCell):
-    """A profiled cell: what was declared beside what the hardware counted, of one step."""
+    """A profiled cell: what was declared besides what the hardware counted, of one step."""
 
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
@@ -476,7 +476,7 @@ class Roofline(Row):
         return self.operator_info[operator].title if operator in self.operator_info else operator.replace("_", " ")
 
     def label(self, cell: OfCell) -> str:
-        """What tells a case from others of its preset and dtype."""
+        """What distinguishes a case from others of its preset and dtype."""
         return self.operator_info[cell.operator].label(cell) if cell.operator in self.operator_info else ""
 
     def series(self, cell: OfCell) -> str:

@@ -115,5 +115,5 @@ def read_any(path: Path) -> Record:
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     kind = content.get("kind") if isinstance(content, dict) else None
     if kind not in KINDS:
-        raise UserError(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
+        raise UserError(f"{path}: {kind!r} is not a kind of record; allowed: {', '.join(KINDS)}")
     return read(KINDS[kind], path)

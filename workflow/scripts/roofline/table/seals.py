@@ -17,34 +17,34 @@ def moment(text: str | None) -> datetime | None:
 def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
     """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
     mine = [(path, record) for path, record in found.measured if record.device == device]
-    told = [line for path, record in mine for line in _of_record(path, record, found, sha256)]
+    lines = [line for path, record in mine for line in _of_record(path, record, found, sha256)]
     if device in found.predictions:
-        told += _not_predicted_before(*found.predictions[device], found)
-    return told
+        lines += _not_predicted_before(*found.predictions[device], found)
+    return lines
 
 
 def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Results) -> list[str]:
     """Records that began before their cells were predicted, but for those that the predictions say were there."""
     measured_at = {one.identity: one.measured_at for one in predictions.cells if one.predicted}
-    told = []
+    lines = []
     for record_path, record in found.measured:
         if record.device == predictions.device and moment(record.started_at) <= moment(predictions.predicted_at):
             planned = [one.identity for one in record.measurements if one.identity in measured_at]
             if any(measured_at[one] != record.started_at for one in planned):
                 times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
-                told.append(f"{record_path} {times}")
-    return told
+                lines.append(f"{record_path} {times}")
+    return lines
 
 
 def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:
-    told = []
+    lines = []
     for seal_path, seal_sha256 in record.seals.items():
         seal = found.seals.get(seal_path)
         if seal is None or sha256.get(seal_path) != seal_sha256:
-            told.append(f"{path} was measured under another seal than {seal_path}")
+            lines.append(f"{path} was measured under another seal than {seal_path}")
         elif moment(record.started_at) <= moment(seal.sealed_at):
-            told.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
-    return told + [
+            lines.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
+    return lines + [
         f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))
     ]
 

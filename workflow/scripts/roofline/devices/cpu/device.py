@@ -106,7 +106,7 @@ class Device(base.Device):
         return "cpu"
 
     def compute_ceiling(self, dtype: str, unit: str) -> str:
-        """The ceiling that an operator of a dtype stands under: emulated dtypes compute in fp32."""
+        """The ceiling that an operator of a dtype is below: emulated dtypes compute in fp32."""
         return dtype if dtype in NATIVE_DTYPES else "fp32"
 
     def memory_ceilings(self, mix: str, cores: int | None = None) -> list[str]:
@@ -142,7 +142,7 @@ class Device(base.Device):
 
     def on_cores(self, count: int, work: Callable[[int], object]) -> list:
         """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread; a single one is the
-        caller's own. Work is handed out in some tens of microseconds, the BLAS told in about one."""
+        caller's own. Work is handed out in some tens of microseconds, the BLAS is set in about one."""
         for library in self._blas:
             library.set_num_threads(1)
         try:

@@ -16,7 +16,7 @@ from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 # x = k x + x turns numbers round and makes them smaller, to 1/e within STEPS steps: what comes of the last one still
-# tells how many there were. Each round begins anew.
+# shows how many there were. Each round begins anew.
 FACTOR, STEPS = -2 + 2**-16, 1 << 16
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-4}
 CHAINS = (24, 12)  # independent ones hide the latency: two ports x five clocks; as many fit 32 registers, or 16
@@ -33,7 +33,7 @@ def candidates(device, ceiling: str, seed: int) -> list[Workload]:
 
 
 def again(device, ceiling: str, product: Product, seed: int) -> Workload:
-    """The same loop on numbers of its own."""
+    """The same loop on its own numbers."""
     return _workload(device, ceiling, product.shape["chains"], product.shape["vector_bits"] // 8, seed)
 
 
@@ -69,7 +69,7 @@ class MultiplyAdds:
         )
 
     def _rows(self, threads: int, items: int):
-        """Zeros, each thread's row in pages of its own."""
+        """Zeros, each thread's row in its own pages."""
         item_bytes = ITEM_BYTES[self.dtype]
         apart = -(-items * item_bytes // loops.PAGE_BYTES) * loops.PAGE_BYTES
         rows = loops.aligned(threads * apart, loops.PAGE_BYTES).view(array_dtype(self.dtype))

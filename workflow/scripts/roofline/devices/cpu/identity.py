@@ -39,7 +39,7 @@ def unsupported(identity: Identity, ceiling: str) -> str | None:
         return None
     if ceiling in REGISTER_ONLY:
         return "register-only loops on the CPU compute in fp64 and fp32"
-    return f"NumPy has no {ceiling} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
+    return f"NumPy has no {ceiling} native arithmetic on the CPU, it converts; a ceiling would mislead"
 
 
 def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:

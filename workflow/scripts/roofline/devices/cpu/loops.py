@@ -1,7 +1,7 @@
 """Loops over memory and over registers, compiled by LLVM for this host's vectors, and run by pinned threads together.
 
 A loop is written as LLVM's intermediate representation, in vectors of the widest kind that the host has. No pass of
-LLVM's optimiser runs: what is timed is what stands here. Each thread waits in compiled code until all are there, and
+LLVM's optimiser runs: what is written here is timed. Each thread waits in compiled code until all are there, and
 leaves the nanoseconds at which it began and ended.
 """
 

@@ -19,7 +19,7 @@ from roofline.devices.levels import ALL_CORES
 
 MIB = 1 << 20
 # Where arrays and sets begin. A Zen 4 core was seen to read a third slower from its first cache where a set of 16 KiB
-# lay across such a boundary.
+# lay across this boundary.
 ALIGNED_BYTES = 2 * MIB
 CHUNK_ITEMS = 1 << 18  # of float32, that are filled and checked together: their temporaries stay in a cache
 # What arrays hold: 1 + (i mod PERIOD), whole numbers from 1 on, so that sums and products are exact in float32, and so

@@ -146,11 +146,11 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
         SweepSeries(
             series="through L1",
             reader=f"one multiprocessor, of {readers} that read at once",
-            counted="bytes that one multiprocessor reads, each from a set of its own",
+            counted="bytes that one multiprocessor reads, each from its own set",
             sizes=_sizes(ROUND_OF_SWEEP, min(LARGEST_OF_L1, l2 // readers // 2), 2 * points_per_octave, ROUND_OF_SWEEP),
             step=lambda size: _own_sets(device, size, readers),
             levels={"l1": device.l1_bytes, "l2": l2 // readers},
-            assumed=("l1",),  # CUDA tells what of an L1 may be shared memory
+            assumed=("l1",),  # CUDA reports what of an L1 may be shared memory
         ),
         SweepSeries(
             series="past L1",

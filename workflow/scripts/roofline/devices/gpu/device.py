@@ -148,7 +148,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return compute_unit(ceiling, self.identity.compute_capability)
 
     def compute_ceiling(self, dtype: str, unit: str) -> str:
-        """That an operator stands under: a product's on tensor cores, a register-only multiply-add's on CUDA cores."""
+        """That an operator is below: a product's on tensor cores, a register-only multiply-add's on CUDA cores."""
         if unit == "tensor_core":
             return dtype
         return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"

@@ -45,7 +45,7 @@ def candidates(device, ceiling: str, seed: int) -> list[Workload]:
 
 
 def again(device, ceiling: str, product: Product, seed: int) -> Workload:
-    """The same kernel on numbers of its own."""
+    """The same kernel on its own numbers."""
     shape = product.shape
     form = Form(product.algorithm, shape["numbers"], shape["steps"])
     return _workload(device, ceiling, form, shape["threads"], shape["blocks"], shape["rounds"], seed)

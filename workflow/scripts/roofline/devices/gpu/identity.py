@@ -29,7 +29,7 @@ def discover(capacities: bool = True) -> list[Identity]:
     else:
         driver, cuda = None, cuda_driver.driver_cuda_version()
         found = [_told_by_cuda(card) for card in cards]
-    if not capacities and has_nvml and any(_untold(told) for told in found):
+    if not capacities and has_nvml and any(_untold(lines) for lines in found):
         return discover()
     versions = _library_versions()
     no_cupy = cupy_fault(versions, cuda, driver)
@@ -40,10 +40,10 @@ def discover(capacities: bool = True) -> list[Identity]:
             driver=driver,
             software=versions,
             nvml=has_nvml,
-            fault=no_cupy or _untold(told),
-            **told,
+            fault=no_cupy or _untold(lines),
+            **lines,
         )
-        for number, told in enumerate(found)
+        for number, lines in enumerate(found)
     ]
 
 
@@ -94,11 +94,11 @@ def _same_card(uuid: str | None, cards: list[cuda_driver.Card]) -> cuda_driver.C
     return next((card for card in cards if uuid and card.uuid[4:] == uuid[4:]), UNLISTED)
 
 
-def _untold(told: dict) -> str | None:
-    if told["compute_capability"] and told["memory_total_bytes"] and told["uuid"] != "unknown":
+def _untold(lines: dict) -> str | None:
+    if lines["compute_capability"] and lines["memory_total_bytes"] and lines["uuid"] != "unknown":
         return None
     return (
-        "neither NVML nor CUDA tells this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
+        "neither NVML nor CUDA reports this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
         "config/config.yaml"
     )
 

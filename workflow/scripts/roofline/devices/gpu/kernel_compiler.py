@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 CEILING_KERNELS = Path(__file__).parent / "kernels"
-COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0")  # each kernel of a source on a core of its own
+COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0")  # each kernel of a source on its own core
 # What only Hopper has. CuPy asks for the plain architecture too; NVRTC from 12.9 on takes the more special one.
 HOPPER, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)
 INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)

@@ -235,9 +235,7 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         mix="copy",
         host_memory="pinned" if pinned else "pageable",
         counted=f"bytes transferred, once, {'from' if level == 'h2d' else 'to'} "
-        + (
-            "pinned memory" if pinned else "pageable memory, which the driver copies through a pinned buffer of its own"
-        ),
+        + ("pinned memory" if pinned else "pageable memory, which the driver copies through its own pinned buffer"),
         counted_bytes=host.nbytes,
         grids={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,

@@ -1,5 +1,5 @@
 """What NVML reports of a GPU. Every reading may be refused; then it is null, as all are of a handle of None, which
-stands for a card that NVML does not know.
+means a card that NVML does not know.
 """
 
 import os

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
-STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones beside each
+STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones next to each
 BLOCK_TIMEOUT_NS = 500_000_000
 
 LOOK_SHARE = 3  # quarters of a block

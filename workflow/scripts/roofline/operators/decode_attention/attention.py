@@ -58,7 +58,7 @@ def attend(xp, query, keys, values):
     """softmax(K q) V for scaled queries [batch, kv_heads, d, group] and caches [batch, kv_heads, S, d], softmax in
     fp32 (float64 for float64 inputs). Returns [batch, kv_heads, group, d] in the caches' dtype."""
     scores = xp.matmul(keys, query)
-    # A bf16 number has no rank beside others in NumPy's and CuPy's promotion.
+    # A bf16 number has no rank next to others in NumPy's and CuPy's promotion.
     wide = xp.float64 if scores.dtype == xp.float64 else xp.float32
     scores = scores.astype(wide, copy=False) if scores.dtype.kind != "f" else scores
     weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=wide)

@@ -2,7 +2,7 @@
 
 Both keep a layer's query, key and value projections in one matrix `attn.c_attn` and the output projection in
 `attn.c_proj`. GPT-2 stores them as [in, out] (its Conv1D), MiniGPT as [out, in] (nn.Linear); `c_attn` is never
-square, so its shape tells which.
+square, so its shape decides.
 """
 
 from pathlib import Path
@@ -81,7 +81,7 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
 
 
 def make(path: Path, params: dict) -> str:
-    """Generate the weights of a preset, whose sizes stand in `params` beside a seed. Returns what to say of them."""
+    """Generate the weights of a preset, whose sizes stand in `params` next to a seed. Returns what to say of them."""
     sizes = dict(params)
     seed = sizes.pop("seed")
     preset = Preset(**sizes)
@@ -114,10 +114,10 @@ def generate(path: Path | str, preset: Preset, seed: int) -> None:
     tensors[name + "attn.c_proj.bias"] = normal(size)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     # One entry alone: of several the order, and so the file's checksum, would change from run to run.
-    save_file(tensors, beside, metadata={"generated": f"seed {seed}, layer 0 of {preset.layers}"})
-    beside.rename(path)
+    save_file(tensors, temporary, metadata={"generated": f"seed {seed}, layer 0 of {preset.layers}"})
+    temporary.rename(path)
 
 
 def is_generated(path: Path | str) -> bool:
@@ -139,7 +139,7 @@ def _header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
 
 
 def _shapes_of(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
-    """What is read beside the layer's c_attn.weight, with its shape; None for a length that may be any."""
+    """What is read next to the layer's c_attn.weight, with its shape; None for a length that may be any."""
     return {
         "wte.weight": [None, size],
         "wpe.weight": [None, size],

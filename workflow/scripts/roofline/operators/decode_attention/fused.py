@@ -24,12 +24,12 @@ LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
 WARP = 32
 MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
-PADDING = 4  # floats of a row in shared memory and of a split in the workspace, beside the vector
+PADDING = 4  # floats of a row in shared memory and of a split in the workspace, next to the vector
 
 WARPS = (4, 2)  # of a block; the smaller ones need half the registers and shared memory
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
 STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
-RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes beside its own; units of it
+RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes besides its own; units of it
 
 # How the work is divided among blocks, found on H200s over batch 1 to 512 and S 60 to 131 072.
 LEAST_KEYS = 128  # of a split: joining splits takes as long as a block takes for about twice as many
@@ -91,7 +91,7 @@ def variants(
     vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
     by_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and capability >= MMA_FROM
     queries = MMA_QUERIES if by_mma else min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)
-    groups = 1 if by_mma else WARP // (8 if vectors < 16 else vectors // 2)  # of lanes, each with a part of its own
+    groups = 1 if by_mma else WARP // (8 if vectors < 16 else vectors // 2)  # of lanes, each with its own part
     # With one query a head, few registers let a fourth block be there without shared memory.
     ways = [(2, warps) for warps in (WARPS if shape.group > 1 else WARPS[:1])] if capability >= MMA_FROM else []
     for stages, warps in [*ways, (0, WARPS[0])]:
@@ -265,7 +265,7 @@ class Fused(DecodeImplementation):
 
 
 class FusedGraph(Fused):
-    """The attention of all layers in one graph, each layer with a cache of its own as far as caches rotate.
+    """The attention of all layers in one graph, each layer with its own cache as far as caches rotate.
 
     Where the card can, a layer's kernel begins while the one before it ends and asks for keys and values, which are
     there already; it reads its query when that one is done.

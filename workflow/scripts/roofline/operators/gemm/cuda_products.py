@@ -30,7 +30,7 @@ OUTPUTS = {
 SHORT, FULL = "short", "full"
 INPUTS = {
     "fp64": "standard normal numbers drawn in fp32, so of 24 significant bits; with all 53 random the power limit acts "
-    "sooner (a variant beside this block)",
+    "sooner (a variant next to this block)",
     "tf32": "standard normal fp32 numbers; the tensor cores round them to tf32",
     "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
 }
@@ -68,7 +68,7 @@ def _aligned(length: float, size: int) -> int:
 
 
 def _full_waves(length: int) -> int:
-    """Aligned downwards: a row of tiles too many would be a wave of its own."""
+    """Aligned downwards: a row of tiles too many would be its own wave."""
     return max(ALIGNED, length // ALIGNED * ALIGNED)
 
 
@@ -209,7 +209,7 @@ def operand(device, dtype: str, count: int, seed: int, digits: str = SHORT):
 
 
 def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
-    """Library and output of the reference GEMM, and of ours beside it."""
+    """Library and output of the reference GEMM, and of ours next to it."""
     reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", OUTPUTS[dtype][0][0])
     refused = tensor_matmul.refusal(dtype, device.capability, size, size)
     return [reference] if refused else [reference, (tensor_matmul.NAME, dtype)]
@@ -284,7 +284,7 @@ def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]
 
 
 def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
-    """The same product on operands of its own."""
+    """The same product on its own operands."""
     if product.library == "cupy.matmul":
         return _by_cupy(device, dtype, size, seed)
     lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)

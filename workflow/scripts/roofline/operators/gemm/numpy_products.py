@@ -41,7 +41,7 @@ def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]
 
 
 def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
-    """The candidate that is this product, on operands of its own. Raises LookupError where none is."""
+    """The candidate that is this product, on its own operands. Raises LookupError where none is."""
     found = reference_product(device, dtype, product.shape["m"], seed)
     if found.product != product:
         raise LookupError(f"NumPy has no {product}")

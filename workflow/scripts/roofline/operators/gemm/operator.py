@@ -1,4 +1,4 @@
-"""GEMM: the reference GEMM, which the jobs of rule peak_flops time beside the fastest product that they find."""
+"""GEMM: the reference GEMM, which the jobs of rule peak_flops time next to the fastest product that they find."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -159,7 +159,7 @@ class Gemm(Operator):
             yield self.measured(device, case.dtype, workload)
 
     def smallest(self, case: Case) -> None:
-        """None: what a call costs is nothing beside a product that fills the device."""
+        """None: what a call costs is nothing next to a product that fills the device."""
 
     def inputs(self, device, case: Case, seed: int) -> dict:
         return {}  # workloads bring their own, on which they are checked

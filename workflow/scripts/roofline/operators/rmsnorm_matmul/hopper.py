@@ -1,5 +1,5 @@
-"""Products on Hopper: how the work is divided among blocks, by rows of x and outputs, and what a launch is told. The
-rules were found on an H200."""
+"""Products on Hopper: how blocks divide the work, by rows of x and outputs, and the arguments of a launch. The rules
+were found on an H200."""
 
 import math
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ EXCHANGE_CLOCKS = 1000
 
 @dataclass(frozen=True)
 class Plan:
-    """A kernel's macros beside those of what follows it, and its launch. `box` rows of W come at once."""
+    """A kernel's macros next to those of what follows it, and its launch. `box` rows of W come at once."""
 
     kernel: str
     rows: int

@@ -40,7 +40,7 @@ GPU: Constants = {
     "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
     "exchange_s_per_byte": Constant(4.14e-11, FITTED, "a block's sums, handed to another block"),
     "norm_kernel_s": Constant(1.39e-06, FITTED, "RMSNorm alone, in a graph"),
-    "product_start_s": Constant(2.89e-06, FITTED, "a library's product of few rows, beside W"),
+    "product_start_s": Constant(2.89e-06, FITTED, "a library's product of few rows, next to W"),
     "product_s_per_column": Constant(9.49e-10, FITTED, "its sums along W, which no number of blocks shortens"),
     "product_stream_share": Constant(0.96, LIMIT, "of the memory ceiling at which the library reads W"),
 }

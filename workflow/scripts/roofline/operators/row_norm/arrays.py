@@ -11,7 +11,7 @@ from roofline.records.prediction import CostTerms
 
 OPERATIONS = 9  # a shift, the mean, three of the deviation, two that look for 0, a difference, a quotient
 KERNELS = 12  # of CuPy, as ncu lists them: either mean takes two, and one more copies the deviation's
-# Beside reading x and writing the result once: the shifted x is written, read for the mean, twice for the deviation and
+# Besides one read of x and one write: the shifted x is written, read for the mean, twice for the deviation and
 # for the difference, which is written and read.
 EXTRA_PASSES = 7
 MEAN_ROWS = 32  # that a block of CuPy's mean goes through at once, with the fewer threads for each

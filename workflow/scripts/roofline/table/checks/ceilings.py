@@ -11,8 +11,8 @@ from roofline.table.checks.judge import Evidence, Outcome, check
 MEMORY_READ = 0.85
 # Of multiprocessors x rate x counted clock that register-only kernels must reach: an H200's reach 98 to 99.5 %.
 REGISTERS_OF_CLOCK = 0.90
-# Of the highest clock: register-only kernels draw little power, and on an H200 run at 99.9 % of it. GeForce's NVML
-# reports a maximum that no load reaches; the boost clock of the datasheet is then the lower of the two.
+# Share of the highest clock: register-only kernels draw little power, and on an H200 run at 99.9 % of it. On GeForce,
+# NVML reports a maximum that no load reaches; the boost clock of the datasheet is then the lower of the two.
 CLOCK = 0.95
 HBM_BUS_BITS = 1024  # the interface of one stack, wider than any GDDR's
 POWER = {"sw_power_cap"}  # explains a lower clock, and is normal
