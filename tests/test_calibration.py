@@ -49,7 +49,7 @@ def test_a_host_of_one_core_shares_nothing():
 # ---------------------------------------------------------------- seals
 
 
-def test_a_calibration_that_stayed_disturbed_is_told_and_measured_again():
+def test_a_calibration_that_stayed_disturbed_is_a_note_and_is_not_repeated():
     costs = {"array_operation_s": 2e-6}
     timed = block("array_operation_s", 1, 2e-6)
     made = {"device": "cpu", "device_kind": "cpu", "sealed_at": "2026-11-05T11:59:00+00:00", "elapsed_s": 1.5}
@@ -64,7 +64,7 @@ def test_a_calibration_that_stayed_disturbed_is_told_and_measured_again():
 
     assert (checked(load_next_to()).result, checked(load_next_to()).records) == ("pass", [])
     found = checked(load_next_to(other_cores=4))
-    assert (found.result, found.records) == ("fail", ["cpu/calibration.json"])
+    assert (found.result, found.records) == ("note", [])
 
 
 # ---------------------------------------------------------------- this host

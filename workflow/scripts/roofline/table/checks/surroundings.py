@@ -37,7 +37,8 @@ def quiet(known: Evidence) -> Outcome:
     if not disturbed:
         return Outcome("pass", counted(len(readings), "block"), 0, 0)
     words = f"a busy host disturbed {len(disturbed)} of {counted(len(found), 'record')} ({found[disturbed[0]][0]})"
-    return Outcome("fail", words, len(disturbed), 0, disturbed)
+    again = [path for path in disturbed if not path.endswith("calibration.json")]  # which AGAIN=1 never repeats
+    return Outcome("fail" if again else "note", words, len(disturbed), 0, again)
 
 
 @check(COOL, doubts_figures=True, action="let it cool, then make AGAIN=1; if it comes back, ask for another card")
