@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import COMMANDS, load
-from records_factory import temporary
+from records_factory import load_next_to
 from small_run import DATA, SmallRun
 
 from roofline.core.terms import UserError
@@ -194,7 +194,7 @@ def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
 def test_verify_draws_the_run_again_and_shows_what_failed_in_it(tmp_path):
     run = SmallRun(tmp_path / "run")
     record = run.read(FP32)
-    record["peak"]["burst"]["latency"]["contention"] = temporary(wall_s=1000, other_cores=2).model_dump()
+    record["peak"]["burst"]["latency"]["contention"] = load_next_to(wall_s=1000, other_cores=2).model_dump()
     (run.root / FP32).write_text(json.dumps(record))
     run.derive()
     run.write_manifest()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from records_factory import near
+from records_factory import load_next_to
 
 from roofline.report.model import report
 from roofline.report.pages import pages
@@ -110,7 +110,7 @@ def other_process(card: Card) -> None:
 def busy_host(card: Card) -> None:
     def crowd(record):
         for one in parts(record, "samples_s"):
-            one["contention"] = near(wall_s=1000, other_cores=2).model_dump()
+            one["contention"] = load_next_to(wall_s=1000, other_cores=2).model_dump()
 
     card.edit("cpu/peak_flops/fp32.json", crowd)
 

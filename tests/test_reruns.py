@@ -15,7 +15,7 @@ import time
 import numpy
 import psutil
 import pytest
-from records_factory import near
+from records_factory import load_next_to
 from safetensors.numpy import save_file
 from workflow_run import CHECKOUT, Run, measured, surroundings, tensors
 
@@ -254,7 +254,7 @@ def test_disturbed_records_alone_are_measured_again_and_the_less_disturbed_kept(
     """Of two that the table calls disturbed only the first one is: the second one's new record is not better."""
     record, table = run.read(ATTENTION[0]), run.read("roofline.json")
     for cell in record["measurements"]:
-        cell["latency"]["contention"] = near(other_cores=8).model_dump()
+        cell["latency"]["contention"] = load_next_to(other_cores=8).model_dump()
     named = ["cpu/calibration.json", *ATTENTION, "cpu/peak_flops/fp64.json"]
     check = CheckResult(device="cpu", check="", result="fail", reason="", doubts_figures=True, records=named)
     table["checks"].append(check.model_dump())

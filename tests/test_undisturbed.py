@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from factories import FakeDevice
-from records_factory import meanwhile
+from records_factory import load_next_to
 
 from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
@@ -57,7 +57,7 @@ def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
     ],
 )
 def test_each_kind_of_block_is_disturbed_by_what_it_is_sensitive_to(fields, disturbed):
-    assert [sensitive for sensitive in LIMITS if disturbances(meanwhile(**fields), sensitive)] == disturbed
+    assert [sensitive for sensitive in LIMITS if disturbances(load_next_to(**fields), sensitive)] == disturbed
 
 
 # ---------------------------------------------------------------- reading the host
