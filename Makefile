@@ -32,7 +32,7 @@ endif
 run: setup ## measure what is missing or stale, and print the summary (AGAIN=1: re-measure disturbed records; ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(if $(AGAIN),--again) $(ARGS)
 
-plan: setup ## say what `make` would measure, and why
+plan: setup ## install what is missing, and say what `make` would measure, and why
 	@$(python) workflow/commands/run.py --dry-run $(if $(AGAIN),--again) $(ARGS)
 
 cell: setup ## measure one record with what it needs and is missing, and print its line (CELL=cpu/peak_flops/fp32)

@@ -94,7 +94,7 @@ def kind_of(device: str) -> str:
 
 
 def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
-    """With a 95 % interval of such a share to either side; without one, from too few samples."""
+    """`interval`: the half width of the 95 % interval over the median; None if the samples are too few."""
     low_s, high_s = (1 - interval) * median_s, (1 + interval) * median_s
     known = {
         "method": "made up",

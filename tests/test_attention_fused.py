@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.prediction import predict_cell
+from roofline.devices.cpu.topology import promised_gb_per_s
 from roofline.measure.operator_job import Options, measure
-from roofline.measure.sealing import cpu_gb_per_s
 from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import checkpoint, fused
 from roofline.operators.decode_attention.attention import Shape, flops, traffic_bytes
@@ -150,7 +150,7 @@ def predicted(kind, shape, dtype, scope="core", cores=16):
         flops=flops(shape, scope),
         traffic_bytes=traffic_bytes(shape, dtype, scope),
         peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
-        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else cpu_gb_per_s(cores, "AMD EPYC"),
+        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else promised_gb_per_s(cores, "AMD EPYC"),
         costs=one.costs(scope).costs(constants),
     )
 

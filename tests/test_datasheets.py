@@ -2,10 +2,12 @@
 
 import copy
 import json
+import math
 from pathlib import Path
 
 import pytest
 import yaml
+from factories import device_record, vendor_figures, vendor_peak
 
 from roofline.core.dtypes import FIRST_CAPABILITY
 from roofline.core.terms import UserError
@@ -191,3 +193,23 @@ def test_every_error_is_reported_by_its_path(tmp_path):
         with pytest.raises(UserError) as caught:
             datasheets.load(file)
         assert all(path in line for path, line in zip(paths, sorted(caught.value.lines), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("counted_mhz", "highest_mhz", "match", "most_mhz"),
+    [
+        (None, 1980, "exact", 1980),
+        (990, 1980, "exact", 1.05 * 990),
+        (990, None, "exact", 1.05 * 990),
+        (None, None, "exact", math.inf),
+        (990, 1980, "formula", math.inf),  # the rate may be what is wrong
+    ],
+)
+def test_what_no_block_can_exceed(counted_mhz, highest_mhz, match, most_mhz):
+    figures = vendor_figures(
+        match=match, peaks={"fp16": vendor_peak(989.4, operations_per_clock_per_multiprocessor=4096)}
+    )
+    record = device_record(vendor=figures, hardware={"multiprocessors": 132, "sm_clock_max_mhz": highest_mhz})
+    most = datasheets.most_tflops(record, "fp16", counted_mhz)
+    assert most == pytest.approx(1.005 * 132 * 4096 * most_mhz / 1e6)
+    assert datasheets.most_tflops(record, "fp32", counted_mhz) == math.inf

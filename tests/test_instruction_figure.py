@@ -1,4 +1,4 @@
-"""The picture of the instruction roofline, on an H200's ceilings and cells with made-up rates and counts."""
+"""The instruction roofline: its picture, and where kernels are placed."""
 
 from __future__ import annotations
 
@@ -8,67 +8,16 @@ import pytest
 from pictures import overlapping_texts, reference, texts_outside
 from records_factory import instructions_record
 
-from roofline.core.model import sectors_per_request
-from roofline.devices.gpu.instructions import STRIDES, WAYS
 from roofline.report import instruction_figure
 from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
-from roofline.table.rows import InstructionRoofline, OfCell, Roofline, Wall
-
-ISSUE, CLOCK = 1.04e12, 1980.0
+from roofline.table.rows import OfCell
 
 
-def wall(pattern: str, of: int, transactions: int, cycles: float) -> Wall:
-    rates = {"requests_per_s": 132 * CLOCK * 1e6 / cycles, "cycles_per_request": cycles}
-    return Wall(pattern=pattern, of=of, transactions_per_request=transactions, **rates)
-
-
-def made_up_walls() -> list[Wall]:
-    strides = [wall("stride", of, sectors_per_request(of), max(1, sectors_per_request(of) / 4)) for of in STRIDES]
-    conflicts = [wall("conflict", ways, ways, ways) for ways in WAYS]
-    return strides + conflicts
-
-
-def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> SimpleNamespace:
-    """As counters give them: L1 moves twice the bytes, memory the declared ones."""
-    sectors, issued = cell.bytes / 32, instructions_per_byte * cell.bytes
-    return profiled(
-        cell,
-        warp_instructions=issued,
-        predicated_on_thread_instructions=lanes and lanes * issued,
-        thread_instructions=None,
-        **dict.fromkeys(("l1_load_sectors", "l1_store_sectors"), sectors),
-        **dict.fromkeys(("shared_load_wavefronts", "shared_store_wavefronts"), sectors / 16),
-        **dict.fromkeys(("l2_read_sectors", "l2_write_sectors"), 0.55 * sectors),
-        **dict.fromkeys(("dram_read_bytes", "dram_write_bytes"), cell.bytes / 2),
-    )
-
-
-def table_with(kernels: int = 40) -> Roofline:
-    roofline = reference()
-    rates = roofline.instructions[0].transactions_per_s
-    cells = [cell for cell in roofline.operators if cell.device == "gpu0" and cell.bytes]
-    placed = []
-    for place, cell in enumerate(cells[:: max(1, len(cells) // max(1, kernels))][:kernels]):
-        found = counts(cell, 0.01 * (1 + place % 7), lanes=None if place % 2 else 20.0)
-        placed.append(placed_kernel(cell, found, ISSUE, rates))
-    one = InstructionRoofline(
-        device="gpu0",
-        warp_instructions_per_s=ISSUE,
-        sm_clock_mhz=CLOCK,
-        fraction_of_peak=0.99,
-        samples=100,
-        doubt=None,
-        transactions_per_s=rates,
-        walls=made_up_walls(),
-        kernels=placed,
-        record="gpu0/instructions/rates.json",
-    )
-    return roofline.model_copy(update={"instructions": [one]})
-
-
-@pytest.mark.parametrize("kernels", [0, 40])
+@pytest.mark.parametrize("kernels", [0, 10])
 def test_nothing_overlaps_or_is_cut(kernels):
-    figure = instruction_figure.draw(table_with(kernels))
+    run = reference()
+    one = run.instructions[0].model_copy(update={"kernels": run.instructions[0].kernels[:kernels]})
+    figure = instruction_figure.draw(run.model_copy(update={"instructions": [one]}))
     assert not overlapping_texts(figure)
     assert not texts_outside(figure)
 

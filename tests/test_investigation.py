@@ -46,8 +46,9 @@ def found_on(device, small=100.0, load=None, of_kernel=True, budget_s=2.0, **fig
         return investigation.investigate(device, "fp32", small * MFLOPS, load, vendor, kernel(of_kernel), budget_s)
 
 
-def load_of(mflops, limited_by=()):
-    curve = [SimpleNamespace(sm_clock_mhz=mhz) for mhz in (1000, 1980)]
+def load_of(mflops, limited_by=(), reported=True):
+    reasons = list(limited_by) if reported else None
+    curve = [SimpleNamespace(sm_clock_mhz=mhz, at_s=mhz / 1000, throttle_reasons=reasons) for mhz in (100, 1980)]
     return SimpleNamespace(tflops=mflops * MFLOPS, curve=curve, limited_by=list(limited_by))
 
 
@@ -75,6 +76,7 @@ def test_the_cause_that_is_found(large, load, tensor_cores, verdict):
         (load_of(100), {}, RULED_OUT),
         (load_of(100, ["sw_power_cap"]), {}, RULED_OUT[1:]),
         (None, {}, RULED_OUT[1:]),
+        (load_of(100, reported=False), {}, RULED_OUT[1:]),
         (load_of(100), {"match": "formula"}, RULED_OUT[:1]),  # an assumed rate class matters to tensor cores alone
         (load_of(100), {"match": "formula", "of_peak": {"unit": "cuda_core"}}, RULED_OUT),
     ],

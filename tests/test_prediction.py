@@ -10,7 +10,8 @@ from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_sea
 
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
-from roofline.measure.sealing import cpu_gb_per_s, seal_device, seal_operator
+from roofline.devices.cpu.topology import promised_gb_per_s
+from roofline.measure.sealing import seal_device, seal_operator
 from roofline.operators import registry
 from roofline.records.device import VendorBandwidth, VendorPeak
 from roofline.records.prediction import CostTerms, predict_sealed
@@ -173,12 +174,14 @@ def test_a_rule_of_thumb_is_sealed_for_a_cpu():
     made = seal_device(device_record("cpu", hardware={"cores_usable": 8}), "now")
     promised = {c.name: c.gb_per_s for c in made.ceilings}
     fewer = {"dram_read_4_cores": 4, "dram_read_2_cores": 2, "dram_read_one_core": 1}
-    assert {name: promised.pop(name) for name in fewer} == {name: cpu_gb_per_s(cores) for name, cores in fewer.items()}
-    assert set(promised.values()) == {cpu_gb_per_s(8)}
+    assert {name: promised.pop(name) for name in fewer} == {
+        name: promised_gb_per_s(cores) for name, cores in fewer.items()
+    }
+    assert set(promised.values()) == {promised_gb_per_s(8)}
     assert not any(c.verified for c in made.ceilings)
     for cores, gb_per_s in ((1, 9.6), (8, 65), (16, 103)):
-        assert cpu_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05), "about what C and OpenMP read"
-    assert cpu_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
+        assert promised_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05), "about what C and OpenMP read"
+    assert promised_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
 
 
 @pytest.mark.parametrize("operator", registry.builtin(), ids=lambda one: one.name)

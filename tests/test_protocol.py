@@ -200,6 +200,16 @@ def test_a_stream_under_heat_is_flagged_and_under_the_power_cap_is_not(reasons, 
     assert timing.all_throttled == throttled and limited_by(log.states) == limits
 
 
+def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
+    device, hot, busy = FakeDevice(), iter([HEAT, HEAT]), iter([1, 1])
+    device.reasons, device.other_processes = lambda now: next(hot, []), lambda: next(busy, 0)
+    with clock_of(device):
+        log = StateLog(device)
+        timing = time_until_precise(device, noisy(1e-6, 0.001), log, warmup=3, most=64, time_budget_s=1.0)
+    assert limited_by(log.states) == HEAT
+    assert (timing.contention.attempts, timing.all_throttled) == (2, False)
+
+
 def test_heat_during_a_long_batch_is_seen():
     timing, _, _ = until_precise(noisy(1e-3, 0.3), lambda now: HEAT if 0.15 < now < 0.3 else [])
     assert timing.all_throttled

@@ -115,9 +115,11 @@ def asked(config: dict) -> list[str]:
 
 def interrupt(workflow: subprocess.Popen) -> None:
     """As Ctrl-C does, which reaches every process of a run."""
-    for process in [*psutil.Process(workflow.pid).children(recursive=True), workflow]:
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            process.send_signal(signal.SIGINT)
+    with contextlib.suppress(psutil.Error):  # it may have ended
+        children = psutil.Process(workflow.pid).children(recursive=True)
+        for process in [*children, workflow]:
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                process.send_signal(signal.SIGINT)
 
 
 def end_when_unread(workflow: subprocess.Popen) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,6 +153,7 @@ def open_device(name: str) -> Iterator[Device]:
 def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
     print_what_can_be_printed()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `| head`
     try:
         status = main(sys.argv[1:])
     except Exception:

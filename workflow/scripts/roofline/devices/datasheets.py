@@ -5,10 +5,12 @@ Peaks are in TFLOPS (TOPS for int8; a multiply-add is two operations), bandwidth
 
 import hashlib
 import json
+from math import inf
 from typing import NamedTuple
 
 from roofline.core.dtypes import CEILINGS, DTYPES, FIRST_CAPABILITY
 from roofline.devices import datasheet_file
+from roofline.records.device import DeviceRecord
 
 load = datasheet_file.read
 
@@ -26,6 +28,8 @@ CUDA_CORE_FIGURE = {
 }
 
 
+COUNTED = 1.05  # a block may run a little faster than the one over which the clock was counted
+ROUNDING = 1.005  # of clocks and timers: an H100 ran fp64_fma at 33.50 TFLOPS, and 1980 MHz allow 33.45
 # A reported total lies between the nominal size in GB, less ECC's share, and the nominal size in GiB.
 MEMORY_TOLERANCE = 0.12
 
@@ -104,6 +108,17 @@ def clock_peak_tflops(operations_per_clock: float, multiprocessors: int, clock_m
     An H200 in fp16: 132 x 4096 x 1830 MHz / 10^6 = 989.4 (NVIDIA H100 whitepaper v1.04, table 3).
     """
     return operations_per_clock * multiprocessors * clock_mhz / 1e6
+
+
+def most_tflops(device: DeviceRecord, ceiling: str, counted_mhz: float | None) -> float:
+    """TFLOPS that no block of a listed card can exceed, by its highest clock and the clock counted over the block;
+    infinity if the rate is by formula, and may be what is wrong, or no clock is known."""
+    peak, highest_mhz = device.vendor.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
+    rate = peak and peak.operations_per_clock_per_multiprocessor
+    clocks = [mhz for mhz in (highest_mhz, counted_mhz and COUNTED * counted_mhz) if mhz]
+    if device.vendor.match != "exact" or not rate or not clocks:
+        return inf
+    return ROUNDING * clock_peak_tflops(rate, device.hardware["multiprocessors"], min(clocks))
 
 
 def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> float:

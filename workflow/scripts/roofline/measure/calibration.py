@@ -28,7 +28,7 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
     """Every cost of the host, sealed at the moment when the last was timed."""
     start = time.monotonic()
     with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
-        blocks, meanwhile = undisturbed(
+        blocks, load = undisturbed(
             device,
             lambda: timed_blocks(device),
             lambda found: sum(one.median_s for one in found),
@@ -39,7 +39,7 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
         device_kind=record.device_kind,
         sealed_at=now(),
         elapsed_s=round(time.monotonic() - start, 3),
-        contention=meanwhile,
+        contention=load,
         blocks=blocks,
         constants=constants(blocks),
     )

@@ -13,7 +13,7 @@ from roofline.measure import search, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
-from roofline.measure.undisturbed import StateLog, flagged, limited_during
+from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm.operator import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Sustained
 from roofline.records.device import DeviceRecord
@@ -24,6 +24,7 @@ REST_S = 0.2  # before a block: the power limit looks back over tenths of a seco
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 VARIANT_S = 0.3  # of a variant's block, and half of it for the trials before
+HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
 LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
@@ -143,7 +144,10 @@ def _peak(device: Device, record: DeviceRecord, ceiling: str, found: Found, know
     tflops, ci95, all_throttled = found.headline
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
-    burst_limited_by = limited_during(burst.states, sum(burst.latency.samples_s))
+    burst_s = sum(burst.latency.samples_s)
+    if known["method"] == "fma" and KINDS[device.kind].reports_power and burst_s < LAG_S:
+        burst, burst_s = _held(device, found.workload, burst), burst_s + HELD_S
+    burst_limited_by = limited_during(burst.states, burst_s)
     reports = any(state.throttle_reasons is not None for state in burst.states)
     return PeakFlops(
         **known,
@@ -181,7 +185,7 @@ def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, *
     )
     return Measurement(
         **declared,
-        check=check,
+        check=check.model_copy(update={"error_after": workload.compare().error}),
         latency=latency,
         device_latency=on_device,
         overhead_s=None,
@@ -314,6 +318,13 @@ def _timed(device: Device, workload: Workload, **options):
     log.read("after")
     check = check.model_copy(update={"error_after": workload.compare().error})
     return check, flagged(latency, log.states), log.states, sm_clock_mhz
+
+
+def _held(device: Device, workload: Workload, burst: Block) -> Block:
+    """A burst with a reading after as long a load as NVML needs to report what limits it."""
+    log, count = StateLog(device), max(1, round(HELD_S / burst.latency.median_s))
+    device.step_times(workload.step, count, 0, lambda: log.read("during"))
+    return burst.model_copy(update={"states": [*burst.states, *log.states]})
 
 
 def _rest(device: Device, seconds: float = REST_S) -> None:

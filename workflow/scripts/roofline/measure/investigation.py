@@ -2,6 +2,7 @@
 
 from roofline.devices.base import Device
 from roofline.measure.protocol import time_caller
+from roofline.measure.undisturbed import LAG_S
 from roofline.operators.gemm.operator import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
 from roofline.records.compute import Investigation, Kernel, Sustained, Trial
@@ -77,6 +78,7 @@ def _tensor_cores(peak, kernel: Kernel) -> Trial:
 
 def _ruled_out(load: Sustained | None, vendor, peak) -> list[str]:
     """The power limit if nothing limits the clock under load; the rate class if the peak is sure."""
-    found = ["power limit"] if load and not load.limited_by else []
+    reported = load and any(one.throttle_reasons is not None and one.at_s >= LAG_S for one in load.curve)
+    found = ["power limit"] if reported and not load.limited_by else []
     sure = vendor.match == "exact" or peak.unit == "cuda_core"  # the class concerns tensor cores alone
     return [*found, "rate class of the card"] if sure else found

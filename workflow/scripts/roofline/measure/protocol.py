@@ -24,7 +24,7 @@ Step = Callable[[int], object]
 def time_caller(
     device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
-    """CPU time of `step`, which gets its number, so that it can rotate among buffers.
+    """CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
     The steps that fit the budget are timed in one block, at least one. On a CPU the warm-up has half of a budget of its
     own, and at least LEAST_ON_CPU steps are timed. A check that just took most of the budget (`checked_s`) warmed up.
@@ -131,7 +131,7 @@ def time_until_precise(
         nonlocal first
         deadline, last = time.monotonic() + left_s, warm_s
         samples: list[float] = []
-        stopped_by = "iterations"
+        stopped_by, earlier = "iterations", len(log.states)
         log.read("before")
         for target in statistics.looks(min(FEWEST, most), most):
             while len(samples) < target and (len(samples) < least or time.monotonic() + last < deadline):
@@ -148,7 +148,7 @@ def time_until_precise(
                 stopped_by = "precision"
                 break
         log.read("after")
-        return flagged(_timing(CALLER_METHOD, warmed, most, samples, stopped_by), log.states)
+        return flagged(_timing(CALLER_METHOD, warmed, most, samples, stopped_by), log.states[earlier:])
 
     return _with_contention(device, block, "caller")
 

@@ -3,20 +3,11 @@
 from collections.abc import Mapping
 
 from roofline.core.terms import MIXES
-from roofline.devices.cpu.topology import core_counts, on_cores
+from roofline.devices.cpu.topology import PROMISED_BY, core_counts, on_cores, promised_gb_per_s
 from roofline.devices.levels import PEER, roofs
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
-
-CPU_GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
-CPU_GB_PER_S_OF_ALL = 300.0
-CPU_SOURCE = (
-    "rule of thumb: a core reads 10 GB/s, of AMD's 25, and all cores together approach 300 GB/s: times add. "
-    "By C and OpenMP 1, 8 and 16 cores of an Intel server read 9.6, 65 and 103 GB/s; 1 and 2 cores of an AMD EPYC "
-    "41 and 40 GB/s by compiled loops, 2026-11"
-)
-
 
 MEASURED = "measured on this host before any operator"
 
@@ -50,12 +41,6 @@ def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
     )
 
 
-def cpu_gb_per_s(cores: int, cpu: str = "") -> float:
-    """Of so many cores' accesses to memory: each has its own rate, and all share another. `cpu` is its name."""
-    each = AMD_GB_PER_S_PER_CORE if cpu.startswith("AMD") else CPU_GB_PER_S_PER_CORE
-    return 1 / (1 / (cores * each) + 1 / CPU_GB_PER_S_OF_ALL)
-
-
 def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     """The vendor's peaks and bandwidth by the ceilings that they promise; of a CPU's memory a rule of thumb."""
     compute = [
@@ -73,9 +58,9 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     names = dict.fromkeys(name for mix in MIXES for name in roofs(device.device_kind, mix))
     if device.device_kind == "cpu":
         whole, *fewer = core_counts(device.hardware.get("cores_usable", 1))
-        rates = dict.fromkeys(names, cpu_gb_per_s(whole, device.name))
-        rates |= {on_cores("dram_read", count): cpu_gb_per_s(count, device.name) for count in fewer}
-        source, verified, derived = CPU_SOURCE, False, True
+        rates = dict.fromkeys(names, promised_gb_per_s(whole, device.name))
+        rates |= {on_cores("dram_read", count): promised_gb_per_s(count, device.name) for count in fewer}
+        source, verified, derived = PROMISED_BY, False, True
     elif bandwidth:
         rates = dict.fromkeys(names, bandwidth.gb_per_s)
         source, verified, derived = bandwidth.source, bandwidth.verified, bandwidth.derived

@@ -38,11 +38,11 @@ def _sustain(device: Device, workload, seconds: float, step_s: float) -> Sustain
     log.read("before")
     for at_s, each_s, clock_mhz in device.load_times(workload.step, count, seconds, singly):
         state = log.read("during")
-        lines = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
+        state_fields = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
         tflops = workload.flops * len(each_s) / sum(each_s) / 1e12
         if len(curve) < singly:
             first_products_s += [round(seconds, 10) for seconds in each_s]
-        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **lines))
+        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **state_fields))
     if not curve:
         return None
     found = summarise(curve, workload.product, seconds, first_products_s)
@@ -151,5 +151,5 @@ def _interval(tflops: float, parts: Sequence[float]) -> tuple[float, float] | No
 
 
 def _median_of(values) -> float | None:
-    lines = [value for value in values if value]
-    return statistics.median(lines) if lines else None
+    known = [value for value in values if value]
+    return statistics.median(known) if known else None

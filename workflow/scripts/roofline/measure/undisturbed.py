@@ -44,7 +44,7 @@ class StateLog:
 
 
 def throttled(timing: Timing, states: list[DeviceState]) -> bool | None:
-    """Whether heat or the power brake held all of a block back; None if the device reports no reasons."""
+    """Whether heat or the power brake acted in a block; None if the device reports no reasons."""
     return timing.all_throttled if any(state.throttle_reasons is not None for state in states) else None
 
 
@@ -72,29 +72,29 @@ def undisturbed(
     sensitive: Sensitive | None = None,
     others: bool = True,
 ) -> tuple[T, Contention]:
-    """A block's result and the load meanwhile. A disturbed block is repeated: the first undisturbed one counts, else
+    """A block's result and the load next to it. A disturbed block is repeated: the first undisturbed one counts, else
     the fastest. Without `others` no other processes of the host are looked for: a caller of a GPU needs one core.
     """
     global _repeated_s
     kind = KINDS[device.kind]
     sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
     others = others or kind.synchronous
-    result, meanwhile = observed(device, block, others)
+    result, load = observed(device, block, others)
     attempts, rest, start = 1, FIRST_REST_S, time.monotonic()
     allowed = min(MOST_S, MOST_JOB_S - _repeated_s)
     while (
         result is not None
-        and disturbances(meanwhile, sensitive)
+        and disturbances(load, sensitive)
         and attempts < MOST_ATTEMPTS
         and time.monotonic() + rest - start < allowed
     ):
         time.sleep(rest)
-        again, beside_again = observed(device, block, others)
+        again, load_again = observed(device, block, others)
         attempts, rest = attempts + 1, 2 * rest
-        if again is not None and (not disturbances(beside_again, sensitive) or slowness(again) < slowness(result)):
-            result, meanwhile = again, beside_again
+        if again is not None and (not disturbances(load_again, sensitive) or slowness(again) < slowness(result)):
+            result, load = again, load_again
     _repeated_s += time.monotonic() - start
-    return result, meanwhile.model_copy(update={"attempts": attempts})
+    return result, load.model_copy(update={"attempts": attempts})
 
 
 def observed(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
@@ -115,13 +115,13 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
 
     wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
     run_s = spent("run")
-    lines = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
+    known = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
     long = wall_s >= VISIBLE_S
-    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if lines and long else None
+    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if known and long else None
     exact = before.others is not None and after.others is not None
     others_s = after.others.since(before.others) if exact else by_ticks_s
     hidden_s = None
-    if lines and exact and long:
+    if known and exact and long:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
         used_s = wall_s * cores - spent("idle") - spent("stolen")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
@@ -134,7 +134,7 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
         run_cores=None if run_s is None else run_s / wall_s,
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
         # In a block shorter than the ticks in which it is counted, more may seem stolen than there was.
-        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if lines else None,
+        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if known else None,
         throttled_share=None if spent("throttled") is None else spent("throttled") / wall_s,
         other_processes=max((count for count in processes if count is not None), default=None),
     )

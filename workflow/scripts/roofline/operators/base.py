@@ -211,7 +211,7 @@ class Operator(ABC):
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache stand under its ceiling
     path: str | None = None  # of the user's file, as the config names it
-    measured_with_ceilings: ClassVar[bool] = False  # by the jobs of rule peak_flops, instead of its own jobs
+    measured_with_ceilings: ClassVar[bool] = False  # by the jobs of rule peak_flops
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)

@@ -83,7 +83,7 @@ class Sustained(Record):
 
     product: Product
     seconds: Positive
-    settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    settled_after_s: NotNegative | None = Field(description="what counts begins here")
     cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
     ci95: Interval | None
@@ -128,7 +128,7 @@ class PeakFlops(Record):
         default=None, description="null where the burst was too short for NVML to tell, or it does not report"
     )
     sustained_limited_by: list[str] | None = None
-    throttled: bool | None = Field(description="whether every sample was thermally throttled; null if not reported")
+    throttled: bool | None = Field(description="whether heat or the power brake acted; null if not reported")
     doubts: list[str] = Field(description="what does not fit, but is not an error")
     search: Search
     candidates: list[Candidate]

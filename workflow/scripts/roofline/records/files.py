@@ -17,7 +17,7 @@ def below_results(path: Path | str) -> str:
 
 
 def write_text(text: str, path: Path | str) -> None:
-    """Write a text file besides its place and rename it."""
+    """Write a text file next to its place and rename it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -64,7 +64,7 @@ class Manifest(RunRecord):
     created_at: str
     config: dict[str, Any]
     config_sha256: str
-    asked: dict[str, Any] = Field(description="what roofline.json follows from next to the records")
+    asked: dict[str, Any] = Field(description="what roofline.json follows from besides the records")
     sources: Sources
     environment: Environment
     devices: list[Device]

@@ -24,10 +24,12 @@ def facts(table: Roofline) -> dict:
         wrong += [counted_name(one, table) for one in known if not getattr(one, field)]
     return {
         "refused": table.not_counted,
-        "cells": len(table.counted),
+        "cells": counted(len(table.counted), "cell") if table.counted else "",
         "agreement": agreement,
         "wrong": list(dict.fromkeys(wrong)),
-        "missing": {f"{key} ({why})": None for one in table.counted for key, why in one.not_counted.items()},
+        "missing": {
+            f"{key.replace('_', ' ')} ({why})" for one in table.counted for key, why in one.not_counted.items()
+        },
         "instructions": [_explained(one) for one in table.instructions],
     }
 

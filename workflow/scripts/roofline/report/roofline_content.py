@@ -15,6 +15,7 @@ from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Roof
 
 COPY, CUDA_CORES = "d2d", "fp32_fma"
 MAIN = ("hbm", "dram")
+SETTLED = 0.99  # of the burst: a sustained rate above it is named, but not drawn
 SMALL = 10.0  # TFLOPS: devices below are shown in GFLOPS
 NEAR = 1.25  # dots of one series within this factor share a label
 
@@ -120,7 +121,8 @@ def _roof(c: ComputeCeiling, scale: float) -> Line:
     rates += [number(scale * c.sustained_tflops)] if c.sustained_tflops else []
     promised = f" ({shares(c)})" if shares(c) else ""
     label = f"{c.name} {' / '.join(rates)}{promised}"
-    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.method == "fma", sustained=c.sustained_tflops)
+    lower = c.sustained_tflops if (c.sustained_tflops or 0) < SETTLED * c.tflops else None
+    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.method == "fma", sustained=lower)
 
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Line]:

@@ -65,8 +65,8 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
-    lines = f"{counted(len(devices), 'measurement')}{on}, about {took}{cost}; {counted(len(planned), 'job')} in all."
-    print(lines, flush=True)
+    text = f"{counted(len(devices), 'measurement')}{on}, about {took}{cost}; {counted(len(planned), 'job')} in all."
+    print(text, flush=True)
     FIRST_WAIT.unlink(missing_ok=True)
     os.environ[lock.FIRST_WAIT] = str(FIRST_WAIT.absolute())
     if sys.stdout.isatty():

@@ -118,7 +118,7 @@ def print_what_can_be_printed() -> None:
 
 
 def report(record, name: str, device=None) -> None:
-    """The line of a measuring job: its figures and, given the device record, what failed."""
+    """The line of a measuring job, with its figures."""
     from roofline.report import job_lines  # not before the measurement has ended
 
     say(job_lines.line(record, name, device))
@@ -160,8 +160,8 @@ class Stopwatch:
 
     def taken(self) -> dict:
         """What a measuring job's record says of its time."""
-        meanwhile = between(self._usage, host.usage(), len(host.usable_cpus()), [])
-        return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": meanwhile}
+        load = between(self._usage, host.usage(), len(host.usable_cpus()), [])
+        return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": load}
 
     @property
     def elapsed_s(self) -> float:

@@ -8,6 +8,7 @@ from roofline.core.dtypes import dtype_of
 from roofline.core.repeatability import doubt_of, spread
 from roofline.core.statistics import median
 from roofline.core.terms import KINDS, DeviceKind
+from roofline.devices.datasheets import most_tflops
 from roofline.records.cards import METHOD, CardRun, card_id
 from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
@@ -26,7 +27,6 @@ from roofline.table.rows import (
 
 MOST_POINTS = 120  # of a curve: more are finer than a picture shows
 FEWER_CORES = 1.15  # times the rate of more cores: quiet runs of one host stay within 1.10
-OF_CLOCK = 1.05  # times the rate at the counted clock: no block can run as much faster
 BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceiling is not one
 
 
@@ -51,7 +51,7 @@ def _compute(
         blocks_apart=apart,
         disturbed=disturbed(record, burst.latency.contention, burst.states, device.device_kind),
         throttled=peak.throttled,
-        impossible=_impossible(peak, registers),
+        impossible=_impossible(peak, registers, most_tflops(device, record.dtype, peak.clock_mhz)),
     )
     return ComputeCeiling.like(
         peak,
@@ -100,11 +100,11 @@ def _repeats(peak: PeakFlops) -> float | None:
     return max((abs(one / peak.burst_tflops - 1) for one in repeats), default=None)
 
 
-def _impossible(peak: PeakFlops, registers: float | None) -> bool:
-    """Above what the counted clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
+def _impossible(peak: PeakFlops, registers: float | None, most: float) -> bool:
+    """Above what the clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
     of_registers = peak.tflops / registers if registers and peak.unit == "cpu" and peak.method == "gemm" else 0
     of_reference = (peak.reference_tflops or 0) / peak.on_reference_inputs.tflops
-    return (peak.fraction_of_clock or 0) > OF_CLOCK or of_registers > 1 or of_reference > BEATEN
+    return peak.tflops > most or of_registers > 1 or of_reference > BEATEN
 
 
 def _load(load: Sustained, flops: int) -> Load:

@@ -158,9 +158,8 @@ def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
 
 
 def _notes(record: JobRecord) -> list[str]:
-    if not isinstance(record, OperatorRecord):
-        return []
-    return [*record.notes, *([GENERATED] if any(file.generated for file in record.data) else [])]
+    own = record if isinstance(record, OperatorRecord) else None
+    return [*own.notes, *([GENERATED] if any(file.generated for file in own.data) else [])] if own else []
 
 
 def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, above_roof: float | None) -> Doubt | None:

@@ -367,7 +367,7 @@ class InstructionRoofline(Row):
 
 
 class Counted(OfCell):
-    """A profiled cell: what was declared besides what the hardware counted, of one step."""
+    """A profiled cell: what was declared next to what the hardware counted, of one step."""
 
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative

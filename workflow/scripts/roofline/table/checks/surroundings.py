@@ -36,8 +36,9 @@ def quiet(known: Evidence) -> Outcome:
     disturbed = [path for path, words in found.items() if words]
     if not disturbed:
         return Outcome("pass", counted(len(readings), "block"), 0, 0)
-    words = f"a busy host disturbed {len(disturbed)} of {counted(len(found), 'record')} ({found[disturbed[0]][0]})"
     again = [path for path in disturbed if not path.endswith("calibration.json")]  # which AGAIN=1 never repeats
+    first = found[(again or disturbed)[0]][0]
+    words = f"a busy host disturbed {len(disturbed)} of {counted(len(found), 'record')} ({first})"
     return Outcome("fail" if again else "note", words, len(disturbed), 0, again)
 
 
