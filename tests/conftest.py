@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from small_run import SmallRun
 from workflow_run import CACHE_MIB, TINY, GpuRun, Run, committed, made_once, new_checkout, new_gpu_run
 
 from roofline.devices import host
 
 SLOW = {
+    "test_archive",
+    "test_install",
+    "test_layers",
+    "test_staleness",
     "test_calibration",
     "test_figures",
     "test_module_use",
@@ -46,6 +51,14 @@ def small_quiet_host(tmp_path_factory) -> None:
         for name, text in ("level", "3"), ("type", "Unified"), ("size", f"{CACHE_MIB}M"), ("shared_cpu_list", "all"):
             (cache / name).write_text(text)
     os.environ[host.ROOT] = str(root)
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory) -> SmallRun:
+    """Made-up records with what follows from them. Leave it as it is."""
+    made = SmallRun(tmp_path_factory.mktemp("small"))
+    made.write_manifest()
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """What `make AGAIN=1` measures again, and which of two records it keeps."""
 
-from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
@@ -65,16 +64,6 @@ def test_the_new_record_is_kept_only_if_it_is_less_disturbed(results, old, new, 
     assert again.settle(RESULTS) == ([RECORD] if kept == "old" else [])
     assert content(RECORD) == expected
     assert not (RESULTS / "previous/again").exists() and again.settle(RESULTS) == []
-
-
-def test_a_record_that_is_put_back_is_complete(results):
-    """Snakemake marks what a job was making when it was killed."""
-    write(record(1), RECORD)
-    again.set_aside(RESULTS, [str(RECORD)])
-    mark = Path(".snakemake/incomplete", urlsafe_b64encode(str(RECORD).encode()).decode())
-    mark.parent.mkdir(parents=True)
-    mark.touch()
-    assert again.settle(RESULTS) == [RECORD] and not mark.exists()
 
 
 def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_again(results):

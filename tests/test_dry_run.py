@@ -1,11 +1,9 @@
 """The reasons of a dry run in words; what the wrapper adds to Snakemake's options, and which it repeats."""
 
-import shlex
-
 import pytest
 
 from roofline.core.terms import UserError
-from roofline.run import console, dry_run, folder
+from roofline.run import dry_run, folder
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 
@@ -28,18 +26,6 @@ def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypa
     assert dry_run.lines([one])[-1] == "1 job: 1 plot"
 
 
-@pytest.mark.parametrize("targets", [[], ["--", "results/roofline.json"]])
-def test_options_that_are_added_stand_before_the_users_targets(targets):
-    given = ["--forceall", *targets]
-    assert folder.with_options(given, ["--forcerun", "a"]) == ["--forceall", "--forcerun", "a", *targets]
-
-
-@pytest.mark.parametrize("given", [["-n"], ["--", "a"]])
-def test_targets_that_are_added_follow_the_users(given):
-    assert folder.with_targets(given, []) == given
-    assert folder.with_targets(given, ["b"])[-2:] == [given[-1].replace("-n", "--"), "b"]
-
-
 def test_the_options_that_choose_the_settings_are_repeated_and_no_others(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("plot: {dpi: 80}\n")
@@ -54,18 +40,3 @@ def test_a_setting_of_a_section_on_the_command_line_is_an_error_that_names_the_o
     with pytest.raises(UserError) as refused:
         folder.called_with(["--configfile", "mine.yaml", "--config", "peak_flops.size=100"])
     assert refused.value.lines[0].startswith("--config: ") and "--configfile" in refused.value.lines[0]
-
-
-def test_another_directory_is_refused_and_not_made(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for option in (["--directory", "other"], ["--directory=other"], ["-d", "other"]):
-        with pytest.raises(UserError) as refused:
-            folder.called_with(option)
-        assert len(refused.value.lines) == 1 and not (tmp_path / "other").exists()
-
-
-def test_commands_repeat_the_options_that_were_given(monkeypatch):
-    monkeypatch.setenv(console.ARGUMENTS, "--configfile 'my config$.yaml'")
-    assert shlex.split(console.make("archive")) == ["make", "archive", "ARGS=--configfile 'my config$$.yaml'"]
-    monkeypatch.delenv(console.ARGUMENTS)
-    assert console.make() == "make"

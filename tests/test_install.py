@@ -222,21 +222,6 @@ def test_a_failure_names_its_remedy_in_the_last_line(ubuntu_22, environment, wor
     assert status == 1 and word in said[-1]
 
 
-def packages(lock: str) -> dict[str, set[str]]:
-    """Versions of each package of a lock: there may be one for each Python."""
-    found = {}
-    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ENVS / f"{lock}.txt").read_text(), re.MULTILINE):
-        found.setdefault(name, set()).add(version)
-    return found
-
-
-@pytest.mark.parametrize("lock", ["cuda12", "cuda13"])
-def test_a_cuda_lock_is_the_cpu_lock_and_more_and_the_tools_change_no_version(lock):
-    assert packages("cpu").items() < packages(lock).items()
-    mine, theirs = packages("development" if lock == "cuda12" else "development-cuda13"), packages(lock)
-    assert all(theirs[name] <= mine[name] for name in mine.keys() & theirs.keys())
-
-
 def test_no_lock_names_an_index_or_a_folder():
     for file in ENVS.glob("*.txt"):
         pattern = r"://|--(extra-)?index|--find-links|file:|/(home|root|tmp|opt)/"

@@ -68,10 +68,6 @@ def test_every_row_is_frozen():
     assert len(kinds) > 20 and all(kind.model_config["frozen"] for kind in kinds)
 
 
-def test_the_api_is_for_others():
-    assert [name for name, path in MODULES.items() if "roofline.api" in imported(path)] == []
-
-
 def test_a_tool_imports_the_api_libraries_and_itself():
     for tool in TOOLS:
         of_others = {path.stem for other in TOOLS if other != tool for path in other.rglob("*.py")} - {"conftest"}
@@ -79,28 +75,6 @@ def test_a_tool_imports_the_api_libraries_and_itself():
             names = set(imported(path))
             assert "roofline" not in names and not packages(path), f"{path}: of the library a tool imports roofline.api"
             assert not of_others & {name.split(".")[0] for name in names}, f"{path}: another tool is imported"
-
-
-def test_neither_workflow_nor_config_names_a_tool():
-    files = [CHECKOUT / "Snakefile", *CHECKOUT.glob("workflow/**/*"), *CHECKOUT.glob("config/**/*")]
-    for path in files:
-        text = path.read_text("utf-8", "ignore") if path.is_file() and path.suffix != ".pyc" else ""
-        assert not [tool for tool in TOOLS if f"tools/{tool.name}" in text], path
-
-
-def test_only_the_last_package_may_know_the_workflow_engine():
-    """What the engine gives, scripts hand on."""
-    knowing = [
-        name for name, path in MODULES.items() if any(one.split(".")[0] == "snakemake" for one in imported(path))
-    ]
-    assert [name for name in knowing if not name.startswith("run/")] == []
-
-
-def test_arithmetic_opens_no_files():
-    for name, path in MODULES.items():
-        if name.startswith("core/"):
-            calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-            assert not any(getattr(call, "id", "") in ("open", "print") for call in calls), name
 
 
 @pytest.mark.parametrize("home", OWN_WORDS)
@@ -114,9 +88,3 @@ def test_an_operators_words_stand_with_it_alone(home):
         if any(word in line.lower() for word in OWN_WORDS[home])
     ]
     assert found == [], "\n".join(found)
-
-
-def test_no_file_is_of_another_kind():
-    """What the search above would pass over."""
-    others = {path.suffix for path in LIBRARY.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert others <= set(TEXT)

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from records_factory import DAY
-from small_run import DATA, SmallRun
+from small_run import DATA
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
@@ -15,14 +15,9 @@ from roofline.run import checkout
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
 
 
-@pytest.fixture(scope="module")
-def made_once(tmp_path_factory):
-    return SmallRun(tmp_path_factory.mktemp("made"))
-
-
 @pytest.fixture
-def run(made_once, tmp_path):
-    return made_once.copied_to(tmp_path)
+def run(small_run, tmp_path):
+    return small_run.copied_to(tmp_path)
 
 
 def test_every_output_is_listed_with_size_hash_and_job(run):

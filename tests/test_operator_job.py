@@ -172,19 +172,6 @@ def test_a_wrong_result_fails_the_job_and_is_named(part, factor):
         measured(operator, cases=[Case({"n": 16}, "fp32")])
 
 
-def test_the_reference_of_a_set_of_inputs_is_computed_once_for_all_implementations():
-    counted = []
-
-    class Counted(Doubling):
-        def reference(self, case, inputs):
-            counted.append(inputs["x"][0])
-            return super().reference(case, inputs)
-
-    found = measured(Counted(), cold=False)
-    assert len({one.implementation for one in found}) > 1
-    assert len(counted) == 1
-
-
 @pytest.mark.parametrize("written", [0, ITEMS - 1])
 def test_outputs_are_poisoned_so_that_what_is_not_written_shows(monkeypatch, written):
     def idle(self, inputs):

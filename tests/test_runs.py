@@ -58,13 +58,6 @@ def test_every_figure_of_a_real_run_once_and_clocks_as_counted():
     assert ceilings <= of_card.keys() and {f"{name}/sustained" for name in ("fp64", "fp16")} <= of_card.keys()
 
 
-def test_a_run_at_another_time_is_another_run(run, tmp_path):
-    twin = run.copied_to(tmp_path / "twin")
-    twin.edit("results/gpu0/device_query.json", lambda record: record.update(queried_at="2026-11-06T00:00:00+00:00"))
-    twin.write_manifest()
-    assert open_run(twin.root).fingerprint != open_run(run.root).fingerprint
-
-
 # ---------------------------------------------------------------- no runs (damaged archives: test_archive.py)
 
 

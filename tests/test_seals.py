@@ -9,7 +9,6 @@ from records_factory import (
     cell,
     hashes_of,
     operator_record,
-    operator_seal,
     peak_record,
     results,
 )
@@ -57,11 +56,6 @@ def test_a_measurement_that_started_before_its_seal(run, sealed_at):
     assert lines(run) == [f"{SCAN} started at {DAY}12:00:20+00:00, and {SCAN_SEAL} was sealed at {sealed_at}"]
 
 
-def test_a_seal_from_a_little_before_in_another_zone_holds(run):
-    run.seals[SCAN_SEAL].sealed_at = f"{DAY}13:00:19+01:00"
-    assert lines(run) == []
-
-
 def test_a_seal_that_was_changed_after_the_measurements(run):
     changed = hashes_of(run) | {SEAL: "of another"}
     assert [line.partition(" was measured")[0] for line in lines(run, hashes=changed)] == [PEAK, HBM, SCAN]
@@ -71,11 +65,6 @@ def test_a_seal_that_was_changed_after_the_measurements(run):
 def test_a_record_without_its_seals(run):
     record(run, SCAN).seals = {}
     assert lines(run) == [f"{SCAN} does not carry {SEAL}", f"{SCAN} does not carry {SCAN_SEAL}"]
-
-
-def test_a_device_without_a_seal(run):
-    del run.seals["cpu/prediction.json"]
-    assert lines(run, "cpu")
 
 
 # ---------------------------------------------------------------- reading
@@ -113,10 +102,3 @@ def test_what_is_no_record_of_a_known_kind_is_an_error_and_never_skipped(tmp_pat
     with pytest.raises(UserError) as error:
         read_results(tmp_path, [path])
     assert why in str(error.value) and str(path) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_seals_are_found_by_device_and_operator():
-    constants = {"call_s": 2.0, "share": 1.0}
-    run = results(operator_record("cpu", cell("cpu", 1.0)), operator_seal("cpu", "scan", constants))
-    assert run.device_seal("cpu").kind == "prediction" and run.device_seal("gpu0") is None
-    assert run.constants("cpu", "scan") == constants and run.constants("cpu", "gemm") is None

@@ -2,8 +2,8 @@
 
 import json
 import math
-import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -84,17 +84,6 @@ def test_a_file_that_cannot_be_read_is_told_by_line(tmp_path, text, why):
         assert line.startswith(str(path)) and part in line and "\n" not in line
 
 
-@pytest.mark.parametrize("name", ["missing.yaml", "", "bytes.yaml", "twice.yaml"])
-def test_what_is_no_file_of_text(tmp_path, name):
-    path = tmp_path / name
-    (tmp_path / "bytes.yaml").write_bytes(b"plot: \xff\xfe")
-    (tmp_path / "twice.yaml").write_text("plot: {}\nplot: {}\n")
-    with pytest.raises(UserError) as error:
-        read_file(path)
-    (line,) = error.value.lines
-    assert str(path) in line
-
-
 # ---------------------------------------------------------------- defaults and efforts
 
 
@@ -141,58 +130,28 @@ def test_a_budget_that_is_given_wins():
 
 # ---------------------------------------------------------------- the user's operators
 
-MINE = """
-    from roofline.operators.base import Case, Implementation, Job, Operator
-    from roofline.operators.settings import OperatorSettings, Whole
+GELU = str(Path(__file__).parents[1] / "examples/gelu.py")
 
 
-    class Mine(Implementation):
-        name, kind = "numpy", "cpu"
-
-        def compute(self, inputs):
-            return inputs["x"]
-
-
-    class RowSum(Operator):
-        name = "row_sum"
-        implementations = (Mine,)
-
-        class Settings(OperatorSettings):
-            rows: Whole | list[Whole] = 4
-
-        def jobs(self, config):
-            return [Job("all", (Case({"rows": config.row_sum.rows}, "fp32"),))]
-
-        flops = bytes = lambda self, case, scope=None: 4 * case.shape["rows"]
-        inputs = reference = lambda self, *arguments: {}
-"""
+def test_a_users_operator_has_a_section_with_its_settings_and_budgets():
+    config = complete({"operators": [GELU], "gelu": {"sizes": [8]}, "effort": "thorough"}).config
+    assert (config.gelu.sizes, config.gelu.cache, config.gelu.time_budget_s) == ([8], "cold", 2)
+    assert complete({"operators": [GELU]}).config.gelu.sizes == [1 << 20, 1 << 24]
+    (line,) = faults({"operators": [GELU], "gelu": {"sizes": [0]}})
+    assert line.startswith("gelu.sizes[0]: ") and "(got 0)" in line
+    assert faults({"gelu": {"sizes": [8]}})[0].startswith("gelu: ")
+    (line,) = faults({"operators": [GELU, GELU]})
+    assert line.startswith(f"operators: '{GELU}'")
 
 
-@pytest.fixture
-def mine(tmp_path):
-    (tmp_path / "row_sum.py").write_text(textwrap.dedent(MINE))
-    return str(tmp_path / "row_sum.py")
-
-
-def test_a_users_operator_has_a_section_with_its_settings_and_budgets(mine):
-    config = complete({"operators": [mine], "row_sum": {"rows": 8}, "effort": "thorough"}).config
-    assert (config.row_sum.rows, config.row_sum.cache, config.row_sum.time_budget_s) == (8, "cold", 2)
-    assert complete({"operators": [mine]}).config.row_sum.rows == 4
-    (line,) = faults({"operators": [mine], "row_sum": {"rows": 0}})
-    assert line.startswith("row_sum.rows: ") and "(got 0)" in line
-    assert faults({"row_sum": {"rows": 8}})[0].startswith("row_sum: ")
-    (line,) = faults({"operators": [mine, mine]})
-    assert line.startswith(f"operators: '{mine}'")
-
-
-def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
+def test_a_device_without_code_for_an_operator_is_reported(tmp_path):
+    (tmp_path / "mine.py").write_text(Path(GELU).read_text().replace("(Arrays, Kernel, OnCpu)", "(OnCpu,)"))
+    mine = str(tmp_path / "mine.py")
     checked = complete({"operators": [mine]})
     asked = targets.asked(checked, ["gpu0", "cpu"])
-    assert asked["without"] == [
-        {"device": "gpu0", "operator": "row_sum", "reason": "no implementation for gpu"},
-    ]
-    assert targets.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
-    with pytest.raises(UserError, match="operators: row_sum has no implementation for gpu0"):
+    assert asked["without"] == [{"device": "gpu0", "operator": "gelu", "reason": "no implementation for gpu"}]
+    assert targets.devices_with(checked.operators["gelu"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
+    with pytest.raises(UserError, match="operators: gelu has no implementation for gpu0"):
         choose_devices(complete({"operators": [mine], "devices": ["gpu0"]}), PRESENT)
 
 
