@@ -126,6 +126,7 @@ def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
         "memory_free_bytes": 1 << 33,
         "last_level_cache_bytes": 1 << 25,
         "hardware": hardware[kind],
+        "timer_ratio": None,
         "software": {"numpy": "2.4.6"},
         "vendor": vendor_figures(),
         "unsupported": {},

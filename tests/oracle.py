@@ -81,11 +81,12 @@ def timings(run: Run) -> Lines:
 
 
 def rates(run: Run) -> Lines:
-    """Work over the median of its times, and the interval."""
+    """FLOPs over elapsed time; bytes over the median of their times, and the interval."""
     for where, one in nested(run.records, "latency"):
         for rate, (work, unit) in RATES.items():
             if rate in one and work in one:
-                yield from differs(f"{where} {rate}", one[rate], one[work] / median(one["latency"]) / unit)
+                time_s = np.mean(one["latency"]["samples_s"]) if rate == "tflops" else median(one["latency"])
+                yield from differs(f"{where} {rate}", one[rate], one[work] / time_s / unit)
                 if "ci95" in one:
                     ends = reversed(interval(one["latency"]) or [])
                     yield from differs(f"{where} ci95", one["ci95"], [one[work] / end / unit for end in ends] or None)
@@ -104,9 +105,10 @@ def ceilings(run: Run) -> Lines:
 
 
 def peak_rates(peak: dict) -> dict[str, float]:
-    """The fastest block; and of the load, once settled, work over time, less what heat or a late host spoilt."""
-    blocks, load = [peak["burst"], *peak["slower_remeasurements"]], peak["sustained"]
-    rates = {"burst_tflops": max(one["flops"] / median(one["latency"]) for one in blocks)}
+    """The median block; and of the load, once settled, work over time, less what heat or a late host spoilt."""
+    samples = [(one["flops"], one["latency"]["samples_s"]) for one in peak["blocks"]]
+    rates = {"burst_tflops": sorted(flops / np.mean(times) for flops, times in samples)[len(samples) // 2]}
+    load = peak["sustained"]
     if not load:
         return rates
     late = [one for one in load["curve"] if one["at_s"] > load["settled_after_s"]]

@@ -218,6 +218,7 @@ def device_record(device: str = "cpu", **fields) -> DeviceRecord:
         "memory_free_bytes": 1 << 33,
         "last_level_cache_bytes": 1 << 25,
         "hardware": {},
+        "timer_ratio": None,
         "software": {"numpy": "2.4.6"},
         "vendor": VENDOR.model_copy(update={"match": "formula" if kind == "cpu" else "exact"}),
         "unsupported": {},
@@ -267,8 +268,8 @@ def peak_record(
     interval: float = 0.01,
     **fields,
 ) -> PeakFlopsRecord:
-    """`reference` is the reference product or its TFLOPS (none of an _fma ceiling), `chosen_at` what the best product
-    gave when it was chosen, `clock` the MHz of the burst and the TFLOPS that it allows."""
+    """`reference` is the reference product or its TFLOPS (none of an _fma ceiling), `chosen_at` the TFLOPS of
+    a third block, `clock` the MHz of the burst and the TFLOPS that it allows."""
     fma, best = dtype.endswith("_fma"), product()
     flops = 2 * best.shape["m"] * best.shape["n"] * best.shape["k"]
     if isinstance(reference, int | float) or not (fma or reference):
@@ -279,13 +280,21 @@ def peak_record(
         load = summarise(points, best, 2.0)
     clock_mhz, clock_tflops = clock or (None, None)
     taken = timing(flops / burst / 1e12, interval)
-    of_burst = rates(flops / 1e12, taken)
-    ceiling, ci95 = (load.tflops, load.ci95) if load and load.tflops > burst else (burst, of_burst)
+    ceiling = max(burst, load.tflops if load else 0)
+    block = {
+        "product": best,
+        "inputs": "made up",
+        "flops": flops,
+        "check": MADE_UP_CHECK,
+        "latency": taken,
+        "tflops": burst,
+        "states": [],
+        "sm_clock_mhz": clock_mhz,
+    }
     known = {
         "method": "fma" if fma else "gemm",
         "unit": "cpu" if device == "cpu" else "cuda_core" if fma or dtype in ("fp32", "fp64") else "tensor_core",
         "tflops": ceiling,
-        "ci95": ci95,
         "reference_tflops": reference and reference.flops / reference.latency.median_s / 1e12,
         "burst_tflops": burst,
         "sustained_tflops": load and load.tflops,
@@ -300,19 +309,10 @@ def peak_record(
         "doubts": [],
         "search": Search(offered=1, tried=1, refused=[]),
         "candidates": [
-            {"product": best, "flops": flops, "trial_tflops": burst, "block_tflops": chosen_at or burst},
+            {"product": best, "flops": flops, "trial_tflops": burst, "flops_per_cycle": None},
         ],
-        "burst": {
-            "product": best,
-            "inputs": "made up",
-            "flops": flops,
-            "check": MADE_UP_CHECK,
-            "latency": taken,
-            "tflops": burst,
-            "ci95": of_burst,
-            "states": [],
-            "sm_clock_mhz": clock_mhz,
-        },
+        "not_repeated": [],
+        "blocks": [block, block, block | {"tflops": chosen_at or burst}],
         "sustained": load,
         "variants": [],
         "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},

@@ -38,7 +38,6 @@ def compute_ceiling(
         "method": "fma" if name.endswith("_fma") else "gemm",
         "unit": unit,
         "tflops": tflops,
-        "ci95": [0.998 * tflops, 1.001 * tflops],
         "reference_tflops": 0.98 * tflops,
         "sustained_tflops": sustained,
         "burst_tflops": tflops,

@@ -18,14 +18,16 @@ from factories import (
     write_seals,
 )
 
+from roofline.core.repeatability import spread
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
 from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
-from roofline.measure.compute_ceiling import chosen, finalists
+from roofline.measure.compute_ceiling import finalists
+from roofline.measure.search import Trial
 from roofline.operators.gemm import products
 from roofline.operators.gemm.operator import Gemm
-from roofline.records.compute import Candidate, PeakFlopsRecord
+from roofline.records.compute import PeakFlopsRecord
 from roofline.records.timing import Check, Search
 
 
@@ -33,34 +35,14 @@ def flops(size):
     return products.flops(size, size, size)
 
 
-def candidate(size, trial, block=None, algorithm=None):
-    found = product(size, algorithm=algorithm)
-    return Candidate(product=found, flops=flops(size), trial_tflops=trial, block_tflops=block)
+def test_finalists_do_nearly_the_most_in_a_cycle_and_each_has_another_shape():
+    def trial(size, per_cycle, clock_mhz):
+        way = SimpleNamespace(product=product(size), flops=flops(size))
+        return Trial(way, flops(size) / per_cycle / clock_mhz / 1e6, clock_mhz)
 
-
-# ---------------------------------------------------------------------------------------------- finalists
-
-
-def test_the_smallest_products_near_the_fastest_are_finalists_with_it():
-    """A short block is over before the power limit acts. 512 is below 92 %; of the others the three with least work."""
-    found = [candidate(8192, 800), candidate(4096, 790), candidate(512, 735), candidate(2048, 737)]
-    found += [candidate(1024, 760), candidate(3072, 755)]
-    assert finalists(found) == [0, 4, 3, 5]
-    assert finalists(found[:2]) == [0, 1]
-    assert finalists([candidate(1024, 700), candidate(8192, 800), candidate(4096, 500)]) == [1]
-
-
-@pytest.mark.parametrize(
-    ("found", "places"),
-    [
-        ([(8192, 800, 650), (4096, 770, 760)], [1, 0]),  # by the block, not by the trial
-        ([(8192, 800, 760), (2048, 770, 753), (1024, 770, 752)], [1, 0]),  # 753 is 99 % of 760, with less work
-        ([(1024, 900, None), (8192, 800, 700)], [1]),  # never timed as a block
-    ],
-)
-def test_the_chosen_one_and_the_best_of_the_others(found, places):
-    found = [candidate(*one) for one in found]
-    assert chosen(found) == [found[place] for place in places]
+    tried = [trial(8192, 500, 1400), trial(4096, 505, 1200), trial(4096, 504, 1900), trial(2048, 490, 1900)]
+    assert finalists(tried) == [1, 0]
+    assert finalists([*tried, *(trial(size, 500, 1500) for size in (256, 512, 1024))]) == [1, 0, 4, 5]
 
 
 # ---------------------------------------------------------------------------------------------- the whole measurement
@@ -70,22 +52,22 @@ SUSTAINED_S = 3.0
 
 
 class Card(FakeDevice):
-    """Products by size, whose steps take what their rate says, or that on operands of a seed.
+    """Products by size, whose steps take what their rate says; of the `unsteady` ones every second block is slower.
 
     `load` is the share of the best product's rate under sustained load, `wrong` a seed and which comparison of its
     result fails. In the chunks `late` of load the device waited for its host as long as it worked.
     """
 
-    def __init__(self, kind="gpu", load=0.8, rates=None, wrong=None, variants=(3, 2), late=(), **options):
+    def __init__(self, kind="gpu", load=0.8, rates=None, wrong=None, variants=(3, 2), late=(), unsteady=(), **options):
         super().__init__(kind, **options)
-        self.load, self.wrong, self.slower, self.late = load, wrong, variants, late
+        self.load, self.wrong, self.slower, self.late, self.unsteady = load, wrong, variants, late, unsteady
         self.rates = {REFERENCE: 100.0, BEST: 150.0, LARGE: 120.0} | (rates or {})
-        self.sizes = [size for size in self.rates if isinstance(size, int)]
         self.checked, self.most_flops = [], None
 
     def product(self, size, seed, slower=1, algorithm=None):
         def step(index):
-            return slower * flops(size) / self.rates.get((size, seed), self.rates[size]) / 1e12
+            slow = 1.1 if size in self.unsteady and self.checked.count((size, seed)) % 4 == 1 else 1
+            return slow * slower * flops(size) / self.rates[size] / 1e12
 
         def compare():
             self.checked.append((size, seed))
@@ -102,9 +84,8 @@ class Card(FakeDevice):
         return []
 
     def candidates(self, device, dtype, size, most_flops, seed):
-        """On a CPU the reference product has had its block."""
         self.most_flops = most_flops
-        return [self.product(one, seed) for one in self.sizes if self.kind == "gpu" or one != size]
+        return [self.product(one, seed) for one in self.rates]
 
     def workload(self, device, dtype, size, product, seed):
         return self.product(product.shape["m"], seed)
@@ -123,7 +104,8 @@ class Card(FakeDevice):
     def load_times(self, step, count, seconds, singly):
         for chunk in range(60):
             late = 2 if chunk in self.late else 1
-            each_s = [late * step(0) / self.load] * (count if chunk < singly else 1)
+            load = 1 if chunk < singly else self.load
+            each_s = [late * step(0) / load] * (count if chunk < singly else 1)
             yield (chunk + 1) * seconds / 60, each_s, 1400.0
 
     def state(self):
@@ -154,19 +136,32 @@ def near(tflops):
     return pytest.approx(tflops, rel=1e-3)
 
 
-def test_the_ceiling_is_the_best_product_remeasured_on_other_operands():
+def test_the_ceiling_is_the_median_of_three_blocks_of_the_best_product():
     device = Card()
     peak = peak_of(device)
     assert (peak.method, peak.unit, peak.tflops, peak.burst_tflops) == ("gemm", "tensor_core", near(150), peak.tflops)
     assert peak.burst.product == product(BEST) and (BEST, 5) in device.checked
+    assert [len(block.latency.samples_s) for block in peak.blocks] == [11, 11, 11], "0.92 ms each, 10 ms in all"
     assert [one.product.shape["m"] for one in peak.candidates] == [BEST, LARGE, REFERENCE]
+    assert peak.candidates[0].flops_per_cycle == near(150e12 / 1500e6)
     assert peak.fraction_of_vendor == near(150 / 160)
     reachable = 132 * 1024 * 1500e6 / 1e12  # multiprocessors x rate x the clock under the block
     assert (peak.clock_mhz, peak.clock_tflops, peak.fraction_of_clock) == (1500, near(reachable), near(150 / reachable))
-    assert (peak.doubts, peak.investigation, peak.throttled) == ([], None, False)
+    assert (peak.doubts, peak.investigation, peak.throttled, peak.not_repeated) == ([], None, False, [])
     assert peak.search == Search(offered=3, tried=3, refused=[])
     (variant,) = peak.variants
     assert (variant.product, variant.tflops) == (product(BEST, algorithm="fast"), near(150 / 2))
+
+
+@pytest.mark.parametrize("load", [0, SUSTAINED_S])
+def test_a_product_whose_blocks_disagree_falls_out(load):
+    peak = peak_of(Card(unsteady=[BEST]), sustained_s=load)
+    assert (peak.burst.product, peak.burst_tflops, len(peak.blocks)) == (product(LARGE), near(120), 3)
+    (out,) = peak.not_repeated
+    assert (out.product, out.blocks_tflops) == (product(BEST), [near(150 / 1.1), near(150)])
+    unsteady = peak_of(Card(unsteady=[BEST, LARGE, REFERENCE]), sustained_s=load)
+    assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 2
+    assert spread([block.tflops for block in unsteady.blocks]) == near(0.1)
 
 
 def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
@@ -181,54 +176,14 @@ def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
     assert record.peak.reference_tflops == near(100)
 
 
-@pytest.mark.parametrize(
-    ("chosen_again", "fastest_again", "remeasured", "burst"),
-    [
-        (149, 151, True, LARGE),  # by 1.3 % less than the fastest gave in the search
-        (149, 140, True, BEST),  # which it does not keep: the power limit acted this time
-        (150.3, 151, False, BEST),  # by less than half a per cent
-    ],
-)
-def test_where_the_chosen_block_is_clearly_slower_than_the_next_that_one_is_remeasured_too(
-    chosen_again, fastest_again, remeasured, burst
-):
-    """151 and 150 are as fast, so that the one with less work is chosen; else the next run might choose the other."""
-    rates = {BEST: 150.0, LARGE: 151.0, (BEST, 5): chosen_again, (LARGE, 13): fastest_again}
-    device = Card(rates=rates)
-    peak = peak_of(device)
-    assert ((LARGE, 13) in device.checked) == remeasured
-    assert peak.burst.product == product(burst)
-    figures = sorted([chosen_again, fastest_again][: 1 + remeasured], reverse=True)
-    assert [peak.tflops, *(block.tflops for block in peak.slower_remeasurements)] == [near(one) for one in figures]
-
-
-def test_a_reference_product_that_no_later_block_comes_up_to_is_a_cpus_ceiling():
-    """No product may stand above its own ceiling."""
-    again = {(size, seed): 90 for size in (REFERENCE, BEST, LARGE) for seed in (5, 13)}
-    record = measured(Card("cpu", rates=dict.fromkeys((BEST, LARGE), 90) | again))
-    peak = record.peak
-    assert peak.tflops == peak.burst.tflops == peak.reference_tflops == near(100)
-    assert peak.burst.product == product(REFERENCE)
-    assert [block.tflops for block in peak.slower_remeasurements] == [near(90)]
-
-
-@pytest.mark.parametrize(("kind", "samples"), [("gpu", 20), ("cpu", 10)])
-def test_the_burst_of_a_gpu_has_a_second_whatever_the_search_had(kind, samples):
-    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left. A CPU's
-    samples have the 10 ms to themselves."""
-    peak = peak_of(Card(kind), time_budget_s=0.01)
-    assert peak.burst.product == product(BEST)
-    assert len(peak.burst.latency.samples_s) == pytest.approx(samples, abs=1 if kind == "cpu" else 0)
-
-
-def test_products_of_which_a_block_would_take_too_long_are_not_tried():
-    """23 of them at the reference product's rate within BLOCK_S; those of the same size always."""
-    device = Card()
+@pytest.mark.parametrize(("kind", "longest_s"), [("gpu", 0.003), ("cpu", 0.2)])
+def test_products_of_which_a_block_would_take_too_long_are_not_tried(kind, longest_s):
+    """On a GPU those of the reference GEMM's size always are."""
+    device, slow = Card(kind), Card(kind, rates=dict.fromkeys((REFERENCE, BEST, LARGE), 1e-1))
     measured(device)
-    assert device.most_flops == near(100e12 * compute_ceiling.BLOCK_S / 23)
-    slow = Card(rates=dict.fromkeys((REFERENCE, BEST, LARGE), 1e-1))
+    assert device.most_flops == near(100e12 * longest_s)
     measured(slow, vendor_tflops=1e-1)
-    assert slow.most_flops == flops(REFERENCE)
+    assert slow.most_flops == (flops(REFERENCE) if kind == "gpu" else near(1e11 * longest_s))
 
 
 @pytest.mark.parametrize("load", [0.8, 1.05])
@@ -236,7 +191,6 @@ def test_the_ceiling_is_the_higher_of_burst_and_sustained(load):
     peak = peak_of(Card(load=load))
     assert peak.sustained_tflops == peak.sustained.tflops == near(150 * load)
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops)
-    assert peak.ci95 == (peak.sustained.ci95 if load > 1 else peak.burst.ci95)
     assert peak.sustained_fraction_of_clock == near(150 * load / (132 * 1024 * 1400e6 / 1e12)), (
         "by the load's own clock"
     )
@@ -251,19 +205,11 @@ def test_neither_a_cpu_nor_register_only_kernels_get_sustained_load():
     assert peak_of(Card(), sustained_s=0).sustained is None
 
 
-def test_on_a_cpu_the_reference_product_is_a_candidate_that_has_had_its_block():
-    peak = peak_of(Card("cpu", rates={REFERENCE: 100.0, BEST: 80.0, LARGE: 80.0}))
-    reference, *others = peak.candidates
-    assert reference.product == peak.burst.product == product(REFERENCE)
-    assert reference.trial_tflops == reference.block_tflops == peak.reference_tflops
-    assert [one.block_tflops for one in others] == [None, None]
-
-
-@pytest.mark.parametrize("wrong", [(1, 1), (1, 3), (5, 1), (7, 1), (13, 1), (5, 2)])
+@pytest.mark.parametrize("wrong", [(1, 1), (1, 3), (5, 1), (7, 1), (5, 2)])
 def test_a_wrong_result_fails_the_job(wrong):
-    """Of the reference product, of the best one, of its variants, of the next one remeasured, and of timed steps."""
+    """Of the reference product, of the best one, of its variants, and of timed steps."""
     with pytest.raises(ArithmeticError, match="differs from float64"):
-        measured(Card(wrong=wrong, rates={LARGE: 148.0, (BEST, 5): 120.0}))
+        measured(Card(wrong=wrong))
 
 
 def test_a_host_that_left_the_device_without_work_is_told_and_costs_nothing():
@@ -286,15 +232,11 @@ def test_throttling_throughout_is_flagged_and_the_power_cap_is_not():
 
 
 def test_what_limits_burst_and_sustained_load_is_known_apart():
-    """A short burst says nothing of its limits."""
-    device, short = Card(rates={REFERENCE: 1.0, BEST: 1.5, LARGE: 1.2}), Card(load=1.2)  # of which one is slow
-    device.reasons = short.reasons = lambda now: POWER_CAP
-    peak = peak_of(device, vendor_tflops=1.6)
-    assert peak.burst_limited_by == peak.sustained_limited_by == peak.limited_by == POWER_CAP
-    peak = peak_of(short)
+    """A short burst says nothing of its limits; a register-only kernel goes on until NVML can report."""
+    device = Card(load=1.2, reasons=lambda now: POWER_CAP)
+    peak = peak_of(device)
     assert (peak.burst_limited_by, peak.sustained_limited_by, peak.limited_by) == (None, POWER_CAP, POWER_CAP)
-    peak = peak_of(short, "fp32_fma")  # a register-only kernel goes on until NVML can report
-    assert "during" in [state.when for state in peak.burst.states] and peak.burst_limited_by == POWER_CAP
+    assert peak_of(device, "fp32_fma").burst_limited_by == POWER_CAP
 
 
 # ---------------------------------------------------------------------------------------------- the job

@@ -131,6 +131,6 @@ def test_products_of_half_and_twice_the_size_are_tried_within_flops_and_memory(d
         again.check()
     limits = (1e12, 2 * 96**3, 2 * 48**3, 1)
     sizes = [[workload.product.shape["m"] for workload in candidates(device, most)] for most in limits]
-    assert sizes == [[24, 96], [24, 96], [24], []]
+    assert sizes == [[96, 48, 24], [48, 24], [48, 24], [24]]
     monkeypatch.setattr(host, "memory_available_bytes", lambda: products.workspace_bytes(96, "fp32"))
-    assert [workload.product.shape["m"] for workload in candidates(device)] == [24]
+    assert [workload.product.shape["m"] for workload in candidates(device)] == [48, 24]

@@ -10,12 +10,12 @@ from fake_gpu import open_gpu, skip_unless_supported
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.terms import Unsupported
 from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
-from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, FULL, OUTPUTS, LtProducts, Shape
+from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, OUTPUTS, LtProducts, Shape
 from roofline.operators.gemm.operator import Gemm, filled
 
 DTYPES = tuple(OUTPUTS)
@@ -59,16 +59,6 @@ def test_candidates_begin_with_the_reference_library_and_keep_to_flops_and_memor
         assert ((m + n) * k * ITEM_BYTES[dtype] + m * n * ITEM_BYTES[one.product.output]) * 4 <= free_bytes
     others = [one for one in cuda_products.candidates(device, dtype, 128, 1.0, 3) if one.product != first]
     assert {tuple(one.product.shape.values()) for one in others} == {(128, 128, 128)}, "where none fits"
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_operands_are_normal_numbers_of_their_dtype_and_described(device, dtype):
-    values = cuda_products.operand(device, dtype, 50_001, seed=1)
-    found = device.to_host(values).view(array_dtype(dtype)).astype(numpy.float64)
-    scale = 32 if dtype == "int8" else 1
-    assert values.size == 50_001
-    assert found.mean() == pytest.approx(0, abs=0.02 * scale) and found.std() == pytest.approx(scale, rel=0.02)
-    assert of_shape(device, dtype)[0].inputs == cuda_products.inputs(dtype)
 
 
 @pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
@@ -118,7 +108,7 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
         cuda_products.workload(gpu, dtype, SIZE, lost, seed=5)
 
 
-def test_variants_are_of_other_inputs_outputs_and_accumulations(device):
+def test_variants_are_of_other_outputs_and_accumulations(device):
     found = {
         dtype: [
             {(one.product.output, one.product.accumulation, one.inputs) for one in ways}
@@ -126,7 +116,6 @@ def test_variants_are_of_other_inputs_outputs_and_accumulations(device):
         ]
         for dtype in DTYPES
     }
-    assert found.pop("fp64") == [{("fp64", "fp64", cuda_products.inputs("fp64", FULL))}]
     assert found.pop("fp8_e4m3") == [{("bf16", "fp32", cuda_products.inputs("fp8_e4m3"))}]
     assert found.pop("int8") == [{("int32", "int32", cuda_products.inputs("int8"))}]
     assert not any(found.values())
@@ -139,13 +128,12 @@ def test_a_search_passes_over_what_cublaslt_refuses_and_names_it(device):
         found[0].step(0)
     tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
     assert (searched.offered, searched.tried, len(searched.refused)) == (6, 3, 3)
-    assert all("choice 2" in workload.product.algorithm for workload, _ in tried)
+    assert all("choice 2" in workload.product.algorithm for workload, *_ in tried)
 
 
 @pytest.mark.parametrize("ceiling", ["fp64", "bf16", "int8", "fp32_fma"])
 def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, ceiling):
     monkeypatch.setattr(compute_ceiling, "REST_S", 0)
-    monkeypatch.setattr(compute_ceiling, "SHORT_REST_S", 0)
     device = open_gpu(monkeypatch, multiProcessorCount=2)
     # Without a rate: the stand-in's multiply-adds are over sooner than any card's.
     peaks = {ceiling: vendor_peak(1e-9, operations_per_clock_per_multiprocessor=None)}
@@ -158,7 +146,7 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     assert [one.implementation for one in measurements[1:]] == ["tensor_matmul"] * ours
     assert peak.burst.check.error <= peak.burst.check.tolerance
     assert peak.search.tried == len(peak.candidates) > 1 and peak.search.refused == []
-    assert len(peak.variants) == (ceiling in ("fp64", "int8"))
+    assert len(peak.variants) == (ceiling == "int8")
     assert (peak.sustained is None) != by_product
     assert peak.unit == device.compute_unit(ceiling) and peak.kernel.name is None
     assert peak.clock_mhz == pytest.approx(1980)
@@ -204,7 +192,7 @@ def test_what_would_miss_the_tensor_cores_is_refused_with_the_reason(monkeypatch
     device = open_gpu(monkeypatch, capability)
     found = list(cuda_products.candidates(device, dtype, side, 2 * side**3, seed=3))
     tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
-    ours = [one.product.shape for one, _ in tried if one.product.library == "tensor_matmul"]
+    ours = [one.product.shape for one, *_ in tried if one.product.library == "tensor_matmul"]
     assert reason in searched.refused[0] and not any(shape["m"] % 8 or shape["k"] % 8 for shape in ours)
     assert cuda_products.beside_reference(device, dtype, side, 1) == []
     with pytest.raises(ValueError, match=reason):

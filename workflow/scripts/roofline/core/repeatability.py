@@ -9,6 +9,7 @@ from roofline.core.terms import DeviceKind
 Doubt = Literal["few samples", "throttled", "disturbed", "blocks disagree", "impossible"]
 # How far blocks of one measurement may be apart. Caller's times on a shared host wander more than a GPU's own.
 APART: dict[DeviceKind, float] = {"gpu": 0.05, "cpu": 0.20}
+REPEATS: dict[DeviceKind, float] = {"gpu": 0.02, "cpu": 0.20}  # of a compute ceiling, whose blocks start alike
 
 
 def spread(blocks: Sequence[float]) -> float | None:
@@ -21,21 +22,21 @@ def doubt_of(
     kind: DeviceKind,
     samples: int | None,
     blocks_apart: float | None = None,
+    most_apart: dict[DeviceKind, float] = APART,
     disturbed: bool = False,
     throttled: bool | None = False,
     impossible: bool = False,
 ) -> Doubt | None:
     """The first reason that applies; None where the figure may be used.
 
-    `samples` are those of the median (None: not known), `blocks_apart` is their blocks' `spread`, `disturbed` says that
-    other load ran meanwhile, `throttled` that all samples were thermally throttled, and `impossible` that the figure
-    exceeds what another measurement allows.
+    `samples` are those of the median (None: not known), `blocks_apart` is their blocks' `spread`. `throttled` says that
+    all of them were, `impossible` that the figure exceeds what another measurement allows.
     """
     reasons: dict[Doubt, bool | None] = {
         "few samples": few(samples),
         "throttled": throttled,
         "disturbed": disturbed,
-        "blocks disagree": (blocks_apart or 0.0) > APART[kind],
+        "blocks disagree": (blocks_apart or 0.0) > most_apart[kind],
         "impossible": impossible,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)

@@ -189,6 +189,10 @@ class Device(Protocol):
     def state(self) -> dict:
         return {}
 
+    def timer_ratio(self) -> float | None:
+        """The host's clock over this device's, by which its steps are timed; None where they are one."""
+        return None
+
     def clock_of_block(self) -> float | None:
         """MHz, counted over the last block of step_times."""
 

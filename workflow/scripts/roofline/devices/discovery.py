@@ -75,6 +75,7 @@ def describe(device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord
         memory_free_bytes=identity.memory_free_bytes,
         last_level_cache_bytes=device.last_level_cache_bytes,
         hardware=hardware,
+        timer_ratio=device.timer_ratio(),
         software=device.software(),
         vendor=device.vendor(hardware, datasheets),
         unsupported={name: reason for name in CEILINGS if (reason := unsupported(identity, name))},

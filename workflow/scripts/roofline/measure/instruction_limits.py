@@ -15,7 +15,7 @@ def issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: floa
     tried, searched = search.try_all(
         device, kernels, lambda one: one.step, time_budget_s, lambda one: one.warp_instructions
     )
-    best, _ = min(tried, key=lambda one: one[1] / one[0].warp_instructions)
+    best = min(tried, key=lambda one: one.seconds / one.way.warp_instructions).way
     check, log = best.check(), StateLog(device)
     latency = time_until_precise(device, best.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
     return IssueRate(

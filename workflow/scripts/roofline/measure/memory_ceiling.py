@@ -43,7 +43,7 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
     """
     ways = list(stream.grids.items())
     tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
-    (grid, step), step_s = min(tried, key=lambda one: one[1])
+    (grid, step), step_s, _ = min(tried, key=lambda one: one.seconds)
     blocks = list(_blocks(device, stream.blocks, step, step_s, warmup, iterations, time_budget_s))
     latency, log = min(blocks, key=lambda block: block[0].median_s)
     if stream.level == "pcie":
@@ -67,7 +67,7 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
         threads=stream.threads(grid),
         grid=grid,
         search=searched,
-        trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
+        trials=[GridTrial(grid=one.way[0], gb_per_s=stream.counted_bytes / one.seconds / 1e9) for one in tried],
         blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
         sm_clock_mhz=clock_mhz,
         limited_by=limited_by(log.states),

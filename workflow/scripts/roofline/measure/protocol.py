@@ -10,6 +10,7 @@ from roofline.measure.undisturbed import StateLog, flagged, undisturbed
 from roofline.records.timing import Timing
 
 CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"
+OPENING_METHOD = "the first steps of sustained load, which begins as a block does, an event per step"
 DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then released"
 FEWEST = 64  # samples before the first look at whether they are precise
 LONGER = 1.03
@@ -54,7 +55,7 @@ def time_caller(
             if count > longest:
                 longest, clock_mhz = count, device.clock_of_block()
             each = statistics.median(samples)
-        return _timing(CALLER_METHOD, warmed, iterations, samples).model_copy(update={"sm_clock_mhz": clock_mhz})
+        return timing_of(CALLER_METHOD, warmed, iterations, samples).model_copy(update={"sm_clock_mhz": clock_mhz})
 
     return _with_contention(device, block, "caller", others=False)
 
@@ -73,7 +74,7 @@ def time_device(
         first = caller.warmup + len(caller.samples_s)
         samples = device.device_times(step, max(1, min(wanted, fitting)), first=first, at_once=at_once)
         method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
-        return _timing(method, caller.warmup, wanted, samples) if samples else None
+        return timing_of(method, caller.warmup, wanted, samples) if samples else None
 
     return _with_contention(device, block, "device", others=False)
 
@@ -148,7 +149,7 @@ def time_until_precise(
                 stopped_by = "precision"
                 break
         log.read("after")
-        return flagged(_timing(CALLER_METHOD, warmed, most, samples, stopped_by), log.states[earlier:])
+        return flagged(timing_of(CALLER_METHOD, warmed, most, samples, stopped_by), log.states[earlier:])
 
     return _with_contention(device, block, "caller")
 
@@ -160,7 +161,7 @@ def _with_contention(
     return timing and timing.model_copy(update={"contention": contention})
 
 
-def _timing(method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None) -> Timing:
+def timing_of(method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None) -> Timing:
     samples = [round(sample, 10) for sample in samples]
     return Timing(
         method=method,

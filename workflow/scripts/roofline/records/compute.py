@@ -45,26 +45,32 @@ class Kernel(Record):
 
 
 class Candidate(Record):
-    """One product that was tried, by a few runs; the finalists by a whole block too."""
+    """One product that was tried by a few runs, the finalists by more."""
 
     product: Product
     flops: AtLeastOne
     trial_tflops: Rate
-    block_tflops: Rate | None = None
+    flops_per_cycle: Positive | None = Field(description="what candidates are ranked by; null without a counted clock")
 
 
 class Block(Record):
-    """One timed block of a product, on its own operands, after a rest."""
+    """One timed block of a product, after a rest and a warm-up."""
 
     product: Product
     inputs: str
     flops: AtLeastOne
     check: Check
     latency: Timing
-    tflops: Rate
-    ci95: Interval | None
+    tflops: Rate = Field(description="FLOPs over the elapsed time of all samples")
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
+
+
+class NotRepeated(Record):
+    """A candidate that fell out because its blocks did not agree."""
+
+    product: Product
+    blocks_tflops: list[Rate]
 
 
 class LoadPoint(Record):
@@ -105,14 +111,10 @@ class PeakFlops(Record):
     method: Literal["gemm", "fma"]
     unit: ComputeUnit
     tflops: Rate = Field(description="the ceiling: the higher of burst and sustained")
-    ci95: Interval | None
     reference_tflops: Rate | None = Field(
         description="the reference GEMM's, which is in `measurements`; null for our own kernels"
     )
-    reference_inputs: str | None = Field(default=None, description="the reference GEMM's operands")
-    burst_tflops: Rate = Field(
-        description="the fastest product of those re-measured after the search; on a CPU, the reference GEMM counts"
-    )
+    burst_tflops: Rate = Field(description="the median of `blocks`")
     sustained_tflops: Rate | None
     vendor_tflops: Rate | None
     fraction_of_vendor: Positive | None
@@ -132,18 +134,17 @@ class PeakFlops(Record):
     doubts: list[str] = Field(description="what does not fit, but is not an error")
     search: Search
     candidates: list[Candidate]
-    burst: Block
-    slower_remeasurements: list[Block] = Field(default=[])
+    not_repeated: list[NotRepeated] = Field(description="faster candidates, which fell out")
+    blocks: list[Block] = Field(description="that start alike; under sustained load the last one is its opening")
     sustained: Sustained | None
-    variants: list[Block] = Field(description="the same product with another output, accumulation or other inputs")
+    variants: list[Block] = Field(description="the same product with another output or accumulation")
     kernel: Kernel
     investigation: Investigation | None
 
     @property
-    def on_reference_inputs(self) -> Block:
-        """The best block on operands like the reference GEMM's: random bits draw power, of which fp64 has most."""
-        alike = (one for one in self.variants if one.inputs == self.reference_inputs != self.inputs)
-        return next(alike, self.burst)
+    def burst(self) -> Block:
+        """The median block."""
+        return sorted(self.blocks, key=lambda one: one.tflops)[len(self.blocks) // 2]
 
 
 class PeakFlopsRecord(JobRecord):

@@ -51,6 +51,7 @@ class DeviceRecord(RunRecord):
     memory_free_bytes: int
     last_level_cache_bytes: int
     hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
+    timer_ratio: Positive | None = Field(description="the host's clock over a GPU's events, of half a second")
     software: dict[str, str | None] = Field(description="versions by library")
     vendor: VendorFigures
     unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")

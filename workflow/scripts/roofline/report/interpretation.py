@@ -2,7 +2,7 @@
 
 from roofline.core.formatting import listed, number, percent
 from roofline.report import rendering
-from roofline.report.model import REPEATS, DeviceView, OperatorView, Report, furthest_apart
+from roofline.report.model import DeviceView, OperatorView, Report, furthest_apart
 from roofline.report.words import CAUSES, limits
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Roofline
@@ -45,8 +45,7 @@ def _trust(report: Report) -> dict:
     records = set() if main.is_cpu else {c.record for c in sound}
     gemms = [c for one in main.operators for c in one.cells if c.share and c.lower_ceiling == "compute"]
     clock = [c.fraction_of_clock for c in sound if c.fraction_of_clock]
-    repeats = [c.repeats_within for c in sound if c.repeats_within is not None]
-    unrepeated = [f"{c.name} ({percent(c.repeats_within)})" for c in sound if c in main.unrepeated]
+    repeats = [c.blocks_apart for c in sound if c.blocks_apart is not None]
     return {
         "main": main,
         "unit": unit,
@@ -59,9 +58,6 @@ def _trust(report: Report) -> dict:
         "gemms": [cell.share for cell in gemms if cell.record in records],
         "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",
-        "repeated": len(unrepeated) < len(repeats),
-        "unrepeated": listed(unrepeated),
-        "within": f"{100 * REPEATS:g} %",
         "above": sum(cell.device == main.name and cell.above_roof is not None for cell in report.table.operators),
     }
 

@@ -23,7 +23,6 @@ from roofline.table.rows import (
 from roofline.table.scores import score
 
 WORST = 5  # predictions by name
-REPEATS = 0.02  # within which a burst must repeat to be trusted
 # The largest fp16 matrix instruction of a compute capability, by its major number: PTX ISA 9.0, sections 9.7.14 to 16.
 MMA = {
     "7": "mma.sync m16n8k8",
@@ -111,11 +110,6 @@ class DeviceView:
         """FLOP/byte at which a compute ceiling meets the slope of memory reads."""
         reads = self.main("read")
         return 1e3 * c.tflops / reads.gb_per_s if reads and not (reads.doubt or c.doubt) else None
-
-    @property
-    def unrepeated(self) -> list[ComputeCeiling]:
-        """GEMM ceilings that do not repeat within 2 %."""
-        return [c for c in self.gemms if (c.repeats_within or 0) > REPEATS]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from roofline.core.disturbance import hidden_load, is_disturbed
 from roofline.core.dtypes import dtype_of
-from roofline.core.repeatability import doubt_of, spread
+from roofline.core.repeatability import REPEATS, doubt_of, spread
 from roofline.core.statistics import median
 from roofline.core.terms import KINDS, DeviceKind
 from roofline.devices.datasheets import most_tflops
@@ -44,11 +44,12 @@ def _compute(
     path: str, record: PeakFlopsRecord, device: DeviceRecord, registers: float | None, known: Sequence[CardRun]
 ) -> ComputeCeiling:
     peak, burst = record.peak, record.peak.burst
-    on_reference, apart = peak.on_reference_inputs, spread(blocks_of(peak))
+    apart = spread([block.tflops for block in peak.blocks])
     doubt = doubt_of(
         kind=device.device_kind,
         samples=len(burst.latency.samples_s),
         blocks_apart=apart,
+        most_apart=REPEATS,
         disturbed=disturbed(record, burst.latency.contention, burst.states, device.device_kind),
         throttled=peak.throttled,
         impossible=_impossible(peak, registers, most_tflops(device, record.dtype, peak.clock_mhz)),
@@ -64,8 +65,6 @@ def _compute(
         library=burst.product.library,
         samples=len(burst.latency.samples_s),
         blocks_apart=apart,
-        repeats_within=_repeats(peak),
-        on_reference_inputs_tflops=on_reference.tflops if on_reference != burst else None,
         datasheet_tflops=peak.vendor_tflops,
         fraction_of_datasheet=peak.fraction_of_vendor,
         datasheet_at_least=peak.unit == "cpu" and device.hardware.get("clock_may_boost", False),
@@ -85,25 +84,10 @@ def _variant(one: Block) -> Variant:
     return Variant.like(one, accumulation=product.accumulation, output=product.output, samples=samples)
 
 
-def blocks_of(peak: PeakFlops) -> list[float]:
-    """TFLOPS of every block of the fastest product."""
-    again = [one.tflops for one in peak.slower_remeasurements if one.product == peak.burst.product]
-    chosen = [one.block_tflops for one in peak.candidates if one.product == peak.burst.product and one.block_tflops]
-    return [peak.burst_tflops, *again, *chosen]
-
-
-def _repeats(peak: PeakFlops) -> float | None:
-    repeats = blocks_of(peak)[1:]
-    if peak.sustained and peak.sustained.first_products_s:
-        first = peak.sustained.first_products_s[: len(peak.burst.latency.samples_s)]
-        repeats.append(peak.burst.flops / median(first) / 1e12)
-    return max((abs(one / peak.burst_tflops - 1) for one in repeats), default=None)
-
-
 def _impossible(peak: PeakFlops, registers: float | None, most: float) -> bool:
     """Above what the clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
     of_registers = peak.tflops / registers if registers and peak.unit == "cpu" and peak.method == "gemm" else 0
-    of_reference = (peak.reference_tflops or 0) / peak.on_reference_inputs.tflops
+    of_reference = (peak.reference_tflops or 0) / peak.burst_tflops
     return peak.tflops > most or of_registers > 1 or of_reference > BEATEN
 
 

@@ -60,7 +60,6 @@ class Variant(Row):
     output: str = Field(description="the dtype of the result")
     inputs: str = Field(description="operands")
     tflops: Positive
-    ci95: Interval | None
     samples: int
 
 
@@ -108,20 +107,11 @@ class ComputeCeiling(Row):
     tflops: Positive = Field(description="the higher of burst and sustained")
     burst_tflops: Positive
     sustained_tflops: Positive | None
-    ci95: Interval | None
     samples: int = Field(description="timed samples of the burst")
     blocks_apart: NotNegative | None = Field(
-        description="the fastest block over the slowest, less 1; null of one block"
-    )
-    repeats_within: NotNegative | None = Field(
-        default=None,
-        description="the largest difference from the burst of another block of the same product, or of as many "
-        "products at the start of its sustained load; null without either",
+        description="the fastest of three blocks that start alike over the slowest, less 1"
     )
     reference_tflops: Positive | None
-    on_reference_inputs_tflops: Positive | None = Field(
-        description="the burst's product on operands like the reference GEMM's, where its own differ"
-    )
     datasheet_tflops: Positive | None = Field(description="promised by the datasheet; of a CPU by formula")
     fraction_of_datasheet: Positive | None
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")

@@ -1,5 +1,6 @@
 """Time on a GPU: steps between events, steps queued behind a blocking kernel, load without a pause, the clock."""
 
+import math
 import statistics
 import time
 from collections import deque
@@ -11,6 +12,7 @@ import numpy
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
 STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones next to each
 BLOCK_TIMEOUT_NS = 500_000_000
+LATE = 0.001  # of such a block
 
 LOOK_SHARE = 3  # quarters of a block
 CHUNKS_AHEAD = 4  # of load: a host that is late by less leaves no gap
@@ -62,6 +64,24 @@ class Timer:
             else:
                 times += behind
         return times
+
+    def timer_ratio(self) -> float:
+        """The host's clock over the events', for a block of half a second. A busy host looks at its clock late: of up
+        to three blocks the least counts."""
+        ratio = math.inf
+        for _ in range(3):
+            ratio = min(ratio, self._timer_ratio()) if ratio > 1 + LATE else ratio
+        return ratio
+
+    def _timer_ratio(self) -> float:
+        events = self._take_events(2)
+        self._block_for(0)
+        start = time.monotonic()
+        events[0].record(self.stream)
+        self._block_for(BLOCK_TIMEOUT_NS)
+        events[1].record(self.stream)
+        self.synchronize()
+        return (time.monotonic() - start) / self._elapsed(events)[0]
 
     def _times_behind_block(self, step, first: int, count: int) -> list[float] | None:
         events = self._take_events(count + 1)

@@ -26,11 +26,7 @@ OUTPUTS = {
     "fp8_e4m3": [("bf16", FAST), ("bf16", EXACT)],
     "int8": [("int8", "int32"), ("int32", "int32")],
 }
-# An fp64 product of numbers with all 53 bits random meets the power limit so soon that it is never seen at full rate.
-SHORT, FULL = "short", "full"
 INPUTS = {
-    "fp64": "standard normal numbers drawn in fp32, so of 24 significant bits; with all 53 random the power limit acts "
-    "sooner (a variant next to this block)",
     "tf32": "standard normal fp32 numbers; the tensor cores round them to tf32",
     "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
 }
@@ -75,13 +71,13 @@ def _full_waves(length: int) -> int:
 class LtProducts:
     """Products of one dtype by cuBLASLt and by ours, all on the same operands, which fit the largest shape."""
 
-    def __init__(self, device, dtype: str, shapes: list[Shape], seed: int, digits: str = SHORT):
+    def __init__(self, device, dtype: str, shapes: list[Shape], seed: int):
         self._device, self._dtype, self._shapes = device, dtype, shapes
-        self._inputs = inputs(dtype, digits)
+        self._inputs = inputs(dtype)
         self._workspace = device.xp.empty(WORKSPACE_BYTES, "uint8")
         self._lt = CublasLt(self._workspace.data.ptr)
-        self._a = operand(device, dtype, max(shape.m * shape.k for shape in shapes), seed, digits)
-        self._b = operand(device, dtype, max(shape.n * shape.k for shape in shapes), seed + 1, digits)
+        self._a = device.normal((max(shape.m * shape.k for shape in shapes),), dtype, seed)
+        self._b = device.normal((max(shape.n * shape.k for shape in shapes),), dtype, seed + 1)
         largest = max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
         self._d = device.xp.empty(largest * max(shape.m * shape.n for shape in shapes), "uint8")
 
@@ -198,13 +194,6 @@ def _block(buffer, kind, rows: int, columns: int, r: slice, c: slice | None = No
     return block
 
 
-def operand(device, dtype: str, count: int, seed: int, digits: str = SHORT):
-    """`count` normal random numbers of a dtype, in a flat array on the device; bytes where CuPy has no such dtype."""
-    if dtype == "fp64" and digits == SHORT:
-        return device.normal((count,), "fp32", seed).astype("float64")
-    return device.normal((count,), dtype, seed)
-
-
 # ---------------------------------------------------------------- what the device offers
 
 
@@ -253,7 +242,7 @@ def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
         step=step,
         clear=lambda: device.poison(c),
         compare=compare,
-        inputs=inputs(dtype, FULL),
+        inputs=inputs(dtype),
         result=c,
     )
 
@@ -297,19 +286,14 @@ def workload(device, dtype: str, size: int, product: Product, seed: int) -> Work
 
 
 def variants(device, dtype: str, product: Product, seed: int) -> Iterator[list[Workload]]:
-    """The candidates of the same shape on other inputs, or with another output or accumulation."""
-    if dtype == "fp64":
-        lt = LtProducts(device, dtype, [Shape(**product.shape)], seed, FULL)
-        yield list(lt.candidates(*OUTPUTS[dtype][0]))
+    """The candidates of the same shape with another output or accumulation."""
     for output, accumulation in OUTPUTS[dtype][1:]:
         lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)
         yield list(lt.candidates(output, accumulation))
 
 
-def inputs(dtype: str, digits: str = SHORT) -> str:
-    if digits == FULL or dtype not in INPUTS:
-        return f"standard normal numbers, rounded to {dtype}"
-    return INPUTS[dtype]
+def inputs(dtype: str) -> str:
+    return INPUTS.get(dtype, f"standard normal numbers, rounded to {dtype}")
 
 
 def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:

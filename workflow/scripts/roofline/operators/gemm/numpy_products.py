@@ -10,6 +10,7 @@ from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 SAMPLED_ROWS = 8
+STEP = 256  # of the sides of candidates
 
 
 def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
@@ -17,18 +18,16 @@ def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
 
 
 def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
-    """Squares of half the size and of twice it, on parts of the same operands; the reference GEMM, which is a
-    candidate too, has had its block already.
-
-    Those of more than `most_flops` or of more than half of the free memory are left out.
-    """
+    """Squares of no more than `most_flops` and half of the free memory, on parts of the same operands: the largest up
+    to twice the size, the size, and half of it, which is always one."""
     free = host.memory_available_bytes()
+    largest = min(2 * size, round((most_flops / 2) ** (1 / 3)) // STEP * STEP)
     fitting = [
         side
-        for side in (max(1, size // 2), 2 * size)
-        if 2 * workspace_bytes(side, dtype) <= free and flops(side, side, side) <= most_flops
+        for side in {size, largest}
+        if side and 2 * workspace_bytes(side, dtype) <= free and flops(side, side, side) <= most_flops
     ]
-    return _products(device, dtype, fitting, seed) if fitting else []
+    return _products(device, dtype, sorted({max(1, size // 2), *fitting}, reverse=True), seed)
 
 
 def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:

@@ -18,7 +18,9 @@ HBM_BUS_BITS = 1024  # the interface of one stack, wider than any GDDR's
 POWER = {"sw_power_cap"}  # explains a lower clock, and is normal
 AWAY = 0.30  # how far a burst may be from the vendor's peak
 ISSUED = 0.97
+TIMERS = 0.003  # within 0.00005 on two H100s
 
+TIMER = "events agree with the host's clock within 0.3 %"
 NEAR_MAXIMUM = "clock within 5 % of its maximum under light load"
 READS = "memory reads at 85 % of the vendor's bandwidth or more"
 REGISTERS = "register-only kernels at 90 % or more of what their clock allows"
@@ -49,6 +51,22 @@ def clock(known: Evidence) -> Outcome:
         return Outcome("not_applicable", f"{words}, limited by the power cap: no load of this card is light")
     words += f": limited by {limiting_words(sorted(limits - POWER))}" if limits else ": it may be locked"
     return Outcome("fail", words, share, CLOCK)
+
+
+@check(TIMER, doubts_figures=True, action=ANOTHER)
+def timer(known: Evidence) -> Outcome | None:
+    """It explains a counted clock above the maximum: the timer is wrong, or the card exceeds what it reports."""
+    ratio, highest = known.device.timer_ratio, known.device.hardware.get("sm_clock_max_mhz")
+    if ratio is None:
+        return None
+    words = f"of half a second they are {100 * (ratio - 1):+.3f} % apart"
+    if abs(ratio - 1) > TIMERS:
+        return Outcome("fail", words, ratio - 1, TIMERS)
+    one = max((one for one in known.compute if one.clock_mhz), key=lambda one: one.clock_mhz, default=None)
+    if one and highest and one.clock_mhz > (1 + TIMERS) * highest:
+        words += f": the card itself exceeds the maximum that it reports ({one.clock_mhz:.0f} of {highest:.0f} MHz in "
+        words += f"{one.name})"
+    return Outcome("pass", words, ratio - 1, TIMERS)
 
 
 @check(READS, doubts_figures=True, action=ANOTHER)
@@ -83,7 +101,7 @@ def matmuls(known: Evidence) -> Outcome:
     words = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
     words += " of peaks by formula" if known.device.vendor.match == "formula" else ""
     far = [one for one in known.compute if one.name in shares and not is_near(shares[one.name])]
-    capped = all(set(one.burst_limited_by or []) & POWER for one in far)  # normal of a card with a low power limit
+    capped = all(set(one.limited_by) & POWER for one in far)  # normal of a card with a low power limit
     result = "pass" if not far else "note" if capped else "fail"
     return Outcome(result, words, furthest, 1 - AWAY)
 
