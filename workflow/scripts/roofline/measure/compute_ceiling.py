@@ -25,11 +25,13 @@ from roofline.records.timing import Check, Search
 
 # Every block starts alike, and is over before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.6, 3  # a pause, then products that are not timed
+SHORT_REST_S = 0.2  # before blocks that are compared with one another alone
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
 LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product that is tried, unless the reference GEMM's is longer
-NEAR = 0.98  # of the most FLOPs per cycle in a short trial: these products are tried by a whole block each
+NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these products are tried by a whole block each
 FINALISTS = 4  # so many of them, each of another shape
+AS_FAST = 0.995
 MOST_CHOSEN = 3  # candidates whose blocks may disagree before none is looked for any more
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
 MOST_BLOCK_S = 10.0  # of a block on a slow card
@@ -124,8 +126,7 @@ def _third(found: Found, time_budget_s: float, sustained_s: float | None) -> Fou
     device, workload, blocks = found.device, found.workload, found.blocks
     if not sustained_s:
         return replace(found, blocks=[*blocks, _block(device, workload, time_budget_s)])
-    _rest(device)
-    device.step_times(workload.step, WARM_UP)
+    _start(device, workload)
     load = sustained.sustain(device, workload, sustained_s, blocks[0].latency.median_s)
     opening = load.first_products_s[: len(blocks[0].latency.samples_s)] if load else []
     if not opening:
@@ -217,29 +218,34 @@ def _tflops(measured: Measurement) -> float:
 
 
 def _search(target: Target, reference: Measurement | None, time_budget_s: float) -> tuple[list[Candidate], Search]:
-    """What was tried, the most FLOPs per counted cycle first: unlike FLOP/s, they need no rest before a trial.
+    """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle.
 
-    Without a counted clock, as on a CPU, by FLOP/s.
+    Those need no rest before a trial. But products that draw less power keep a higher clock from the start, so that
+    the finalists are ordered by FLOP/s, of blocks that start alike. Register-only kernels that are nearly as fast as
+    the best keep their order, so that every run finds the same. Without a counted clock, as on a CPU, FLOP/s decide.
     """
     device = target.device
     longest = LONGEST_S[device.kind] * (_tflops(reference) * 1e12 if reference else 0.0)
     most = max(longest, reference.flops) if reference and device.kind == "gpu" else longest
     ways = list(target.products.candidates(*target[:3], most, 3))
     tried, searched = _tried(device, ways, time_budget_s)
-    for place in finalists(tried) if tried[0].clock_mhz else ():
-        workload, seconds, _ = tried[place]
-        times = device.step_times(workload.step, _steps(seconds))
-        tried[place] = search.Trial(workload, sum(times) / len(times), device.clock_of_block())
+    rates = {}
+    for place in finalists(tried) if reference and tried[0].clock_mhz else ():
+        _start(device, tried[place].way, SHORT_REST_S)
+        times = device.step_times(tried[place].way.step, _steps(tried[place].seconds))
+        rates[place] = tried[place].way.flops * len(times) / sum(times) / 1e12
     found = [
         Candidate(
             product=one.way.product,
             flops=one.way.flops,
-            trial_tflops=one.way.flops / one.seconds / 1e12,
+            trial_tflops=rates.get(place, one.way.flops / one.seconds / 1e12),
             flops_per_cycle=_per_cycle(one) if one.clock_mhz else None,
         )
-        for one in sorted(tried, key=_per_cycle, reverse=True)
+        for place, one in enumerate(tried)
     ]
-    return found, searched
+    best = AS_FAST * max(map(_per_cycle, tried))
+    order = sorted(range(len(tried)), key=lambda place: (-rates.get(place, 0), -min(best, _per_cycle(tried[place]))))
+    return [found[place] for place in order], searched
 
 
 def _tried(device: Device, ways: list, budget_s: float) -> tuple[list[search.Trial], Search]:
@@ -322,10 +328,15 @@ def _held(device: Device, workload: Workload, block: Block) -> list:
     return log.states
 
 
-def _rest(device: Device) -> None:
+def _start(device: Device, workload: Workload, rest_s: float = REST_S) -> None:
+    _rest(device, rest_s)
+    device.step_times(workload.step, WARM_UP)
+
+
+def _rest(device: Device, seconds: float = REST_S) -> None:
     device.synchronize()
     if KINDS[device.kind].reports_power:
-        time.sleep(REST_S)
+        time.sleep(seconds)
 
 
 def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float | None:

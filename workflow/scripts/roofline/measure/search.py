@@ -10,7 +10,7 @@ from roofline.core.terms import KINDS, Unsupported
 from roofline.records.timing import Search
 
 Way = TypeVar("Way")
-TRIALS = 3  # timed runs of a trial, after one to warm up
+TRIALS, TRIAL_S = 3, 3e-4  # timed runs of a trial, after one to warm up; more where they would be over too soon
 BEHIND = 4 / 3  # times the fastest so far: on a CPU one run of it is enough
 
 
@@ -47,6 +47,8 @@ def try_all(
                 continue
             runs = TRIALS if warm < budget_s / 5 else 1
             seconds = statistics.median(device.step_times(step, runs, first=1))
+            if runs * seconds < TRIAL_S:  # to count a clock over
+                seconds = statistics.median(device.step_times(step, math.ceil(TRIAL_S / seconds), first=1 + runs))
             tried.append(Trial(way, seconds, device.clock_of_block()))
             fastest = min(fastest, seconds / work_of(way))
         except Unsupported as reason:

@@ -12,6 +12,7 @@ GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # thread
 # Blocks by which each pass over the L2's set is turned on, so that neighbours follow one another over the same lines.
 FOLLOWING = (1, 2)
 BROADCAST_THREADS = (512, 1024)
+BLOCKS = 5  # of which the fastest counts: how many reads are answered together differs from block to block
 # Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
 SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
@@ -77,6 +78,7 @@ def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: st
         grids={grid: step for grid, (step, _) in grids.items()},
         verify=verify,
         clock_mhz=device.clock_of_kernel,
+        blocks=BLOCKS,
     )
 
 
