@@ -35,6 +35,7 @@ AS_FAST = 0.995
 MOST_CHOSEN = 3  # candidates whose blocks may disagree before none is looked for any more
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
 MOST_BLOCK_S = 10.0  # of a block on a slow card
+LOOP_S = 0.15  # of a block of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 
 
 # Register-only kernels, offered as a module of products offers its own.
@@ -87,30 +88,32 @@ def measure(
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*target[:3], 1)]
     candidates, searched = _search(target, reference, time_budget_s)
+    if products is REGISTERS:
+        options["time_budget_s"] = min(time_budget_s, LOOP_S)
     loaded = first and KINDS[device.kind].reports_power
-    found = _repeated(target, candidates, time_budget_s, sustained_s if loaded else None)
+    found = _repeated(target, candidates, options, sustained_s if loaded else None)
     return _peak(record, target, found, candidates, searched, reference, time_budget_s), [
         reference,
         *ours,
     ] if reference else []
 
 
-def _repeated(target: Target, candidates: list[Candidate], time_budget_s: float, sustained_s: float | None) -> Found:
+def _repeated(target: Target, candidates: list[Candidate], options: dict, sustained_s: float | None) -> Found:
     """The fastest candidate whose blocks agree, or else the fastest; with its variants."""
     device, tried = target.device, []
     for candidate in candidates[:MOST_CHOSEN]:
         workload = target.products.workload(*target[:3], candidate.product, 5)
-        found = Found(device, workload, [_block(device, workload, time_budget_s) for _ in range(BLOCKS - 1)])
+        found = Found(device, workload, [_block(device, workload, options) for _ in range(BLOCKS - 1)])
         if found.agrees:
-            found = _third(found, time_budget_s, sustained_s)
+            found = _third(found, options, sustained_s)
         tried.append(found)
         if found.agrees:
             break
     if not found.agrees:
-        found = tried[0] if len(tried[0].blocks) == BLOCKS else _third(tried[0], time_budget_s, sustained_s)
+        found = tried[0] if len(tried[0].blocks) == BLOCKS else _third(tried[0], options, sustained_s)
     others = [one for one in tried if one.workload is not found.workload]
     ways = target.products.variants(device, target.ceiling, found.workload.product, 7)
-    variants = [_fastest(device, some, time_budget_s) for some in ways]
+    variants = [_fastest(device, some, options) for some in ways]
     return replace(
         found,
         variants=[block for block in variants if block],
@@ -121,11 +124,11 @@ def _repeated(target: Target, candidates: list[Candidate], time_budget_s: float,
     )
 
 
-def _third(found: Found, time_budget_s: float, sustained_s: float | None) -> Found:
+def _third(found: Found, options: dict, sustained_s: float | None) -> Found:
     """With a third block, which is the opening of sustained load if there is one."""
     device, workload, blocks = found.device, found.workload, found.blocks
     if not sustained_s:
-        return replace(found, blocks=[*blocks, _block(device, workload, time_budget_s)])
+        return replace(found, blocks=[*blocks, _block(device, workload, options)])
     _start(device, workload)
     load = sustained.sustain(device, workload, sustained_s, blocks[0].latency.median_s)
     opening = load.first_products_s[: len(blocks[0].latency.samples_s)] if load else []
@@ -267,13 +270,13 @@ def finalists(tried: list[search.Trial]) -> list[int]:
     return [first, *near][:FINALISTS]
 
 
-def _fastest(device: Device, ways: list, time_budget_s: float) -> Block | None:
+def _fastest(device: Device, ways: list, options: dict) -> Block | None:
     """A block of the fastest of these; None where the library runs none of them."""
     try:
-        tried, _ = _tried(device, ways, time_budget_s / 2)
+        tried, _ = _tried(device, ways, options["time_budget_s"] / 2)
     except Unsupported:
         return None
-    return _block(device, max(tried, key=_per_cycle).way, time_budget_s)
+    return _block(device, max(tried, key=_per_cycle).way, options)
 
 
 def _steps(seconds: float) -> int:
@@ -281,9 +284,8 @@ def _steps(seconds: float) -> int:
     return min(MOST_STEPS, max(BLOCK_STEPS, math.ceil(BLOCK_S / seconds)))
 
 
-def _block(device: Device, workload: Workload, time_budget_s: float) -> Block:
-    """One block, after the same start as all, of a result that was checked."""
-    options = {"warmup": 1, "iterations": BLOCK_STEPS, "time_budget_s": time_budget_s}
+def _block(device: Device, workload: Workload, options: dict) -> Block:
+    """One block, after the same start as all, of a result that was checked. `options` are those of a CPU's."""
     if not KINDS[device.kind].synchronous:
         *_, step_s = device.step_times(workload.step, 2)
         options = {"warmup": WARM_UP, "iterations": _steps(step_s), "time_budget_s": MOST_BLOCK_S}

@@ -37,7 +37,7 @@ ALGORITHMS = 8  # asked of the heuristic for each shape and layout
 # a short product is over before the power limit acts.
 SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.75, 0.75, 0.75), (0.5, 0.5, 4), (0.5, 0.5, 1), (2, 2, 2))
 # m as a multiple of the multiprocessors, so that the last wave of tiles is full; n and k as above.
-FULL_WAVES = ((16, 0.5, 0.5), (16, 0.5, 1), (32, 1, 1), (64, 1, 2))
+FULL_WAVES = ((16, 0.5, 1), (32, 1, 1), (64, 1, 2))
 ALIGNED = 64  # rows and columns a multiple of this suit every dtype's kernels
 SAMPLES = 4  # blocks of rows, and of columns, compared with float64
 SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64
