@@ -13,14 +13,19 @@ from roofline.devices import host
 
 SLOW = {
     "test_archive",
+    "test_calibration",
+    "test_crate",
+    "test_experiments",
+    "test_health",
+    "test_health_command",
     "test_install",
     "test_layers",
-    "test_staleness",
-    "test_calibration",
-    "test_figures",
     "test_module_use",
+    "test_outliers",
     "test_pictures",
     "test_reference",
+    "test_report_page",
+    "test_staleness",
 }
 RUNS = {"finished_run", "gpu_run"}
 

@@ -515,10 +515,5 @@ def report_of(*records: Record, made_up=(), asked: Asked | None = None) -> Repor
     return report(table.model_copy(update={"checks": [*table.faults, *made_up]}))
 
 
-def verification_page(table: Roofline) -> str:
-    """Which follows from the table alone."""
-    return pages(report(table))["verification.md"]
-
-
 def pages_of(*records: Record, **fields) -> dict[str, str]:
     return pages(report_of(*records, **fields))

@@ -1,7 +1,5 @@
 """Fused decode attention without a card: how the work is divided, and what is launched on a fake GPU."""
 
-import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,14 +12,11 @@ from hypothesis import strategies as st
 from roofline.core.prediction import predict_cell
 from roofline.devices.cpu.topology import promised_gb_per_s
 from roofline.measure.operator_job import Options, measure
-from roofline.operators.base import Case, Job
+from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused
 from roofline.operators.decode_attention.attention import Shape, flops, traffic_bytes
-from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
-from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 from roofline.operators.decode_attention.operator import GPU
-from roofline.operators.gemm.operator import Gemm, TensorMatmul
 from roofline.run import settings
 
 KIB = 1 << 10
@@ -85,19 +80,6 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
         assert resident <= card["shared_per_multiprocessor"]
 
 
-@given(SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_few_blocks_are_spread_evenly_by_the_shared_memory_that_they_take(shape, dtype, card):
-    found = plan(shape, dtype, **card)
-    shared_bytes = card["shared_per_multiprocessor"]
-    assert found.variant.shared_bytes <= found.shared_bytes <= shared_bytes - fused.RESERVED_BYTES
-    taken = -(-found.shared_bytes // fused.GRANULE) * fused.GRANULE + fused.RESERVED_BYTES
-    each = math.ceil(found.blocks / card["multiprocessors"])
-    if each < found.variant.blocks:
-        assert shared_bytes // taken == each
-    else:
-        assert shared_bytes // taken >= found.variant.blocks
-
-
 @pytest.fixture
 def device(monkeypatch):
     return open_gpu(monkeypatch)
@@ -152,24 +134,4 @@ def predicted(kind, shape, dtype, scope="core", cores=16):
         peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
         bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else promised_gb_per_s(cores, "AMD EPYC"),
         costs=one.costs(scope).costs(constants),
-    )
-
-
-@given(SHAPES, st.sampled_from(DTYPES), st.sampled_from([Eager, NumpyOnAllCores]))
-def test_a_block_takes_longer_than_its_core_and_a_longer_cache_no_less(shape, dtype, kind):
-    core = predicted(kind, shape, dtype).latency_s
-    assert predicted(kind, shape, dtype, "block").latency_s > core
-    assert predicted(kind, replace(shape, seq_len=2 * shape.seq_len), dtype).latency_s >= core
-
-
-@given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([2, 4, 8]))
-def test_tensor_cores_execute_no_less_than_is_declared(m, n, k, group):
-    properties = {"sharedMemPerMultiprocessor": 228 << 10}
-    device = SimpleNamespace(multiprocessors=132, is_hopper=True, capability=(9, 0), properties=properties)
-    cell = TensorMatmul(Gemm(), device, Case({"m": m, "n": n, "k": k}, "fp16"), "tensor_matmul")
-    executed, _ = cell.executed_flops(None)
-    assert 2 * m * n * k <= executed["tensor"] < 2 * (m + 256) * (n + 256) * (k + 64)
-    shape = Shape(16, 8 * group, 8, 64, k)
-    assert Fused(OPERATOR, device, case_of(shape, "fp16")).executed_flops("core").flops["tensor"] >= flops(
-        shape, "core"
     )

@@ -1,8 +1,5 @@
 """What work costs a host: measured before any operator, and carried by the operators' seals."""
 
-import copy
-from types import SimpleNamespace
-
 import pytest
 from factories import device_record as opened_record
 from hypothesis import given
@@ -10,7 +7,7 @@ from hypothesis import strategies as st
 from records_factory import CONSTANTS, SEALED, cell, hashes_of, load_next_to, operator_record, operator_seal, results
 
 from roofline.core.prediction import divided, weighted_sum
-from roofline.devices import discovery, host
+from roofline.devices import discovery
 from roofline.measure.calibration import calibrate, constants
 from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
@@ -40,10 +37,6 @@ def test_one_core_and_all_take_what_they_took(alone, faster, cores):
 def test_a_line_has_a_start_and_a_slope():
     found = constants([block(LAUNCH, 1, 40e-6), block(LAUNCH, 5, 80e-6)])
     assert found == pytest.approx({LAUNCH: 30e-6, "kernel_argument_s": 10e-6})
-
-
-def test_a_host_of_one_core_shares_nothing():
-    assert constants([block(READ, 1, 40e-6, 10)]) == pytest.approx({READ: 4e-6, f"shared_{READ}": 0})
 
 
 # ---------------------------------------------------------------- seals
@@ -85,15 +78,3 @@ def test_every_host_cost_of_every_operator_is_measured_in_seconds(cpu):
         assert all(seal.constants[name] == made.constants[name] for name in seal.constants.keys() - assumed)
     cost = made.constants
     assert 0 < cost["array_operation_s"] < cost["handover_s"] < 1e-2
-
-
-@pytest.mark.parametrize(("cores", "free_bytes"), [(256, 2 << 30), (64, 200 << 20), (1, 200 << 20)])
-def test_a_host_of_many_cores_or_of_little_memory_is_calibrated_too(cpu, monkeypatch, cores, free_bytes):
-    monkeypatch.setattr(host, "memory_available_bytes", lambda: free_bytes)
-    many = copy.copy(cpu)
-    many.cores = cores
-    many.workers = SimpleNamespace(run=lambda count, work: [work(core) for core in range(count)])
-    for work in many.host_costs():
-        if work.name not in ("handover_s", "loop_s"):  # of threads that this host has not
-            work.step(1)
-        assert work.amount > 0

@@ -102,13 +102,3 @@ def test_files_of_another_kind_are_refused(tmp_path, content):
     file.write_bytes(content)
     refused(file, ["h.0.attn.c_attn.weight"] if content == header_of({}) else ["safetensors"])
     refused(Path("/dev/null"), [])  # not waited for
-
-
-def test_a_file_of_the_wrong_length_and_another_model_are_refused(path):
-    assert inspect(path, Preset(layers=2, heads=4, head_size=2)) == "minigpt", "the same numbers in other heads"
-    refused(path, ["h.0.attn.c_attn.weight", "[24, 8]", "[36, 12]", "[12, 36]"], Preset(layers=2, heads=3, head_size=4))
-    refused(changed(path), ["2 layers", "3"], Preset(layers=3, heads=2, head_size=4))
-    whole = path.read_bytes()
-    for content in (whole[:-1], whole + b"\0"):
-        path.write_bytes(content)
-        refused(path, ["safetensors"])

@@ -23,12 +23,11 @@ from roofline.records.compute import LoadPoint
 from roofline.records.device import VendorPeak
 from roofline.records.memory import Peer
 from roofline.records.timing import DeviceState
-from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS, SWEPT
+from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
 from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS
 from roofline.table.checks.consistency import AGREE, BELOW, COUNTED, VERIFIED
 from roofline.table.checks.surroundings import ALONE, COOL, QUIET
-from roofline.table.rows import CheckResult, passed
 
 FACTS = {
     "memory_bus_width_bits": 6016,
@@ -263,15 +262,6 @@ def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, resu
     assert results(card(), *products(**near), dtypes=asked)[DTYPES_MEASURED] == result
 
 
-@pytest.mark.parametrize(
-    ("measured", "asked", "result"),
-    [((1, 2, 3, 4), (1, 2, 3, 4), PASS), ((1, 2, 3), (1, 2, 3, 4), FAIL), ((128,), (128,), NONE)],
-)
-def test_four_sizes_are_accepted_unless_fewer_were_asked_for(measured, asked, result):
-    shapes = {"scan": [{"n": size} for size in asked]}
-    assert results(CPU, swept("cpu", *measured), shapes=shapes)[SWEPT] == result
-
-
 # ---------------------------------------------------------------- disturbed
 
 
@@ -289,27 +279,9 @@ def test_a_disturbed_measurement_is_reported_once(check, record):
     assert one.check == check and one.doubts_figures and one.records == ["gpu0/bandwidth/hbm.json"]
 
 
-def test_disturbed_products_do_not_fail_the_acceptance():
-    fp16 = peak_record("gpu0", "fp16", 400, vendor=1000, throttled=True)
-    found = results(card(), fp16, *products(fp32=0.8, fp64=0.8), dtypes=["fp16", "fp32", "fp64"])
-    assert (found[MATMULS], found[DTYPES_MEASURED]) == (PASS, NONE)
-
-
-def test_brief_heat_leaves_figures_reliable():
-    hot = reads(throttled=False, limited_by=["hw_thermal_slowdown"])
-    found = verified(*WHOLE[:4], hot, WHOLE[-1]).checks
-    assert {one.check: one.doubts_figures for one in found if one.result == FAIL} == {COOL: False}
-
-
 def test_a_busy_host_does_not_disturb_gpu_times():
     one = cell("gpu0", 1e-3, 1e-3)
     one.latency.contention, one.device_latency.contention = load_next_to(other_cores=4), load_next_to(other_cores=7.5)
     assert results(card(), operator_record("gpu0", one))[QUIET] == PASS
     one.latency.contention = load_next_to(other_cores=7.5)
     assert results(card(), operator_record("gpu0", one))[QUIET] == FAIL
-
-
-def test_one_count_of_checks():
-    made = [CheckResult(device="cpu", check="", result=one, reason="") for one in (PASS, PASS, FAIL, NOTE, NONE)]
-    assert passed(made) == "2 of 3 checks passed"
-    assert verified(*HOST).checks

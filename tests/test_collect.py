@@ -1,11 +1,6 @@
 """From records to roofline.json, with figures that are easy to reckon with."""
 
-import json
-import math
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from records_factory import (
     SCAN,
     bandwidth_record,
@@ -18,8 +13,6 @@ from records_factory import (
     verified,
 )
 
-from roofline.records.base import write
-from roofline.records.memory import FoundLevel, Sweep
 from roofline.table.rows import Roofline
 
 FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", d2d=1000)
@@ -54,16 +47,6 @@ def test_ceilings_are_what_was_measured():
     assert (memory.name, memory.level, memory.mix, memory.gb_per_s) == ("d2d", "hbm", "copy", 4000)
     assert (memory.fraction_of_datasheet, memory.limited_by, memory.throttled) == (0.8, ["hw_slowdown"], True)
     assert memory.record == "gpu0/bandwidth/hbm.json"
-
-
-def test_the_levels_that_a_sweep_found_are_listed():
-    l1 = FoundLevel(name="l1", gb_per_s=400, first_bytes=4096, last_bytes=32768, knee_bytes=45000, reported_bytes=49152)
-    points = [{"size_bytes": size, "gb_per_s": 400} for size in (4096, 32768, 65536)]
-    sweep = Sweep(series="one_core", reader="one core", counted="made up", points=points, levels=[l1], states=[])
-    (level,) = verified(bandwidth_record("cpu", sweeps=[sweep])).levels
-    assert (level.device, level.series, level.name) == ("cpu", "one_core", "l1")
-    assert (level.gb_per_s, level.knee_bytes, level.reported_bytes) == (400, 45000, 49152)
-    assert level.record == "cpu/bandwidth/sweep.json"
 
 
 def test_what_a_device_cannot_do_is_skipped_with_the_reason():
@@ -111,11 +94,6 @@ def test_a_missing_ceiling_is_null_and_the_lower_one_is_the_roof():
     assert bare.attained_tflops == close(0.25)
 
 
-def test_an_operator_without_flops_is_held_against_the_memory_alone():
-    found = placed(flops=0)
-    assert (found.attained_tflops, found.fraction_of_roof, found.regime) == (0, close(0.5), "memory")
-
-
 @pytest.mark.parametrize(
     ("times", "regime", "level"),
     [
@@ -143,12 +121,6 @@ def test_compute_bound_from_the_ridge_point_on():
     times = {"bytes": 10**9, "latency_s": 2e-3, "device_latency_s": 2e-3}
     regimes = [placed(flops=intensity * 10**9, **times).regime for intensity in (49, 50)]
     assert regimes == ["memory", "compute"]
-
-
-def test_remedies_are_those_of_the_regime_found():
-    for device_latency_s, bandwidths, count in ((3.2e-3, [D2D], 1), (1e-3, [D2D], 3), (3.2e-3, [], 0)):
-        table = verified(FP32, *bandwidths, operator_record("gpu0", cell("gpu0", 4e-3, device_latency_s)))
-        assert len(table.remedies(only(table, "scan"))) == count
 
 
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
@@ -191,15 +163,6 @@ def test_an_operation_that_the_user_measured():
     assert found.efficiency_percent == close(1)
 
 
-def test_an_operation_without_traffic_or_without_work():
-    busy = place_operation(memory_bytes=0, measured_s=40e-6)
-    assert (busy.intensity_flops_per_byte, busy.no_traffic, busy.regime) == (None, True, "compute")
-    assert (busy.roof_tflops, busy.fraction_of_roof) == (50, close(0.5))
-    copy = place_operation(flops=0, measured_s=4e-3)
-    assert (copy.intensity_flops_per_byte, copy.roof_tflops, copy.attained_tflops) == (0, 0, 0)
-    assert (copy.fraction_of_roof, copy.estimated_time_s, copy.roofline_time_s) == (None, None, close(2e-3))
-
-
 def test_an_operation_without_a_ceiling_is_skipped_on_that_device_alone():
     of_cpu = peak_record("cpu", "fp64", 0.5), bandwidth_record("cpu", dram_copy=100)
     of_link = bandwidth_record("gpu1", h2d=50), peak_record("gpu1", "fp32", 50)
@@ -210,29 +173,3 @@ def test_an_operation_without_a_ceiling_is_skipped_on_that_device_alone():
     skipped = {(s.device, s.name) for s in roofline.skipped}
     assert skipped == {("gpu0", "other"), ("cpu", "mine"), ("gpu1", "mine"), ("gpu1", "other")}
     assert all(s.reason for s in roofline.skipped)
-
-
-AMOUNTS = st.just(0) | st.integers(1, 10**30) | st.floats(1e-9, 1e30)
-
-
-@settings(deadline=None)
-@given(AMOUNTS, AMOUNTS, st.none() | st.floats(1e-12, 1e12))
-def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, measured_s):
-    listed = operation(flops=flops, memory_bytes=memory_bytes) | ({"measured_s": measured_s} if measured_s else {})
-    roofline = verified(FP32, D2D, operations=[listed])
-    text = json.dumps(roofline.model_dump(), allow_nan=False)
-    assert Roofline.model_validate_json(text).model_dump() == roofline.model_dump()
-
-
-def test_nan_and_infinity_are_never_written(tmp_path):
-    path, roofline = tmp_path / "record.json", verified(FP32, operator_record("gpu0", cell("gpu0", 1e-3)))
-    write(roofline, path)
-    before = path.read_bytes()
-    for wrong in (math.nan, -math.inf):
-        operators = [roofline.operators[0].model_copy(update={"cpu_time_s": wrong})]
-        anywhere = device_record("gpu0").model_copy(update={"hardware": {"clocks": [{"mhz": wrong}]}})
-        for one in (roofline.model_copy(update={"operators": operators}), anywhere):
-            with pytest.raises(ValueError):
-                write(one, path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]

@@ -1,7 +1,6 @@
 """Where Nsight Compute is, which cells it counts, and what is made of their counts."""
 
 import json
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -22,30 +21,6 @@ def program(tmp_path):
     path = tmp_path / "ncu"
     path.touch(mode=0o755)
     return path
-
-
-def test_opened_counters_and_root_are_another_fingerprint(monkeypatch, tmp_path, program):
-    """What was refused is tried again then."""
-    found, driver = set(), tmp_path / "params"
-    monkeypatch.setattr(ncu, "DRIVER", driver)
-    found.add(ncu.fingerprint(program))
-    for admin_only in (1, 0):
-        driver.write_text(f"RmLogonRC: 1\nRmProfilingAdminOnly: {admin_only}\nDmaRemapPeerMmio: 1\n")
-        for user in (0, 1000):
-            monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-            found.add(ncu.fingerprint(program))
-            assert ncu.fingerprint(program) in found
-    assert len(found) == 5
-
-
-def test_the_newest_release_is_taken(monkeypatch, tmp_path):
-    for release in ("2024.10.0", "2025.3.1", "2025.3", "2025.10.0", "2025.9.2"):
-        (tmp_path / release).mkdir()
-        (tmp_path / release / "ncu").touch(mode=0o755)
-    monkeypatch.setattr(ncu, "ELSEWHERE", (f"{tmp_path}/*/ncu",))
-    monkeypatch.delenv("NCU", raising=False)
-    monkeypatch.setenv("PATH", "")
-    assert ncu.find() == tmp_path / "2025.10.0" / "ncu"
 
 
 # ---------------------------------------------------------------- which cells
@@ -100,11 +75,6 @@ def test_reads_are_known_of_a_step_of_one_kernel_alone(monkeypatch, tmp_path, ke
     (cell,) = counted(monkeypatch, tmp_path, *[{}] * kernels)
     assert (cell.dram_read_bytes, cell.sm_write_sectors) == (read, 10 * kernels)
     assert ("dram_read_bytes" in cell.not_counted) == (read is None)
-
-
-def test_a_metric_that_was_not_counted_is_null_with_the_reason(monkeypatch, tmp_path):
-    (cell,) = counted(monkeypatch, tmp_path, {"dram__bytes_read.sum": None})
-    assert cell.dram_read_bytes is None and "dram__bytes_read.sum" in cell.not_counted["dram_read_bytes"]
 
 
 # ---------------------------------------------------------------- counted and declared

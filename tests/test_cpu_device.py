@@ -1,11 +1,6 @@
 """The CPU as a device: its threads, arrays, formula and products."""
 
-import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy
 import pytest
@@ -15,35 +10,10 @@ from roofline.devices.cpu import identity
 from roofline.devices.cpu.device import Device
 from roofline.operators.gemm import numpy_products, products
 
-SCRIPTS = Path(host.__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
 def device():
     return discovery.open_device("cpu")
-
-
-REPORT = """
-import json, os, sys
-if sys.argv[1]:
-    os.sched_setaffinity(0, [int(sys.argv[1])])
-import numpy
-from roofline.devices import discovery
-device = discovery.open_device("cpu")
-import threadpoolctl
-numpy.ones((256, 256)) @ numpy.ones((256, 256))
-blas = [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
-print(json.dumps({"cores": device.cores, "blas": blas, "reported": device.software()["blas_threads"]}))
-"""
-
-
-def test_all_usable_cores_although_the_engine_hands_out_one():
-    one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    environment = {**os.environ, **one, "PYTHONPATH": str(SCRIPTS)}
-    for core, cores in (("", host.usable_cores()), (str(min(os.sched_getaffinity(0))), 1)):
-        command = [sys.executable, "-c", REPORT, core]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout) == {"cores": cores, "blas": [cores], "reported": str(cores)}
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp64"])
@@ -94,16 +64,6 @@ def test_simd_units():
         units = identity.simd_units(set(flags.split()), machine, family)
         assert units["simd"] == name
         assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
-
-
-def test_ceilings_that_the_cpu_lacks(device):
-    for name in ("fp32", "fp64", "fp32_fma", "fp64_fma"):
-        assert discovery.unsupported(device.identity, name) is None
-    assert discovery.unsupported(device.identity, "fp16_fma")
-    for dtype in ("tf32", "fp16", "int8"):
-        assert discovery.unsupported(device.identity, dtype) and device.emulation_note(dtype)
-        assert device.compute_ceiling(dtype, "tensor_core") == "fp32"
-    assert device.emulation_note("fp32") is None and device.compute_ceiling("fp64", "cuda_core") == "fp64"
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("fp64", 1e-14), ("fp32", 1e-6)])

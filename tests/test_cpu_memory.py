@@ -1,14 +1,10 @@
 """CPU memory: streams, sweeps, and the threads and compiled loops that run them."""
 
 import itertools
-import re
 from types import SimpleNamespace
 
-import llvmlite.binding as llvm
 import numpy
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from roofline.devices import discovery
 from roofline.devices.cpu import loops, memory
@@ -24,35 +20,6 @@ WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors()[0]]
 @pytest.fixture(scope="module")
 def device():
     return discovery.open_device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("triple", "cpu", "width", "multiply_add", "store"),
-    [
-        ("x86_64-linux-gnu", "sapphirerapids", 64, "vfmadd", "vmovntp"),
-        ("x86_64-linux-gnu", "haswell", 32, "vfmadd", "vmovntp"),
-        ("x86_64-linux-gnu", "x86-64", 16, "mulp", "movntp"),  # without a fused multiply-add
-        ("aarch64-linux-gnu", "neoverse-n1", 16, "fmla", "stnp"),
-    ],
-)
-def test_loops_compile_for_every_kind_of_host(triple, cpu, width, multiply_add, store):
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=3)
-
-    def code(work):
-        module = llvm.parse_assembly(loops.FRAME + work)
-        module.triple = triple
-        module.verify()
-        return re.split(r"\.size\s+work", machine.emit_assembly(module).partition("\nwork:")[2])[0]
-
-    for dtype in ("fp64", "fp32"):
-        found = code(loops.multiply_add_ir(dtype, 12, width))
-        assert len(re.findall(rf"^\s{multiply_add}", found, re.MULTILINE)) == 12
-        assert not re.search(r"^\s(call|bl)\s", found, re.MULTILINE) and "Spill" not in found
-    for mix in ("write", "copy", "triad"):
-        assert store in code(loops.stream_ir(mix, True, width))
-        assert store not in code(loops.stream_ir(mix, False, width))
 
 
 def array_of(values):
@@ -112,34 +79,6 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for working, lower in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
         assert device.memory_ceilings("read", working) == [*lower, "dram_read", "dram_copy"]
     assert device.memory_ceilings("copy", 1) == ["dram_copy"]
-
-
-def test_arrays_are_larger_than_the_caches():
-    plenty = 1 << 20
-    for readers, cache_mib, free_mib, mib in (
-        (16, 32, plenty, 256),
-        (64, 32, plenty, 1024),  # 16 MiB per core
-        (16, 300, plenty, 1200),  # four times the caches
-        (16, 300, 8000, 1000),  # an eighth of the memory
-        (16, 300, 2048, 600),  # never less than twice the caches
-        (2, 480, plenty, 960),  # two cores would take long to touch more
-    ):
-        assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
-
-
-@settings(deadline=None, max_examples=10)
-@given(st.integers(4096, 1 << 31), st.integers(1, 4), st.integers(1, 256), st.sampled_from([MIB // 4, 2 * MIB]))
-def test_sizes_of_a_sweep(largest, points_per_octave, readers, near_bytes):
-    caches = memory.Caches(readers, {"l2": near_bytes, "l3": 32 * MIB}, 32 * MIB)
-    cuts = memory.set_cuts(caches, largest, points_per_octave)
-    sizes = list(cuts)
-    assert sizes[0] == 4096 and sizes[-1] <= largest < 2.1 * sizes[-1]
-    growth = 2 ** (1 / points_per_octave)
-    assert all(after / before == pytest.approx(growth, rel=0.12) for before, after in itertools.pairwise(sizes))
-    for size, (parts, passes) in cuts.items():
-        assert size % (parts * loops.BLOCK_BYTES) == 0
-        assert passes == 1 or parts == 1
-        assert size / parts * passes >= memory.FAR_STEP_BYTES / 2
 
 
 @pytest.mark.parametrize("readers", [1, 3])

@@ -6,13 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
-import yaml
 from factories import device_record, vendor_figures, vendor_peak
 
-from roofline.core.dtypes import FIRST_CAPABILITY
-from roofline.core.terms import UserError
 from roofline.devices import datasheets
-from roofline.devices.gpu import identity
 
 SHEETS = datasheets.load(Path(__file__).parents[1] / "config" / "datasheets.yaml")
 CARDS = SHEETS["cards"]
@@ -80,30 +76,6 @@ def test_h200():
 
 
 CEILINGS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "fp64_fma", "fp32_fma", "fp16_fma")
-# T: tensor cores, C: CUDA cores, -: none. The columns are CEILINGS.
-UNITS = {
-    "7.0 7.2": "CC-T---CCC",
-    "7.5": "CC-T--TCCC",
-    "8.0": "TCTTT-TCCC",
-    "8.6 8.7": "CCTTT-TCCC",
-    "9.0 10.0 10.3": "TCTTTTTCCC",
-    "8.9 11.0 12.0 12.1": "CCTTTTTCCC",
-}
-
-
-@pytest.mark.parametrize("capabilities", UNITS)
-def test_unit_of_every_ceiling_in_code_and_datasheets(capabilities):
-    words = {"T": "tensor_core", "C": "cuda_core"}
-    expected = {c: words[unit] for c, unit in zip(CEILINGS, UNITS[capabilities], strict=True) if unit != "-"}
-    for capability in capabilities.split():
-        here = [ceiling for ceiling in CEILINGS if datasheets.lacks(ceiling, capability) is None]
-        assert {ceiling: identity.compute_unit(ceiling, capability) for ceiling in here} == expected
-        if capability in SHEETS["architectures"]:
-            peaks = unknown_card(compute_capability=capability)["peaks"]
-            assert {ceiling: peak["unit"] for ceiling, peak in peaks.items()} == expected
-            tensor_core = SHEETS["architectures"][capability]["tensor_core"]
-            for dtype in FIRST_CAPABILITY:
-                assert (dtype in tensor_core) == (datasheets.lacks(dtype, capability) is None)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +116,6 @@ def test_figures_of_a_slice_and_of_unknown_cards():
     assert (unclocked["peaks"], unclocked["bandwidth"]) == ({}, None)
 
 
-def test_memory_sizes_of_one_family_stay_apart():
-    for own, other in ((16, 32), (40, 80), (24, 48), (96, 141)):
-        for factor in (0.93, 1, 1.08):
-            assert datasheets.memory_agrees(own * factor * 1e9, own)
-            assert not datasheets.memory_agrees(own * factor * 1e9, other)
-            assert not datasheets.memory_agrees(other * factor * 1e9, own)
-
-
 def fingerprint(sheets: dict, entry_id: str) -> str:
     card = CARDS[entry_id]
     return datasheets.entry_fingerprint(sheets, card["device_names"][0], card["compute_capability"])
@@ -178,21 +142,6 @@ def test_a_fingerprint_depends_on_the_card_its_rates_and_its_class_alone():
     assert len({fingerprint(SHEETS, entry_id) for entry_id in CARDS}) == len(CARDS)
     other = changed("architectures", "8.0", "tensor_core", "fp16", value=1)
     assert fingerprint(other, "h200-sxm") == fingerprint(SHEETS, "h200-sxm")
-
-
-def test_every_error_is_reported_by_its_path(tmp_path):
-    sheets, file = changed("cards", "t4", "multiprocessors", value=0), tmp_path / "datasheets.yaml"
-    del sheets["cards"]["l4"]["memory_gb"]
-    for text, paths in (
-        (yaml.safe_dump(sheets), ["cards.l4.memory_gb", "cards.t4.multiprocessors"]),
-        (yaml.safe_dump(changed("cards", "h200-sxm", "rate_class", value="third")), ["cards.h200-sxm.rate_class"]),
-        ("- 1", ["datasheets.yaml"]),
-        ("cards: {}\ncards: {}", ["'cards'"]),
-    ):
-        file.write_text(text, encoding="utf-8")
-        with pytest.raises(UserError) as caught:
-            datasheets.load(file)
-        assert all(path in line for path, line in zip(paths, sorted(caught.value.lines), strict=True))
 
 
 @pytest.mark.parametrize(

@@ -137,24 +137,6 @@ def test_any_number_of_cores_and_pieces_gives_the_right_result(cpu, cores, sizes
         assert numpy.array_equal(core(cell), core(cell))
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_every_finite_number_is_widened(cpu, dtype):
-    numbers = numpy.arange(65536, dtype=numpy.uint16).view(array_dtype(dtype))
-    finite = numbers[numpy.isfinite(numbers.astype(numpy.float32))]
-    for wide in (None, numpy.empty(finite.size, numpy.float32)):
-        assert numpy.array_equal(cpu.widened(finite, wide), finite.astype(numpy.float32))
-
-
-@pytest.mark.parametrize(("dtype", "sign"), [("fp32", 1), ("fp16", -1), ("bf16", 1)])
-def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
-    query = numpy.full((1, 2, 8), math.sqrt(8))
-    cell = cell_of(device, kind, shape_of(seq_len=33), dtype, query=query)
-    keys, _ = cell.caches[0]
-    keys[:] = (sign * 1000 + keys.astype(numpy.float32)).astype(keys.dtype)
-    assert numpy.isfinite(core(cell)).all()
-    assert kind is Eager or worst_of(cell) < 4e-3 + TOLERANCE[kind, "core"][dtype]
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
     cell = cell_of(device, kind, shape_of(batch=3), "fp16")

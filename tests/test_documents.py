@@ -48,17 +48,3 @@ def test_make_lists_every_target_that_the_documents_name():
     named = {target for page in pages for target in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
     listed = subprocess.run(["make", "-s", "help"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     assert named <= {line.split()[0] for line in listed.splitlines()}
-
-
-def test_make_says_so_where_it_has_no_variable_of_a_name_and_knows_those_of_the_documents():
-    def lines(*variables):
-        command = ["make", "-n", "help", *variables]
-        return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stderr
-
-    pages = " ".join(
-        page.read_text(encoding="utf-8") for page in [*PAGES, CHECKOUT / "Makefile", *CHECKOUT.glob("tools/*/tool.mk")]
-    )
-    named = set(re.findall(r"\b(?:make [a-z-]* ?|\()([A-Z]+)=", pages)) | set(re.findall(r"\$\$([A-Z]+)\b", pages))
-    assert {"CARD", "ARCHIVE", "ARGS", "CELL", "A", "B"} <= named
-    assert lines(*(f"{name}=1" for name in named - {"HOME"})) == ""
-    assert "no variable of this Makefile: CARDS; known: A" in lines("CARDS=1")

@@ -6,7 +6,6 @@ from decode_cells import DTYPES, cell_of, set_cache
 from fake_gpu import real_gpu
 
 from roofline.core.dtypes import array_dtype
-from roofline.operators.decode_attention import fused
 from roofline.operators.decode_attention.attention import Shape, reference, worst_head
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 
@@ -43,17 +42,6 @@ def test_right_for_every_dtype_head_size_group_and_length(device, dtype, head_si
         shapes += [Shape(batch, 2 * group, 2, 64, seq_len) for batch, seq_len in large]
     for shape in shapes:
         assert worst_error(device, cell_of(device, Fused, shape, dtype)) < TOLERANCE[dtype], shape
-
-
-@pytest.mark.parametrize("group", [2, 3, 4, 8])
-@pytest.mark.parametrize("head_size", HEAD_SIZES)
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_right_where_a_card_has_no_tensor_cores_for_it(monkeypatch, device, dtype, head_size, group):
-    monkeypatch.setattr(fused, "MMA_FROM", (99, 0))
-    for seq_len in (1, 129, 1000):
-        cell = cell_of(device, Fused, Shape(3, 2 * group, 2, head_size, seq_len), dtype)
-        assert not cell.division.variant.by_mma and not cell.division.variant.stages
-        assert worst_error(device, cell) <= TOLERANCE[dtype], seq_len
 
 
 @pytest.mark.parametrize("group", [1, 4])

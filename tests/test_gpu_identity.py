@@ -1,9 +1,6 @@
 """Which GPUs are present and usable, and their state, by NVML and the CUDA driver, before any is opened."""
 
-import ctypes
-import json
 import os
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +10,6 @@ from fake_gpu import use_nvml
 
 from roofline.core.disturbance import THERMAL_REASONS, is_throttled, limiting_reasons
 from roofline.devices.gpu import cuda_driver, identity, nvml
-from roofline.devices.gpu.device import Device
 
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
 MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
@@ -155,60 +151,6 @@ def test_whether_the_driver_runs_this_cupy_or_the_remedy(versions, cuda, remedy)
     assert remedy in fault if remedy else fault is None
 
 
-def test_a_gpu_without_cupy_is_at_fault_and_not_opened(machine):
-    (found,) = machine(A, cuda_cards=[CARD], versions=NO_CUPY)
-    assert found.fault == identity.cupy_fault(NO_CUPY, 13000, found.driver)
-    with pytest.raises(RuntimeError):
-        Device(found)
-
-
 # Attributes by their numbers: multiprocessors, L2, compute capability.
 H200 = {"name": b"NVIDIA H200\0", "uuid": bytes(range(16)), "memory": 150_100_000_000, 16: 132, 38: 60 << 20}
 H200 |= {75: 9, 76: 0}
-
-
-def fake_cuda(*cards, init=0, first_handle=40):
-    """The functions of the driver for these cards, whose handles are not their numbers."""
-
-    def write(pointer, value):
-        if isinstance(value, bytes):
-            ctypes.memmove(pointer._obj, value, len(value))
-        else:
-            pointer._obj.value = value
-        return 0
-
-    def of(device, fact):
-        return cards[device - first_handle][fact]
-
-    return SimpleNamespace(
-        cuInit=lambda flags: init,
-        cuDriverGetVersion=lambda pointer: write(pointer, 13000),
-        cuDeviceGetCount=lambda pointer: write(pointer, len(cards)),
-        cuDeviceGet=lambda pointer, ordinal: write(pointer, first_handle + ordinal),
-        cuDeviceGetName=lambda pointer, size, device: write(pointer, of(device, "name")),
-        cuDeviceGetUuid_v2=lambda pointer, device: write(pointer, of(device, "uuid")),
-        cuDeviceTotalMem_v2=lambda pointer, device: write(pointer, of(device, "memory")),
-        cuDeviceGetAttribute=lambda pointer, attribute, device: write(pointer, of(device, attribute)),
-    )
-
-
-def test_the_cards_of_a_driver_are_asked_for_by_another_process(monkeypatch):
-    one = CARD._replace(uuid="GPU-00010203-0405-0607-0809-0a0b0c0d0e0f")
-    of_slice = H200 | {"name": b"NVIDIA H200 MIG 1g.18gb\0", "uuid": bytes(16), 16: 16}
-    found = cuda_driver.cards_of(fake_cuda(H200, of_slice))
-    assert found[0] == one
-    assert (found[1].uuid, found[1].multiprocessors) == ("MIG-00000000-0000-0000-0000-000000000000", 16)
-    with pytest.raises(OSError):
-        cuda_driver.cards_of(fake_cuda(init=100))  # CUDA_VISIBLE_DEVICES is empty
-    monkeypatch.setattr(cuda_driver, "_library", fake_cuda)
-    assert cuda_driver.driver_cuda_version() == 13000
-    answer = SimpleNamespace(stdout=json.dumps([one._asdict()]).encode())
-    monkeypatch.setattr(subprocess, "run", lambda command, **options: answer)
-    assert cuda_driver.cards() == [one]
-    for error in (OSError("cannot fork"), subprocess.TimeoutExpired("python", 1)):
-
-        def fail(command, error=error, **options):
-            raise error
-
-        monkeypatch.setattr(subprocess, "run", fail)
-        assert cuda_driver.cards() == []

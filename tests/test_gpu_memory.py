@@ -6,7 +6,6 @@ import pytest
 from fake_gpu import MIB, Idle, Short, open_gpu, record_launches, replace_kernels
 
 from roofline.core.terms import MIXES
-from roofline.devices.gpu import memory
 
 KIB = 1 << 10
 RAGGED = MIB // 4 + 32 * 7
@@ -36,17 +35,6 @@ def any_card(request, monkeypatch):
 
 def of_level(device, level, size_bytes=RAGGED) -> dict:
     return {stream.name: stream for stream in device.streams(level, size_bytes)}
-
-
-def test_an_array_is_as_requested_or_many_times_the_l2_if_memory_allows(monkeypatch):
-    for l2, requested, free, expected in (
-        (MIB, None, 1 << 40, 4 << 30),
-        (MIB, None, (8 << 30) + 8 * 33, (1 << 30) + 32),  # an eighth of what is free, in whole vectors
-        (MIB, 64 * MIB + 31, 1 << 40, 64 * MIB),
-        (126 * MIB, None, 180 << 30, 64 * 126 * MIB),
-    ):
-        device = open_gpu(monkeypatch, free_bytes=free, l2CacheSize=l2)
-        assert memory.array_bytes(device, requested) == expected
 
 
 def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
@@ -79,24 +67,6 @@ def test_a_kernel_that_leaves_out_the_last_vector_or_all_is_found(monkeypatch, g
         if grid.endswith(" 1 in flight"):  # which the checks themselves use
             assert stream.verify(grid)
         else:
-            with pytest.raises(ArithmeticError):
-                stream.verify(grid)
-
-
-@pytest.mark.parametrize("level", ["d2d", "h2d", "d2h"])
-def test_a_copy_moves_one_direction_and_one_that_does_nothing_is_found(monkeypatch, device, level):
-    streams, copied = of_level(device, level), []
-    assert list(streams) == ([level] if level == "d2d" else [level, f"{level}_pageable"])
-    for stream in streams.values():
-        assert level == "d2d" or (stream.level, stream.mix, stream.counted_bytes) == ("pcie", "copy", RAGGED)
-        ((grid, step),) = stream.grids.items()
-        assert stream.verify(grid)
-        copied.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(device.xp._Memory, "copy_from_device_async", lambda *arguments: None)
-            patch.setattr(device.xp.cuda.runtime, "memcpyAsync", lambda to, source, *rest: copied.append(rest[:2]))
-            step(0)
-            assert copied == ([] if level == "d2d" else [(RAGGED, {"h2d": 1, "d2h": 2}[level])])
             with pytest.raises(ArithmeticError):
                 stream.verify(grid)
 

@@ -34,17 +34,6 @@ def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
     assert core.wavefronts_per_request(stride) == max(map(len, banks.values()))
 
 
-@given(words=st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=8), count=st.integers(0, 40))
-def test_funnel_shifts_against_whole_numbers(words, count):
-    expected = list(words)
-    for place in range(count):
-        i, following = place % 8, (place + 1) % 8
-        both = expected[i] << 32 | expected[following]
-        expected[i] = both >> 32 - instructions.ROTATED & 0xFFFFFFFF
-    found = instructions.shifted(numpy.array([words], numpy.uint32), count)
-    assert found.tolist() == [expected]
-
-
 def addresses(places) -> list:
     return [where for where, times in places for _ in range(times)]
 

@@ -99,10 +99,3 @@ def test_a_larger_gemm_that_cannot_be_had_is_not_ruled_out(free_bytes, seconds, 
     mflops = 2 * LARGE**3 / seconds / 1e6
     found = found_on(Card(mflops, free_bytes), small=mflops, peak=10 * mflops, budget_s=budget_s)
     assert (found.trials[0].tflops is not None) == (found.trials[0].explains is not None) == tried
-
-
-def test_a_wrong_larger_gemm_fails_the_job():
-    device = Card(100)
-    device.corrupted = True
-    with pytest.raises(ArithmeticError, match="fp32 matmul 32"):
-        found_on(device)

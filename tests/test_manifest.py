@@ -85,15 +85,3 @@ def test_a_dirty_checkout_names_what_changed(repository):
     assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
     assert b"+two" in checkout.difference(repository)
     assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
-
-
-def test_a_repository_that_the_workflow_merely_lies_in_is_not_its_own(repository):
-    inside = repository / "unpacked"
-    inside.mkdir()
-    (inside / "Snakefile").write_text("one\n")
-    assert checkout.describe(inside).known_from is None
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "with the workflow")
-    found = checkout.describe(inside)
-    assert (found.known_from, found.dirty) == ("git", False)
-    assert checkout.files(inside) == ["Snakefile"]

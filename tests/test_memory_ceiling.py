@@ -90,37 +90,6 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
 # ---------------------------------------------------------------------------------------------- again
 
 
-def all_of(streams, level="dram"):
-    """By name, the seconds that each run of each grid takes, one after the other; the last goes on."""
-    made = []
-    for name, grids in streams.items():
-        one, _ = stream(dict.fromkeys(grids, 0.0), f"{level}_{name}", level, mix=name.split("_")[0])
-        for grid, seconds in grids.items():
-            left = [*seconds]
-            one.grids[grid] = lambda number, left=left: left.pop(0) if len(left) > 1 else left[0]
-        made.append(one)
-    device = FakeDevice("cpu" if level == "dram" else "gpu")
-    with clock_of(device):
-        options = {"warmup": 1, "iterations": 7, "time_budget_s": 1.0}
-        found = memory_ceiling.measure_all(device, device_record(), made, **options)
-    return {one.name: round(one.gb_per_s) for one in found}
-
-
-@pytest.mark.parametrize(
-    ("level", "trial_s", "block_s", "gb_per_s"),
-    [
-        ("dram", 2e-3, (4e-3, 2e-3), 2400),  # its block, disturbed, takes twice as long as the trial
-        ("hbm", 2e-3, (4e-3, 2e-3), 1200),
-        ("dram", 3e-3, (3.9e-3, 5e-3), round(4.8e3 / 3.9)),  # a second measurement that is slower does not count
-    ],
-)
-def test_reads_by_fewer_cores_are_no_slower_than_a_trial_on_as_many_was(level, trial_s, block_s, gb_per_s):
-    first, second = block_s
-    reads = {"8 threads": [1e-3], "4 threads": [trial_s]}
-    found = all_of({"read": reads, "read_4_cores": {"4 threads": [first] * 9 + [second]}}, level)
-    assert found == {f"{level}_read": 4800, f"{level}_read_4_cores": gb_per_s}
-
-
 # ---------------------------------------------------------------------------------------------- names of levels
 
 

@@ -29,36 +29,6 @@ def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assert found.roofline_time_s == close(flops / found.attainable_flops)
 
 
-# flops, bytes, peak, bandwidth -> intensity, attainable, bound, efficiency, estimated time, roofline time
-CORNERS = {
-    "no traffic": ((100, 0, 50, 10), (INFINITE, 50, "compute", 100, 2, 2)),
-    "no work: a copy": ((0, 30, 50, 10), (0, 0, "memory", 0, INFINITE, 3)),
-    "neither work nor traffic": ((0, 0, 50, 10), (INFINITE, 50, "compute", 100, 0, 0)),
-    "no bandwidth": ((100, 30, 50, 0), (100 / 30, 0, "memory", 0, INFINITE, INFINITE)),
-    "no bandwidth and no traffic": ((100, 0, 50, 0), (INFINITE, 50, "compute", 100, 2, 2)),
-    "no peak": ((100, 30, 0, 10), (100 / 30, 0, "compute", 0, INFINITE, INFINITE)),
-    "no peak and no work": ((0, 30, 0, 10), (0, 0, "compute", 0, INFINITE, 3)),
-    "neither peak nor bandwidth": ((100, 30, 0, 0), (100 / 30, 0, "memory", 0, INFINITE, INFINITE)),
-}
-
-
-@pytest.mark.parametrize(("operation", "expected"), CORNERS.values(), ids=CORNERS)
-def test_corners(operation, expected):
-    assert model.analyse(*operation) == model.Analysis(*expected)
-
-
-@pytest.mark.parametrize("wrong", [-1e-300, -INFINITE, NAN])
-def test_negative_and_nan_arguments_are_refused(wrong):
-    counts = {model.arithmetic_intensity: 2, model.ridge_point: 2, model.attainable_flops: 3, model.analyse: 4}
-    for function, count in counts.items():
-        for place in range(count):
-            arguments = [2.0] * count
-            function(*arguments)
-            arguments[place] = wrong
-            with pytest.raises(ValueError, match=f"is {wrong}"):
-                function(*arguments)
-
-
 def test_an_h200_by_hand():
     peak, bandwidth = 989.4e12, 4.8e12
     assert model.ridge_point(peak, bandwidth) == close(206.125)

@@ -1,19 +1,12 @@
 """The job of an operator, a tiny one, on a device whose clock the test turns."""
 
-from pathlib import Path
-
-import measure_operator
 import numpy
 import pytest
-from factories import FakeDevice, clock_of, device_record, seals_for, vendor_figures, vendor_peak, write_seals
+from factories import FakeDevice, clock_of, device_record, seals_for, vendor_figures, vendor_peak
 
 from roofline.core.dtypes import array_dtype
-from roofline.devices import discovery
 from roofline.measure.operator_job import Options, measure, predicted
 from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.records.base import read, write
-from roofline.records.files import file_sha256
-from roofline.records.operator import OperatorRecord
 
 CALL_S, ITEM_S = 5e-6, 1e-9
 ITEMS = 1 << 15  # of fp32 in and out: 256 KiB, of which twelve copies are three times the device's cache
@@ -240,19 +233,3 @@ def test_overheads_are_of_each_smallest_case_and_no_longer_than_the_cell():
     (one,) = measured(operator, implementations=["once"])
     assert one.overhead_s == one.latency.median_s
     assert one.device_overhead_s == one.device_latency.median_s
-
-
-def test_the_record_carries_seals_sources_and_notes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    operator = Doubling()
-    _, seals = write_seals(record_of(), operator)
-    monkeypatch.setattr(discovery, "open_device", lambda name: ArrayDevice())
-    job = Job("small/n16", tuple(Case({"n": 16}, dtype) for dtype in ("fp32", "fp16")))
-    with clock_of(ArrayDevice()):
-        found = measure_operator.run(operator, "gpu0", job, seals, Options(None, True, 1, 5, 1.0))
-    write(found, "results/record.json")
-    assert read(OperatorRecord, "results/record.json") == found
-    assert found.seals == {name.removeprefix("results/"): file_sha256(name) for name in seals.values()}
-    assert found.case == "small/n16"
-    assert found.sources == {__file__: file_sha256(Path(__file__))}
-    assert len(found.notes) == 1

@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 import samples
 from pictures import crossed_texts, dots_of, overlapping_texts, reference, texts_of, texts_outside, words_of
-from PIL import Image
 from records_factory import bandwidth_record, peak_record, verified
 
 from roofline.core.formatting import capacity, number, percent
 from roofline.operators.about import OwnOperator
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import CROSSED, headline, save
+from roofline.report.figure_style import CROSSED
 from roofline.report.roofline_content import chosen, content
-from roofline.run import pictures
 from roofline.table.rows import Roofline
 
 RUN = reference()
@@ -51,12 +49,6 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
 
 
-def test_the_copy_on_the_device_is_a_slope():
-    assert {"d2d", "hbm_read", "hbm_copy", "l2", "l1"} == {
-        line.name for line in content(RUN, "gpu0", chosen(RUN, "gpu0")).slopes
-    }
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_it_can_be_read_at_900_pixels(name):
     run = RUNS[name]()
@@ -65,14 +57,6 @@ def test_it_can_be_read_at_900_pixels(name):
         assert overlapping_texts(figure) == [] and texts_outside(figure) == []
         assert crossed_texts(figure, ceilings_of(figure)) == []
         assert min(text.get_size() for text, _ in texts_of(figure)) * 900 / 720 > 9
-
-
-@pytest.mark.parametrize("kind", ["compute", "memory"])
-def test_a_run_without_ceilings_of_a_kind_is_drawn(kind):
-    made = samples.no_dots()
-    made["ceilings"] = [one for one in made["ceilings"] if one["kind"] != kind]
-    figure = roofline_figure.draw(samples.table(made), "gpu0")
-    assert texts_outside(figure) == [] and overlapping_texts(figure) == []
 
 
 @pytest.mark.parametrize(("block", "share"), [(1.5, True), (1.2, False)])
@@ -162,27 +146,3 @@ def test_load_has_burst_and_sustained_lines_and_axes_from_zero():
 
 
 # ---------------------------------------------------------------- all of them
-
-
-def test_drawn_side_by_side_they_are_the_same_as_alone(tmp_path):
-    pictures.draw(tmp_path, RUN, 72, ["roofline_cpu.svg", "load.png", "gemm.png"])
-    for name in ("roofline_cpu.svg", "load.png", "gemm.png"):
-        save(pictures.drawings(RUN)[name](), [tmp_path / f"alone_{name}"])
-        assert (tmp_path / name).read_bytes() == (tmp_path / f"alone_{name}").read_bytes()
-    with Image.open(tmp_path / "load.png") as image:
-        assert image.width == 720
-
-
-def test_only_what_was_measured_has_a_picture():
-    names = {"roofline.png", "roofline.svg", "roofline_cpu.png", "roofline_cpu.svg", "sweep.png", "load.png"}
-    names |= {"gemm.png", "attention.png", "row_norm.png", "rmsnorm_matmul.png", "instruction_roofline.png"}
-    assert set(pictures.drawings(RUN)) == names
-    bare = verified(peak_record("cpu", "fp32", 1.5), bandwidth_record("cpu", dram_read=100))
-    assert set(pictures.drawings(bare)) == {"roofline.png", "roofline.svg", "gemm.png"}
-
-
-def test_what_failed_stands_above_the_title():
-    figure = headline(
-        roofline_figure.draw(RUN, "cpu"), ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9]
-    )
-    assert overlapping_texts(figure) == [] and texts_outside(figure) == []

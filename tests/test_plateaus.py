@@ -74,13 +74,6 @@ def test_noise_is_not_a_level(fall):
             assert found.gb_per_s == pytest.approx(3_000 * math.sqrt(fall), rel=0.05)
 
 
-def test_a_curve_that_is_never_flat_has_no_level():
-    assert find_levels([(131072, 5071), (165140, 4859), (208064, 4746), (262144, 4675), (330281, 4619)]) == []
-    sizes = numpy.geomspace(1 * KIB, 1 * MIB, 20)
-    assert find_levels(sweep(sizes, sizes)) == find_levels(sweep(sizes, 1 / sizes)) == []
-    assert find_levels([(1024, 100.0)]) == []
-
-
 def test_the_knee_is_interpolated_in_logarithms_and_not_a_single_low_point():
     points = [(1e6, 100.0), (4e6, 100.0), (16e6, 25.0), (64e6, 25.0)]
     assert knee_after(points, 100) == pytest.approx(4e6 * 4 ** (math.log(0.9) / math.log(0.25)))

@@ -93,23 +93,6 @@ def test_a_cpus_figures_rest_on_seven_samples_or_more(step_s, options, warmup, s
     assert (timing.warmup, len(timing.samples_s)) == (warmup, samples)
 
 
-@given(
-    st.floats(1e-4, 20),
-    st.integers(0, 20),
-    st.integers(1, 300),
-    st.floats(0.01, 5),
-    st.none() | st.floats(1e-6, 30),
-)
-def test_there_is_always_a_sample_and_the_budget_holds(step_s, warmup, iterations, budget_s, checked_s):
-    timing, device = timed(
-        always(step_s), warmup=warmup, iterations=iterations, time_budget_s=budget_s, checked_s=checked_s
-    )
-    assert 1 <= len(timing.samples_s) <= iterations
-    assert timing.warmup >= 1
-    assert (timing.stopped_by == "iterations") == (len(timing.samples_s) == iterations)
-    assert device.now <= max(budget_s, step_s) + step_s + 1e-6  # the one step that must be
-
-
 # ---------------------------------------------------------------------------------------------- the device's part
 
 
@@ -170,13 +153,6 @@ def until_precise(duration, reasons=lambda now: [], kind="gpu", **options):
         return time_until_precise(device, slowed, log, **options), device, log
 
 
-def test_sampling_ends_once_the_median_is_precise():
-    timing, device, _ = until_precise(noisy(1e-3, 0.001))
-    assert (timing.stopped_by, len(timing.samples_s), timing.requested) == ("precision", 64, 1024)
-    assert timing.median_s == pytest.approx(1e-3, rel=1e-3)
-    assert device.numbers == list(range(3 + 64))
-
-
 def test_the_budget_ends_sampling():
     timing, device, _ = until_precise(noisy(0.01, 0.2), time_budget_s=1.0)
     assert timing.stopped_by == "time_budget"
@@ -208,19 +184,6 @@ def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
         timing = time_until_precise(device, noisy(1e-6, 0.001), log, warmup=3, most=64, time_budget_s=1.0)
     assert limited_by(log.states) == HEAT
     assert (timing.contention.attempts, timing.all_throttled) == (2, False)
-
-
-def test_heat_during_a_long_batch_is_seen():
-    timing, _, _ = until_precise(noisy(1e-3, 0.3), lambda now: HEAT if 0.15 < now < 0.3 else [])
-    assert timing.all_throttled
-
-
-@given(st.floats(1e-5, 20), st.integers(1, 5), st.integers(1, 500), st.floats(0.01, 5), st.floats(0, 1))
-def test_there_is_always_a_sample_of_a_stream_and_no_step_twice(step_s, warmup, most, budget_s, spread):
-    timing, device, _ = until_precise(noisy(step_s, spread), warmup=warmup, most=most, time_budget_s=budget_s)
-    assert 1 <= len(timing.samples_s) <= most
-    assert (timing.stopped_by == "time_budget") <= (len(timing.samples_s) < most)
-    assert device.numbers == list(range(warmup + len(timing.samples_s)))
 
 
 def test_the_clock_is_that_of_the_most_steps_of_a_block():

@@ -47,32 +47,6 @@ def test_a_whole_file_is_one_operator_more_than_the_librarys_own(file):
     assert len(found) == len(rules) + 1
 
 
-@pytest.mark.parametrize("module", ["json", "my_columns"])
-def test_a_module_of_its_folder_that_another_hides_is_named(file, module):
-    imports = f"import numpy\nimport {module}\n"
-    for folder in ("one", "two"):
-        file(text="", name=f"{folder}/{module}.py")
-    if module != "json":  # Python's own is there before
-        load(file("import numpy\n", imports, name="one/op.py"))
-    assert refused(file("import numpy\n", imports, name="two/op.py")).startswith(f"{module}.py ")
-
-
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        ("def first():\n    1 / 0\n\nfirst()\n", "ZeroDivisionError"),
-        ("def broken(:\n", "SyntaxError"),
-        ("import sys\nsys.exit(3)\n", "SystemExit"),
-    ],
-)
-def test_what_a_file_raises_is_shown_as_python_shows_it(file, tmp_path, text, last):
-    path = file(text=text)
-    shown = refused(path).splitlines()
-    assert shown[-1].startswith(f"{last}: ") and path in "".join(shown[1:])
-    for missing in (str(tmp_path / "missing.py"), str(tmp_path), file(text="a: 1\n", name="mine.yaml")):
-        assert len(refused(missing).splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
@@ -96,13 +70,6 @@ def test_what_a_file_raises_is_shown_as_python_shows_it(file, tmp_path, text, la
 )
 def test_what_is_wrong_with_a_class_is_named(file, old, new, named):
     assert re.search(named, refused(file(old, new)))
-
-
-@pytest.mark.parametrize("name", ["decode_attn", "plot", "operation"])
-def test_a_name_that_is_taken(file, name):
-    path = file('= "gelu",', f'= "{name}",')
-    with pytest.raises(UserError, match=f"operators: {path}: .*'{name}'"):
-        registered([path])
 
 
 def test_rules_and_keys_of_the_workflow_are_reserved():

@@ -15,7 +15,6 @@ from records_factory import (
     device_record,
     instructions_record,
     operator_record,
-    pages_of,
     peak_record,
     profiler_record,
     report_of,
@@ -23,8 +22,7 @@ from records_factory import (
 
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.report import markdown
-from roofline.report.model import Source, report
+from roofline.report.model import report
 from roofline.report.pages import pages
 from roofline.run.manifest import hashes
 from roofline.table.load import Asked, load
@@ -122,70 +120,11 @@ def test_the_written_report_has_a_bounded_length_and_seven_parts(shown):
     assert not re.search(r"\{\{|None|nan\b", text)
 
 
-def test_a_second_card_of_a_model_repeats_no_table_of_operators():
-    cards = [(device_record(name), peak_record(name, "fp32", 55)) for name in ("gpu0", "gpu1")]
-    streams = [bandwidth_record(name, hbm_read=4000) for name in ("gpu0", "gpu1")]
-    operators = [operator_record(name, cell(name, 20e-3, 19e-3)) for name in ("gpu0", "gpu1")]
-    text = pages_of(*(one for card in cards for one in card), *streams, *operators)["ROOFLINE.md"]
-    assert text.count("| gpu0: scan ") == 1 and "| gpu1: scan " not in text
-
-
 def test_verification_has_a_row_per_prediction_and_the_worst_are_five(reference, shown):
     rows = re.findall(r"^\| (?:gpu0|cpu) .*", shown["verification.md"], re.MULTILINE)
     assert len(rows) == len(reference.predicted) > 150
     factors = [max(c.sealed.cpu_time_s / c.cpu_time_s, c.cpu_time_s / c.sealed.cpu_time_s) for c in reference.worst]
     assert len(factors) == 5 and factors == sorted(factors, reverse=True)
-
-
-def test_row_normalisation_has_the_columns_of_a_kernel_under_development(html):
-    table = html.partition("row normalisation: all ")[2].partition("</table>")[0]
-    columns = re.findall(r"<th[^>]*>([^<]*)</th>", table)
-    assert {"time", "of roof", "GB/s", "rate", "FLOP/byte", "limited by"} <= set(columns)
-    assert sum(name.startswith("times as fast as") for name in columns) == 2
-    assert table.count("<tr>") == 1 + 16
-
-
-def test_operations_of_the_user_are_on_both_pages():
-    mine = {"name": "my_kernel", "flops": 2e9, "memory_bytes": 4e8, "dtype": "fp32"}
-    asked = Asked(operations=[mine, mine | {"name": "of_another_device", "device": "cpu"}])
-    found = pages(report_of(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)), asked=asked))
-    for text in (Shown(found["report.html"]).words, found["ROOFLINE.md"]):
-        assert "my_kernel" in text and "attainable" in text and "of_another_device" not in text
-
-
-LESS = {
-    "a device": [device_record("cpu")],
-    "a bandwidth": [device_record("cpu"), bandwidth_record("cpu", dram_read=80)],
-    "no memory": [GPU[0], GPU[1], operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3))],
-    "a refused profiler": [GPU[0], GPU[2], profiler_record("gpu0", refused="not allowed")],
-}
-
-
-@pytest.mark.parametrize("records", LESS.values(), ids=LESS.keys())
-def test_a_run_that_lacks_something_has_every_page(records):
-    found = pages_of(*records)
-    assert Shown(found["report.html"]).sections == PARTS
-    assert not any(re.search(r"\bNone\b|\bnan\b", text) for text in (found["ROOFLINE.md"], found["verification.md"]))
-
-
-def test_a_refused_profiler_gives_its_reason():
-    found = pages_of(*LESS["a refused profiler"])
-    assert all("not allowed" in found[name] for name in ("ROOFLINE.md", "report.html"))
-
-
-def test_a_cell_to_repeat_has_commands_a_figure_and_seconds():
-    run = report_of(*GPU, operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)))
-    path = run.again.row.record
-    assert [line.split()[0] for line in run.again.commands] == ["make"] and run.again.seconds is None
-    elapsed_s = {path: 2.0, "gpu0/calibration.json": 3.0}
-    again = report(run.table, Source("c0ffee", "https://example.org/roofline.git"), elapsed_s).again
-    assert [line.split()[:2] for line in again.commands] == [["git", "clone"], ["git", "checkout"], ["make", "cell"]]
-    assert again.seconds == 5 and again.commands[-1].endswith(path.removesuffix(".json"))
-
-
-def test_text_of_a_user_begins_no_tag_and_no_column(hostile):
-    assert SCRIPT not in hostile and SCRIPT in Shown(hostile).words
-    assert markdown.without_html("<script>x</script> < 1") == "&lt;script>x&lt;/script> < 1"
 
 
 # ---------------------------------------------------------------- in a browser

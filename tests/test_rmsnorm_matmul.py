@@ -1,7 +1,5 @@
 """RMSNorm + matmul: its division of the work, its prediction, its settings; every implementation."""
 
-from types import SimpleNamespace
-
 import fake_gpu
 import numpy
 import pytest
@@ -11,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_kernels import compiled, shared_bytes
 
-from roofline.core.dtypes import array_dtype, relative_error
-from roofline.core.prediction import predict_cell
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.devices.gpu.kernel_compiler import kernel_source
@@ -20,7 +16,7 @@ from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul, flops, reference, traffic_bytes
+from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings
@@ -93,23 +89,6 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
     assert found.stages >= 2 and found.shared_bytes <= 227 << 10
 
 
-@pytest.mark.parametrize(
-    ("hidden", "batch", "kernel", "columns", "splits"),
-    [
-        (4096, 32, "few_rows", 32, 1),
-        (8192, 1, "few_rows", 64, 1),
-        (2048, 128, "many_rows", 32, 2),
-        (4096, 256, "many_rows", 128, 2),
-    ],
-)
-def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, kernel, columns, splits):
-    found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
-    assert (found.kernel, found.columns, found.splits) == (kernel, columns, splits)
-    declared, squares = 2 * batch * hidden**2, kernel == "few_rows"  # whose tensor cores sum squares too
-    assert found.squares_on_tensor_cores == squares
-    assert found.tensor_flops(hidden) > declared if squares else found.tensor_flops(hidden) == declared
-
-
 OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
 OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
 AGREED = {"few_rows": f"{OF_FEW} + 1024", "many_rows": f"{OF_MANY} + 1024", "rmsnorm_matmul": "STAGES * STAGE_BYTES"}
@@ -170,41 +149,6 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
         assert (gpu.to_host(step(21)) == first).all()
 
 
-@pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
-@pytest.mark.parametrize("copies", [1, 23])
-def test_a_graph_goes_through_all_copies(gpu, kind, copies):
-    cell = cell_of(gpu, kind, 2, 256, "fp16", copies)
-    assert cell.per_call >= 24 and cell.per_call % copies == 0
-    for scope in cell.scopes:
-        for copy in cell.copies:
-            gpu.poison(copy["y"])
-        cell.step(scope)(0)
-        gpu.synchronize()
-        for copy in cell.copies:
-            expected = reference(*(gpu.to_host(array) for array in (copy["x"], copy["w"], cell.shared["g"])))
-            assert relative_error(gpu.to_host(copy["y"]), expected) < 1e-3
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", [OnCpu, *(pytest.param(kind, marks=pytest.mark.gpu) for kind in ON_GPU)])
-def test_rows_of_any_size(kind, dtype):
-    device = real_gpu() if kind.kind == "gpu" else open_device("cpu")
-    cell = cell_of(device, kind, 6, 1024, dtype)
-    x = device.to_host(cell.copies[0]["x"]).astype(numpy.float64)
-    x[1] *= 1000
-    x[2] /= 1000
-    x[3, 77] = 30000
-    x[4] = 0
-    cell.copies[0]["x"][...] = device.array(x.astype(array_dtype(dtype)))
-    for scope in cell.scopes:
-        device.poison(cell.copies[0]["y"])
-        result = device.to_host(cell.step(scope)(0)).astype(numpy.float64)
-        on_host = [device.to_host(array) for array in (cell.copies[0]["x"], cell.copies[0]["w"], cell.shared["g"])]
-        for found, expected in zip(result, reference(*on_host), strict=True):
-            assert relative_error(found, expected) < OPERATOR.tolerance[dtype]
-        assert not result[4].any()
-
-
 @pytest.mark.parametrize(("capability", "dtype"), [("7.5", "bf16"), ("8.0", "fp16"), ("9.0", "bf16")])
 def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capability):
     device = open_gpu(monkeypatch, capability, multiProcessorCount=2)
@@ -228,34 +172,6 @@ def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
     for wrong in (y * 1.05, numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)):
         with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
             OPERATOR.compare(cell, None, 0, wrong)
-
-
-def predicted(kind, scope, batch, hidden, dtype="fp16"):
-    properties = {"sharedMemPerBlockOptin": H200[1]}
-    device = SimpleNamespace(multiprocessors=H200[0], is_hopper=True, overlaps=True, properties=properties)
-    one = kind(OPERATOR, device, Case({"batch": batch, "hidden": hidden}, dtype))
-    return predict_cell(
-        flops=flops(batch, hidden),
-        traffic_bytes=traffic_bytes(batch, hidden, dtype),
-        peak_tflops=989.4,
-        bandwidth_gb_per_s=4800.0,
-        costs=one.costs(scope).costs(
-            {name: constant.value for name, constant in RmsNormMatmul.constants[kind.kind].items()}
-        ),
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "scope", "batch", "hidden", "us"),
-    [
-        (UnfusedGraph, "waiting", 1, 4096, 14.2),
-        (UnfusedGraph, "waiting", 1, 8192, 37),
-        (FusedGraph, "waiting", 128, 4096, 13.8),
-        (FusedGraph, "overlapped", 128, 4096, 12.8),
-    ],
-)
-def test_cells_that_no_constant_was_fitted_on_are_predicted_as_measured_on_an_h200(kind, scope, batch, hidden, us):
-    assert predicted(kind, scope, batch, hidden).device_latency_s * 1e6 == pytest.approx(us, rel=0.2)
 
 
 @pytest.mark.parametrize("wrong", [4100, 1 << 24])

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.statistics import (
@@ -17,7 +17,6 @@ from roofline.core.statistics import (
     median,
     median_interval,
     precise,
-    student_t,
 )
 
 SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
@@ -131,18 +130,3 @@ def test_precise_is_a_narrow_interval_of_enough_samples():
     for few in (samples[:49], [], sorted(samples)):
         assert not precise(few)
     assert not precise(samples, relative_half_width=1e-5)
-
-
-@settings(max_examples=50)
-@given(st.integers(1, 500), st.integers(1, 100_000))
-def test_looks_double_up_to_the_maximum(minimum, maximum):
-    counts = looks(minimum, maximum)
-    assert (counts[0], counts[-1]) == (min(minimum, maximum), maximum)
-    assert all(count < following <= 2 * count for count, following in itertools.pairwise(counts))
-    with pytest.raises(ValueError):
-        looks(0, maximum)
-
-
-def test_the_half_width_of_a_mean_falls_to_that_of_the_normal_distribution():
-    table = {1: 12.706, 4: 2.776, 10: 2.228, 30: 2.042, 40: 2.021, 100: 1.984, 10_000: 1.960}
-    assert {df: student_t(df) for df in table} == pytest.approx(table, abs=2e-3)

@@ -2,10 +2,8 @@
 
 import os
 import re
-import shlex
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from records_factory import bandwidth_record, cell, device_record, operator_record, peak_record, skipped_peak, verified
@@ -13,9 +11,9 @@ from records_factory import bandwidth_record, cell, device_record, operator_reco
 from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.report import interpretation, job_lines, markdown, screen
+from roofline.report import interpretation, job_lines, screen
 from roofline.report.model import report
-from roofline.run import console, jobs
+from roofline.run import console
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
@@ -142,12 +140,6 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     assert "*" not in screen.summary(report(reference))
 
 
-def test_the_command_that_measures_again_is_as_make_and_the_shell_take_it():
-    given = "--configfile 'my config$.yaml'"
-    assert shlex.split(screen.make(given, "AGAIN=1")) == ["make", "AGAIN=1", f"ARGS={given.replace('$', '$$')}"]
-    assert screen.make("", "AGAIN=1") == "make AGAIN=1"
-
-
 @pytest.mark.parametrize(
     ("record", "figure"),
     [
@@ -162,15 +154,6 @@ def test_a_job_leaves_one_line_with_its_figure(record, figure):
     assert line.startswith("the job: ") and "\n" not in line and figure in line
 
 
-@pytest.mark.parametrize("columns", [40, 80, 500])
-def test_the_line_of_a_job_is_cut_to_the_terminal(monkeypatch, capsys, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(jobs.sys, "__stdout__", SimpleNamespace(isatty=lambda: True))
-    jobs.say("x" * 1000)
-    printed = capsys.readouterr().out
-    assert printed.strip("x…\n") == "" and len(printed.strip()) == min(columns, jobs.WIDTH)
-
-
 def test_a_long_job_shows_its_elapsed_and_planned_seconds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert console.progress({"out.json": 30.0}) is None
@@ -179,15 +162,3 @@ def test_a_long_job_shows_its_elapsed_and_planned_seconds(tmp_path, monkeypatch)
     assert console.progress({"out.json": 30.0}) is None
     os.utime(console.CURRENT_FILE, (0, time.time() - 1000))
     assert re.search(r"the job, 10\d\d of about 30 s", console.progress({"out.json": 30.0}))
-
-
-def test_nothing_but_lines_is_printed_where_no_terminal_is(monkeypatch, capsys):
-    monkeypatch.delenv(jobs.CURRENT, raising=False)
-    jobs.say("the job: 1 ms")
-    assert capsys.readouterr().out == "the job: 1 ms\n"
-
-
-def test_a_column_that_is_empty_throughout_is_left_out():
-    text = str(markdown.filled(("name", "one", "two"), [["a|b", "1", "-"], ["c", "2", ""]]))
-    assert "two" not in text and "a\\|b" in text
-    assert re.fullmatch(r"\|:-+\|-+:\|", text.splitlines()[1])

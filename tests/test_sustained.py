@@ -65,13 +65,6 @@ def test_of_a_clock_that_dips_whole_cycles_count_wherever_they_begin(every, phas
         assert again.tflops == pytest.approx(found.tflops, rel=5e-3), "however long the load is"
 
 
-def test_a_rate_that_still_falls_says_by_how_much():
-    rates = [800 * 0.999**i for i in range(100)]
-    found = summary(curve(rates))
-    assert found.drift == pytest.approx(0.999**60 - 1, rel=0.05)
-    assert found.cycle_s is None and found.ci95[0] < found.tflops < found.ci95[1]
-
-
 @given(st.lists(st.floats(1, 1000), min_size=1, max_size=80))
 def test_the_figure_is_of_what_counts(rates):
     found = summary(curve(rates))
@@ -94,12 +87,6 @@ def test_points_under_heat_and_the_power_brake_are_set_apart(why):
     assert found.limited_by == sorted([*POWER_CAP, *why])
 
 
-def test_a_load_throttled_throughout_leaves_a_figure_that_says_so():
-    found = summary(curve([450.0] * 40, [1100] * 40, [500] * 40, [HEAT] * 40))
-    assert (found.tflops, found.throttled_points, found.all_throttled) == (pytest.approx(450), 20, True)
-    assert found.limited_by == HEAT
-
-
 # ---------------------------------------------------------------------------------------------- a late host
 
 
@@ -111,11 +98,6 @@ def late(places, share=0.8, phase=17):
     rates = dipping(3, phase=phase)
     clocks = [1400.0 if place in places else CLOCKS[rate] for place, rate in enumerate(rates)]
     return curve([share * rate if place in places else rate for place, rate in enumerate(rates)], clocks)
-
-
-def test_dips_of_the_clock_are_no_starvation():
-    assert [summary(late([], phase=phase)).starved_points for phase in range(18)] == [0] * 18
-    assert summary(curve([600.0] * 59 + [60.0])).starved_points == 0, "no clock is known"
 
 
 @pytest.mark.parametrize("places", [[24], [24, 25, 26, 27], range(30, 48), [28, 33, 34, 45, 57]])

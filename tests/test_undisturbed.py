@@ -13,7 +13,6 @@ from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
 from roofline.measure import undisturbed as module
-from roofline.measure.protocol import time_caller
 from roofline.measure.undisturbed import between, undisturbed
 
 CORES = 8
@@ -133,13 +132,6 @@ def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, mo
     assert between(before, quiet, CORES, []).other_cores == 0
 
 
-@pytest.mark.parametrize("stat", ["", "cpu0 1 2", "cpu0 a b c d e f g h\ncpu2 1 2 3 4 5 6 7 8"])
-def test_a_host_that_lists_other_cpus_or_nothing_is_not_known(system, stat):
-    system("proc/stat", stat)
-    found = host.usage()
-    assert (found.busy, found.idle, found.stolen, found.waited, found.throttled) == (None,) * 5
-
-
 # ---------------------------------------------------------------- measured again
 
 
@@ -177,28 +169,3 @@ def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads,
     assert found.other_cores == pytest.approx(others)
     assert list(taken) == []
     assert rests == [0.1 * 2**place for place in range(len(loads) - 1)]
-
-
-def test_load_that_no_process_list_shows_is_told_by_idle_time():
-    """Two seconds on eight CPUs: idle for 9 of 16, of which this process worked one and visible others half of one."""
-    others = host.Others({}, 0.0)
-    before = replace(START, others=others)
-    later = replace(after(busy=7.0, idle=9.0), others=replace(others, ended=0.5))
-    found = between(before, later, CORES, [])
-    assert (found.other_cores, found.hidden_cores) == pytest.approx((0.25, 2.75))
-    assert any("not visible" in line for line in disturbances(found, "cpu"))
-    short = between(replace(before, at=START.at + 1.5), later, CORES, [])
-    assert short.hidden_cores is None, "hundredths of a second of each CPU are no measure of a short block"
-
-
-def test_the_warm_up_is_no_part_of_what_is_watched(monkeypatch):
-    """A pool of threads that starts in it waits for its own cores."""
-    device, at = FakeDevice("cpu"), []
-
-    def usage(others):
-        at.append(len(device.numbers))
-        return Usage(at=0.0, own=0.0)
-
-    monkeypatch.setattr(module.host, "usage", usage)
-    time_caller(device, lambda index: 1e-3, warmup=3, iterations=10, time_budget_s=60)
-    assert at == [3, 13]

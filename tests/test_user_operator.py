@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 from test_kernels import ARCHITECTURES, compiled
-from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256
+from workflow_run import CHECKOUT, Run, made_once, measured, sha256
 
-from roofline.core.terms import UserError
-from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
 from roofline.operators.base import Case
-from roofline.run import machine_checks, settings
 
 GELU = "examples/gelu.py"
 WAS_IMPORTED = "mine-was-imported"
@@ -107,32 +104,6 @@ def test_a_wrong_result_fails_its_job_alone(run, tmp_path):
     assert set(after) - set(before) == {"cpu/mine/prediction.json", "operators/mine.json", "cpu/mine/n1000.json"}
     kept = [path for path in before if Path(path).stem != "predictions"]  # they list the new cells too
     assert {path: after[path] for path in kept} == {path: before[path] for path in kept}
-
-
-def lines_of(path: str) -> list[str]:
-    """The faults of a config that names the file."""
-    ceilings = {"peak_flops": {"size": 4096}, "bandwidth": {"levels": ["sweep"]}}
-    config = changed(TINY, {**ceilings, "operators": [path], "devices": ["cpu"]})
-    with pytest.raises(UserError) as faults:
-        machine_checks.choose_devices(settings.complete(config), {"cpu": cpu.discover()[0]})
-    return faults.value.lines
-
-
-@pytest.mark.parametrize(
-    ("text", "instead", "expected"),
-    [
-        ('f"n{size}"', '"all"', "jobs: 'all' "),
-        ('"fp32"),)', '"fp31"),)', "no tolerance for dtype 'fp31'"),
-        ("return 9 * case", "return 9.5 * case", "flops: "),
-        (", OnCpu)", ")", ""),
-    ],
-)
-def test_a_declaration_that_cannot_be_measured_is_a_fault_before_anything_is(tmp_path, text, instead, expected):
-    assert text in MINE
-    path = written(tmp_path, MINE.replace(text, instead))
-    found = lines_of(path)
-    named = f"operators: {path}: {expected}" if expected else "operators: mine "
-    assert any(line.startswith(named) for line in found), found
 
 
 @pytest.fixture(scope="module")

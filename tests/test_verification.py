@@ -1,7 +1,5 @@
 """Predictions held against measurements: errors, regimes, the measured cause of an error."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +12,10 @@ from records_factory import (
     operator_record,
     peak_record,
     promised_seal,
-    reference_gemm,
     results,
     verified,
 )
 
-from roofline.report.predictions import verified as verified_words
 from roofline.table.cell_rows import relative_error
 from roofline.table.load import load
 from roofline.table.prediction_error import causes
@@ -105,13 +101,6 @@ def test_the_largest_cause_is_named(one, cause):
     assert entry_of(one).cause == cause
 
 
-def test_a_product_is_slower_by_its_ceiling():
-    one = reference_gemm("gpu0", "fp16", 2 * 4096**3 / (176 * US) / 1e12, costs={})
-    (entry,) = verified(peak_record("gpu0", "fp16", 800.0, reference=one), HBM).entries
-    slower_s = 2 * 4096**3 * (1 / 800e12 - 1 / 990e12)
-    assert entry.cause == "ceiling" and entry.cause_s == pytest.approx(slower_s, rel=0.01)
-
-
 @pytest.mark.parametrize("missing", ["gpu0/prediction.json", "gpu0/scan/prediction.json"])
 def test_without_the_seals_nothing_explains_the_error(missing):
     found = results(FP16, HBM, operator_record("gpu0", big(400, 399.5)))
@@ -134,28 +123,3 @@ def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest(latency, bus
         assert abs(gap_s) <= 0.0101 * entry.cpu_time_s
     else:
         assert entry.cause_s / gap_s == pytest.approx(max(seconds / gap_s for seconds in found.values()))
-
-
-@given(st.booleans(), st.sampled_from([0, 10**6, 10**12]), TIMES, st.none() | TIMES, st.none() | TIMES)
-def test_whatever_was_counted_and_measured_is_put_into_words(roofs, counted, latency, calls, start):
-    one = on_gpu(latency, 0.9 * latency, calls_us=calls, start_us=start, flops=counted, bytes=counted)
-    found = verified(*([FP16, HBM] if roofs else []), operator_record("gpu0", one))
-    words = str(verified_words(found.entries, found))
-    assert words and not re.search(r"None|nan|inf\b", words)
-
-
-@pytest.mark.parametrize(("one", "more"), [(big(640, 229, calls_us=630), True), (on_gpu(6, 4, calls_us=6), False)])
-def test_a_cause_goes_the_way_of_the_error(one, more):
-    found = verified(FP16, HBM, operator_record("gpu0", one))
-    (_, _, _, error, cause) = verified_words(found.entries, found).rows[-1]
-    assert error.startswith("-" if more else "+") and f" {'more' if more else 'less'} " in cause
-
-
-def test_broken_seals_are_told_of_each_device():
-    found = results(FP16, HBM, FP32)
-    hashes = hashes_of(found) | {"gpu0/prediction.json": "of another"}
-    devices = load(found, None, hashes).devices
-    gpu, cpu = devices["gpu0"], devices["cpu"]
-    assert cpu.violations == []
-    assert all("under another seal" in line for line in gpu.violations) and gpu.violations
-    assert gpu.first_measurement_at and set(gpu.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import compare as command
 import compare_page
-import compare_picture
 import pytest
 import t_test
 from compare import compare
 from known_variation import Spread, Variation
-from pictures import overlapping_texts, texts_outside
 
 from roofline.api import UserError, exit_with, open_run
 
@@ -104,14 +102,6 @@ def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, kn
     assert of(compare([run], [zeros]), "fp16").reason == "other operands"
 
 
-def test_times_that_the_host_sets_get_no_verdict(reference, known):
-    known(runs=0.001)
-    whole = open_run(reference)
-    modal = next(one for one in whole.quantities if one.modal and one.device == "gpu0")
-    found = of(compare([whole], [another(whole, factor=2.0, only=modal.key)]), modal.key)
-    assert found.verdict == "UNCLEAR" and "launch-bound" in found.reason
-
-
 # ---------------------------------------------------------------- pairs
 
 
@@ -154,38 +144,10 @@ def test_other_models_and_slices_only_by_force(run, known):
             compare([run], [another(run, **fields)])
 
 
-def test_what_else_differs_comes_first(run, known):
-    other = another(run, power_limit_w=600.0, software=run.devices["gpu0"].software | {"driver": "570.1"})
-    config = other.manifest.config | {"effort": "quick", "row_norm": {"warmup": 3}}
-    other = dataclasses.replace(other, manifest=other.manifest.model_copy(update={"config": config}))
-    found = compare([run], [other])
-    assert found.differences == [
-        "power_limit_w: 700.0 in A, 600.0 in B",
-        "driver: 580.159.04 in A, 570.1 in B",
-        "effort: default in A, quick in B",
-        "settings: row_norm",
-    ]
-    page = compare_page.page(found)
-    assert page.index("power_limit_w") < page.index("| fp16 ")
-
-
-def test_a_run_in_both_lists_is_refused(run, known):
-    with pytest.raises(UserError, match="in both lists"):
-        compare([run], [run, another(run)])
-
-
 # ---------------------------------------------------------------- picture and command
 
 
-def test_picture_of_changes(run, known):
-    known(runs=0.001)
-    figure = compare_picture.draw(
-        compare([run], [another(another(run, factor=0.8, only="fp16"), factor=1.5, only="l2")])
-    )
-    assert not overlapping_texts(figure) and not texts_outside(figure)
-    assert {"-20", "50"} <= {text.get_text() for text in figure.axes[0].get_xticklabels()}
-
-
+@pytest.mark.slow
 def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert command.main([str(reference), str(reference.with_name("nvidia-h100-80gb-hbm3")), "--force"]) == 1

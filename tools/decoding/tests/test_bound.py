@@ -6,8 +6,7 @@ import config_file
 import decoding
 import pytest
 import speed_picture
-from bound import Card, Ceilings, bound, compute_bound_from, largest_batch, steps
-from hypothesis import given
+from bound import Card, Ceilings, bound, largest_batch, steps
 from hypothesis import strategies as st
 from number_formats import PLAIN
 from operations import operations
@@ -54,15 +53,6 @@ def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
     assert batched.flops == 100 * single.flops == 100 * 2 * 2 * 4096 * 14336
 
 
-@given(names, batches, st.integers(1, 1024))
-def test_the_floor_is_below_operations_one_by_one_and_below_what_routing_uses(name, batch, context):
-    found, expected = at(name, batch, context), at(name, batch, context, expected=True)
-    assert found.seconds <= found.one_by_one_s * (1 + 1e-9)
-    assert found.seconds <= expected.seconds * (1 + 1e-9)
-    assert sum(found.by_part.values()) == pytest.approx(found.seconds)
-    assert batch > 1 or found.seconds == pytest.approx(expected.seconds)
-
-
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b"])
 def test_the_largest_batch_fits_and_one_more_does_not(name):
     model, memory = MODELS[name], 80 * 10**9
@@ -70,14 +60,6 @@ def test_the_largest_batch_fits_and_one_more_does_not(name):
     needs = [model.weight_bytes + batch * model.cache_bytes(1000, BF16) for batch in (most, most + 1)]
     assert needs[0] <= memory < needs[1]
     assert largest_batch(MODELS["deepseek-v3"], 1000, BF16, memory) == 0
-
-
-@pytest.mark.parametrize(("name", "context"), [("llama-3-70b", 256), ("deepseek-v3", 1024)])
-def test_from_the_batch_that_is_named_on_computing_sets_the_floor(name, context):
-    first = compute_bound_from(MODELS[name], context, BF16, CARD)
-    found = [at(name, batch, context).limited_by for batch in (first - 1, first, 2 * first)]
-    assert found == ["memory", "compute", "compute"]
-    assert compute_bound_from(MODELS["gpt-2"], 1024, BF16, CARD) is None
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,7 @@
 
 import json
 import math
-import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import config_file
 import decode_step
@@ -15,13 +13,11 @@ from dense import Dense, NotDense, dense, turns
 from fake_gpu import real_gpu
 from number_formats import PLAIN
 from operations import operations
-from test_kernels import HOPPER, fits, shared_bytes
 from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
 from reference import shapes
 from roofline.api import UserError
-from roofline.api import product_kernel as products
 from roofline.run import settings
 
 OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
@@ -196,27 +192,6 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named(tmp_path):
             complete(models=[model])
 
 
-def test_a_model_that_does_not_fit_is_left_out_with_the_layers_that_would():
-    case = shipped("llama-3-8b", 1, 1024)
-    card = SimpleNamespace(identity=SimpleNamespace(memory_free_bytes=10 << 30))
-    needed, around = 8030261248 * 2 + (1 << 27) + (1 << 28), 2 * 2 * 128256 * 4096 + 2 * 4096 + (1 << 28)
-    fit = math.floor(((10 << 30) - around) / ((needed - around) / 32))
-    assert re.search(rf"15\.3 GiB .*10 GiB .* {fit} of its 32 layers", OPERATOR.unsupported(card, case))
-    card.identity.memory_free_bytes = needed
-    assert OPERATOR.unsupported(card, case) is None
-
-
-def test_the_chain_names_what_it_cannot_run():
-    hopper, other = (SimpleNamespace(capability=one) for one in ((9, 0), (10, 0)))
-    case = shipped("llama-3-8b", 1, 1024)
-    assert Chain.unsupported(hopper, case) is None
-    assert "9.0" in Chain.unsupported(other, case)
-    assert "257" in Chain.unsupported(hopper, case.resized(batch=257))
-    odd = found_of("llama", head_dim=64, hidden_size=192, intermediate_size=512, vocab_size=1001)
-    found = Chain.unsupported(hopper, decode_step.case_of(odd, 1, 10))
-    assert re.search(r"hidden 192 .*128, vocabulary 1001 .*8", found)
-
-
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
 FIRST, TOKENS = 33, 8
 
@@ -252,40 +227,6 @@ def _on_host(device, inputs: dict) -> dict:
     return {name: array if name == "tokens" else array.astype("float64") for name, array in on_host.items()}
 
 
-STEPS = ((1, "bf16"), (32, "bf16"), (64, "fp16"), (256, "fp16"))
-
-
-def chain_variants(name: str, batch: int, dtype: str) -> set[tuple[str, tuple[str, ...], int]]:
-    """Kernel, macros and launched shared memory of each product of a model's step."""
-    model = dense(config_file.find(name))
-    shapes_of = {
-        products.QKV: (model.qkv, model.hidden),
-        products.ADDED: (model.hidden, model.inner),
-        products.GATED: (2 * model.inner, model.hidden),
-        products.ALONE: (model.vocabulary, model.hidden),
-    }
-    heads = {"head_size": model.head_size, "norms": model.norms, "bias": model.bias}
-    found = set()
-    for way, (outputs, inputs) in shapes_of.items():
-        heads_of = {"head": model.head_size, "whole_heads": model.norms} if way == products.QKV else {}
-        one = products.plan(
-            products.Work(batch, outputs, inputs, added=way == products.ADDED, **heads_of), 132, 227 << 10
-        )
-        found.add((one.kernel, one.defines(dtype, way, **heads), one.shared_bytes))
-    return found
-
-
-@pytest.mark.parametrize(("batch", "dtype"), STEPS)
-def test_the_products_of_a_models_step_keep_their_sums_in_registers(batch, dtype):
-    found = chain_variants("llama-3-8b", batch, dtype)
-    others = (chain_variants(name, batch, dtype) for name in ("qwen2.5-7b", "qwen3-8b"))
-    found |= {one for of_model in others for one in of_model if f"-DWAY={products.QKV}" in one[1]}
-    for kernel, defines, launched in found:
-        # Norms of heads go through a head's sums twice: a few of what that needs lie in the stack.
-        code = fits(products.KERNELS[kernel], HOPPER, defines, products.THREADS, spilled="-DHEAD_NORMS=1" in defines)
-        assert launched + shared_bytes(code) <= 227 << 10, defines
-
-
 def by_command(folder, model, card="NVIDIA H200") -> tuple[int, str]:
     """On a stand-in for an H200."""
     command = ("-P", CHECKOUT / "tools/decoding/decoding.py", model, "--card", card, "--measure")
@@ -293,6 +234,7 @@ def by_command(folder, model, card="NVIDIA H200") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
     """The stand-in has too little memory for this model."""
     status, said = by_command(tmp_path, "llama-3-8b")
@@ -305,6 +247,7 @@ def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
     assert not any("decoding.py" in path or "roofline" in path for path in record["sources"])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_measured_has_a_bound_and_a_card_that_is_not_here_is_refused(tmp_path):
     status, said = by_command(tmp_path, "mixtral-8x7b")
     assert status == 0 and "experts" in said and "tokens/s" in said

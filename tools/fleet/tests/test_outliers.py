@@ -66,31 +66,6 @@ def test_four_cards_are_not_judged(folder, capsys):
     assert "Not judged: 4 cards, and 5 or more are needed." in capsys.readouterr().out
 
 
-def test_a_card_measured_twice_is_shown_twice_and_counts_once(folder, capsys):
-    again = [results(folder, f"again{i}", uuid="n1", slow={"hbm": 0.9}) for i in range(2)]
-    status, found = report(folder, [*sound(folder, 4), *again])
-    assert status == 2 and {one["cards"] for one in found["figures"] if one["key"] != "h2d"} == {4}
-    assert sorted(row["run"] for row in found["rows"]) == [1, 1, 1, 1, 2, 3] and len(found["rows"]) == 6
-    assert "One card, which counts once: " in capsys.readouterr().out
-    _, found = report(folder, [*sound(folder, 5), *again])
-    assert {name for one in found["outliers"] for name in one["rows"]} == {
-        "again0 gpu0 run 2",
-        "again1 gpu0 run 3",
-        "n1 gpu0",
-    }
-    assert nodes(folder, "failing") == "again0,again1,n1\n", "by the median of its runs"
-
-
-def test_a_disturbed_record_is_shown_and_not_judged(folder, capsys):
-    lame = results(folder, "n6", slow={"hbm_read": 0.5}, doubtful="hbm_read")
-    status, found = report(folder, [*sound(folder), lame])
-    (row,) = [row for row in found["rows"] if row["node"] == "n6"]
-    assert (
-        status == 0 and "hbm_read" in row["not_judged"] and row["of_median"]["hbm_read"] == pytest.approx(0.5, rel=0.01)
-    )
-    assert "Not judged: 7 figures" in capsys.readouterr().out
-
-
 def test_a_node_that_lost_a_gpu_fails(folder):
     status, found = report(folder, [*sound(folder, 3, gpus=4), results(folder, "n4", gpus=3)])
     assert status == 1 and found["failing"] == {"n4": "3 cards, and most nodes have 4"}
@@ -123,11 +98,3 @@ def test_what_cannot_be_read_is_refused_or_of_a_cluster_fails_its_node(folder, c
         and nodes(folder, "failing") == "broken,missing\n"
     )
     assert report(folder, odd, "--wanted")[0] == 2, "nothing to report"
-
-
-def test_one_run_or_one_name_twice_is_refused(folder, capsys):
-    (first, *_) = sound(folder)
-    copy = folder.parent / "copy"
-    copy.symlink_to(first)
-    assert report(folder, [first, copy])[0] == 2 and capsys.readouterr().err == "copy: it is the same run as n1\n"
-    assert report(folder, [first, first])[0] == 2 and "several archives have this name" in capsys.readouterr().err

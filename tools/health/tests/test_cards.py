@@ -12,7 +12,6 @@ from roofline.records import cards as known_cards
 from roofline.table.quantities import Quantity
 
 CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})
-MINE = {"card_id": api.card_id(CARD.uuid)}
 
 
 def run(card, value, **changes):
@@ -42,17 +41,6 @@ def test_a_card_counts_once_with_the_median_of_its_runs():
 def test_a_note_begins_at_three_and_a_failure_at_eight_percent_below_the_median(value, result):
     row = against_known.near([against(value, FIVE)])
     assert row.result == result and bool(row.action) == (result != "pass")
-
-
-@pytest.mark.parametrize("other", [{"power_limit_w": 600.0}, {"effort": "quick"}, {"method": 0}, {"values": {}}, MINE])
-def test_with_fewer_than_five_comparable_cards_no_rank_is_known(other):
-    found = against(100, [*FIVE[:4], run("e", 4800, **other)])
-    assert (found.others, found.rank, against_known.near([found]).result) == (4, None, "not_applicable")
-
-
-def test_copies_of_pageable_memory_and_unknown_models_are_not_compared():
-    assert against_known.ceilings(CARD, [figure(9, kind="pageable")], "default", None) == []
-    assert against_known.near(against_known.ceilings(CARD, [figure(9)], "default", None)).result == "not_applicable"
 
 
 @pytest.fixture

@@ -1,18 +1,14 @@
 """`make health`, whole: by Snakemake on a stand-in of known rates, and on the card itself."""
 
-import contextlib
 import json
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import health
 import pytest
 from fake_gpu import is_open
 from workflow_run import CHECKOUT, GpuRun
-
-from roofline import api
 
 COMMAND = CHECKOUT / "tools" / "health" / "health.py"
 RATES = {"read": 4617, "write": 4700, "copy": 4321, "triad": 4420, "link": 55.4, "fma": 65.8, "bfloat16": 811}
@@ -52,30 +48,6 @@ def test_a_sound_card_is_healthy_and_results_are_left_alone(machine):
     assert "fp32_fma" in {one["key"] for one in card["ceilings"]}
     assert mine.read_text() == "mine"
     assert {path.name for path in machine.results.iterdir()} == {"gpu0", "health", "health.json"}
-
-
-def test_if_nothing_can_be_measured_no_earlier_verdict_stays(machine):
-    machine.results.mkdir()
-    (machine.results / "health.json").write_text("healthy")
-    done = machine.python("quick.py", env={"FAKE_FREE_BYTES": "1000"})
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert not (machine.results / "health.json").exists()
-
-
-def test_a_card_in_use_is_not_measured_and_does_not_keep_others_from_it(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    cards = {name: SimpleNamespace(device=name, name="a card", uuid=name) for name in ("gpu0", "gpu1")}
-    users = {"gpu0": (1, 0.9, 0.9), "gpu1": (0, 0.0, 0.0)}
-    watch = SimpleNamespace(users=lambda: users, errors=lambda: {"gpu0": [], "gpu1": []}, reads_log=True)
-    monkeypatch.setattr(health, "Watch", lambda uuids: watch)
-    monkeypatch.setattr(api, "measuring", lambda uses: contextlib.nullcontext())
-    monkeypatch.setattr(api, "unsupported", lambda card, dtype: None)
-    measured = []
-    monkeypatch.setattr(health, "measure", lambda products, heat_s: measured.extend(products) or {})
-    monkeypatch.setattr(health, "repeat", lambda products, seconds: {"gpu1": {"why": "no time", "error": ""}})
-    monkeypatch.setattr(health, "chosen", lambda named: cards)
-    assert health.main([]) == 1 and measured == ["gpu1"]
-    assert [one["status"] for one in json.loads(health.WRITTEN.read_text())["cards"]] == ["not healthy", "cannot tell"]
 
 
 @pytest.mark.gpu

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import ncu_counts
 import place
-import place_page as words
 import placing
 import pytest
 from hypothesis import given
@@ -77,16 +76,6 @@ def test_a_real_decode_layer_of_pytorch_is_placed_whole():
     assert all(one.share <= 1.05 for kernel in profile.kernels for one in kernel.roofs)
 
 
-def test_without_some_counts_it_is_placed_as_far_as_they_go():
-    """The real report has times and the FLOPs of CUDA cores."""
-    profile = placing.place(read(REPORT), RUN)
-    first = profile.kernels[0]
-    assert (first.name, first.regime) == ("decode_attention", None)
-    assert set(first.missing) == {"clock", "flops", "memory", "l2", "l1", "instructions"}
-    assert "cuda_core" not in first.missing_flops and 0 < first.roof_at("compute").share < 0.5
-    assert "ncu --clock-control none" in words.page(profile, "here", "x.png"), "which command counts the rest"
-
-
 # ---------------------------------------------------------------- counts
 
 
@@ -97,23 +86,6 @@ def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability)
     found = ncu_counts.counts(lambda name: 1.0 if name in asked else None, capability)
     assert [key for key, count in found.items() if count is None] == ["memory_bytes"]  # which is asked for in parts
     assert set(asked) <= set(ncu_counts.command(capability).split("--metrics ")[1].split()[0].split(","))
-
-
-@given(
-    st.floats(1e-6, 1), st.floats(5e8, 2e9), st.floats(0, 1e12), st.sampled_from(["per_second", "per_cycle_elapsed"])
-)
-def test_a_rate_of_a_section_is_as_good_as_a_sum(seconds, hz, count, form):
-    """Nsight Compute's roofline sections have rates alone."""
-    base = {"gpu__time_duration.sum": seconds, "sm__cycles_elapsed.avg.per_second": hz}
-    rate = count / seconds / (hz if form == "per_cycle_elapsed" else 1)
-    counters = [f"smsp__sass_thread_inst_executed_op_f{what}_pred_on" for what in ("add", "mul", "fma")]
-    counters += ["sm__ops_path_tensor_src_bf16_dst_fp32", "dram__bytes"]
-    sums = ncu_counts.counts((base | {f"{one}.sum": count for one in counters}).get, HOPPER)
-    rates = ncu_counts.counts((base | {f"{one}.sum.{form}": rate for one in counters}).get, HOPPER)
-    for one in (sums, rates):
-        found = [one["cuda_core", "fp32"], one["tensor_core", "bf16"], one["memory_bytes"]]
-        assert found == pytest.approx([4 * count, count, count])
-        assert one["cuda_core", "fp64"] is None and one["l2_bytes"] is None
 
 
 # ---------------------------------------------------------------- under the ceilings
@@ -138,11 +110,6 @@ def test_each_pipe_has_its_own_ceiling_and_fp16_on_cuda_cores_is_not_counted():
     assert kernel.flops == pytest.approx(half + third)
 
 
-def test_a_kernel_as_short_as_the_shortest_case_is_bound_by_overhead():
-    (kernel,) = placed(launch(seconds=2.5e-6, memory_read_bytes=1e3)).kernels
-    assert (kernel.regime, kernel.limited_by) == ("overhead", None)
-
-
 @given(clocks, amounts, amounts)
 def test_a_lower_clock_lowers_compute_l1_and_l2_and_never_the_memory(mhz, flops, moved):
     same = {"memory_read_bytes": moved, "l2_bytes": moved, "l1_bytes": moved, "flops": {("cuda_core", "fp32"): flops}}
@@ -154,16 +121,6 @@ def test_a_lower_clock_lowers_compute_l1_and_l2_and_never_the_memory(mhz, flops,
         assert kernel.roof_at(level).share == pytest.approx(full.roof_at(level).share / scale)
         assert (kernel.roof_at(level).clock_scale is None) == (scale == 1.0)
     assert kernel.roof_at("memory").share == full.roof_at("memory").share
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.floats(1e-6, 1)), min_size=1, max_size=30))
-def test_launches_are_grouped_by_kernel_and_shape_and_sorted_by_their_time(launches):
-    profile = placed(*(launch(name, seconds, grid=(blocks, 1, 1)) for name, blocks, seconds in launches))
-    times = [one.total_s for one in profile.kernels]
-    assert times == sorted(times, reverse=True) and fsum(times) == pytest.approx(profile.total_s)
-    assert fsum(one.share_of_time for one in profile.kernels) == pytest.approx(1)
-    assert sum(one.launches for one in profile.kernels) == profile.launches == len(launches)
-    assert len({(one.name, one.grid) for one in profile.kernels}) == len(profile.kernels)
 
 
 # ---------------------------------------------------------------- the command

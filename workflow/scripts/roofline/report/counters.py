@@ -11,6 +11,7 @@ from roofline.table.rows import Counted, InstructionRoofline, Roofline
 FLOPS = "FLOPs"
 QUANTITIES = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
 EXPLAINED = 0.6  # of the roof of the cell: from there on bytes and FLOPs explain what limits a kernel
+MOST_ROWS = 6
 LIMITS = LEVELS | {"issue": "instruction issue", "latency": "latency"}
 
 
@@ -43,11 +44,11 @@ def _explained(row: InstructionRoofline) -> dict:
 
 
 def table_of(entries: Iterable[Counted], table: Roofline) -> Table:
-    """Declared and counted side by side."""
+    """Declared and counted side by side, of the first MOST_ROWS cells; roofline.json has them all."""
     columns = ("cell", "read: declared", "counted", "written: declared", "counted")
     columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
     rows = []
-    for one in entries:
+    for one in list(entries)[:MOST_ROWS]:
         moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
         flops = (one.declared_flops, one.kernel_flops, one.flops)
         shares = (one.tensor_pipe_active_fraction, one.achieved_occupancy_fraction)
