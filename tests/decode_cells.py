@@ -31,9 +31,3 @@ def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers
     cell = kind(OPERATOR, device, case, copies)
     cell.prepare({"layer": layer, "hidden": hidden, "query": query}, inputs)
     return cell
-
-
-def set_cache(cell, keys=None, values=None, copy: int = 0) -> None:
-    for array, wanted in zip(cell.caches[copy], (keys, values), strict=True):
-        if wanted is not None:
-            array[...] = cell.device.array(numpy.asarray(wanted, numpy.float32)).astype(array.dtype)

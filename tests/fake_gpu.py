@@ -11,7 +11,6 @@ from importlib import util
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import numpy
 import pytest
 
 from roofline.devices.base import Identity
@@ -66,11 +65,6 @@ def real_gpu() -> Device:
     """With its stream as the current one: jobs in other tests open it anew."""
     _opened().stream.use()
     return _opened()
-
-
-def is_open() -> bool:
-    """Whether an earlier test of this process left a context on the real one: then it is a second process there."""
-    return _opened.cache_info().currsize > 0
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
@@ -134,15 +128,6 @@ def record_launches(monkeypatch, device) -> list:
     launches, kernel = [], device.kernel
     monkeypatch.setattr(device, "kernel", lambda *names: Recorder(kernel(*names), launches))
     return launches
-
-
-class Short(Recorder):
-    """A kernel that gets one vector less: it leaves the last one alone."""
-
-    def __call__(self, grid, block, arguments, **options):
-        place = next(i for i, value in enumerate(arguments) if numpy.ndim(value) == 0)
-        fewer = type(arguments[place])(arguments[place] - 1)
-        self._kernel(grid, block, (*arguments[:place], fewer, *arguments[place + 1 :]), **options)
 
 
 class Idle(Recorder):

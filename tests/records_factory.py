@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import factories
+from factories import vendor_figures
 from pydantic import PrivateAttr
 
 from roofline.core.terms import Axis
@@ -18,14 +20,12 @@ from roofline.records.base import Record
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, Product
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
-from roofline.records.device import DeviceRecord, VendorFigures
+from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.report.model import Report, report
-from roofline.report.pages import pages
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results
@@ -71,19 +71,7 @@ class MadeUpRecord(OperatorRecord):
 
 
 MADE_UP_CHECK = Check(compared="made up", error=0, tolerance=1e-12)
-VENDOR = VendorFigures(
-    match="formula",
-    entry=None,
-    reason="made up",
-    boost_clock_mhz=None,
-    tensor_clock_mhz=None,
-    rate_class=None,
-    l2_bytes=None,
-    power_limit_w=None,
-    peaks={},
-    absent={},
-    bandwidth=None,
-)
+VENDOR = vendor_figures(match="formula", rate_class=None)
 
 
 def kind_of(device: str) -> str:
@@ -210,22 +198,13 @@ def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **f
 def device_record(device: str = "cpu", **fields) -> DeviceRecord:
     kind = kind_of(device)
     known = {
-        "device": device,
-        "device_kind": kind,
         "name": {"cpu": "A CPU (8 cores)", "gpu": "NVIDIA H200"}[kind],
-        "uuid": f"uuid-of-{device}",
-        "memory_total_bytes": 1 << 34,
-        "memory_free_bytes": 1 << 33,
-        "last_level_cache_bytes": 1 << 25,
         "hardware": {},
-        "timer_ratio": None,
-        "software": {"numpy": "2.4.6"},
         "vendor": VENDOR.model_copy(update={"match": "formula" if kind == "cpu" else "exact"}),
-        "unsupported": {},
         "host": {"os": "Linux", "cpu": "A CPU (8 cores)"},
         "queried_at": QUERIED,
     }
-    return DeviceRecord(**known | fields)
+    return factories.device_record(device, **known | fields)
 
 
 def promised_seal(device: str, promised: dict[str, float] | None = None, **fields) -> PredictionRecord:
@@ -506,14 +485,3 @@ def hashes_of(found: Results) -> dict[str, str]:
 def verified(*records: Record, **asked) -> Roofline:
     found = results(*records)
     return load(found, Asked(**asked), hashes_of(found))
-
-
-def report_of(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
-    """The model of the report of a run."""
-    found = results(*records)
-    table = load(found, asked, hashes_of(found))
-    return report(table.model_copy(update={"checks": [*table.faults, *made_up]}))
-
-
-def pages_of(*records: Record, **fields) -> dict[str, str]:
-    return pages(report_of(*records, **fields))

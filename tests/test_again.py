@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from records_factory import cell, device_record, load_next_to, operator_record, peak_record, timing, verified
+from records_factory import cell, device_record, load_next_to, operator_record, timing, verified
 
 from roofline.records.base import write
-from roofline.records.blocks import disturbed_share
 from roofline.run import again
 from roofline.table.rows import CheckResult
 
@@ -22,20 +21,6 @@ def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
         for n, load in enumerate(loads, 1)
     ]
     return operator_record("cpu", *cells, **fields)
-
-
-@pytest.mark.parametrize(
-    ("measured", "share"),
-    [
-        (record(), 0),
-        (record(3), 0.75),
-        (record(whole_job=load_next_to(hidden_cores=4)), 1),
-        (record(1, whole_job=load_next_to(hidden_cores=4)), 0.25),
-        (peak_record("gpu0", "fp16", 800, throttled=True), 1),
-    ],
-)
-def test_the_disturbed_share_of_a_record(measured, share):
-    assert disturbed_share(measured, device_record(measured.device).device_kind) == share
 
 
 @pytest.fixture

@@ -4,16 +4,14 @@ import pytest
 from factories import device_record as opened_record
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import CONSTANTS, SEALED, cell, hashes_of, load_next_to, operator_record, operator_seal, results
+from records_factory import SEALED
 
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import discovery
 from roofline.measure.calibration import calibrate, constants
 from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
-from roofline.records.calibration import CalibrationRecord, HostCost
-from roofline.table.checks.surroundings import QUIET
-from roofline.table.load import Asked, load
+from roofline.records.calibration import HostCost
 
 READ, LAUNCH = "read_s_per_byte", "kernel_launch_s"
 POSITIVE = st.floats(1e-12, 1e-3)
@@ -34,30 +32,7 @@ def test_one_core_and_all_take_what_they_took(alone, faster, cores):
         assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
 
 
-def test_a_line_has_a_start_and_a_slope():
-    found = constants([block(LAUNCH, 1, 40e-6), block(LAUNCH, 5, 80e-6)])
-    assert found == pytest.approx({LAUNCH: 30e-6, "kernel_argument_s": 10e-6})
-
-
 # ---------------------------------------------------------------- seals
-
-
-def test_a_calibration_that_stayed_disturbed_is_a_note_and_is_not_repeated():
-    costs = {"array_operation_s": 2e-6}
-    timed = block("array_operation_s", 1, 2e-6)
-    made = {"device": "cpu", "device_kind": "cpu", "sealed_at": "2026-11-05T11:59:00+00:00", "elapsed_s": 1.5}
-    made |= {"blocks": [timed], "constants": constants([timed])}
-    seal = operator_seal("cpu", "scan", CONSTANTS["cpu"] | costs)
-
-    def checked(contention):
-        calibrated = CalibrationRecord(**made, contention=contention)
-        run = results(operator_record("cpu", cell("cpu", 1.0)), seal, calibrated)
-        (quiet,) = [one for one in load(run, Asked(), hashes_of(run)).checks if one.check == QUIET]
-        return quiet
-
-    assert (checked(load_next_to()).result, checked(load_next_to()).records) == ("pass", [])
-    found = checked(load_next_to(other_cores=4))
-    assert (found.result, found.records) == ("note", [])
 
 
 # ---------------------------------------------------------------- this host

@@ -56,23 +56,6 @@ def test_what_is_stored_is_read_back(path, layers):
         assert (hidden.shape, hidden.dtype, naming) == ((3, SIZE), numpy.float32, "minigpt")
 
 
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 3)])
-def test_fewer_kv_heads_have_narrower_keys_and_values_in_both_namings(tmp_path, heads, kv_heads):
-    preset, file = Preset(layers=1, heads=heads, head_size=4, kv_heads=kv_heads), tmp_path / "grouped.safetensors"
-    assert (preset.hidden_size, preset.projected_size) == (4 * heads, 4 * (heads + 2 * kv_heads))
-    generate(file, preset, seed=1)
-    stored, name = load_file(file), "transformer.h.0.attn."
-    assert stored[f"{name}c_attn.weight"].shape == (preset.projected_size, preset.hidden_size)
-    assert stored[f"{name}c_attn.bias"].shape == (preset.projected_size,)
-    assert stored[f"{name}c_proj.weight"].shape == (preset.hidden_size, preset.hidden_size)
-    turned = saved({name: array.T if "attn" in name else array for name, array in stored.items()}, tmp_path / "gpt2")
-    for path, naming in ((file, "minigpt"), (turned, "gpt2")):
-        assert inspect(path, preset) == naming
-        weights, hidden, _, _ = load_layer(path, preset, batch=3)
-        assert numpy.array_equal(weights["query"], stored[f"{name}c_attn.weight"][: 4 * heads].T)
-        assert weights["query_bias"].shape == (4 * heads,) and hidden.shape == (3, 4 * heads)
-
-
 def refused(path, figures, preset=PRESET):
     """A line that holds the path and the figures."""
     with pytest.raises(UserError) as raised:

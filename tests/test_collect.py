@@ -5,10 +5,8 @@ from records_factory import (
     SCAN,
     bandwidth_record,
     cell,
-    device_record,
     operator_record,
     peak_record,
-    skipped_peak,
     stream,
     verified,
 )
@@ -49,21 +47,6 @@ def test_ceilings_are_what_was_measured():
     assert memory.record == "gpu0/bandwidth/hbm.json"
 
 
-def test_what_a_device_cannot_do_is_skipped_with_the_reason():
-    gpu = device_record("gpu0", unsupported={"fp8_e4m3": "it needs 8.9", "int8": "it needs 7.5"})
-    roofline = verified(
-        gpu,
-        skipped_peak("gpu0", "bf16", "no product ran"),
-        dtypes=["fp32", "bf16", "fp8_e4m3"],
-        without=[{"device": "cpu", "operator": "scan", "reason": "no implementation for cpu"}],
-    )
-    assert [(s.device, s.what, s.dtype, s.name, s.reason) for s in roofline.skipped] == [
-        ("gpu0", "peak_flops", "bf16", None, "no product ran"),
-        ("gpu0", "peak_flops", "fp8_e4m3", None, "it needs 8.9"),
-        ("cpu", "operator", "", "scan", "no implementation for cpu"),
-    ]
-
-
 def test_fractions_by_hand():
     found = placed()
     assert found.roof_tflops == close(0.5)
@@ -81,17 +64,6 @@ def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
     assert (both.memory_ceiling, both.roof_tflops) == ("hbm_read", close(0.625))
     link = placed(bandwidths=[bandwidth_record("gpu0", h2d=50)])
     assert (link.memory_ceiling, link.regime, link.roof_tflops) == (None, None, 50)
-
-
-def test_a_missing_ceiling_is_null_and_the_lower_one_is_the_roof():
-    low = placed(peaks=[peak_record("gpu0", "fp32", 0.3)])
-    assert (low.roof_tflops, low.fraction_of_roof) == (0.3, close(0.25 / 0.3))
-    found = placed(peaks=[peak_record("gpu0", "fp16", 700)])
-    assert (found.compute_ceiling, found.fraction_of_compute_peak, found.regime) == (None, None, None)
-    assert found.roof_tflops == close(0.5)
-    bare = placed(peaks=(), bandwidths=())
-    assert (bare.roof_tflops, bare.fraction_of_roof, bare.regime) == (None,) * 3
-    assert bare.attained_tflops == close(0.25)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +133,3 @@ def test_an_operation_that_the_user_measured():
     assert (found.regime, found.regime_level, place_operation().cpu_time_s) == ("memory", "hbm", None)
     assert (found.estimated_time_s, found.roofline_time_s) == (close(2e-3), close(2e-3))
     assert found.efficiency_percent == close(1)
-
-
-def test_an_operation_without_a_ceiling_is_skipped_on_that_device_alone():
-    of_cpu = peak_record("cpu", "fp64", 0.5), bandwidth_record("cpu", dram_copy=100)
-    of_link = bandwidth_record("gpu1", h2d=50), peak_record("gpu1", "fp32", 50)
-    mine = [operation(dtype="fp32"), operation("other", dtype="fp64")]
-    roofline = verified(FP32, D2D, *of_cpu, *of_link, operations=mine)
-    placed_on = [(o.device, o.name) for o in roofline.operators if o.operator == "operation"]
-    assert placed_on == [("gpu0", "mine"), ("cpu", "other")]
-    skipped = {(s.device, s.name) for s in roofline.skipped}
-    assert skipped == {("gpu0", "other"), ("cpu", "mine"), ("gpu1", "mine"), ("gpu1", "other")}
-    assert all(s.reason for s in roofline.skipped)

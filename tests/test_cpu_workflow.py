@@ -6,7 +6,6 @@ import pytest
 
 from roofline.records.base import read
 from roofline.records.files import file_sha256
-from roofline.records.manifest import Manifest
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
 from roofline.table.seals import violations
@@ -18,11 +17,6 @@ SEALS = {"cpu/calibration.json", *(f"cpu/{folder}prediction.json" for folder in 
 @pytest.fixture(scope="module")
 def found(finished_run):
     return read_results(finished_run.results, sorted(finished_run.results.glob("cpu/**/*.json")))
-
-
-@pytest.fixture(scope="module")
-def manifest(finished_run):
-    return read(Manifest, finished_run.results / "manifest.json")
 
 
 def test_every_record_holds_its_seals_and_follows_from_them(finished_run, found):
@@ -63,17 +57,3 @@ def test_the_table_and_the_pages_have_every_cell(finished_run):
     }
     assert 500 < words["ROOFLINE.md"] < 2500 and words["verification.md"] < 600
     assert (finished_run.results / "report.html").stat().st_size < 3_000_000
-
-
-def test_the_manifest_lists_every_result_with_its_job_and_the_seals_before_measurements(finished_run, manifest):
-    written = {f"results/{path}" for path in finished_run.files()} - {"results/manifest.json"}
-    assert {output.path for output in manifest.outputs} == written
-    for output in manifest.outputs:
-        assert output.rule and output.of_this_run and output.sha256 and output.started_at
-        assert (finished_run.root / output.log).is_file()
-    assert manifest.sources.known_from == "git" and manifest.sources.dirty is False
-    assert all(one.started_at and one.ended_at for one in manifest.outputs)
-    assert manifest.times.span_s > 0
-    sealed = finished_run.read("roofline.json")["devices"]["cpu"]
-    assert set(sealed["seals"]) == SEALS
-    assert all(moment < sealed["first_measurement_at"] for moment in sealed["seals"].values())

@@ -8,19 +8,14 @@ import pytest
 from decode_cells import DTYPES, OPERATOR, cell_of
 from fake_gpu import open_gpu
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from roofline.core.dtypes import array_dtype
 from roofline.devices import discovery
-from roofline.devices.cpu.workers import Workers
 from roofline.operators.base import Case
-from roofline.operators.decode_attention import checkpoint, numpy_attention
-from roofline.operators.decode_attention.attention import Shape, attend, reference, worst_head
+from roofline.operators.decode_attention.attention import Shape, worst_head
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
-from roofline.records.files import file_sha256
-from roofline.run import settings
 
 KINDS = [Eager, NumpyOnAllCores]
 SCOPES = ("core", "block")
@@ -102,41 +97,6 @@ def test_core_and_block_against_loops(device, kind, dtype, shape):
         assert check.error <= check.tolerance == kind.tolerance[dtype]
 
 
-@effort(deadline=None, max_examples=50)
-@given(*[st.integers(1, most) for most in (3, 3, 3, 40, 12)], st.integers(0, 99))
-def test_the_reference_whatever_the_shape(batch, kv_heads, group, seq_len, head_size, seed):
-    random = numpy.random.default_rng(seed)
-    query = random.standard_normal((batch, kv_heads * group, head_size))
-    keys, values = random.standard_normal((2, batch, kv_heads, seq_len, head_size))
-    expected = pytest.approx(loops(query, keys, values), rel=1e-11, abs=1e-13)
-    assert reference(query, keys, values) == expected
-    columns = (query / math.sqrt(head_size)).reshape(batch, kv_heads, group, head_size).swapaxes(-1, -2)
-    assert attend(numpy, columns, keys, values).reshape(query.shape) == expected
-
-
-@effort(deadline=None, max_examples=40)
-@given(
-    st.integers(1, 4),
-    st.tuples(*[st.integers(1, most) for most in (3, 3, 3, 200)], st.integers(4, 6)),
-    st.sampled_from(DTYPES),
-    st.sampled_from([64, 1 << 20]),
-    st.sampled_from([16 * 40, 1 << 20]),
-)
-def test_any_number_of_cores_and_pieces_gives_the_right_result(cpu, cores, sizes, dtype, piece_bytes, near_bytes):
-    batch, kv_heads, group, seq_len, half_depth = sizes
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("cores", cores), ("workers", Workers(cores)), ("l2_bytes", near_bytes)):
-            patch.setattr(cpu, name, value)
-        for name, value in (("CORE_BYTES", 1), ("FEWEST_COLUMNS", 1), ("PIECE_BYTES", piece_bytes)):
-            patch.setattr(numpy_attention, name, value)
-        shape = shape_of(batch, seq_len, kv_heads * group, kv_heads, 2 * half_depth)
-        cell = cell_of(cpu, NumpyOnAllCores, shape, dtype)
-        assert worst_of(cell) < cell.tolerance[dtype]
-        for scope in SCOPES:
-            OPERATOR.check(cell, scope)
-        assert numpy.array_equal(core(cell), core(cell))
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
     cell = cell_of(device, kind, shape_of(batch=3), "fp16")
@@ -151,23 +111,6 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
     with pytest.raises(ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*fp16 batch 3"):
         OPERATOR.check(cell, scope)
-
-
-def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    sizes = {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}
-    checkpoint.generate("mine.safetensors", checkpoint.Preset(**sizes), seed=1)
-    model = {"checkpoint": "mine.safetensors", "presets": {"mine": sizes}}
-    decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16"], "batch_sizes": [1, 5]}
-    job, other = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
-    assert [job.path, other.path] == ["mine/S17_fp16", "mine/S33_fp16"]
-    whole, smallest = (OPERATOR.shared_inputs(cpu, case, 1) for case in (job.cases[1], OPERATOR.smallest(job.cases[1])))
-    assert whole["query"].shape == (5, 4, 8) and smallest["query"].shape == (1, 2, 8)
-    assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"
-    (data,) = OPERATOR.data_files(job)
-    assert (data.path, data.generated) == ("mine.safetensors", True)
-    assert data.sha256 == file_sha256("mine.safetensors")
-    assert len(OPERATOR.notes(cpu, job.cases[0])) == 1, "fp16 is emulated"
 
 
 @given(

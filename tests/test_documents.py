@@ -17,18 +17,6 @@ def test_the_config_as_it_comes_gives_the_defaults():
     assert settings.complete(given).config.model_dump() == settings.complete({}).config.model_dump()
 
 
-def keys_of(section, prefix=""):
-    """Dotted names, but not of a user's own entries."""
-    parts = {name: part for name, part in section.items() if isinstance(part, dict) and name != "presets"}
-    own = {prefix + name for name in section}
-    return own.union(*(keys_of(part, f"{prefix}{name}.") for name, part in parts.items()))
-
-
-def test_the_config_as_it_comes_names_every_setting():
-    given = settings.read_file(CHECKOUT / "config/config.yaml")
-    assert keys_of(settings.complete({}).config.model_dump()) <= keys_of(given)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())
 def test_links_lead_somewhere(page):
     text = FENCED.sub("", page.read_text(encoding="utf-8"))

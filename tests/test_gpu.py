@@ -33,14 +33,6 @@ def record():
     return device_query.query("gpu0", str(DATASHEETS))
 
 
-@pytest.fixture
-def copy(device):
-    """The step of a copy within the device that takes about a tenth of a millisecond."""
-    (stream,) = device.streams("d2d", 256 * MIB)
-    (step,) = stream.grids.values()
-    return step
-
-
 def test_it_describes_itself(record, tmp_path):
     write(record, tmp_path / "device_query.json")
     assert read(type(record), tmp_path / "device_query.json") == record
@@ -62,28 +54,6 @@ def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device
         device.step_times(workload.step, 30)
         ratios.append(device.clock_of_block() / workload.clock_mhz())
     assert statistics.median(ratios) == pytest.approx(1, rel=0.01)
-
-
-def event_time(device, step, count):
-    """Seconds of each of so many steps between two events of our own."""
-    start, end = device.xp.cuda.Event(), device.xp.cuda.Event()
-    device.synchronize()
-    start.record(device.stream)
-    for index in range(count):
-        step(index)
-    end.record(device.stream)
-    end.synchronize()
-    return device.xp.cuda.get_elapsed_time(start, end) / 1e3 / count
-
-
-def test_times_of_a_copy_agree_with_events_of_our_own(device, copy):
-    event_time(device, copy, 20)
-    expected = event_time(device, copy, 200)
-    alone, called = device.device_times(copy, 200), device.step_times(copy, 200)
-    assert len(alone) == len(called) == 200
-    assert median(alone) == pytest.approx(expected, rel=0.1)
-    assert median(called) == pytest.approx(expected, rel=0.1)
-    assert sum(called) == pytest.approx(200 * expected, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from factories import device_record, seals_for, vendor_figures, vendor_peak
 from fake_gpu import open_gpu, skip_unless_supported
 
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.core.terms import Unsupported
 from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
@@ -110,16 +109,6 @@ def test_variants_are_of_other_outputs_and_accumulations(device):
     assert found.pop("fp8_e4m3") == [{("bf16", "fp32", cuda_products.inputs("fp8_e4m3"))}]
     assert found.pop("int8") == [{("int32", "int32", cuda_products.inputs("int8"))}]
     assert not any(found.values())
-
-
-def test_a_search_passes_over_what_cublaslt_refuses_and_names_it(device):
-    device.cublaslt.REFUSED = {10}
-    found = of_shape(device, "fp16", 64, 128, 192)
-    with pytest.raises(Unsupported, match="fp16 64 x 128 x 192 NN"):
-        found[0].step(0)
-    tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
-    assert (searched.offered, searched.tried, len(searched.refused)) == (6, 3, 3)
-    assert all("choice 2" in workload.product.algorithm for workload, *_ in tried)
 
 
 @pytest.mark.parametrize("ceiling", ["bf16", "int8", "fp32_fma"])

@@ -8,7 +8,6 @@ import pytest
 from fake_gpu import nvml_card as card
 from fake_gpu import use_nvml
 
-from roofline.core.disturbance import THERMAL_REASONS, is_throttled, limiting_reasons
 from roofline.devices.gpu import cuda_driver, identity, nvml
 
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
@@ -71,22 +70,6 @@ def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkey
     assert nvml.state(A)["other_processes"] is None
     pids.clear()
     assert nvml.state(A)["other_processes"] == 0
-
-
-@pytest.mark.parametrize(
-    ("bits", "names", "throttled"),
-    [
-        (None, None, None),
-        (0x1, ["gpu_idle"], False),
-        (0x4 | 0x20 | 0x80, ["sw_power_cap", "sw_thermal_slowdown", "hw_power_brake_slowdown"], True),
-        (0x8, ["hw_slowdown"], True),
-        (0x4 | 0x8000, ["sw_power_cap", "unnamed_0x8000"], False),
-    ],
-)
-def test_names_of_throttle_reasons_and_which_are_thermal(bits, names, throttled):
-    assert nvml.throttle_reasons(bits) == names and is_throttled(names) is throttled
-    assert limiting_reasons([["gpu_idle"], None, names, names]) == sorted(set(names or ()) - {"gpu_idle"})
-    assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS
 
 
 CUPY_12, CUPY_13, NO_CUPY = (

@@ -1,6 +1,5 @@
 """How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, which kernel ran."""
 
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -118,26 +117,3 @@ UNITS = {
 
 def test_the_unit_by_the_names_of_cublas_kernels():
     assert {name: driver_calls.uses_tensor_cores(name) for name in UNITS} == UNITS
-
-
-def test_the_longest_kernel_is_named_and_recording_ends_even_if_the_step_fails(monkeypatch):
-    recording, callbacks = [], []
-    times = [("nvjet", "kernel", 5000, 5200), ("ampere_sgemm", "kernel", 5200, 5500), ("a copy", "copy", 0, 9000)]
-    times += [("nvjet", "kernel", 5500, 5700)]
-    activities = [SimpleNamespace(name=n, kind=k, start=start, end=end) for n, k, start, end in times]
-    module = SimpleNamespace(
-        ActivityKind=SimpleNamespace(CONCURRENT_KERNEL="kernel", MEMCPY="copy"),
-        activity_register_callbacks=lambda request, complete: callbacks.append(complete),
-        activity_enable=recording.append,
-        activity_disable=recording.remove,
-        activity_flush_all=lambda flag: callbacks[0](activities),
-    )
-    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=module))
-    found = driver_calls.kernel_of(lambda: None)
-    assert (found["name"], found["tensor_cores"]) == ("nvjet", True)
-    for step in (lambda: None, lambda: 1 / 0):
-        driver_calls.kernel_of(step)
-        assert recording == []
-    monkeypatch.setitem(sys.modules, "cupti", None)  # not installed
-    found = driver_calls.kernel_of(lambda: None)
-    assert (found["name"], found["tensor_cores"]) == (None, None) and found["how_known"]

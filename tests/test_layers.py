@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from roofline.table import rows
 
 CHECKOUT = Path(__file__).parents[1]
@@ -13,9 +11,6 @@ LIBRARY = CHECKOUT / "workflow" / "scripts" / "roofline"
 TOOLS = sorted(path for path in CHECKOUT.glob("tools/*") if path.is_dir())
 ORDER = ("core", "records", "devices", "operators", "measure", "table", "report", "run")
 MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
-# What belongs to one operator is with it alone.
-OWN_WORDS = {"operators/decode_attention": ("decode_attention", "decode_attn", "seq_len")}
-TEXT = (".py", ".cu", ".cuh", ".j2", ".js", ".md", ".html", ".yaml", ".json")
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -75,16 +70,3 @@ def test_a_tool_imports_the_api_libraries_and_itself():
             names = set(imported(path))
             assert "roofline" not in names and not packages(path), f"{path}: of the library a tool imports roofline.api"
             assert not of_others & {name.split(".")[0] for name in names}, f"{path}: another tool is imported"
-
-
-@pytest.mark.parametrize("home", OWN_WORDS)
-def test_an_operators_words_stand_with_it_alone(home):
-    """So that another operator is as well served: nothing else of the library knows it, but the API."""
-    found = [
-        f"{path.relative_to(LIBRARY)}, line {number}: {line.strip()[:80]}"
-        for path in sorted(LIBRARY.rglob("*"))
-        if path.suffix in TEXT and not path.is_relative_to(LIBRARY / home) and path != LIBRARY / "api.py"
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if any(word in line.lower() for word in OWN_WORDS[home])
-    ]
-    assert found == [], "\n".join(found)

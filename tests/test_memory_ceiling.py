@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from factories import HEAT, FakeDevice, clock_of, device_record, vendor_figures
+from factories import FakeDevice, clock_of, device_record, vendor_figures
 
 from roofline.core.plateaus import Level
-from roofline.devices.base import Stream, SweepSeries
+from roofline.devices.base import Stream
 from roofline.measure import memory_ceiling, search
 from roofline.records.device import VendorBandwidth
 from roofline.records.timing import Search
@@ -121,52 +121,4 @@ def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capac
     assert named[0].knee_bytes == round(45.4 * KIB)
 
 
-@pytest.mark.parametrize(("cached", "expected"), [(3 * MIB, "memory"), (4 * MIB, "cache or memory")])
-def test_only_what_lies_beyond_all_caches_together_is_called_memory(cached, expected):
-    """A plateau that begins within what is reported of the last level may be of it: what is read stays there."""
-    assert memory_ceiling.named([L1, BEYOND], {"l1": 48 * KIB, "l2": 2 * MIB}, cached)[-1].name == expected
-
-
 # ---------------------------------------------------------------------------------------------- a sweep
-
-SIZES = [4 * KIB * 2**i for i in range(14)]
-
-
-def rate(size):
-    return 400 if size <= 48 * KIB else 100 if size <= 2 * MIB else 12
-
-
-def swept(disturbed=()):
-    """A series whose sets are read eight times a step; every third run of those disturbed takes five times as long."""
-
-    def step(size):
-        read, runs = 8 * size, []
-
-        def once(number):
-            runs.append(number)
-            slow = 5 if size in disturbed and len(runs) % 3 == 0 else 1
-            return slow * read / rate(size) / 1e9
-
-        return once, read
-
-    series = SweepSeries(
-        series="one_core",
-        reader="one core",
-        counted="made up",
-        sizes=SIZES,
-        step=step,
-        levels={"l1": 48 * KIB, "l2": 2 * MIB},
-        assumed=("l1",),
-    )
-    return memory_ceiling.sweep(ColdDevice(lambda now: HEAT), series)
-
-
-def test_a_sweep_finds_the_levels_and_names_them():
-    found = swept()
-    assert [point.size_bytes for point in found.points] == SIZES
-    assert [point.gb_per_s for point in found.points] == pytest.approx([rate(size) for size in SIZES])
-    assert [(one.name, pytest.approx(one.gb_per_s)) for one in found.levels] == [("l1", 400), ("l2", 100), (None, 12)]
-    assert [one.reported_bytes for one in found.levels] == [None, 2 * MIB, None], "an assumed capacity is not reported"
-    assert (found.series, found.reader, found.counted) == ("one_core", "one core", "made up")
-    assert [(state.when, state.throttle_reasons) for state in found.states] == [("before", HEAT), ("after", HEAT)]
-    assert swept(disturbed=SIZES[3:9]).points == found.points, "the fastest run counts"

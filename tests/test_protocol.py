@@ -13,7 +13,6 @@ from roofline.measure.protocol import (
     per_application,
     time_caller,
     time_device,
-    time_device_alike,
     time_until_precise,
 )
 from roofline.measure.undisturbed import StateLog, limited_by
@@ -32,36 +31,7 @@ def always(seconds):
     return lambda number: seconds
 
 
-def test_a_device_that_a_long_queue_delays_is_timed_with_a_short_one():
-    """Half a microsecond of 7, in all but the last eight steps of each 32: an H200 behind a blocking kernel."""
-
-    class Queued(FakeDevice):
-        def device_times(self, step, count, first=0, at_once=None):
-            at_once = at_once or 32
-            return [7.0e-6 if number % at_once >= at_once - 8 else 7.5e-6 for number in range(count)]
-
-    device = Queued()
-    with clock_of(device):
-        caller = time_caller(device, always(7.1e-6), warmup=3, iterations=1000, time_budget_s=1.0)
-        found, doubts = time_device_alike(device, always(7.1e-6), caller, time_budget_s=1.0)
-    assert (found.median_s, doubts) == (7.0e-6, []) and found.method.endswith("8 at a time")
-
-
 # ---------------------------------------------------------------------------------------------- what a caller gets
-
-
-def scattered(number):
-    """Any hundred in a row take 1.000, 1.001, ... 1.099 ms, in an order without memory."""
-    return 1e-3 + 1e-6 * (61 * number % 100)
-
-
-def test_all_iterations_where_the_budget_allows():
-    timing, _ = timed(scattered)
-    assert (len(timing.samples_s), timing.requested, timing.warmup) == (100, 100, 3)
-    assert timing.stopped_by == "iterations"
-    assert timing.samples_s == pytest.approx([scattered(number) for number in range(3, 103)])
-    assert timing.median_s == pytest.approx(1.0495e-3)
-    assert timing.ci95_s == pytest.approx((1.039e-3, 1.060e-3))  # the 40th and the 61st of 100
 
 
 @pytest.mark.parametrize(
@@ -151,13 +121,6 @@ def until_precise(duration, reasons=lambda now: [], kind="gpu", **options):
         log = StateLog(device)
         slowed = lambda number: duration(number) * (2 if reasons(device.now) else 1)  # noqa: E731
         return time_until_precise(device, slowed, log, **options), device, log
-
-
-def test_the_budget_ends_sampling():
-    timing, device, _ = until_precise(noisy(0.01, 0.2), time_budget_s=1.0)
-    assert timing.stopped_by == "time_budget"
-    assert 64 <= len(timing.samples_s) < 100  # a hundred would fit if nothing were warmed up
-    assert device.now <= 1.0 + 0.012
 
 
 @pytest.mark.parametrize(

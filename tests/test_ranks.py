@@ -1,6 +1,5 @@
 """The rank of a card among the known cards of its model."""
 
-import pytest
 from factories import device_record
 from records_factory import bandwidth_record, peak_record, results
 
@@ -31,14 +30,6 @@ def ranks(*runs, **hardware):
 def test_a_card_counts_once_by_the_median_of_its_runs():
     twice = [run("GPU-1", fp16=790), run("GPU-1", fp16=794), run("GPU-1", fp16=900)]
     assert ranks(*twice, run("GPU-2", fp16=810, hbm_read=4500)) == [(2, 3), (1, 2)]
-
-
-@pytest.mark.parametrize(
-    "other", [{"method": METHOD + 1}, {"effort": "quick"}, {"limit": 500.0}, {"card": "GPU-mine"}], ids=str
-)
-def test_only_other_cards_measured_alike_are_compared(other):
-    assert ranks(run(**{"card": "GPU-1", "fp16": 900} | other)) == [(None, None)] * 2
-    assert ranks(run("GPU-1", fp16=900), mig_slice=True) == [(None, None)] * 2
 
 
 def test_the_rank_is_said_of_gemms_and_memory():

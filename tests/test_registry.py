@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from roofline.core.terms import UserError
-from roofline.operators import registry
 from roofline.operators.about import describe
 from roofline.operators.registry import load, own_files, registered
-from roofline.run.config import config_model
 
 CHECKOUT = Path(__file__).parents[1]
 WHOLE = (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
@@ -70,10 +68,3 @@ def test_a_whole_file_is_one_operator_more_than_the_librarys_own(file):
 )
 def test_what_is_wrong_with_a_class_is_named(file, old, new, named):
     assert re.search(named, refused(file(old, new)))
-
-
-def test_rules_and_keys_of_the_workflow_are_reserved():
-    texts = [path.read_text() for path in (CHECKOUT / "Snakefile", *CHECKOUT.glob("workflow/rules/*.smk"))]
-    rules = set(re.findall(r"^(?:use rule \w+ as|rule) (\w+)\b", "".join(texts), re.MULTILINE))
-    keys = set(config_model({}).model_fields)
-    assert rules and keys and (rules | keys) - {"peak_flops"} <= registry.RESERVED

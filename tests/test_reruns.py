@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -11,9 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy
-import psutil
 import pytest
 from records_factory import load_next_to
 from safetensors.numpy import save_file
@@ -75,68 +74,7 @@ def test_changes_of_settings_files_and_sources_plan_their_own_jobs(run):
     assert run.planned() == {PREDICTIONS, *own, *FOLLOWS}
 
 
-# ---------------------------------------------------------------- a rerun that is interrupted, then killed
-
-
-class LivingRun:
-    """`make` at work in a new session."""
-
-    def __init__(self, run: Run):
-        self.run, self.printed = run, run.root.with_name("printed.txt")
-        with open(self.printed, "wb") as printed:
-            self.maker = subprocess.Popen(
-                [sys.executable, "-P", "workflow/commands/run.py"],
-                cwd=run.root,
-                env=surroundings(),
-                stdout=printed,
-                stderr=printed,
-                start_new_session=True,
-            )
-
-    def processes(self, words: str) -> list[psutil.Process]:
-        """Living processes of the session with these words in the command line."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                if os.getsid(process.pid) == self.maker.pid and words in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
-
-    def wait_until(self, condition) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert self.maker.poll() is None and time.monotonic() < deadline, self.printed.read_text()
-            time.sleep(0.02)
-
-    def wait_until_it_measures(self, records: set[str]) -> str:
-        """Wait until all but one are finished and this one is being measured. Returns it."""
-        logs = {record: self.run.root / "logs" / record.replace(".json", ".log") for record in records}
-
-        def last():
-            left = [record for record in records if not (self.run.results / record).exists()]
-            return (
-                left if len(left) == 1 and logs[left[0]].exists() and self.processes(".measure_operator.py") else None
-            )
-
-        self.wait_until(last)
-        (found,) = last()
-        logs[found].unlink()
-        return found
-
-    def end(self) -> None:
-        for process in self.processes(""):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        self.maker.wait()
-
-
-@contextlib.contextmanager
-def living(run: Run):
-    made = LivingRun(run)
-    try:
-        yield made
-    finally:
-        made.end()
+# ---------------------------------------------------------------- a rerun that is interrupted
 
 
 def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
@@ -149,31 +87,34 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
         operations=[mine, mine | {"name": "no ceiling", "dtype": "bf16"}],
     )
     before = run.files()
-    with living(run) as interrupted:
-        lost = interrupted.wait_until_it_measures(ADDED)
-        for _ in range(2):  # Ctrl-C, pressed twice: it reaches every process of the terminal's group
-            os.killpg(interrupted.maker.pid, signal.SIGINT)
-            time.sleep(0.1)
-        assert interrupted.maker.wait(PATIENCE_S) != 0
-    (done,) = ADDED - {lost}
-    printed = interrupted.printed.read_text()
-    assert not re.search("Traceback|Error|failed", printed)
+    command = [sys.executable, "-P", "workflow/commands/run.py"]
+    maker = subprocess.Popen(command, cwd=run.root, env=surroundings(), stdout=subprocess.PIPE, start_new_session=True)
+
+    def wait_for(*paths: Path) -> None:
+        while not all(path.exists() for path in paths):
+            assert maker.poll() is None
+            time.sleep(0.02)
+
+    wait_for(run.results / "previous")
+    refused = run.make()
+    assert refused.returncode != 0 and refused.stderr == "" and "process " in refused.stdout
+    wait_for(*(run.root / "logs" / record.replace(".json", ".log") for record in ADDED))  # the first has ended
+    for _ in range(2):  # Ctrl-C, pressed twice: it reaches every process of the terminal's group
+        os.killpg(maker.pid, signal.SIGINT)
+        time.sleep(0.1)
+    printed = maker.communicate(timeout=PATIENCE_S)[0].decode()
+    assert maker.returncode != 0 and "Traceback" not in printed
+    (done,) = (record for record in ADDED if (run.results / record).exists())
+    (lost,) = ADDED - {done}
     assert measured(printed) == ["bandwidth cpu dram", f"decode_attn cpu {done[16:-5]}", "peak_flops cpu fp32"]
     assert re.search(r"^4 measurements on cpu, about \d+ s, about \$\d+\.\d\d at ", printed, re.MULTILINE)
     (aside,) = (run.results / "previous").iterdir()
-    assert f"{aside.relative_to(run.root)}/{PEAK}" in printed
     assert run.files()[f"previous/{aside.name}/{PEAK}"] == before[PEAK]
-
     at_stop = run.files()
-    assert done in at_stop and lost not in at_stop
 
-    with living(run) as last:
-        last.wait_until(lambda: last.processes("/.snakemake/scripts/"))
-        refused = run.make()
-        assert refused.returncode != 0 and refused.stderr == ""
-        assert f"process {last.processes('-m snakemake')[0].pid}" in refused.stdout
-        assert last.maker.wait(PATIENCE_S) == 0, last.printed.read_text()
-    printed = last.printed.read_text()
+    finished = run.make()
+    assert finished.returncode == 0, finished.stdout
+    printed = finished.stdout
     assert measured(printed) == [f"decode_attn cpu {lost[16:-5]}"]
     line = rf"^\[\d/\d\] decode_attn cpu {lost[16:-5]}: [\d.]+ s; .*batch 1 [\d.]+ us"
     assert re.search(line, printed, re.MULTILINE)

@@ -1,6 +1,5 @@
 """The configuration: how every mistake is answered, what an effort fills in, and what the machine must hold."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,11 @@ from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS, ByEffort
 from roofline.run import targets
-from roofline.run.console import OTHER_JOB_S, expected_s, times_before
+from roofline.run.console import expected_s
 from roofline.run.machine_checks import choose_devices
 from roofline.run.settings import complete, read_file
 
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
-AT = "2026-11-05T12:00:"
 PRESET = {"layers": 1, "heads": 1, "head_size": 64}
 
 
@@ -109,17 +107,6 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
         times = [expected_s(rule, checked) for checked in (quick, default, thorough)]
         assert 0 < times[0] < times[1] < times[2]
     assert thorough.config.bandwidth.size_mib is None, "null is its own value where no effort speaks of it"
-
-
-def test_the_time_of_a_job_that_ran_before_is_taken_from_its_log(tmp_path):
-    times = {"results/gpu0/scan/n1.json": 8, "results/roofline.png": 3}
-    entries = [
-        {"rule": "any", "log": "any.log", "outputs": [name], "started_at": f"{AT}00", "ended_at": f"{AT}{s:02}"}
-        for name, s in times.items()
-    ]
-    (tmp_path / "jobs.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
-    assert times_before(tmp_path / "jobs.jsonl") == {name: s + OTHER_JOB_S for name, s in times.items()}
-    assert times_before(tmp_path / "none.jsonl") == {}
 
 
 def test_a_budget_that_is_given_wins():

@@ -3,7 +3,6 @@
 The rules are read as Snakemake reads them, with a card that is made up; test_reruns.py has plans of real runs.
 """
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -137,12 +136,6 @@ def seal(name: str) -> bool:
     return name.endswith(("prediction", "predictions"))
 
 
-def test_a_datasheet_entry_is_a_param_of_the_query_of_its_card_alone(base, monkeypatch):
-    real = datasheets.entry_fingerprint
-    monkeypatch.setattr(datasheets, "entry_fingerprint", lambda *card: f"{real(*card)} edited")
-    assert stale(base, jobs()) == {"gpu0/device_query"}
-
-
 # ---------------------------------------------------------------- files
 
 
@@ -197,12 +190,3 @@ def test_what_measures_follows_only_packages_that_measure_and_one_kind_of_device
                 other = {"gpu0": "cpu", "cpu": "gpu"}[name.split("/")[0]]
                 assert ("devices", other) not in {part[:2] for part in below}, name
     assert {file for files, _ in base.values() for file in files if not os.path.isfile(file)} == set()
-
-
-def test_a_users_operator_is_followed_by_its_own_jobs_alone(base, folder):
-    (folder / "gelu.py").write_text((CHECKOUT / "examples/gelu.py").read_text())
-    added = jobs(operators=["gelu.py"])
-    following = {name for name, (files, _) in added.items() if "gelu.py" in files}
-    assert following == {name for name in added if "gelu" in name or name.endswith("/predictions")}
-    assert stale(base, added) - following <= {"plot", "roofline", "manifest"}
-    assert json.dumps(added["operators/gelu"][1]["operators"]) == '["gelu.py"]'

@@ -97,28 +97,3 @@ def test_what_two_processes_may_measure_at_once(folder, held, wanted, together):
         assert waits(other, 5 if together else 0.3) != together
     output, errors = other.communicate("\n", timeout=20)
     assert (output, bool(errors), other.returncode) == ("held\n", not together, 0)
-
-
-TURN = """
-import runpy, sys
-from types import SimpleNamespace
-from roofline.measure import lock
-
-def taken(uses):
-    print(*uses, *sys.modules)
-    sys.exit(0)
-
-lock.take = taken
-snakemake = SimpleNamespace(resources=SimpleNamespace(uses="GPU-1 host_path"))
-runpy.run_path(sys.argv[1], {"snakemake": snakemake}, run_name="__main__")
-"""
-
-
-@pytest.mark.parametrize("script", ["peak_flops", "measure_operator"])
-def test_a_job_that_waits_for_its_turn_has_loaded_and_opened_nothing_yet(script):
-    """It would disturb the one that measures."""
-    command = [sys.executable, "-c", TURN, str(SCRIPTS / f"{script}.py")]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-    loaded = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-    assert loaded[:2] == ["GPU-1", "host_path"] and "roofline.run.run_lock" in loaded
-    assert not {"numpy", "pydantic", "psutil", "pynvml", "cupy", "roofline.devices", "roofline.records"} & set(loaded)

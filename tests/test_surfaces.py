@@ -1,8 +1,6 @@
 """What a reader sees first, the terminal and the three paragraphs, for runs of every size: lines, words, figures."""
 
-import os
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.report import interpretation, job_lines, screen
 from roofline.report.model import report
-from roofline.run import console
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
@@ -152,13 +149,3 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
 def test_a_job_leaves_one_line_with_its_figure(record, figure):
     line = job_lines.line(record, "the job", device_record(record.device))
     assert line.startswith("the job: ") and "\n" not in line and figure in line
-
-
-def test_a_long_job_shows_its_elapsed_and_planned_seconds(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert console.progress({"out.json": 30.0}) is None
-    console.CURRENT_FILE.parent.mkdir()
-    console.CURRENT_FILE.write_text("out.json\nthe job")
-    assert console.progress({"out.json": 30.0}) is None
-    os.utime(console.CURRENT_FILE, (0, time.time() - 1000))
-    assert re.search(r"the job, 10\d\d of about 30 s", console.progress({"out.json": 30.0}))

@@ -1,13 +1,11 @@
 """What a card still gives under sustained load, from curves made by hand and on a fake device."""
 
-from types import SimpleNamespace
-
 import pytest
 from factories import HEAT, POWER_CAP, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.sustained import summarise, sustain
+from roofline.measure.sustained import summarise
 from roofline.records.compute import LoadPoint
 
 BRAKE = ["hw_power_brake_slowdown"]
@@ -108,40 +106,3 @@ def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
 
 
 # ---------------------------------------------------------------------------------------------- on a device
-
-
-class Loaded:
-    """Runs chunks of a millisecond a step; is looked at once per chunk, but for the first."""
-
-    kind = "gpu"
-
-    def __init__(self, chunks):
-        self.counts, self.looks = [], 0
-        self._chunks = chunks
-
-    def load_times(self, step, count, seconds, singly):
-        for chunk in range(self._chunks):
-            self.counts.append(count)
-            yield (chunk + 1) * count * 1e-3, [1e-3] * (count if chunk < singly else 1), 1000.0 + chunk
-
-    def other_processes(self):
-        return 0
-
-    def state(self):
-        self.looks += 1
-        return {"sm_clock_mhz": 1000 + self.looks, "power_w": 300, "other_processes": 0, "throttle_reasons": []}
-
-
-WORKLOAD = SimpleNamespace(product=product(), flops=2e9, step=lambda index: None)
-
-
-def test_each_chunk_is_a_point_of_rate_clock_and_power():
-    device = Loaded(4)
-    found = sustain(device, WORKLOAD, 0.2, step_s=1e-3)
-    assert device.counts == [50] * 4  # 50 ms per chunk
-    assert [(point.sm_clock_mhz, point.tflops) for point in found.curve] == [
-        (1000 + i, pytest.approx(2)) for i in range(4)
-    ]
-    assert [point.at_s for point in found.curve] == pytest.approx([0.05, 0.1, 0.15, 0.2])
-    assert (found.product, found.seconds, found.tflops) == (product(), 0.2, pytest.approx(2.0))
-    assert found.first_products_s == [1e-3] * 100, "one by one over the first 0.1 s"

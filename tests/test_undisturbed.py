@@ -9,7 +9,7 @@ import pytest
 from factories import FakeDevice
 from records_factory import load_next_to
 
-from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
+from roofline.core.disturbance import LIMITS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
 from roofline.measure import undisturbed as module
@@ -92,22 +92,6 @@ def process(system, number: int, ticks: tuple, *children: int) -> None:
     system(f"proc/{number}/stat", f"{number} (a) b) S 1 {'0 ' * 9}{' '.join(map(str, ticks))} 20 0 2 0")
     system(f"proc/{number}/task/{number}/children", "")
     system(f"proc/{number}/task/{number + 1}/children", " ".join(map(str, children)))
-
-
-def test_what_the_run_itself_uses_is_no_load_of_others(system, monkeypatch):
-    """The run's process, its living children and, as their parents count them, those that have ended."""
-    monkeypatch.setattr(host.os, "sysconf", lambda name: 100)
-    monkeypatch.setattr(host.os, "getpid", lambda: 30)
-    assert host.usage().run is None
-    monkeypatch.setenv(RUN_PROCESS, "10")
-    process(system, 10, (100, 50, 1000, 500), 20, 30, 40)  # of which 40 has just ended
-    process(system, 20, (200, 0, 0, 0))
-    process(system, 30, (9999, 9999, 10, 0))  # this one, whose own time is known otherwise
-    assert host.usage().run == 1.5 + 15 + 2 + 0.1
-    found = between(START, after(busy=5.0), CORES, [])
-    beside_run = between(replace(START, run=1.0), replace(after(busy=5.0), run=4.0), CORES, [])
-    assert (found.other_cores, found.run_cores) == (2.0, None)
-    assert (beside_run.other_cores, beside_run.run_cores) == (0.5, 1.5)
 
 
 def other(system, number: int, nanoseconds: tuple, ended_ticks: int = 0) -> None:

@@ -8,16 +8,13 @@ from records_factory import (
     US,
     bandwidth_record,
     cell,
-    hashes_of,
     operator_record,
     peak_record,
     promised_seal,
-    results,
     verified,
 )
 
 from roofline.table.cell_rows import relative_error
-from roofline.table.load import load
 from roofline.table.prediction_error import causes
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
@@ -33,18 +30,9 @@ def on_gpu(latency_us, device_us, *, start_us=None, calls_us=None, **fields):
     return cell("gpu0", latency_us * US, device_us * US, **known | fields)
 
 
-def on_cpu(latency_us, calls_us, **fields):
-    return cell("cpu", latency_us * US, overhead_s=calls_us * US, **{"flops": 10**5, "bytes": 10**5} | fields)
-
-
 def big(latency_us, device_us, **fields):
     """1 GB and so 213 us of hbm_read, whose calls nobody waits for."""
     return on_gpu(latency_us, device_us, **{"start_us": 3.5, "calls_us": 8, "flops": 10**9, "bytes": 10**9} | fields)
-
-
-def by_memory(gb_per_s):
-    """The time of `big` at a bandwidth, with the start and the share that the seal assumes, in microseconds."""
-    return START / US + 1e9 / (gb_per_s * SHARE * 1e3)
 
 
 def entry_of(one, *others):
@@ -78,35 +66,7 @@ def test_a_wrong_regime_has_the_cause_that_it_turned_on():
     assert entry.cause == "launch" and entry.cause_s == pytest.approx(640 * US - entry.sealed.cpu_time_s, rel=0.02)
 
 
-def test_the_device_has_an_error_of_its_own():
-    entry = entry_of(on_gpu(8, 4, start_us=3.5, calls_us=8))
-    assert entry.sealed_gpu_error == pytest.approx(entry.sealed.gpu_time_s / (4 * US) - 1)
-    assert entry_of(on_cpu(40, 30)).sealed_gpu_error is None
-
-
 # ---------------------------------------------------------------- causes
-
-CAUSES = {
-    "calls that the GPU waits for": (on_gpu(12, 4, start_us=3.4, calls_us=11.9), "launch"),
-    "calls on a CPU": (on_cpu(60, 55), "launch"),
-    "a start": (on_gpu(30, 29.5, start_us=28, calls_us=8), "start"),
-    "a slower memory than promised": (big(by_memory(4700), by_memory(4700)), "ceiling"),
-    "a share of the roof": (big(400, 399.5), "share"),
-    "a cell above its roof": (big(150, 149.5), "share"),
-}
-
-
-@pytest.mark.parametrize(("one", "cause"), CAUSES.values(), ids=CAUSES.keys())
-def test_the_largest_cause_is_named(one, cause):
-    assert entry_of(one).cause == cause
-
-
-@pytest.mark.parametrize("missing", ["gpu0/prediction.json", "gpu0/scan/prediction.json"])
-def test_without_the_seals_nothing_explains_the_error(missing):
-    found = results(FP16, HBM, operator_record("gpu0", big(400, 399.5)))
-    del found.seals[missing]
-    entry = load(found, None, hashes_of(found)).entries[-1]
-    assert entry.cause is None and entry.sealed_error is not None
 
 
 TIMES = st.floats(0.1, 1e4)

@@ -11,9 +11,8 @@ import t_test
 from compare import compare
 from known_variation import Spread, Variation
 
-from roofline.api import UserError, exit_with, open_run
+from roofline.api import exit_with, open_run
 
-OTHER_CARD = "GPU-86f4223b-7c36-2ccf-30fc-9f5c1c8946fd"
 SMALL = {"fp32", "fp16", "fp16/sustained", "hbm_read", "l2", "h2d_pageable"}
 
 
@@ -103,45 +102,6 @@ def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, kn
 
 
 # ---------------------------------------------------------------- pairs
-
-
-def test_the_variation_between_cards_counts_if_the_cards_differ(run, known):
-    other = another(run, factor=0.95, card=OTHER_CARD)
-    known(runs=0.001)
-    assert "cards of this model is unknown" in of(compare([run], [other]), "fp16").reason
-    known(runs=0.001, cards=0.02)
-    wide = of(compare([run], [other]), "fp16")
-    assert wide.verdict == "UNCLEAR" and wide.card_variation == pytest.approx(0.02)
-    same = of(compare([run], [another(run, factor=0.95)]), "fp16")
-    assert same.verdict == "SLOWER" and same.card_variation is None
-    known(runs=0.001, cards=0.0005)
-    assert of(compare([run], [other]), "fp16").verdict == "SLOWER"
-
-
-def test_a_card_in_both_lists_is_compared_with_itself_and_others_with_others(run, known):
-    def cards(side, *names):
-        return [another(run, f"{side} {name}", card=f"GPU-{name}") for name in names]
-
-    found = compare(cards("a", 1, 2), cards("b", 1, 2))
-    assert list(found.pairs) == ["NVIDIA H200, GPU-1", "NVIDIA H200, GPU-2"]
-    assert set(found.pairs.values()) == {"the same device on both sides"}
-    found = compare(cards("a", 1, 2), cards("b", 2))
-    assert list(found.pairs) == ["NVIDIA H200"] and found.left_out == ["NVIDIA H200 (gpu0): only in A"]
-    found = compare(cards("a", 1, 2), cards("b", 2, 3))
-    assert [words[:4] for words in found.pairs.values()] == ["diff", "the "]
-
-
-def test_other_models_and_slices_only_by_force(run, known):
-    known(runs=0.001, cards=0.001)
-    a100 = another(run, factor=0.4, card=OTHER_CARD, name="NVIDIA A100")
-    with pytest.raises(UserError, match=r"^cannot be compared: NVIDIA H200 .*: only in A; NVIDIA A100 .*; FORCE=1"):
-        compare([run], [a100])
-    forced = compare([run], [a100], force=True)
-    assert of(forced, "fp16").ratio == pytest.approx(0.4) and of(forced, "fp16").verdict == "SLOWER"
-    assert list(forced.pairs) == ["NVIDIA H200 and NVIDIA A100"]
-    for fields in ({"multiprocessors": 60}, {"mig_slice": True}):
-        with pytest.raises(UserError):
-            compare([run], [another(run, **fields)])
 
 
 # ---------------------------------------------------------------- picture and command

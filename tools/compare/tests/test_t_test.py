@@ -3,14 +3,11 @@
 import math
 from statistics import stdev
 
-import known_variation
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from known_variation import KIND_DF, between, variations, within
+from known_variation import between, within
 from t_test import Difference, holm, quantile, smallest_change, upper_tail, verdict
-
-from roofline.api import METHOD, CardRun, Cards, open_run
 
 positive = st.floats(1e-3, 1e6)
 values = st.lists(positive, min_size=2, max_size=6)
@@ -34,23 +31,6 @@ def test_single_values_have_no_spread_within_and_a_single_group_has_none_between
     assert between([[100.0], [102.0]]) == pytest.approx((math.log(1.02) / math.sqrt(2), 1))
 
 
-def known_run(card, method=METHOD, **figures):
-    fields = dict.fromkeys(("commit", "effort", "driver", "cublas", "power_limit_w"))
-    return CardRun(date="2026-11-24", method=method, card_id=card, values=figures, **fields)
-
-
-def test_the_variation_of_a_kind_adds_to_that_of_a_figure(reference, monkeypatch):
-    figures = [open_run(reference).of_device("gpu0")[key] for key in ("fp32", "fp16", "hbm_read")]
-    runs = [known_run(card, fp32=1 + 0.01 * place) for card in "ab" for place in range(3)]
-    runs += [known_run("a", method=METHOD - 1, fp32=7.0)]
-    monkeypatch.setattr(known_variation, "cards", lambda model: Cards(card=model, runs=runs) if model == "M" else None)
-    found = variations(["M", "unknown"], figures)
-    assert found["fp32"].runs == pytest.approx((0.00995, 4 + KIND_DF), abs=1e-4)
-    assert found["fp16"].runs == pytest.approx((0.00995, KIND_DF), abs=1e-4) and found["fp16"].cards.sd == 0
-    assert found["hbm_read"] == (None, None)
-    assert variations(["M"], figures, {"2026-11-24"})["fp32"] == (None, None), "all runs are of that date"
-
-
 # ---------------------------------------------------------------- verdicts
 
 
@@ -69,11 +49,6 @@ def test_verdicts_mirror_and_follow_the_interval(estimate, se, df, margin):
     if found in mirrored:
         assert abs(estimate) > margin and not low <= 0 <= high
     assert verdict(one, 1.0, margin) in ("SAME", "UNCLEAR")
-
-
-def test_without_any_error():
-    assert Difference(0.0, 0.0, 2).p_value == 1 and Difference(-0.1, 0.0, 2).p_value == 0
-    assert verdict(Difference(-0.1, 0.0, 2), 0.0, 0.02) == "SLOWER"
 
 
 @given(st.floats(1e-4, 0.01), st.integers(1, 300))

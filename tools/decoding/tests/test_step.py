@@ -9,7 +9,7 @@ import decode_step
 import numpy
 import pytest
 from chain import Chain
-from dense import Dense, NotDense, dense, turns
+from dense import Dense, NotDense, dense
 from fake_gpu import real_gpu
 from number_formats import PLAIN
 from operations import operations
@@ -72,30 +72,6 @@ def test_what_is_not_dense_is_refused_by_key_or_value():
     for word, found in REFUSED.items():
         with pytest.raises(NotDense, match=word):
             dense(found)
-
-
-def wavelengths(model: Dense) -> list[float]:
-    """Tokens that a turn takes, by Llama 3.1's rule in Meta's code."""
-    scaling, found = model.scaling, []
-    low, high = (
-        scaling["original_max_position_embeddings"] / scaling[f"{name}_freq_factor"] for name in ("low", "high")
-    )
-    for pair in range(model.head_size // 2):
-        length = 2 * math.pi * model.theta ** (2 * pair / model.head_size)
-        if length < high:
-            found.append(length)
-        elif length > low:
-            found.append(length * scaling["factor"])
-        else:
-            mixed = (1 / length - 1 / low) / (1 / high - 1 / low)
-            found.append(1 / ((1 - mixed) / (scaling["factor"] * length) + mixed / length))
-    return found
-
-
-def test_llama_3_2_rotates_its_heads_as_in_the_code_of_meta():
-    model = dense(config_file.find("llama-3.2-1b"))
-    expected = [(math.cos(2 * math.pi * 5000 / one), math.sin(2 * math.pi * 5000 / one)) for one in wavelengths(model)]
-    assert numpy.allclose(turns(model, 5000), expected, rtol=0, atol=1e-9)
 
 
 def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:

@@ -36,16 +36,6 @@ def test_recent_errors_of_the_card_itself(codes, log, expected):
     assert codes(log) == expected
 
 
-def test_an_event_that_the_log_has_too_is_reported_once(codes, monkeypatch):
-    monkeypatch.setenv("FAKE_XIDS", "79")
-    assert codes(line("0000:17:00", 79, -60)) == [(79, True)]
-
-
-def test_without_a_listener_the_log_shows_errors_during_the_watch(codes):
-    log = line("0000:17:00", 31, 60) + line("0000:17:00", 13, -60)
-    assert codes(log, refused=["EventSetCreate"]) == [(31, False), (13, True)]
-
-
 def test_if_neither_can_be_read_nothing_is_known(codes):
     """The log is missing or empty, as /dev/null is."""
     assert codes("", refused=["EventSetCreate"]) is None

@@ -8,7 +8,6 @@ import ncu_counts
 import place
 import placing
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from test_counter_names import CHIPS, known
 
@@ -97,30 +96,6 @@ def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
     assert (kernel.regime, kernel.limited_by, kernel.limited_at) == ("memory", "hbm_read", "memory")
     assert kernel.roof_at("memory").share == pytest.approx(1)
     assert kernel.roof_at("l2").share == pytest.approx(CEILINGS["hbm_read"].gb_per_s / CEILINGS["l2"].gb_per_s)
-
-
-def test_each_pipe_has_its_own_ceiling_and_fp16_on_cuda_cores_is_not_counted():
-    half = 0.5e-3 * CEILINGS["bf16"].tflops * 1e12
-    third = 0.3e-3 * CEILINGS["fp32_fma"].tflops * 1e12
-    flops = {("tensor_core", "bf16"): half, ("cuda_core", "fp32"): third, ("cuda_core", "fp16"): 1.0}
-    (kernel,) = placed(launch(flops=flops)).kernels
-    shares = {one.ceiling: one.share for one in kernel.roofs if one.level == "compute"}
-    assert shares["bf16"] == pytest.approx(0.5) and shares["fp32_fma"] == pytest.approx(0.3)
-    assert (kernel.regime, kernel.limited_by) == ("compute", "bf16") and "fp16_fma" in shares
-    assert kernel.flops == pytest.approx(half + third)
-
-
-@given(clocks, amounts, amounts)
-def test_a_lower_clock_lowers_compute_l1_and_l2_and_never_the_memory(mhz, flops, moved):
-    same = {"memory_read_bytes": moved, "l2_bytes": moved, "l1_bytes": moved, "flops": {("cuda_core", "fp32"): flops}}
-    (kernel,), (full,) = (placed(launch(mhz=clock, **same)).kernels for clock in (mhz, 1980.0))
-    for level, name in (("compute", "fp32_fma"), ("l1", "l1"), ("l2", "l2")):
-        ceiling = CEILINGS[name]
-        own = ceiling.clock_mhz if level == "compute" else ceiling.sm_clock_mhz
-        scale = mhz / own if mhz < placing.LOCKED * own else 1.0
-        assert kernel.roof_at(level).share == pytest.approx(full.roof_at(level).share / scale)
-        assert (kernel.roof_at(level).clock_scale is None) == (scale == 1.0)
-    assert kernel.roof_at("memory").share == full.roof_at("memory").share
 
 
 # ---------------------------------------------------------------- the command
