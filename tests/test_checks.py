@@ -25,7 +25,7 @@ from roofline.records.memory import Peer
 from roofline.records.timing import DeviceState
 from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
-from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS
+from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS, TIMER
 from roofline.table.checks.consistency import AGREE, BELOW, COUNTED, VERIFIED
 from roofline.table.checks.surroundings import ALONE, COOL, QUIET
 
@@ -190,6 +190,10 @@ CASES = {
         ([card(), heated(ends_at=540)], FAIL),
         ([card(), heated(degrees=86)], NOTE),
         ([card(), heated(seconds=3)], None),
+    ],
+    TIMER: [
+        ([card().model_copy(update={"timer_ratio": ratio}), registers(mhz=1995)], result)
+        for ratio, result in ((1.0029, PASS), (1.0031, FAIL), (0.9969, FAIL), (None, None))
     ],
     NEAR_MAXIMUM: [
         ([card(), registers()], PASS),

@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+from pictures import reference
 from workflow_run import CHECKOUT
 
 from roofline.run import settings
@@ -36,3 +37,15 @@ def test_make_lists_every_target_that_the_documents_name():
     named = {target for page in pages for target in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
     listed = subprocess.run(["make", "-s", "help"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     assert named <= {line.split()[0] for line in listed.splitlines()}
+
+
+def test_the_first_screen_has_the_figures_of_the_reference_run():
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    rows = {one.name: one for one in reference().ceilings if one.device == "gpu0"}
+    for name in ("fp16", "fp8_e4m3"):
+        one, both = rows[name], (rows[name].burst_tflops, rows[name].sustained_tflops)
+        shares = " / ".join(f"{100 * rate / one.datasheet_tflops:.0f}" for rate in both)
+        figures = " / ".join(f"{rate:.0f}" for rate in both)
+        assert re.search(rf"\| {name} GEMM.*\| +{figures} TFLOPS \| +{shares} % \|", text), (figures, shares)
+    for name in ("hbm_read", "l2"):
+        assert f" {rows[name].gb_per_s:.0f} GB/s |" in text
