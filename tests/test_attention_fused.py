@@ -4,15 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 from decode_cells import DTYPES, OPERATOR, case_of, cell_of
+from factories import device_record, seals_for
 from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.prediction import predict_cell
 from roofline.devices.cpu.topology import promised_gb_per_s
+from roofline.measure.operator_job import Options, measure
+from roofline.operators.base import Job
+from roofline.operators.decode_attention import checkpoint, fused
 from roofline.operators.decode_attention.attention import Shape, flops, traffic_bytes
-from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of
+from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
 from roofline.operators.decode_attention.operator import GPU
+from roofline.run import settings
 
 KIB = 1 << 10
 H200 = {"capability": (9, 0), "multiprocessors": 132, "shared_per_multiprocessor": 228 * KIB}
@@ -62,6 +67,19 @@ def test_keys_are_divided_evenly_or_into_many_waves():
         assert splits_of(heads, seq_len, *card) == splits
 
 
+@given(SHAPES, st.sampled_from(DTYPES), CARDS)
+def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(shape, dtype, card):
+    by_mma = shape.group > 1 and dtype != "fp32" and card["capability"] >= (8, 0)
+    for variant in variants(shape, dtype, card["capability"], card["shared_per_multiprocessor"]):
+        assert variant.by_mma == by_mma
+        most = 8 if by_mma else 4
+        assert variant.queries == most or (variant.queries >= shape.group and not by_mma)
+        assert variant.queries < 2 * shape.group or by_mma, "places of no query"
+        assert variant.blocks >= 1
+        resident = variant.blocks * (variant.shared_bytes + fused.RESERVED_BYTES)
+        assert resident <= card["shared_per_multiprocessor"]
+
+
 @pytest.fixture
 def device(monkeypatch):
     return open_gpu(monkeypatch)
@@ -77,6 +95,34 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
     assert set(cell.costs("core").calls) <= set(GPU)
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, device, cache):
+    sizes = {"layers": 3, "heads": 4, "head_size": 64, "kv_heads": 2}
+    weights = tmp_path / "weights.safetensors"
+    checkpoint.generate(weights, checkpoint.Preset(**sizes), seed=1)
+    model = {"checkpoint": str(weights), "presets": {"mine": sizes}}
+    decode = {"presets": ["mine"], "seq_lens": [64], "dtypes": ["fp16"], "batch_sizes": [1, 2]}
+    (job,) = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
+    seals, options = seals_for(device_record("gpu0"), OPERATOR), Options(None, cache == "cold", 2, 8, 0.05)
+    found = measure(OPERATOR, device, Job(job.path, job.cases), seals, options)
+    assert [(one.shape["batch"], one.implementation, one.scope, one.per_call) for one in found] == [
+        (batch, *cell)
+        for batch in (1, 2)
+        for cell in (("eager", "core", 1), ("eager", "block", 1), ("fused", "core", 1), ("fused_graph", "core", 3))
+    ]
+    # Where there is little to do, a call costs what the seal says of it, and a graph's layers cost the device's part.
+    predicted = {(one.implementation, one.scope): one.predicted for one in found if one.shape["batch"] == 1}
+    assert {name: one.latency_s for name, one in predicted.items()} == {
+        ("eager", "core"): pytest.approx(12 * GPU["array_operation_s"].value),
+        ("eager", "block"): pytest.approx(17 * GPU["array_operation_s"].value),
+        ("fused", "core"): pytest.approx(GPU["kernel_launch_s"].value + 9 * GPU["kernel_argument_s"].value),
+        ("fused_graph", "core"): predicted["fused_graph", "core"].device_latency_s,
+    }
+    for one in found:
+        assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0
+        assert (one.cache, one.memory_level) == (cache, "hbm" if cache == "cold" else "l2")
 
 
 def predicted(kind, shape, dtype, scope="core", cores=16):

@@ -96,6 +96,7 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
     caches = memory.Caches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
     (series,) = memory.sweeps(Workers(readers), [caches], readers * MIB, 2)
     assert series.sizes[-1] == 256 << 10
+    assert (series.series == "one_core") == (series.reader == "one core") == (readers == 1)
     for size in series.sizes:
         reads.clear()
         step, step_bytes = series.step(size)

@@ -1,7 +1,10 @@
 """Which GPUs are present and usable, and their state, by NVML and the CUDA driver, before any is opened."""
 
+import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +13,7 @@ from fake_gpu import use_nvml
 
 from roofline.devices.gpu import cuda_driver, identity, nvml
 
+SCRIPTS = Path(nvml.__file__).parents[3]
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
 MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
 SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
@@ -137,3 +141,10 @@ def test_whether_the_driver_runs_this_cupy_or_the_remedy(versions, cuda, remedy)
 # Attributes by their numbers: multiprocessors, L2, compute capability.
 H200 = {"name": b"NVIDIA H200\0", "uuid": bytes(range(16)), "memory": 150_100_000_000, 16: 132, 38: 60 << 20}
 H200 |= {75: 9, 76: 0}
+
+
+def test_the_cards_of_a_driver_are_printed_by_a_process_of_their_own():
+    environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
+    command = [sys.executable, "-m", "roofline.devices.gpu.cuda_driver"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert isinstance(json.loads(done.stdout), list)

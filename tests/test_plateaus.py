@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roofline.core import plateaus
 from roofline.core.plateaus import find_levels, knee_after
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -80,3 +81,16 @@ def test_the_knee_is_interpolated_in_logarithms_and_not_a_single_low_point():
     assert knee_after([(1, 100.0), (2, 90.0), (3, 25.0)], 100) == pytest.approx(2)
     assert knee_after([(1, 100.0), (2, 80.0), (4, 100.0), (8, 100.0), (16, 80.0), (32, 60.0)], 100) > 8
     assert knee_after([(1, 100.0), (2, 95.0), (4, 91.0)], 100) is None
+
+
+@pytest.mark.parametrize(("lower", "levels"), [(90, 1), (80, 2)])
+def test_levels_lie_a_seventh_apart(lower, levels):
+    sizes = KIB * 2 ** numpy.arange(0, 10, 0.25)
+    heights = numpy.where(sizes < 32 * KIB, 100.0, lower)
+    assert len(find_levels(sweep(sizes, heights))) == levels
+
+
+def test_noise_is_the_median_second_difference():
+    """Of normal noise the median deviation is 1 / 1.4826 of the standard deviation."""
+    bends = numpy.random.default_rng(1).normal(scale=0.02, size=20_000)
+    assert plateaus._noise(bends.tolist()) == pytest.approx(0.02, rel=0.03)

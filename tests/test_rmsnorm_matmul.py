@@ -182,3 +182,12 @@ def test_a_hidden_size_of_a_wrong_multiple_or_beyond_the_memory_is_one_line(wron
         machine_checks.choose_devices(checked, {"cpu": open_device("cpu").identity})
     (line,) = found.value.lines
     assert line.startswith("rmsnorm_matmul") and str(wrong) in line
+
+
+def test_bytes_of_a_block_by_hand():
+    """At batch 1 a block of an H200 has 8 rows of x and 64 columns of W, of two bytes, in slices of 64."""
+    found = plan(1, 4096, 4096, 132, 227 << 10, 228 << 10)
+    slices = 4096 // 64 // found.splits
+    assert (found.rows, found.columns) == (8, 64)
+    assert found.fetched_bytes(4096) == slices * 64 * 2 * (64 + 8)
+    assert found.staged_bytes(4096) == slices * 64 * 2 * (2 * 64 + 2 * 8)

@@ -134,3 +134,7 @@ def test_launches_are_what_small_matrices_wait_for_and_memory_large_ones():
     assert (small.regime, large.regime) == ("overhead", "memory")
     assert predicted(Welford, 1024, 128).latency_s > 2 * small.latency_s
     assert predicted(Array, 1024, 128).latency_s > 5 * predicted(Welford, 1024, 128).latency_s
+
+
+def test_half_of_the_bytes_are_written():
+    assert (OPERATOR.bytes(case_of(4, 8)), OPERATOR.written_bytes(case_of(4, 8))) == (256, 128)

@@ -1,5 +1,7 @@
 """What a card still gives under sustained load, from curves made by hand and on a fake device."""
 
+import math
+
 import pytest
 from factories import HEAT, POWER_CAP, product
 from hypothesis import given
@@ -106,3 +108,8 @@ def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
 
 
 # ---------------------------------------------------------------------------------------------- on a device
+
+
+def test_a_cycle_that_fades_is_found():
+    fading = [600 + 50 * math.exp(-i / 60) * math.sin(2 * math.pi * i / 36) for i in range(140)]
+    assert summary(curve(fading)).cycle_s == pytest.approx(36 * CHUNK_S, rel=0.1)
