@@ -1,13 +1,18 @@
 """Crates of archives: valid by the validator of the profile, true to the run, silent about what is not known."""
 
 import base64
+import gzip
 import json
 import shutil
 import tarfile
 import zipfile
+from pathlib import Path
 
 import crate
 import pytest
+from requests_cache import CachedRequest, CachedResponse, CachedSession
+from rocrate_validator.models import Severity, ValidationSettings
+from rocrate_validator.services import validate
 from small_run import SmallRun
 from workflow_run import CHECKOUT, sha256
 
@@ -16,10 +21,45 @@ from roofline.run.archive import contents, pack
 
 # From a library that the validator uses.
 pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
+CONTEXT = gzip.decompress((Path(__file__).parent / "contexts/ro-crate-1.1.jsonld.gz").read_bytes())
+TERMS = """ParameterConnection ContainerImage DockerImage SIFImage connection sourceParameter targetParameter
+    md5 sha1 sha256 sha512 environment registry tag containerImage resourceUsage"""
+TERM = "https://w3id.org/ro/terms/workflow-run#"
+WFRUN = json.dumps({"@context": {term: TERM + term for term in TERMS.split()}}).encode()
 # The Snakefile, by its two types: its @id is a path, as it must be.
 FALSE_REMARKS = ["The SoftwareApplication id SHOULD be an absolute URI"] * 2
 ADA = ["--author=Ada Lovelace", "--orcid=0000-0002-1825-0097", "--affiliation=A University"]
 ADA += ["--affiliation-url=https://ror.org/03yrm5c26"]
+
+
+@pytest.fixture(scope="session")
+def contexts(tmp_path_factory) -> Path:
+    """The validator's cache, with the two contexts that it would fetch."""
+    path = tmp_path_factory.mktemp("contexts") / "cache"
+    with CachedSession(str(path)) as session:
+        for url, content in {"https://w3id.org/ro/crate/1.1/context": CONTEXT, crate.TERMS: WFRUN}.items():
+            request = CachedRequest(method="GET", url=url)
+            headers = {"Content-Type": "application/ld+json"}
+            response = CachedResponse(status_code=200, url=url, content=content, headers=headers, request=request)
+            session.cache.save_response(response, session.cache.create_key(request))
+    return path
+
+
+@pytest.fixture
+def remarks(contexts):
+    """What the validator says of a crate, at the levels REQUIRED and RECOMMENDED."""
+
+    def lines(path: str) -> list[str]:
+        settings = ValidationSettings(
+            rocrate_uri=path,
+            profile_identifier="provenance-run-crate-0.5",
+            requirement_severity=Severity.RECOMMENDED,
+            offline=True,
+            cache_path=contexts,
+        )
+        return sorted(issue.message for issue in validate(settings).get_issues())
+
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +122,9 @@ def test_all_files_are_in_it_once_and_results_have_size_and_hash(small):
     for name in [*small.paths, "Snakefile", "results/manifest.json"]:
         file = small.root / name
         assert (found[name]["sha256"], found[name]["contentSize"]) == (sha256(file), str(file.stat().st_size))
+
+
+LATER = b"commit of these sources: another\ncommit when the manifest was made: c0ffee\n"
 
 
 def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):
