@@ -31,7 +31,7 @@ BLOCKS = 3
 LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product that is tried, unless the reference GEMM's is longer
 NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these products are tried by a whole block each
 FINALISTS = 4  # so many of them, each of another shape
-AS_FAST = 0.995
+AS_FAST = 0.995  # of the best register-only kernel: those that reach it keep their order
 MOST_CHOSEN = 3  # candidates whose blocks may disagree before none is looked for any more
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
 MOST_BLOCK_S = 10.0  # of a block on a slow card
@@ -92,10 +92,8 @@ def measure(
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
     loaded = first and KINDS[device.kind].reports_power
     found = _repeated(target, candidates, options, sustained_s if loaded else None)
-    return _peak(record, target, found, candidates, searched, reference, time_budget_s), [
-        reference,
-        *ours,
-    ] if reference else []
+    cells = [reference, *ours] if reference else []
+    return _peak(record, target, found, candidates, searched, reference, time_budget_s), cells
 
 
 def _repeated(target: Target, candidates: list[Candidate], options: dict, sustained_s: float | None) -> Found:
@@ -223,9 +221,8 @@ def _tflops(measured: Measurement) -> float:
 def _search(target: Target, reference: Measurement | None, time_budget_s: float) -> tuple[list[Candidate], Search]:
     """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle.
 
-    Those need no rest before a trial. But products that draw less power keep a higher clock from the start, so that
-    the finalists are ordered by FLOP/s, of blocks that start alike. Register-only kernels that are nearly as fast as
-    the best keep their order, so that every run finds the same. Without a counted clock, as on a CPU, FLOP/s decide.
+    FLOPs per cycle need no rest before a trial. But a product that draws less power runs at a higher clock, so the
+    finalists are ordered by FLOP/s. Without a counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
     longest = LONGEST_S[device.kind] * (_tflops(reference) * 1e12 if reference else 0.0)

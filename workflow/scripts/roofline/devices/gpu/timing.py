@@ -12,7 +12,7 @@ import numpy
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
 STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones next to each
 BLOCK_TIMEOUT_NS = 500_000_000
-LATE = 0.001  # of such a block
+LATE = 0.001  # beyond this a block is timed again: the host may have been busy
 
 LOOK_SHARE = 3  # quarters of a block
 CHUNKS_AHEAD = 4  # of load: a host that is late by less leaves no gap
