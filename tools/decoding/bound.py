@@ -29,7 +29,7 @@ class Ceilings:
         """The dtype that a card multiplies in if it lacks this one. Raises NoCeiling."""
         found = next((one for one in (wanted, *OTHERWISE[wanted]) if one in self.tflops), None)
         if found is None:
-            raise NoCeiling(f"no ceiling of {wanted} products, or of a dtype that could replace it")
+            raise NoCeiling(f"no GEMM ceiling for {wanted} or for a dtype that could replace it")
         return found
 
     def memory_s(self, one: Operation) -> float:

@@ -115,7 +115,7 @@ def card_of(name: str) -> Card:
             sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
             ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
             return Card(record.name, f"measured, {name}", record.memory_total_bytes, read.name, *ceilings)
-    raise api.UserError(f"{name}: no device there has ceilings of memory and of matrix products")
+    raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 
 def promised(name: str) -> Card:

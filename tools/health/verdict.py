@@ -19,7 +19,7 @@ ANOTHER = "ask for another card"
 MEASURED = "every measurement went through"
 UNUSED = "nobody else uses the GPU"
 XIDS = "no Xid errors of the hardware"
-REPEATABLE = "the same product gives the same bits every time"
+REPEATABLE = "the same GEMM gives the same bits every time"
 # Checks of the library, by name.
 READS = "memory reads at 85 % of the vendor's bandwidth or more"
 REGISTERS = "register-only kernels at 90 % or more of what their clock allows"

@@ -32,7 +32,7 @@ ADVICE = {
     "cuda_core": "fewer FLOPs, or tensor cores if it is a product",
     "overhead": "it is about as short as a launch: fuse kernels, or give each more work",
     "implementation": "if it waits, more loads in flight, more warps per multiprocessor, fewer dependent steps; "
-    "if it issues integers and conversions, fewer of them",
+    "if it issues integer math and conversions, fewer",
     "issued": "fewer instructions other than FLOPs: wider loads, less index arithmetic, fewer conversions",
     "latency": "latency-bound, as it seldom issues: more loads in flight, more warps per multiprocessor, fewer "
     "dependent steps",
@@ -94,7 +94,7 @@ def _by_regime(kernels: Iterable[Placed]) -> str:
             what = regime_words(one.regime) if one.regime else "not known"
             shares[what] = shares.get(what, 0.0) + one.share_of_time
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    return f"Of the time, {listed(f'{percent(share)} is {what}' for what, share in ordered)}." if ordered else ""
+    return f"Time: {listed(f'{percent(share)} is {what}' for what, share in ordered)}." if ordered else ""
 
 
 def _clocks(kernels: Iterable[Placed]) -> str:

@@ -102,7 +102,7 @@ def unpacked(run: Path) -> Iterator[Path]:
             (Path(folder) / RESULTS).symlink_to(results.absolute())
             yield Path(folder)
         elif run.is_dir() and len(packed) != 1:
-            raise UserError(f"{run}: a finished run has manifest.json, and {len(packed)} archives are there; name one")
+            raise UserError(f"{run}: it has no manifest.json, and {len(packed)} archives; name one")
         else:
             yield unpack(packed[0] if packed else run, Path(folder))
 
@@ -126,10 +126,10 @@ def unpack(archive: Path, folder: Path) -> Path:
     except FileNotFoundError:
         raise UserError(f"{archive}: no such file") from None
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise UserError(f"{archive}: truncated, damaged or no archive ({error})") from None
+        raise UserError(f"{archive}: damaged or not an archive ({error})") from None
     tops = list(folder.iterdir())
     if len(tops) != 1 or not (tops[0] / MANIFEST).is_file():
-        raise UserError(f"{archive}: no archive of this workflow, {MANIFEST} is not in it")
+        raise UserError(f"{archive}: not an archive of this workflow, no {MANIFEST} in it")
     return tops[0]
 
 

@@ -117,7 +117,7 @@ def _job_faults(operator: Operator, config: BaseModel) -> list[str]:
     """Declarations by which no job can be measured."""
     jobs = list(operator.jobs(config))
     paths = [job.path for job in jobs]
-    faults = [f"jobs: {path!r} is the path of two" for path in paths if paths.count(path) > 1]
+    faults = [f"jobs: two have the path {path!r}" for path in paths if paths.count(path) > 1]
     faults += [fault for job in jobs for case in job.cases for fault in _case_faults(operator, case)]
     return [f"operators: {operator.path or operator.name}: {fault}" for fault in dict.fromkeys(faults)]
 
