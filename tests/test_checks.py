@@ -205,6 +205,7 @@ CASES = {
     READS: [
         ([card(), reads(0.85)], PASS),
         ([card(), reads(0.84)], FAIL),
+        ([card(), reads(1.01)], FAIL),
         ([card(**GDDR), reads(0.4)], NONE),
         ([card(), reads(vendor=None)], NONE),
     ],
@@ -216,6 +217,7 @@ CASES = {
     MATMULS: [
         ([card(), *products(fp32=0.7, fp16=0.8)], PASS),
         ([card(), *products(fp32=0.69, fp16=0.8)], FAIL),
+        ([card(), *products(fp32=0.7, fp16=1.5)], FAIL),
         ([card(), registers(0.4)], NONE),
     ],
     ISSUE_RATE: [([card(), issued()], PASS), ([card(), issued(0.96)], FAIL), ([card(), reads()], None)],

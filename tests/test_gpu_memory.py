@@ -75,6 +75,14 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
             assert stream.verify(grid)
 
 
+@pytest.mark.parametrize("level", ["l1", "l2", "hbm"])
+def test_the_loads_of_a_chain_lead_where_it_leads(gpu, level):
+    step, loads, verify = gpu.chain(level)
+    for index in range(3):
+        step(index)
+    assert loads >= 4096 and verify()
+
+
 def test_a_step_of_a_sweep_reads_what_it_counts(gpu):
     readers = max(1, gpu.multiprocessors // 8)
     for series, sets in zip(gpu.sweeps(1), (readers, 1), strict=True):

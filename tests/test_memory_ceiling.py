@@ -1,12 +1,13 @@
 """Memory ceilings and sweeps, on a device whose clock the test turns."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from factories import FakeDevice, clock_of, device_record, vendor_figures
 
 from roofline.core.plateaus import Level
-from roofline.devices.base import Stream
+from roofline.devices.base import Stream, SweepSeries
 from roofline.measure import memory_ceiling, search
 from roofline.records.device import VendorBandwidth
 from roofline.records.timing import Search
@@ -51,10 +52,13 @@ def stream(grids, name="hbm_read", level="hbm", **fields):
     return Stream(name=name, level=level, **known | fields), verified
 
 
+def promised(gb_per_s):
+    return VendorBandwidth(gb_per_s=gb_per_s, source="made up", verified=True, derived=False)
+
+
 def measured(one, device=None, **options):
     device = device or ColdDevice()
-    promised = VendorBandwidth(gb_per_s=4800, source="made up", verified=True, derived=False)
-    record = device_record(vendor=vendor_figures(bandwidth=promised), hardware={"multiprocessors": 100})
+    record = device_record(vendor=vendor_figures(bandwidth=promised(4800)), hardware={"multiprocessors": 100})
     options = {"warmup": 1, "iterations": 200, "time_budget_s": 10.0} | options
     with clock_of(device):
         return memory_ceiling.measure(device, record, one, **options)
@@ -85,9 +89,6 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
     assert found.gb_per_s == pytest.approx(6000)
     assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
-
-
-# ---------------------------------------------------------------------------------------------- again
 
 
 # ---------------------------------------------------------------------------------------------- names of levels
@@ -122,3 +123,13 @@ def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capac
 
 
 # ---------------------------------------------------------------------------------------------- a sweep
+
+
+def test_the_memory_of_a_sweep_has_no_rate_of_sets_that_still_hit_a_cache():
+    steps = {size: size / 1e9 / (4 if size > 60 else 10 if size < 8 else 5) for size in (1, 2, 4, 8, 16, 32, 64, 128)}
+    steps |= {256: 256 / 9e9}  # above the datasheet
+    series = SweepSeries("past L1", "the device", "", list(steps), lambda size: (lambda index: steps[size], size), {})
+    series = replace(series, memory_from_bytes=33)
+    record = device_record(vendor=vendor_figures(bandwidth=promised(4.8)))
+    (*_, memory) = memory_ceiling.sweep(FakeDevice(), record, series).levels
+    assert (memory.gb_per_s, memory.first_bytes) == (pytest.approx(4), 64)

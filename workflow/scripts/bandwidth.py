@@ -9,7 +9,7 @@ from roofline.core.terms import Unsupported
 from roofline.devices import discovery
 from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
-from roofline.measure.memory_ceiling import latencies, measure_all, sweep
+from roofline.measure.memory_ceiling import latencies, load_latency, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import below_results, file_sha256
@@ -28,11 +28,13 @@ def run(
     watch = Stopwatch()
     device, record = discovery.open_device(name, peer), read(DeviceRecord, device_path)
     if level == SWEEP:
-        found["sweeps"] = [sweep(device, series) for series in device.sweeps(sweep_points)]
+        found["sweeps"] = [sweep(device, record, series) for series in device.sweeps(sweep_points)]
     elif peer:
         found |= between(device, record, size, options)
     else:
         found["bandwidths"] = measure_all(device, record, device.streams(level, size), **options)
+        if chain := device.chain(level):
+            found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
         device=name,
         level=level,

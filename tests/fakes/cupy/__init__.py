@@ -410,7 +410,7 @@ def _product_on_hopper(given):
 
 
 def _chase(given):
-    at = given.first.ctypes.data
+    at = int(given.first)
     for _ in range(int(given.steps)):
         at = ctypes.c_uint64.from_address(at).value
     given.last[0] = at
@@ -418,6 +418,7 @@ def _chase(given):
 
 KERNELS = {
     "chase": _chase,
+    "chase_l1": _chase,
     "tensor_matmul": _tensor_matmul,
     "rms_norm": _rms_norm,
     "rmsnorm_matmul": _rmsnorm_matmul,

@@ -68,7 +68,8 @@ class SweepSeries:
 
     `step(size_bytes)` is a step that reads it again and again, and the bytes of one reader. `levels` has the capacities
     of a reader in bytes; those in `assumed` only name a level, and no page shows them. Beyond `cached_bytes`, which all
-    last-level caches together may hold of a reader's set, lies memory; None: beyond the last level.
+    last-level caches together may hold of a reader's set, lies memory; None: beyond the last level. The rate of memory
+    is that of sets from `memory_from_bytes` on.
     """
 
     series: str
@@ -79,6 +80,7 @@ class SweepSeries:
     levels: dict[str, int]
     cached_bytes: int | None = None
     assumed: tuple[str, ...] = ()
+    memory_from_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -203,5 +205,8 @@ class Device(Protocol):
     # -- what its ceilings are measured with
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]: ...
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]: ...
+    def chain(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
+        """A step of loads from a level that wait for one another, their number, and a check; None if it has none."""
+
     def fma_candidates(self, ceiling: str, seed: int) -> Iterable[Workload]: ...
     def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload: ...

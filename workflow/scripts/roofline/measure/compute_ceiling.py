@@ -134,7 +134,8 @@ def _third(found: Found, options: dict, sustained_s: float | None) -> Found:
         return replace(found, load=load)
     timing = timing_of(OPENING_METHOD, WARM_UP, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
-    third = _block_of(workload, blocks[0].check, timing, [], load.curve[0].sm_clock_mhz)
+    check = blocks[0].check.model_copy(update={"error_after": workload.compare().error})
+    third = _block_of(workload, check, timing, [], None)  # the load counts clocks over longer chunks
     return replace(found, load=load, blocks=[*blocks, third])
 
 
@@ -149,6 +150,7 @@ def _peak(
 ) -> PeakFlops:
     device, ceiling, load, peak = target.device, target.ceiling, found.load, record.vendor.peaks.get(target.ceiling)
     median = sorted(found.blocks, key=lambda one: one.tflops)[len(found.blocks) // 2]
+    clocked = next((block for block in (median, *found.blocks) if block.sm_clock_mhz), median)
     reports = any(state.throttle_reasons is not None for block in found.blocks for state in block.states)
     burst_limited_by = None
     if not reference and KINDS[device.kind].reports_power:
@@ -162,7 +164,7 @@ def _peak(
     throttled = any(block.latency.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
     starved, points = (load.starved_points, len(load.curve)) if load else (0, 0)
     idle = f"the host left the device without work in {starved} of {points} moments of load, which do not count"
-    clock_tflops = _clock_tflops(peak, record, median.sm_clock_mhz)
+    clock_tflops = _clock_tflops(peak, record, clocked.sm_clock_mhz)
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     return PeakFlops(
         method="gemm" if reference else "fma",
@@ -173,9 +175,9 @@ def _peak(
         sustained_tflops=load.tflops if load else None,
         vendor_tflops=peak.tflops if peak else None,
         fraction_of_vendor=tflops / peak.tflops if peak else None,
-        clock_mhz=median.sm_clock_mhz,
+        clock_mhz=clocked.sm_clock_mhz,
         clock_tflops=clock_tflops,
-        fraction_of_clock=median.tflops / clock_tflops if clock_tflops else None,
+        fraction_of_clock=clocked.tflops / clock_tflops if clock_tflops else None,
         sustained_fraction_of_clock=load.tflops / load_clock_tflops if load_clock_tflops else None,
         inputs=median.inputs,
         limited_by=sorted({*(burst_limited_by or []), *(load.limited_by if load else [])}),
@@ -249,7 +251,10 @@ def _search(target: Target, reference: Measurement | None, time_budget_s: float)
 
 
 def _tried(device: Device, ways: list, budget_s: float) -> tuple[list[search.Trial], Search]:
-    return search.try_all(device, ways, lambda way: way.step, budget_s, work_of=lambda way: way.flops)
+    tried, searched = search.try_all(device, ways, lambda way: way.step, budget_s, work_of=lambda way: way.flops)
+    if not all(trial.clock_mhz for trial in tried):
+        tried = [trial._replace(clock_mhz=None) for trial in tried]
+    return tried, searched
 
 
 def _per_cycle(trial: search.Trial) -> float:

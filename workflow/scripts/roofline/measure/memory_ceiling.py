@@ -1,14 +1,16 @@
 """The memory ceilings of one level, or the sweep that finds the levels by itself."""
 
 from collections.abc import Sequence
+from math import inf
 
-from roofline.core.plateaus import find_levels
+from roofline.core.plateaus import Level, find_levels
+from roofline.core.statistics import median
 from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import search
 from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, limited_by, throttled, undisturbed
-from roofline.records.device import DeviceRecord
+from roofline.records.device import DeviceRecord, VendorBandwidth
 from roofline.records.memory import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
 
 SWEEP_RUNS = 3
@@ -78,20 +80,23 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
     )
 
 
+def load_latency(device: Device, chain, warmup, iterations, time_budget_s) -> Latency:
+    """What one load of a kernel takes that waits for the load before it."""
+    step, loads, verify = chain
+    options = {"warmup": warmup, "most": iterations, "time_budget_s": time_budget_s}
+    return Latency(
+        name="load",
+        what="an 8-byte load of a kernel, each from the address that the one before brought",
+        bytes=8,
+        timing=per_application(time_until_precise(device, step, StateLog(device), **options), loads),
+        verified=verify(),
+    )
+
+
 def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
-    step, loads, verify = pair.chase()
     options = {"warmup": warmup, "time_budget_s": time_budget_s}
-    chased = time_until_precise(device, step, StateLog(device), most=iterations, **options)
-    found = [
-        Latency(
-            name="load",
-            what="an 8-byte load of a kernel from the peer's memory, each from the address that the one before brought",
-            bytes=8,
-            timing=per_application(chased, loads),
-            verified=verify(),
-        )
-    ]
+    found = [load_latency(device, pair.chase(), iterations=iterations, **options)]
     step, verify = pair.small_copy()
     caller = time_caller(device, step, iterations=iterations, **options)
     found.append(
@@ -128,7 +133,7 @@ def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:
     return None if ci95_s is None else (counted_bytes / ci95_s[1] / 1e9, counted_bytes / ci95_s[0] / 1e9)
 
 
-def sweep(device: Device, series) -> Sweep:
+def sweep(device: Device, record: DeviceRecord, series) -> Sweep:
     """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
     log = StateLog(device)
     log.read("before")
@@ -137,6 +142,8 @@ def sweep(device: Device, series) -> Sweep:
     )
     log.read("after")
     found = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
+    if found and not found[-1].knee_bytes and series.memory_from_bytes:
+        found[-1] = _of_memory(found[-1], points, series.memory_from_bytes, record.vendor.bandwidth)
     return Sweep(
         series=series.series,
         reader=series.reader,
@@ -146,6 +153,15 @@ def sweep(device: Device, series) -> Sweep:
         states=log.states,
         contention=contention,
     )
+
+
+def _of_memory(level: Level, points: list[SweepPoint], from_bytes: int, vendor: VendorBandwidth | None) -> Level:
+    """The last plateau without what still hits a cache: sets that are too small, or rates above the datasheet."""
+    most = vendor.gb_per_s if vendor else inf
+    beyond = [point for point in points if point.size_bytes >= from_bytes and point.gb_per_s <= most]
+    if not beyond:
+        return level
+    return level._replace(gb_per_s=median([one.gb_per_s for one in beyond]), first_bytes=beyond[0].size_bytes)
 
 
 def _points(device: Device, series) -> list[SweepPoint]:

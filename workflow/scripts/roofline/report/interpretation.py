@@ -8,7 +8,7 @@ from roofline.table.quantities import WIDE
 from roofline.table.rows import Roofline
 
 SHORTEST, LONGEST = 60, 110  # words of a paragraph
-OPTIONAL = "~"  # before a sentence that only fills a short paragraph
+WARNING, OPTIONAL = "!", "~"  # before a sentence that is never dropped, and one that only fills a short paragraph
 FAR = 10  # times below the ridge point
 RATIOS = 3  # operators by name
 LESSONS = 3
@@ -25,14 +25,15 @@ def paragraphs(report: Report) -> list[str]:
 
 
 def _fitted(lines: list[str]) -> str:
-    """Sentences in their order as long as there is room; optional ones only if the rest is too short."""
-    chosen: list[str] = []
-    for line in sorted(lines, key=lambda line: line.startswith(OPTIONAL)):
-        have, optional = len(" ".join(chosen).split()), line.startswith(OPTIONAL)
-        words = line.removeprefix(OPTIONAL).strip()
-        if have + len(words.split()) <= LONGEST and not (optional and have >= SHORTEST):
-            chosen.append(words)
-    return " ".join(chosen)
+    """As many sentences as there is room for: the first and warnings, then the others, then what fills a short one."""
+    order = {WARNING: 0, OPTIONAL: 2}
+    chosen: dict[int, str] = {}
+    for place in sorted(range(len(lines)), key=lambda place: order.get(lines[place][0], 1) if place else 0):
+        words = lines[place].lstrip(WARNING + OPTIONAL + " ")
+        have = len(" ".join(chosen.values()).split())
+        if have + len(words.split()) <= LONGEST and not (lines[place][0] == OPTIONAL and have >= SHORTEST):
+            chosen[place] = words
+    return " ".join(chosen[place] for place in sorted(chosen))
 
 
 def _trust(report: Report) -> dict:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import capacity, counted, level_name, starred
+from roofline.core.formatting import capacity, counted, duration, level_name, starred
 from roofline.core.terms import KINDS
 from roofline.report.words import LEVELS, rate
 from roofline.table.rows import ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
@@ -24,6 +24,7 @@ class Layer:
     size: str
     bandwidth: str
     source: str
+    latency: str = ""
 
 
 def pyramid(name: str, roofline: Roofline) -> list[Layer]:
@@ -74,8 +75,9 @@ def _held(size: int | None) -> str:
     return capacity(size) if size else ""
 
 
-def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str]:
-    """The rates of those that were measured, and their names."""
+def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str, str]:
+    """The rates of those that were measured, their names, and the load latency."""
     there = [ceilings[name] for name in names if name in ceilings]
     rates = dict.fromkeys(starred(rate(c.gb_per_s), c.doubt) for c in there)
-    return " / ".join(rates), " / ".join(c.name for c in there)
+    latency = "".join(duration(c.load_latency_s) for c in there if c.load_latency_s)
+    return " / ".join(rates), " / ".join(c.name for c in there), latency

@@ -137,12 +137,20 @@ def _memory(
         kind="memory",
         peer=record.peer and record.peer.device,
         samples=len(one.latency.samples_s),
+        load_latency_s=_load_latency_s(record, one),
         datasheet_gb_per_s=one.vendor_gb_per_s,
         fraction_of_datasheet=one.fraction_of_vendor,
         doubt=doubt,
         **_rank(one.name, one.gb_per_s, [] if doubt else known),
         record=path,
     )
+
+
+def _load_latency_s(record: BandwidthRecord, one: Bandwidth) -> float | None:
+    """On the row of the level's first reads."""
+    first = next((other for other in record.bandwidths if other.mix == "read"), None)
+    loads = [latency.timing.median_s for latency in record.latencies if latency.name == "load"]
+    return loads[0] if loads and one is first and not record.peer else None
 
 
 def disturbed(record, contention, states, kind: DeviceKind) -> bool:

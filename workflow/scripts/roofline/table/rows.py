@@ -145,6 +145,7 @@ class MemoryCeiling(Row):
     gb_per_s: Positive
     ci95: Interval | None
     samples: int
+    load_latency_s: Positive | None = Field(default=None, description="of a load that waits for the one before")
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     datasheet_gb_per_s: Positive | None
     fraction_of_datasheet: Positive | None

@@ -13,14 +13,17 @@ GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # thread
 FOLLOWING = (1, 2)
 BROADCAST_THREADS = (512, 1024)
 BLOCKS = 5  # of which the fastest counts: how many reads are answered together differs from block to block
-# Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
-L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
-SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
+# Bytes that one step reads on each multiprocessor: one or two milliseconds of what an L1, and of what an L2 gives.
+L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 128 * MIB
+# A sweep asks for the course of many sizes, a ceiling for one figure.
+L1_SWEEP_BYTES, L2_SWEEP_BYTES = 64 * MIB, 16 * MIB
 SWEEP_THREADS, ROUND_OF_SWEEP = 256, 32 * KIB  # sizes are whole rounds of a block's loads, so that none has a slow end
 LARGEST_OF_L1 = 2 * MIB  # past it the L2 answers all the same
 SMALLEST_OF_L2 = 2 * MIB
 READERS = 8  # one multiprocessor in so many reads through its L1
-SWEEP_BEYOND_L2 = 24  # times the L2's size: at 6 times it a tenth of the reads still hits it
+SWEEP_BEYOND_L2, MEMORY_BEYOND_L2 = 24, 8  # times the L2's size: where it ends, and where hits no longer show
+# Where a set lies in memory decides how evenly it spreads over the parts of an L2: steps take turns among these.
+PLACES = 16
 
 
 def streams(device, level: str) -> list[Stream]:
@@ -40,9 +43,10 @@ def _l2(device) -> list[Stream]:
     9.2 if no two want a line at about the same time; 18 to 20 at the multiprocessors if all want the same one at once.
     """
     size = device.last_level_cache_bytes // 2 // KIB * KIB
-    apart = _l2_grids(device, size, following=())
+    apart = _l2_grids(device, size, following=(), places=PLACES)
     # A small card has no blocks that are far from one another.
-    following = _l2_grids(device, size, FOLLOWING) if _far(device.multiprocessors) > max(FOLLOWING) else {}
+    far = _far(device.multiprocessors) > max(FOLLOWING)
+    following = _l2_grids(device, size, FOLLOWING, places=PLACES) if far else {}
     at_once = _broadcast_grids(device, size)
     return [
         _cache_stream(device, "l2", "l2", size, apart | following, f"{SHARED_OUT}, each line once per pass"),
@@ -117,19 +121,25 @@ def _broadcast_grids(device, size: int) -> dict:
     }
 
 
-def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
+def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES, places: int = 1) -> dict:
     """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
-    kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
+    kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(places * size)
+    sets = [words[place * size // 4 : (place + 1) * size // 4] for place in range(places)]
     passes, vectors = max(2, step_bytes * device.multiprocessors // size), numpy.uint64(size // VECTOR_BYTES)
     found = {}
     for threads, each in grids:
         if threads * each > device.max_threads:
             continue
         for shift in following or (_far(device.multiprocessors),):
-            arguments = (words, vectors, numpy.uint32(passes), numpy.uint32(shift), device.total, device.kernel_clock)
+            arguments = (vectors, numpy.uint32(passes), numpy.uint32(shift), device.total, device.kernel_clock)
             name = f"{each} blocks per multiprocessor, {threads} threads, turned on by {shift} blocks per pass"
-            found[name] = (launch(kernel, each * device.multiprocessors, threads, arguments), passes)
+            steps = [launch(kernel, each * device.multiprocessors, threads, (one, *arguments)) for one in sets]
+            found[name] = (_in_turn(steps), passes)
     return found
+
+
+def _in_turn(steps: list[Callable[[int], None]]) -> Callable[[int], None]:
+    return lambda index: steps[index % len(steps)](index)
 
 
 # ---------------------------------------------------------------- the sweep over working sets
@@ -152,7 +162,7 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
             sizes=_sizes(ROUND_OF_SWEEP, min(LARGEST_OF_L1, l2 // readers // 2), 2 * points_per_octave, ROUND_OF_SWEEP),
             step=lambda size: _own_sets(device, size, readers),
             levels={"l1": device.l1_bytes, "l2": l2 // readers},
-            assumed=("l1",),  # CUDA reports what of an L1 may be shared memory
+            assumed=("l1", "l2"),  # CUDA reports what of an L1 may be shared memory, and the whole L2
         ),
         SweepSeries(
             series="past L1",
@@ -161,6 +171,7 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
             sizes=_sizes(min(SMALLEST_OF_L2, l2 // 4), largest, points_per_octave),
             step=lambda size: _shared_set(device, size),
             levels={"l2": l2},
+            memory_from_bytes=MEMORY_BEYOND_L2 * l2,
         ),
     ]
 
@@ -168,7 +179,7 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
 def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], int]:
     """One block per multiprocessor: two would serve one another's misses."""
     count = numpy.uint32(size // VECTOR_BYTES)
-    passes = max(1, L1_STEP_BYTES // SWEEP_STEP_SHARE // size)
+    passes = max(1, L1_SWEEP_BYTES // size)
     words = device.cache_words(readers * size)
     arguments = (words, count, count, numpy.uint32(passes), device.total, device.kernel_clock)
     kernel = device.kernel("caches.cu", "read_l1")
@@ -182,7 +193,7 @@ def _far(multiprocessors: int) -> int:
 
 def _shared_set(device, size: int) -> tuple[Callable[[int], None], int]:
     grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
-    grids = _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
+    grids = _l2_grids(device, size, (), (grid,), L2_SWEEP_BYTES)
     ((step, times_read),) = grids.values()
     return step, times_read * size
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from roofline.devices import base, datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import caches, driver_calls, fma, host_calls, instructions, memory, nvml, peers
+from roofline.devices.gpu import caches, chains, driver_calls, fma, host_calls, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
@@ -170,6 +170,9 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     def with_peer(self, size_bytes: int | None) -> peers.Pair:
         """What is measured between this card and its peer. Raises Unsupported where neither may read the other."""
         return peers.Pair(self, size_bytes)
+
+    def chain(self, level: str):
+        return chains.chain(self, level) if level in chains.STEPS else None
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         return caches.sweeps(self, points_per_octave)

@@ -10,11 +10,12 @@ import numpy
 from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream
 from roofline.devices.gpu import memory
+from roofline.devices.gpu.chains import LINE_BYTES, chased, shuffled
 
 LARGEST_BYTES = memory.GIB  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200
 SHARE_OF_FREE = 64  # of which an array takes one at most
 GRIDS = tuple((threads, depth, whole) for depth in (4, 1) for threads in (512, 1024, 256) for whole in (True, False))
-CHAIN_BYTES, LINE_BYTES, CHAIN_STEPS = 2 * memory.MIB, 128, 4096  # a chain that one page of memory and the L2 hold
+CHAIN_BYTES, CHAIN_STEPS = 2 * memory.MIB, 4096  # a chain that one page of memory and the L2 hold
 COPIED_BYTES = 8
 
 
@@ -93,31 +94,12 @@ class Pair:
 
     def chase(self) -> tuple[Callable[[int], None], int, Callable[[], str]]:
         """A step, how many loads it makes one after another in the peer's memory, and a check of where they led."""
-        links = CHAIN_BYTES // LINE_BYTES
-        order = numpy.random.default_rng(0).permutation(links)
-        words = numpy.zeros((links, LINE_BYTES // 8), numpy.uint64)
         with self.far as far:
-            chain = far.device.xp.zeros(words.shape, numpy.uint64)
-            addresses = numpy.uint64(chain.data.ptr) + order.astype(numpy.uint64) * numpy.uint64(LINE_BYTES)
-            words[order, 0] = numpy.roll(addresses, -1)
-            chain[...] = far.device.array(words)
+            words = far.device.xp.zeros((CHAIN_BYTES // LINE_BYTES, LINE_BYTES // 8), numpy.uint64)
+            links, addresses = shuffled(words.data.ptr, len(words))
+            words[...] = far.device.array(links)
             far.stream.synchronize()
-        last = self.device.xp.zeros(1, numpy.uint64)
-        first = chain.reshape(-1)[int(order[0]) * LINE_BYTES // 8 :]
-        kernel = self.device.kernel("chase.cu", "chase")
-
-        def step(index: int) -> None:
-            kernel((1,), (1,), (first, numpy.uint32(CHAIN_STEPS), last))
-
-        def verify() -> str:
-            self.device.poison(last)
-            step(0)
-            self.device.synchronize()
-            if int(self.device.to_host(last)[0]) != int(addresses[CHAIN_STEPS % links]):
-                raise ArithmeticError("the loads from the peer's memory did not lead where they must")
-            return "the last address loaded against that of the chain"
-
-        return step, CHAIN_STEPS, verify
+        return chased(self.device, words, addresses, CHAIN_STEPS, "chase")
 
     def small_copy(self) -> tuple[Callable[[int], None], Callable[[], str]]:
         """A step that copies 8 bytes to the peer, and a check of them."""

@@ -100,7 +100,7 @@ __device__ void read_all(const Vector* a, unsigned long long vectors, unsigned i
     watch.tell(cycles_and_ns);
 }
 
-// Every word of vector i becomes the number of the vector plus `start`.
+// Every word becomes its number plus `start`.
 template <int DEPTH>
 __device__ void write_all(Vector* c, unsigned long long vectors, unsigned int start,
                           unsigned long long* cycles_and_ns) {

@@ -1,28 +1,14 @@
-"""The instruction roofline: its picture, and where kernels are placed."""
+"""Where kernels are placed on the instruction roofline."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import pytest
-from pictures import overlapping_texts, reference, texts_outside
 from records_factory import instructions_record
 
-from roofline.report import instruction_figure
 from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
 from roofline.table.rows import OfCell
-
-
-@pytest.mark.parametrize("kernels", [0, 10])
-def test_nothing_overlaps_or_is_cut(kernels):
-    run = reference()
-    one = run.instructions[0].model_copy(update={"kernels": run.instructions[0].kernels[:kernels]})
-    figure = instruction_figure.draw(run.model_copy(update={"instructions": [one]}))
-    assert not overlapping_texts(figure)
-    assert not texts_outside(figure)
-
-
-# ---------------------------------------------------------------------------------------------- where kernels stand
 
 
 def cell(**fields):
