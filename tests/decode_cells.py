@@ -15,17 +15,14 @@ def case_of(shape: Shape, dtype: str, layers: int = 1) -> Case:
     return Case(shape.as_dict(), dtype, params={"layers": layers})
 
 
-def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers=1, seed=3, query=None):
-    """An implementation over so many copies of its caches; `query` in place of the one that its weights project."""
+def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers=1, seed=3):
+    """An implementation over so many copies of its caches."""
     random, size, as_dtype = numpy.random.default_rng(seed), shape.hidden_size, array_dtype(dtype)
     layer = {name: random.standard_normal((size, size), numpy.float32) / size**0.5 for name in ("query", "output")}
     layer |= {f"{name}_bias": random.standard_normal(size, numpy.float32) for name in ("query", "output")}
     layer = {name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}
     hidden = device.array(random.standard_normal((shape.batch, size), numpy.float32)).astype(as_dtype)
-    if query is None:
-        query = projected_query(device, shape, hidden, layer)
-    else:
-        query = device.array(numpy.asarray(query, numpy.float32)).astype(as_dtype)
+    query = projected_query(device, shape, hidden, layer)
     case = case_of(shape, dtype, layers)
     inputs = OPERATOR.rotated_inputs(device, case, seed, copies)
     cell = kind(OPERATOR, device, case, copies)

@@ -57,7 +57,6 @@ SCAN = OwnOperator(
     axis=Axis(key="n", symbol="N", at_least=4),
     usual_share_of_peak=(0.003, 0.01),
 )
-GEMM = OwnOperator(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each")
 
 
 class MadeUpCell(Measurement):
@@ -107,9 +106,9 @@ def rates(counted: float, taken: Timing) -> tuple[float, float] | None:
     return taken.ci95_s and (counted / taken.ci95_s[1], counted / taken.ci95_s[0])
 
 
-def product(size: int = 8192, library: str = "cuBLASLt") -> Product:
+def product(size: int = 8192) -> Product:
     return Product(
-        library=library,
+        library="cuBLASLt",
         shape={"m": size, "n": size, "k": size},
         layout="TN",
         algorithm="12",

@@ -29,15 +29,14 @@ JOB_S = 2  # each, one after another from noon on
 class SmallRun:
     """A working directory with the results and the logs of a run; `paths` are its outputs in their order."""
 
-    def __init__(self, root: Path, device: str = "cpu", data: str = DATA):
-        self.root, self.device, self.data = root, device, data
+    def __init__(self, root: Path, device: str = "cpu"):
+        self.root, self.device = root, device
         self.paths: list[str] = []
         self.jobs: dict[str, dict] = {}
-        weights = root / data  # an absolute path stays as it is
+        weights = root / DATA
         weights.parent.mkdir(parents=True, exist_ok=True)
         weights.write_bytes(b"weights of a model")
-        if data == DATA:
-            self.job(data, "prerequisite")
+        self.job(DATA, "prerequisite")
         self.measure()
         self.derive()
 
@@ -49,7 +48,7 @@ class SmallRun:
     def measure(self) -> None:
         """Write the records of every job, each under the seals as they are now."""
         on_gpu = self.device != "cpu"
-        used = DataFile(path=self.data, sha256=self.sha256(self.data), generated=True, description="made up")
+        used = DataFile(path=DATA, sha256=self.sha256(DATA), generated=True, description="made up")
         one = cell(self.device, 50e-3, 40e-3 if on_gpu else None, overhead_s=1e-4)
         streams = {"hbm_read" if on_gpu else "dram_read": 100.0}
         assemble(
@@ -81,14 +80,14 @@ class SmallRun:
         (write_text if isinstance(content, str) else write)(content, self.root / path)
         return self.sha256(path)
 
-    def job(self, path: str, rule: str, log: str | None = None) -> None:
+    def job(self, path: str, rule: str) -> None:
         """One more job, which takes its time after those before."""
         start = JOB_S * len(self.jobs)
         self.jobs[path] = {
             "rule": rule,
             "started_at": f"{DAY}12:00:{start:02}+00:00",
             "ended_at": f"{DAY}12:00:{start + JOB_S:02}+00:00",
-            "log": log or path.replace("results/", "logs/", 1).rpartition(".")[0] + ".log",
+            "log": path.replace("results/", "logs/", 1).rpartition(".")[0] + ".log",
         }
 
     def sha256(self, path: str) -> str:

@@ -1,20 +1,16 @@
 """Fused decode attention without a card: how the work is divided, and what is launched on a fake GPU."""
 
-from types import SimpleNamespace
-
 import pytest
-from decode_cells import DTYPES, OPERATOR, case_of, cell_of
+from decode_cells import DTYPES, OPERATOR, cell_of
 from factories import device_record, seals_for
 from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.prediction import predict_cell
-from roofline.devices.cpu.topology import promised_gb_per_s
 from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused
-from roofline.operators.decode_attention.attention import Shape, flops, traffic_bytes
+from roofline.operators.decode_attention.attention import Shape
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
 from roofline.operators.decode_attention.operator import GPU
 from roofline.run import settings
@@ -123,15 +119,3 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, d
     for one in found:
         assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0
         assert (one.cache, one.memory_level) == (cache, "hbm" if cache == "cold" else "l2")
-
-
-def predicted(kind, shape, dtype, scope="core", cores=16):
-    one = kind(None, SimpleNamespace(cores=cores, multiprocessors=132, l2_bytes=1 << 20), case_of(shape, dtype))
-    constants = {name: constant.value for name, constant in OPERATOR.constants[kind.kind].items()}
-    return predict_cell(
-        flops=flops(shape, scope),
-        traffic_bytes=traffic_bytes(shape, dtype, scope),
-        peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
-        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else promised_gb_per_s(cores, "AMD EPYC"),
-        costs=one.costs(scope).costs(constants),
-    )

@@ -84,10 +84,10 @@ HELD = {
 }
 
 
-def held(changes: dict, card: dict = CARD, computer: dict = HOST, multiprocessors: int | None = 132) -> list[str]:
+def held(changes: dict) -> list[str]:
     """The errors of a configuration on a machine with a card."""
-    card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **card, multiprocessors=multiprocessors)
-    present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **computer)}
+    card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **CARD, multiprocessors=132)
+    present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **HOST)}
     try:
         machine_checks.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes), present)
     except UserError as faults:

@@ -13,7 +13,7 @@ from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
 from roofline.records.calibration import HostCost
 
-READ, LAUNCH = "read_s_per_byte", "kernel_launch_s"
+READ = "read_s_per_byte"
 POSITIVE = st.floats(1e-12, 1e-3)
 
 # ---------------------------------------------------------------- what follows from blocks
@@ -30,9 +30,6 @@ def test_one_core_and_all_take_what_they_took(alone, faster, cores):
     found = constants([block(READ, 1, alone), block(READ, cores, together)])
     for count, seconds in ((1, alone), (cores, together)):
         assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
-
-
-# ---------------------------------------------------------------- seals
 
 
 # ---------------------------------------------------------------- this host

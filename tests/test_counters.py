@@ -13,16 +13,6 @@ from roofline.run.config import by_effort, config_model
 from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
 
-# ---------------------------------------------------------------- the program
-
-
-@pytest.fixture
-def program(tmp_path):
-    path = tmp_path / "ncu"
-    path.touch(mode=0o755)
-    return path
-
-
 # ---------------------------------------------------------------- which cells
 
 

@@ -71,9 +71,6 @@ def test_h200():
     assert (found["l2_bytes"], found["power_limit_w"]) == (60 * 2**20, 700)
 
 
-CEILINGS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "fp64_fma", "fp32_fma", "fp16_fma")
-
-
 @pytest.mark.parametrize(
     ("entry_id", "changes", "fp16_tflops", "entry"),
     [

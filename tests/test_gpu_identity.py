@@ -138,11 +138,6 @@ def test_whether_the_driver_runs_this_cupy_or_the_remedy(versions, cuda, remedy)
     assert remedy in fault if remedy else fault is None
 
 
-# Attributes by their numbers: multiprocessors, L2, compute capability.
-H200 = {"name": b"NVIDIA H200\0", "uuid": bytes(range(16)), "memory": 150_100_000_000, 16: 132, 38: 60 << 20}
-H200 |= {75: 9, 76: 0}
-
-
 def test_the_cards_of_a_driver_are_printed_by_a_process_of_their_own():
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
     command = [sys.executable, "-m", "roofline.devices.gpu.cuda_driver"]

@@ -56,10 +56,6 @@ class Code(bytes):
         return made
 
 
-def shared_bytes(code: Code) -> int:
-    return code.shared_bytes
-
-
 @cache
 def compiled(source: str, name: str, target: int | str, defines: tuple[str, ...] = ()) -> tuple[Code, str]:
     """The machine code for an architecture (90) or the PTX for a virtual one ("compute_90"), and the remarks of the

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from roofline.core import plateaus
 from roofline.core.plateaus import find_levels, knee_after
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
+KIB, GIB = 2**10, 2**30
 
 
 def steps(sizes, heights, knees, octaves=0.25):

@@ -15,11 +15,10 @@ WHOLE = (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
 
 @pytest.fixture
 def file(tmp_path):
-    def write(old: str = "", new: str = "", text: str = WHOLE, name: str = "mine.py") -> str:
-        assert old in text
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
-        return str(tmp_path / name)
+    def write(old: str = "", new: str = "") -> str:
+        assert old in WHOLE
+        (tmp_path / "mine.py").write_text(WHOLE.replace(old, new, 1) if old else WHOLE, encoding="utf-8")
+        return str(tmp_path / "mine.py")
 
     return write
 

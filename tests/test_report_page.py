@@ -6,11 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from records_factory import (
-    bandwidth_record,
-    device_record,
-    peak_record,
-)
 
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
@@ -24,7 +19,6 @@ REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 MOST_BYTES = 3_000_000
 PARTS = ["the-roofline", "ceilings", "memory", "operators", "gpu-cpu", "predicted", "experts", "reproduce"]
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
-GPU = (device_record("gpu0"), peak_record("gpu0", "fp32", 55), bandwidth_record("gpu0", hbm_read=4000))
 
 
 @pytest.fixture(scope="module")

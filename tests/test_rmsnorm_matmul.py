@@ -7,7 +7,7 @@ from factories import device_record, seals_for
 from fake_gpu import open_gpu, real_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from test_kernels import compiled, shared_bytes
+from test_kernels import compiled
 
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
@@ -22,7 +22,6 @@ from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings
 
 OPERATOR = RmsNormMatmul()
-DTYPES = ("fp16", "bf16")
 ON_GPU = (Unfused, UnfusedGraph, Fused, FusedGraph)
 gpu = fake_gpu.gpu  # the fixture
 
@@ -114,7 +113,7 @@ def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
     code, remarks = compiled(f"{kernel_source(source)}\n{agreed}", source.name, architecture, defines)
     assert remarks == ""
     if architecture != 86:
-        assert found.shared_bytes + shared_bytes(code) <= BLOCK_BYTES
+        assert found.shared_bytes + code.shared_bytes <= BLOCK_BYTES
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from roofline.table.prediction_error import causes
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
 FP32, DRAM = peak_record("cpu", "fp32", 1.6), bandwidth_record("cpu", dram_read=120.0)
-CALLS, START, SHARE = (CONSTANTS["gpu"][name] for name in ("call_s", "start_s", "share"))
+CALLS, START = (CONSTANTS["gpu"][name] for name in ("call_s", "start_s"))
 
 
 def on_gpu(latency_us, device_us, *, start_us=None, calls_us=None, **fields):

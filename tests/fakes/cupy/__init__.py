@@ -522,10 +522,6 @@ def _device_count():
     return len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
 
 
-def _can_access_peer(device, peer):
-    return int("FAKE_NO_PEER_ACCESS" not in os.environ)
-
-
 def _enable_peer_access(peer):
     assert (_Device.current, peer) not in ACCESS, "enabled before"
     ACCESS.add((_Device.current, peer))
@@ -574,7 +570,7 @@ def _profiler_starts():
 cuda = SimpleNamespace(
     runtime=SimpleNamespace(
         getDeviceProperties=lambda index: PROPERTIES,
-        driverGetVersion=lambda: int(os.environ.get("FAKE_CUDA", "13000")),
+        driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 12090,
         memcpyHostToDevice=1,
         memcpyDeviceToHost=2,
@@ -582,7 +578,7 @@ cuda = SimpleNamespace(
         memcpy2D=_memcpy_2d,
         memcpyPeerAsync=_memcpy_peer,
         getDeviceCount=_device_count,
-        deviceCanAccessPeer=_can_access_peer,
+        deviceCanAccessPeer=lambda device, peer: 1,
         deviceEnablePeerAccess=_enable_peer_access,
         profilerStart=_profiler_starts,
         profilerStop=lambda: None,

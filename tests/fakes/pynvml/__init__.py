@@ -1,7 +1,7 @@
-"""NVML of cards that the environment describes: FAKE_GPUS='uuid=name,uuid=name', FAKE_DRIVER, FAKE_CUDA,
-FAKE_FREE_BYTES, FAKE_REASONS, the bits of what limits their clocks, FAKE_LINK, generation and width
-of the host link, FAKE_NVLINKS, of each card to a switch, FAKE_DOWN, one of them that is inactive, FAKE_OTHERS, other
-processes, which load the card, FAKE_REMAPPED, rows, FAKE_XIDS, events.
+"""NVML of cards that the environment describes: FAKE_GPUS='uuid=name,uuid=name', FAKE_FREE_BYTES, FAKE_REASONS, the
+bits of what limits their clocks, FAKE_LINK, generation and width of the host link, FAKE_NVLINKS, of each card to a
+switch, FAKE_DOWN, one of them that is inactive, FAKE_OTHERS, other processes, which load the card, FAKE_REMAPPED, rows,
+FAKE_XIDS, events.
 
 A test in the same process sets CARDS and REFUSED.
 """
@@ -110,8 +110,8 @@ ANSWERS = {
     "DeviceGetMaxMigDeviceCount": lambda one: 7,
     "DeviceGetMigDeviceHandleByIndex": _mig_slice,
     "DeviceIsMigDeviceHandle": lambda one: int(one.uuid.startswith("MIG-")),
-    "SystemGetDriverVersion": lambda: os.environ.get("FAKE_DRIVER", "580.159.04"),
-    "SystemGetCudaDriverVersion_v2": lambda: int(os.environ.get("FAKE_CUDA", "13000")),
+    "SystemGetDriverVersion": lambda: "580.159.04",
+    "SystemGetCudaDriverVersion_v2": lambda: 13000,
     "DeviceGetEccMode": lambda one: (1, 1),
     "DeviceGetEnforcedPowerLimit": lambda one: 700_000,
     "DeviceGetPersistenceMode": lambda one: 1,

@@ -25,23 +25,19 @@ def run(reference):
     return dataclasses.replace(whole, devices={"gpu0": whole.devices["gpu0"]}, roofline=roofline, quantities=figures)
 
 
-def another(run, source="another", factor=1.0, only=None, card=None, doubtful=None, **device):
-    """A run like this one, its figures times a factor; the record of its card with other fields."""
-    record = run.devices["gpu0"]
-    hardware = record.hardware | {key: device.pop(key) for key in list(device) if key in record.hardware}
-    record = record.model_copy(update={"hardware": hardware, **({"uuid": card} if card else {}), **device})
+def another(run, source="another", factor=1.0, only=None, doubtful=None):
+    """A run like this one, its figures times a factor."""
     figures = [one._replace(value=one.value * (factor if only in (None, one.key) else 1.0)) for one in run.quantities]
     figures = [one._replace(doubt="disturbed") if one.key == doubtful else one for one in figures]
-    whole = {"devices": {"gpu0": record}, "quantities": figures}
-    return dataclasses.replace(run, source=source, fingerprint=source, **whole)
+    return dataclasses.replace(run, source=source, fingerprint=source, quantities=figures)
 
 
 @pytest.fixture
 def known(monkeypatch):
     """Stores one variation for every figure; without a call, none is known."""
 
-    def store(runs=None, cards=None, df=20):
-        stored = Variation(runs and Spread(runs, df), cards and Spread(cards, 5))
+    def store(runs=None):
+        stored = Variation(runs and Spread(runs, 20), None)
         monkeypatch.setattr(t_test, "variations", lambda models, figures, dates: {one.key: stored for one in figures})
 
     store()
@@ -99,9 +95,6 @@ def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, kn
     figures = [one._replace(inputs="zeros") if one.key == "fp16" else one for one in run.quantities]
     zeros = dataclasses.replace(another(run, factor=1.1), quantities=figures)
     assert of(compare([run], [zeros]), "fp16").reason == "other operands"
-
-
-# ---------------------------------------------------------------- pairs
 
 
 # ---------------------------------------------------------------- picture and command

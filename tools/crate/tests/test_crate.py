@@ -124,9 +124,6 @@ def test_all_files_are_in_it_once_and_results_have_size_and_hash(small):
         assert (found[name]["sha256"], found[name]["contentSize"]) == (sha256(file), str(file.stat().st_size))
 
 
-LATER = b"commit of these sources: another\ncommit when the manifest was made: c0ffee\n"
-
-
 def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):
     archive = packed(small)
     (small.root / "LICENSE").unlink()

@@ -8,7 +8,6 @@ import ncu_counts
 import place
 import placing
 import pytest
-from hypothesis import strategies as st
 from test_counter_names import CHIPS, known
 
 from roofline.api import UserError, ncu, open_run
@@ -22,18 +21,14 @@ RUN = open_run(REFERENCE)
 HOPPER = (9, 0)
 H200 = ncu.Card("NVIDIA H200", HOPPER, 132, 150_000_000_000)
 CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu0"}
-clocks, amounts = st.floats(500, 2000), st.floats(1e3, 1e12)
 
 
-def launch(name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), code=0, flops=(), **others) -> ncu.Kernel:
-    """A launch with every count; `others` has bytes and warp instructions."""
+def placed(**counted) -> placing.Profile:
+    """A launch of a millisecond with these bytes, every other count 0."""
     counts = dict.fromkeys(ncu_counts.counts(lambda name: None, HOPPER), 0.0)
-    counts |= {"duration_s": seconds, "sm_clock_mhz": mhz} | dict(flops) | others
-    return ncu.Kernel(name, f"void {name}(float*)", code, grid, (128, 1, 1), counts)
-
-
-def placed(*launches: ncu.Kernel) -> placing.Profile:
-    return placing.place(ncu.Report("my.ncu-rep", H200, list(launches), 0), RUN)
+    counts |= {"duration_s": 1e-3, "sm_clock_mhz": 1980.0} | counted
+    launch = ncu.Kernel("kernel", "void kernel(float*)", 0, (1024, 1, 1), (128, 1, 1), counts)
+    return placing.place(ncu.Report("my.ncu-rep", H200, [launch], 0), RUN)
 
 
 def read(path: Path) -> ncu.Report:
@@ -92,7 +87,7 @@ def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability)
 
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
     moved = 1e-3 * CEILINGS["hbm_read"].gb_per_s * 1e9
-    (kernel,) = placed(launch(memory_read_bytes=moved, l2_bytes=moved, l1_bytes=moved)).kernels
+    (kernel,) = placed(memory_read_bytes=moved, l2_bytes=moved, l1_bytes=moved).kernels
     assert (kernel.regime, kernel.limited_by, kernel.limited_at) == ("memory", "hbm_read", "memory")
     assert kernel.roof_at("memory").share == pytest.approx(1)
     assert kernel.roof_at("l2").share == pytest.approx(CEILINGS["hbm_read"].gb_per_s / CEILINGS["l2"].gb_per_s)

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy
 
-STATES = [0, 0]  # of the algorithms that the heuristic offers; 0: it runs
-REFUSED: set[int] = set()  # algorithms that do not run nevertheless
-UNKNOWN: set[str] = set()  # attributes of algorithms that this version does not know
+OFFERED = 2  # algorithms, by the heuristic
 CUDA_CORES_ADD_S = 0.5  # to a product that tensor cores do not run
 
 
@@ -109,33 +107,25 @@ def matmul_algo_get_heuristic(handle, description, a, b, c, d, preference, count
         raise cuBLASLtError("CUBLAS_STATUS_NOT_SUPPORTED")
     memory = (ctypes.c_char * (matmul_heuristic_result_dtype.itemsize * count)).from_address(results)
     offered = numpy.frombuffer(memory, matmul_heuristic_result_dtype)
-    for place, state in enumerate(STATES[:count]):
-        offered[place]["algo"], offered[place]["state"] = FIRST_ALGORITHM + place, state
-    ctypes.c_int32.from_address(returned).value = min(count, len(STATES))
+    for place in range(min(count, OFFERED)):
+        offered[place]["algo"] = FIRST_ALGORITHM + place
+    ctypes.c_int32.from_address(returned).value = min(count, OFFERED)
 
 
 def matmul_algo_config_get_attribute(algorithm, name, value, size, written_size):
-    if name in UNKNOWN:
-        raise cuBLASLtError("CUBLAS_STATUS_INVALID_VALUE")
     if name == "ID":
-        ctypes.c_int32.from_address(value).value = _number(algorithm)
-
-
-def _number(algorithm):
-    return ctypes.c_uint64.from_address(algorithm).value
+        ctypes.c_int32.from_address(value).value = ctypes.c_uint64.from_address(algorithm).value
 
 
 def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, *others):
     import cupy
 
-    algorithm, workspace, workspace_bytes, _ = others
+    _, workspace, workspace_bytes, _ = others
     if (graph := cupy.cuda.Stream.capturing) is not None:
         again = handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, *others
         graph.append((lambda arguments: matmul(*arguments), again))
         return
     assert workspace and workspace_bytes and (c, c_layout) == (d, d_layout)
-    if _number(algorithm) in REFUSED:
-        raise cuBLASLtError("CUBLAS_STATUS_NOT_SUPPORTED")
     how = _OBJECTS[description]
     assert SCALES[how.scale].from_address(beta).value == 0
     wide = numpy.float64 if _OBJECTS[a_layout].kind in (1, 3) else numpy.float32
