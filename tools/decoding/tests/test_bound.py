@@ -89,9 +89,8 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
         (["no-such-model", "--card", str(REFERENCE)], ["no-such-model", "llama-3-8b"]),
         (["llama-3-8b", "--card", "NVIDIA A100"], ["A100-SXM4-80GB"]),
         (["gpt-2", "--card", str(REFERENCE), "--context", "4096"], ["gpt-2", "4096", "1024"]),
-        (["gpt-2", "--context=1,"], ["CONTEXT: '1,'"]),
         (["gpt-2", "--cache=int4"], ["CACHE: 'int4'", "bf16, fp16, fp8"]),
-        *((["gpt-2", f"--batch={given}"], [f"BATCH: '{given}'"]) for given in ("0", "x", "99999999999")),
+        (["gpt-2", "--batch=0"], ["BATCH: '0'"]),
     ],
 )
 def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
