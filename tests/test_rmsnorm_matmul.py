@@ -7,15 +7,13 @@ from factories import device_record, seals_for
 from fake_gpu import open_gpu, real_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from test_kernels import compiled
 
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper
-from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
@@ -39,7 +37,6 @@ CARDS = {  # shared memory in KiB of a block and of a multiprocessor
     (10, 0): (227, 228),
     (12, 0): (99, 100),
 }
-H200 = (132, 227 << 10)  # multiprocessors, and shared memory of a block
 
 
 @given(
@@ -86,34 +83,6 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
     assert across == found.tiles * found.splits if found.splits > 1 else across <= min(found.tiles, multiprocessors)
     assert found.splits <= slices and found.columns % 16 == 0 and 0 < found.box <= 256
     assert found.stages >= 2 and found.shared_bytes <= 227 << 10
-
-
-OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
-OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
-AGREED = {"few_rows": f"{OF_FEW} + 1024", "many_rows": f"{OF_MANY} + 1024", "rmsnorm_matmul": "STAGES * STAGE_BYTES"}
-BLOCK_BYTES = 227 << 10  # of Hopper's shared memory, with what the kernels declare themselves
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("architecture", "batch", "hidden"),
-    [("90a", 1, 2048), ("90a", 32, 8192), ("90a", 64, 4096), ("90a", 128, 8192), (86, 8, 4096)],
-)
-def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
-    if architecture == 86:
-        found, source = plan(batch, hidden, hidden, 132, *(kib << 10 for kib in CARDS[8, 6])), KERNEL
-        defines = found.defines("bf16")
-    else:
-        found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
-        source, defines = hopper.KERNELS[found.kernel], found.defines("bf16", hopper.ALONE)
-    agreed = f'static_assert({AGREED[source.stem]} <= SHARED_OF_PYTHON, "room");'
-    agreed += 'static_assert(THREADS == THREADS_OF_PYTHON, "threads");'
-    agreed_on = {"SHARED": found.shared_bytes, "THREADS": found.threads, "INPUTS": hidden}
-    defines = (*defines, *(f"-D{name}_OF_PYTHON={value}" for name, value in agreed_on.items()))
-    code, remarks = compiled(f"{kernel_source(source)}\n{agreed}", source.name, architecture, defines)
-    assert remarks == ""
-    if architecture != 86:
-        assert found.shared_bytes + code.shared_bytes <= BLOCK_BYTES
 
 
 @pytest.mark.parametrize(
