@@ -8,7 +8,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from commands import COMMANDS, load
 from records_factory import load_next_to
 from small_run import DATA, SmallRun
 
@@ -17,6 +16,7 @@ from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.run.archive import contents, opened, pack, unpack
 
+COMMANDS = Path(__file__).parents[1] / "workflow/commands"
 NAME = "a-cpu-20261105T120200Z"
 FP32 = "results/cpu/peak_flops/fp32.json"
 
@@ -34,24 +34,6 @@ def packed(run, name=NAME, notes=None) -> Path:
 def members(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as tar:
         return {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
-
-
-def repacked(path: Path, change) -> Path:
-    """An archive made by someone else: its members by name, changed."""
-    found = members(path)
-    change(found)
-    path.unlink()
-    with tarfile.open(path, "w:gz") as tar:
-        for name, content in found.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return path
-
-
-def problems(path: Path) -> list[str]:
-    with opened(path) as (_, _, found):
-        return found
 
 
 def command(name: str, *arguments, cwd: Path):
@@ -81,16 +63,19 @@ def test_what_cannot_be_packed_leaves_nothing_behind(run):
 
 
 MADE_UP = "results/cpu/made_up.json"
-CHANGES = {
-    "a result": (lambda found: found.update({f"{NAME}/{FP32}": b"{}"}), f"{FP32}: its checksum"),
-    "data": (lambda found: found.update({f"{NAME}/{DATA}": b"{}"}), f"{DATA}: its checksum"),
-    "one more result": (lambda found: found.update({f"{NAME}/{MADE_UP}": b"{}"}), f"{MADE_UP}: not listed"),
-}
 
 
-@pytest.mark.parametrize(("change", "line"), CHANGES.values(), ids=CHANGES)
-def test_a_change_to_an_archive_is_found_and_named(run, change, line):
-    assert any(lines.startswith(line) for lines in problems(repacked(packed(run), change)))
+@pytest.mark.parametrize(("path", "why"), [(FP32, "its checksum"), (DATA, "its checksum"), (MADE_UP, "not listed")])
+def test_a_change_to_an_archive_is_found_and_named(run, path, why):
+    """An archive made by someone else, with a file that is another or one more."""
+    whole, other = members(packed(run)), run.root / "other.tar.gz"
+    with tarfile.open(other, "w:gz") as tar:
+        for name, content in (whole | {f"{NAME}/{path}": b"{}"}).items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    with opened(other) as (_, _, found):
+        assert any(line.startswith(f"{path}: {why}") for line in found)
 
 
 # ---------------------------------------------------------------- opening safely
@@ -112,7 +97,7 @@ def member(name: str, kind=tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo
 @pytest.mark.parametrize("wrong", [member("../outside"), member("run/link", tarfile.SYMTYPE, "/etc/passwd")])
 def test_members_that_lead_outside_are_refused(tmp_path, wrong):
     (folder := tmp_path / "in" / "folder").mkdir(parents=True)
-    with pytest.raises(UserError, match="no archive"):
+    with pytest.raises(UserError, match="not an archive"):
         unpack(crafted(tmp_path / "bad.tar.gz", member("run/x"), wrong), folder)
     assert list((tmp_path / "in").iterdir()) == [folder] and not (tmp_path / "outside").exists()
 
@@ -123,7 +108,7 @@ def test_what_is_damaged_or_no_archive_is_refused_in_one_line(run, tmp_path):
     other = crafted(tmp_path / "other.tar.gz", member("project/readme")).read_bytes()
     for content in (*cut, b"not an archive", other):
         path.write_bytes(content)
-        with pytest.raises(UserError, match="no archive") as error, opened(path):
+        with pytest.raises(UserError, match="not an archive") as error, opened(path):
             pass
         assert str(path) in str(error.value) and "\n" not in str(error.value)
 
@@ -152,20 +137,3 @@ def test_verify_draws_the_run_again_and_shows_what_failed_in_it(tmp_path):
     assert (done.returncode, done.stderr) == (0, "") and "FAIL, cpu: " in done.stdout
     drawn = tmp_path / "results/rendered" / NAME / "roofline.json"
     assert drawn.read_bytes() == (run.root / "results/roofline.json").read_bytes()
-
-
-def test_archive_holds_the_commit_and_what_differs_from_it(run, monkeypatch):
-    command = load("archive")
-    monkeypatch.setattr(command, "what_is_stale", lambda options: None)
-    (run.root / ".gitignore").write_text("/results/\n/logs/\n")
-    (run.root / "Snakefile").write_text("rule all:\n")
-    for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
-        identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", *identity, *arguments], cwd=run.root, check=True)
-    (run.root / "Snakefile").write_text("rule none:\n")
-    (run.root / "new.py").write_text("new\n")
-    path = run.root / command.archive(run.root, [])
-    found = {name.partition("/")[2]: content for name, content in members(path).items()}
-    assert b"+rule none:" in found["provenance/uncommitted.diff"]
-    assert b"changed since: new.py" in found["provenance/commit.txt"]
-    assert (found["Snakefile"], found["new.py"]) == (b"rule none:\n", b"new\n")
