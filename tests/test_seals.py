@@ -15,6 +15,7 @@ from records_factory import (
 
 from roofline.core.terms import UserError
 from roofline.records.base import write
+from roofline.records.operator import PredictedCell, PredictionsRecord
 from roofline.table.run_records import read_results
 from roofline.table.seals import violations
 
@@ -65,6 +66,31 @@ def test_a_seal_that_was_changed_after_the_measurements(run):
 def test_a_record_without_its_seals(run):
     record(run, SCAN).seals = {}
     assert lines(run) == [f"{SCAN} does not carry {SEAL}", f"{SCAN} does not carry {SCAN_SEAL}"]
+
+
+# ---------------------------------------------------------------- predictions
+
+BEFORE, AFTER, STARTED = f"{DAY}11:00:00+00:00", f"{DAY}23:00:00+00:00", f"{DAY}12:00:20+00:00"
+
+
+@pytest.mark.parametrize(
+    ("predicted_at", "fields", "breaks"),
+    [
+        (BEFORE, {}, 0),
+        (AFTER, {}, 1),
+        (AFTER, {"shape": {"n": 3}}, 0),  # a cell that was not measured
+        (AFTER, {"measured_at": BEFORE}, 1),  # the record is another one
+        (AFTER, {"measured_at": STARTED}, 0),  # it was there before
+        (AFTER, {"predicted": None, "reason": "needs arrays"}, 0),
+    ],
+)
+def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, predicted_at, fields, breaks):
+    (one,) = record(run, SCAN).measurements
+    known = {name: getattr(one, name) for name in PredictedCell.model_fields if hasattr(one, name)}
+    row = PredictedCell(**known | fields)
+    cells = PredictionsRecord(device="gpu0", predicted_at=predicted_at, seals={}, cells=[row])
+    run.predictions["gpu0"] = ("gpu0/predictions.json", cells)
+    assert len(lines(run)) == breaks
 
 
 # ---------------------------------------------------------------- reading

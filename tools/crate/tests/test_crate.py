@@ -45,21 +45,16 @@ def contexts(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture
-def remarks(contexts):
+def remarks(path: str, contexts: Path) -> list[str]:
     """What the validator says of a crate, at the levels REQUIRED and RECOMMENDED."""
-
-    def lines(path: str) -> list[str]:
-        settings = ValidationSettings(
-            rocrate_uri=path,
-            profile_identifier="provenance-run-crate-0.5",
-            requirement_severity=Severity.RECOMMENDED,
-            offline=True,
-            cache_path=contexts,
-        )
-        return sorted(issue.message for issue in validate(settings).get_issues())
-
-    return lines
+    settings = ValidationSettings(
+        rocrate_uri=path,
+        profile_identifier="provenance-run-crate-0.5",
+        requirement_severity=Severity.RECOMMENDED,
+        offline=True,
+        cache_path=contexts,
+    )
+    return sorted(issue.message for issue in validate(settings).get_issues())
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +87,7 @@ def ids(value: dict | list[dict]) -> set[str]:
     return {one["@id"] for one in (value if isinstance(value, list) else [value])}
 
 
-def test_a_run(small, remarks):
+def test_a_run(small, contexts):
     """Valid, also if the archive is older and holds metadata. What earlier jobs made is given to those of this run."""
     output = "results/cpu/peak_flops/fp32.json"
     memory = small.root / ".snakemake/metadata" / base64.urlsafe_b64encode(output.encode()).decode()
@@ -100,7 +95,7 @@ def test_a_run(small, remarks):
     memory.write_text(json.dumps({"input": ["results/cpu/prediction.json", "workflow/scripts/peak_flops.py"]}))
     started_at = small.jobs["results/roofline.json"]["started_at"]
     *lines, path = crate.main([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
-    assert lines == [] and remarks(path) == FALSE_REMARKS
+    assert lines == [] and remarks(path, contexts) == FALSE_REMARKS
     found = entities(path)
     jobs = [one for id_, one in found.items() if id_.startswith("#job/")]
     assert set().union(*(ids(job["result"]) for job in jobs)) >= set(small.paths)
