@@ -25,11 +25,6 @@ def attention(**fields) -> dict:
     return {"decode_attn": fields}
 
 
-def preset(**fields) -> dict:
-    """The one preset that is measured."""
-    return {"model": {"presets": {"minigpt": {"layers": 6, "heads": 8, "head_size": 64, **fields}}}}
-
-
 @pytest.mark.slow
 def test_bad_values_end_snakemake_before_anything_is_planned(tmp_path):
     """In another working directory, whose own config is read."""
@@ -61,14 +56,7 @@ CARD = {"memory_total_bytes": 80 * GIB, "memory_free_bytes": 80 * GIB, "last_lev
 HOST = {"memory_total_bytes": 8 * GIB, "memory_free_bytes": 8 * GIB, "last_level_cache_bytes": 16 << 20}
 CASE = "decode_attn: minigpt fp32 batch"
 HELD = {
-    "weights that do not fit": (
-        preset(head_size=10**6) | attention(implementations=["eager", "numpy"]),
-        [f"{CASE} 256, "] * 2,
-    ),
-    "products that do not fit": (
-        {"peak_flops": {"size": 40_000, "dtypes": ["fp64", "int8"]}},
-        ["peak_flops.size: 40000 "],
-    ),
+    "products that do not fit": ({"peak_flops": {"size": 40_000, "dtypes": ["fp64"]}}, ["peak_flops.size: 40000 "]),
     "arrays that both caches keep": (
         {"bandwidth": {"size_mib": 16}},
         ["bandwidth.size_mib: 16 is too small for gpu0", "bandwidth.size_mib: 16 is too small for cpu"],

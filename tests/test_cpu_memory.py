@@ -1,4 +1,4 @@
-"""CPU memory: streams, sweeps, and the threads and compiled loops that run them."""
+"""CPU memory and the CPU's peak in registers: streams, sweeps, and the threads and compiled loops that run them."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
+from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices import discovery
-from roofline.devices.cpu import loops, memory
+from roofline.devices.cpu import fma, loops, memory
+from roofline.devices.cpu.fma import MultiplyAdds
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
 
@@ -110,3 +112,35 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
     missing = 1
     with pytest.raises(ArithmeticError):
         step(1)
+
+
+# ---------------------------------------------------------------- the peak in registers
+
+
+@pytest.mark.parametrize("ceiling", ["fp64_fma", "fp32_fma"])
+def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device, ceiling):
+    for workload in device.fma_candidates(ceiling, seed=3):
+        workload.step(0)
+        assert workload.check().error < fma.TOLERANCE[ceiling[:4]] / 10
+        shape = workload.product.shape
+        assert shape["threads"] == device.cores
+        lanes = shape["vector_bits"] // 8 // ITEM_BYTES[ceiling[:4]]
+        steps = shape["rounds"] * fma.STEPS
+        assert workload.flops == 2 * steps * shape["chains"] * lanes * device.cores
+        assert workload.clock_mhz() > 0
+        again = device.fma_workload(ceiling, workload.product, seed=9)
+        assert (again.product, again.flops) == (workload.product, workload.flops)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("chains", [1, 12])
+@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
+def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, width):
+    loop = MultiplyAdds(device, dtype, chains, width, seed=1)
+    row = chains * width // ITEM_BYTES[dtype]
+    x = loop.numbers[:, -row:].astype(numpy.float64)
+    for _ in range(7):
+        x = fma.FACTOR * x + x
+    arguments = [(loop.numbers[one].ctypes.data, loop.sums[one].ctypes.data, 3, 7) for one in range(device.cores)]
+    loops.together(device.workers, loop.loop, arguments)
+    numpy.testing.assert_allclose(loop.sums, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

@@ -67,38 +67,25 @@ def test_a_product_is_right_at_every_edge(device, dtype, m, n, k):
     assert relative_error(wide(device, c), wide(device, a) @ wide(device, b).T) < TOLERANCE[dtype]
 
 
-class FusedProduct:
-    """The kernel with inputs, an output and a workspace."""
-
-    def __init__(self, device, dtype: str, x, w, g, columns: int, splits: int):
-        (batch, hidden), outputs = x.shape, len(w)
-        rows = max(8, 1 << (min(batch, 64 if columns == 128 else 128) - 1).bit_length())
-        stage_bytes = (columns + rows + 1) * 128
-        stages = min(4, device.properties["sharedMemPerBlockOptin"] // (stage_bytes + 64))
-        numbers = {"BF16": int(dtype == "bf16"), "BATCH": rows, "COLUMNS": columns, "SPLITS": splits}
-        numbers |= {"STAGES": stages, "BLOCKS": 1}
-        self.kernel = device.kernel(FUSED, "rmsnorm_matmul", tuple(f"-D{key}={n}" for key, n in numbers.items()))
-        self.kernel.max_dynamic_shared_size_bytes = self.shared_bytes = stages * stage_bytes
-        self.grid, self.block = (-(-outputs // columns) * splits, -(-batch // rows)), (2 * columns,)
-        blocks = self.grid[0] * self.grid[1]
-        self.device = device
-        self.x, self.w, self.g = (on_device(device, values, dtype) for values in (x, w, g))
-        self.y = empty(device, (batch, outputs), dtype)
-        self.workspace = empty(device, (blocks * (columns + 1) * rows,), "fp32")
-        self.arrived = device.xp.zeros(blocks // splits, "uint32")
-        self.shape = (*map(numpy.int32, (batch, outputs, hidden)), numpy.float32(EPS))
-
-    def launch(self):
-        arguments = (self.x, self.w, self.g, self.y, self.workspace, self.arrived, *self.shape)
-        self.kernel(self.grid, self.block, arguments, shared_mem=self.shared_bytes)
-        return self.y
-
-    def reference(self):
-        x, w, g = (wide(self.device, array) for array in (self.x, self.w, self.g))
-        return normalised(x, g) @ w.T
-
-    def result(self):
-        return wide(self.device, self.launch())
+def fused_error(device, dtype: str, x, w, g, columns: int, splits: int) -> float:
+    """Of the kernel's result."""
+    (batch, hidden), outputs = x.shape, len(w)
+    rows = max(8, 1 << (min(batch, 64 if columns == 128 else 128) - 1).bit_length())
+    stage_bytes = (columns + rows + 1) * 128
+    stages = min(4, device.properties["sharedMemPerBlockOptin"] // (stage_bytes + 64))
+    numbers = {"BF16": int(dtype == "bf16"), "BATCH": rows, "COLUMNS": columns, "SPLITS": splits}
+    numbers |= {"STAGES": stages, "BLOCKS": 1}
+    kernel = device.kernel(FUSED, "rmsnorm_matmul", tuple(f"-D{key}={n}" for key, n in numbers.items()))
+    kernel.max_dynamic_shared_size_bytes = stages * stage_bytes
+    grid = (-(-outputs // columns) * splits, -(-batch // rows))
+    blocks = grid[0] * grid[1]
+    x, w, g = (on_device(device, values, dtype) for values in (x, w, g))
+    y, workspace = empty(device, (batch, outputs), dtype), empty(device, (blocks * (columns + 1) * rows,), "fp32")
+    sizes = (*map(numpy.int32, (batch, outputs, hidden)), numpy.float32(EPS))
+    arguments = (x, w, g, y, workspace, device.xp.zeros(blocks // splits, "uint32"), *sizes)
+    kernel(grid, (2 * columns,), arguments, shared_mem=stages * stage_bytes)
+    x, w, g = (wide(device, array) for array in (x, w, g))
+    return relative_error(wide(device, y), normalised(x, g) @ w.T)
 
 
 @pytest.mark.parametrize("batch", [1, 8, 32, 100, 128])
@@ -107,8 +94,8 @@ class FusedProduct:
 def test_the_fused_product_is_right_in_every_shape(device, dtype, columns, splits, batch):
     skip_unless_supported(device, dtype)
     for hidden, outputs in ((512, 256), (2048, 2048), (4104, 1000)):
-        fused = FusedProduct(device, dtype, *random_inputs(batch, outputs, hidden), columns, splits)
-        assert relative_error(fused.result(), fused.reference()) < TOLERANCE[dtype], (hidden, outputs)
+        error = fused_error(device, dtype, *random_inputs(batch, outputs, hidden), columns, splits)
+        assert error < TOLERANCE[dtype], (hidden, outputs)
 
 
 @pytest.mark.parametrize(("rows", "hidden"), [(1, 8), (1, 2048), (128, 4096), (33, 8192), (2, 16384), (3, 20_000)])

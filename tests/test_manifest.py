@@ -5,6 +5,7 @@ import subprocess
 import pytest
 from records_factory import DAY
 from small_run import DATA
+from workflow_run import committed
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
@@ -56,29 +57,14 @@ def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
 # ---------------------------------------------------------------- sources
 
 
-@pytest.fixture
-def repository(tmp_path):
-    root = tmp_path / "checkout"
-    root.mkdir()
-    git(root, "init", "-q")
+def test_a_dirty_checkout_names_what_changed(tmp_path):
     for name in ("Snakefile", "old.py", "müll.py"):
-        (root / name).write_text("one\n" * 10)
-    (root / ".gitignore").write_text("/results/\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "a thin slice")
-    return root
-
-
-def git(root, *arguments):
-    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def test_a_dirty_checkout_names_what_changed(repository):
+        (tmp_path / name).write_text("one\n" * 10)
+    (tmp_path / ".gitignore").write_text("/results/\n")
+    repository = committed(tmp_path)
     (repository / "müll.py").write_text("two\n")
     (repository / "new module.py").write_text("new\n")
-    git(repository, "mv", "old.py", "moved.py")
+    subprocess.run(["git", "mv", "old.py", "moved.py"], cwd=repository, check=True)
     (repository / "results").mkdir()
     (repository / "results" / "ignored.json").write_text("{}")
     found = checkout.describe(repository)

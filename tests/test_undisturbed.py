@@ -1,10 +1,12 @@
-"""What ran next to a timed block, by readings that the tests make up: none is of this machine."""
+"""What ran next to a timed block, and the limits of a container, by readings that the tests make up."""
 
 import itertools
+import os
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from factories import FakeDevice
 from records_factory import load_next_to
@@ -15,7 +17,7 @@ from roofline.devices.host import Usage
 from roofline.measure import undisturbed as module
 from roofline.measure.undisturbed import between, undisturbed
 
-CORES = 8
+CORES, GB = 8, 10**9
 START = Usage(at=100.0, own=1.0, busy=50.0, idle=200.0, stolen=1.0, waited=0.5, throttled=0.0)
 
 
@@ -114,6 +116,33 @@ def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, mo
     assert between(before, after_all, CORES, []).other_cores == pytest.approx((1 + 0.5 + 1.5) / 2)
     quiet = replace(after(busy=16.0), others=before.others)
     assert between(before, quiet, CORES, []).other_cores == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "cores", "available"),
+    [
+        ({}, 8, 64),
+        ({"cpu.max": "max 100000", "memory.max": "max", "memory.current": 9 * GB}, 8, 64),
+        ({"cpu.max": "400000 100000", "memory.max": 16 * GB, "memory.current": 9 * GB}, 4, 7),
+        ({"cpu.max": "250000 100000"}, 3, 64),
+        # Files that its processes once read count as used but can be dropped: an installation reads gigabytes.
+        ({"memory.max": 16 * GB, "memory.current": 9 * GB, "memory.stat": f"anon 5\ninactive_file {4 * GB}"}, 8, 11),
+        # Version 1
+        ({"cpu/cpu.cfs_quota_us": 300_000, "cpu/cpu.cfs_period_us": 100_000}, 3, 64),
+        ({"cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100_000}, 8, 64),
+        ({"memory/memory.limit_in_bytes": 16 * GB, "memory/memory.usage_in_bytes": 9 * GB}, 8, 7),
+        ({"memory/memory.limit_in_bytes": 2**63 - 4096, "memory/memory.usage_in_bytes": 9 * GB}, 8, 64),
+    ],
+)
+def test_cores_and_memory_within_the_limits_of_the_container(tmp_path, monkeypatch, files, cores, available):
+    """Of eight cores and 64 GB, by what the files of its control group say."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64 * GB))
+    assert (host.usable_cores(), host.memory_available_bytes()) == (cores, available * GB)
 
 
 # ---------------------------------------------------------------- measured again
