@@ -106,10 +106,10 @@ def rates(counted: float, taken: Timing) -> tuple[float, float] | None:
     return taken.ci95_s and (counted / taken.ci95_s[1], counted / taken.ci95_s[0])
 
 
-def product(size: int = 8192) -> Product:
+def product() -> Product:
     return Product(
         library="cuBLASLt",
-        shape={"m": size, "n": size, "k": size},
+        shape=dict.fromkeys("mnk", 8192),
         layout="TN",
         algorithm="12",
         accumulation="fp32",
@@ -176,7 +176,8 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
     return made
 
 
-def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **fields) -> Measurement:
+def reference_gemm(device: str, dtype: str, tflops: float) -> Measurement:
+    size = 4096
     flops = 2 * size**3
     known = {
         "operator": "gemm",
@@ -188,7 +189,7 @@ def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **f
         "bytes": 3 * size**2 * 4,
         "check": Check(compared="made up", error=0, tolerance=TOLERANCE[dtype]),
     }
-    return cell(device, flops / tflops / 1e12, **known | fields)
+    return cell(device, flops / tflops / 1e12, **known)
 
 
 # ---------------------------------------------------------------- records
@@ -206,7 +207,7 @@ def device_record(device: str = "cpu", **fields) -> DeviceRecord:
     return factories.device_record(device, **known | fields)
 
 
-def promised_seal(device: str, promised: dict[str, float] | None = None, **fields) -> PredictionRecord:
+def promised_seal(device: str, promised: dict[str, float] | None = None) -> PredictionRecord:
     """A device's seal; ceilings of memory are found by their names."""
     ceilings = []
     for name, value in (PROMISED[kind_of(device)] if promised is None else promised).items():
@@ -214,18 +215,13 @@ def promised_seal(device: str, promised: dict[str, float] | None = None, **field
         figure = {"kind": "memory", "gb_per_s": value} if memory else {"kind": "compute", "tflops": value}
         source = {"source": "made up", "verified": True, "derived": device == "cpu"}
         ceilings.append({"name": name, **source, **figure})
-    known = {"sealed_at": SEALED}
-    return PredictionRecord(device=device, device_kind=kind_of(device), **known | {"ceilings": ceilings} | fields)
+    return PredictionRecord(device=device, device_kind=kind_of(device), sealed_at=SEALED, ceilings=ceilings)
 
 
-def operator_seal(device: str, operator: str, constants: dict | None = None, **fields) -> OperatorPredictionRecord:
-    constants = CONSTANTS[kind_of(device)] if constants is None else constants
-    known = {
-        "sealed_at": SEALED,
-        "constants": constants,
-        "constant_sources": dict.fromkeys(constants, "made up"),
-    }
-    return OperatorPredictionRecord(device=device, device_kind=kind_of(device), operator=operator, **known | fields)
+def operator_seal(device: str, operator: str) -> OperatorPredictionRecord:
+    kind = kind_of(device)
+    constants = {"constants": CONSTANTS[kind], "constant_sources": dict.fromkeys(CONSTANTS[kind], "made up")}
+    return OperatorPredictionRecord(device=device, device_kind=kind, operator=operator, sealed_at=SEALED, **constants)
 
 
 def job_fields(device: str, fields: dict) -> dict:
@@ -237,7 +233,7 @@ def peak_record(
     dtype: str,
     burst: float,
     *,
-    reference: float | Measurement | None = None,
+    reference: float | None = None,
     chosen_at: float | None = None,
     sustained: float | None = None,
     reasons: list[str] | None = None,
@@ -246,12 +242,11 @@ def peak_record(
     interval: float = 0.01,
     **fields,
 ) -> PeakFlopsRecord:
-    """`reference` is the reference product or its TFLOPS (none of an _fma ceiling), `chosen_at` the TFLOPS of
-    a third block, `clock` the MHz of the burst and the TFLOPS that it allows."""
+    """`reference` is the TFLOPS of the reference product (no _fma ceiling has one), `chosen_at` those of a third block,
+    `clock` the MHz of the burst and the TFLOPS that it allows."""
     fma, best = dtype.endswith("_fma"), product()
     flops = 2 * best.shape["m"] * best.shape["n"] * best.shape["k"]
-    if isinstance(reference, int | float) or not (fma or reference):
-        reference = reference_gemm(device, dtype, reference or 0.98 * burst)
+    reference_product = None if fma else reference_gemm(device, dtype, reference or 0.98 * burst)
     load = None
     if sustained:
         points = [LoadPoint(at_s=0.05 * i, tflops=sustained, throttle_reasons=reasons) for i in range(40)]
@@ -273,7 +268,7 @@ def peak_record(
         "method": "fma" if fma else "gemm",
         "unit": "cpu" if device == "cpu" else "cuda_core" if fma or dtype in ("fp32", "fp64") else "tensor_core",
         "tflops": ceiling,
-        "reference_tflops": reference and reference.flops / reference.latency.median_s / 1e12,
+        "reference_tflops": None if fma else reference or 0.98 * burst,
         "burst_tflops": burst,
         "sustained_tflops": load and load.tflops,
         "vendor_tflops": vendor,
@@ -286,9 +281,7 @@ def peak_record(
         "throttled": None if device == "cpu" else False,
         "doubts": [],
         "search": Search(offered=1, tried=1, refused=[]),
-        "candidates": [
-            {"product": best, "flops": flops, "trial_tflops": burst, "flops_per_cycle": None},
-        ],
+        "candidates": [{"product": best, "flops": flops, "trial_tflops": burst, "flops_per_cycle": None}],
         "not_repeated": [],
         "blocks": [block, block, block | {"tflops": chosen_at or burst}],
         "sustained": load,
@@ -296,7 +289,7 @@ def peak_record(
         "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},
         "investigation": None,
     }
-    ours = {"measurements": [reference]} if reference else {}
+    ours = {"measurements": [reference_product]} if reference_product else {}
     peak = PeakFlops.model_validate(known | fields)
     return PeakFlopsRecord(dtype=dtype, skipped=None, peak=peak, **job_fields(device, ours))
 
@@ -354,9 +347,9 @@ def profiler_record(device: str, refused: str | None = None) -> ProfilerRecord:
     return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused)
 
 
-def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 1000, **fields) -> InstructionsRecord:
-    """With one wall, of loads eight words apart: a request every ten cycles of each of 100 multiprocessors."""
-    taken, requests_per_s = timing(1e-3), 100 * clock_mhz * 1e6 / 10
+def instructions_record(device: str, issued_per_s: float) -> InstructionsRecord:
+    """At 1 GHz, with one wall of loads eight words apart: a request every ten cycles of each of 100 multiprocessors."""
+    taken, clock_mhz, requests_per_s = timing(1e-3), 1000, 1e10
     issue = IssueRate(
         kernel="made up",
         warp_instructions=round(issued_per_s * 1e-3),
@@ -379,7 +372,7 @@ def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 100
         latency=taken,
         verified="made up",
     )
-    return InstructionsRecord(issue=issue, walls=[wall], **job_fields(device, fields))
+    return InstructionsRecord(issue=issue, walls=[wall], **job_fields(device, {}))
 
 
 # ---------------------------------------------------------------- a run of them

@@ -1,6 +1,5 @@
 """Run as a module of another workflow, which has a section for it in its config."""
 
-import pytest
 import yaml
 from workflow_run import TINY, Run, changed, new_checkout
 
@@ -24,21 +23,12 @@ rule copy:
 SETTINGS = changed(TINY, {"bandwidth": {"levels": ["sweep"]}, "decode_attn": {"seq_lens": [16]}})
 
 
-@pytest.fixture
-def checkout(tmp_path) -> Run:
-    return Run(new_checkout(tmp_path / "checkout", yaml.safe_dump(TINY, sort_keys=False)))
-
-
-@pytest.fixture
-def another(checkout, tmp_path) -> Run:
-    folder = tmp_path / "another workflow"
-    (folder / "config").mkdir(parents=True)
-    (folder / "Snakefile").write_text(PARENT.format(snakefile=checkout.root / "Snakefile"))
-    (folder / "config/config.yaml").write_text(yaml.safe_dump({"plots": True, "roofline": SETTINGS}))
-    return Run(folder)
-
-
-def test_as_a_module_it_measures_into_the_other_workflows_folder(another, checkout):
+def test_as_a_module_it_measures_into_the_other_workflows_folder(tmp_path):
+    checkout = Run(new_checkout(tmp_path / "checkout", yaml.safe_dump(TINY, sort_keys=False)))
+    another = Run(tmp_path / "another workflow")
+    (another.root / "config").mkdir(parents=True)
+    (another.root / "Snakefile").write_text(PARENT.format(snakefile=checkout.root / "Snakefile"))
+    (another.root / "config/config.yaml").write_text(yaml.safe_dump({"plots": True, "roofline": SETTINGS}))
     another.finish("results/cpu/peak_flops/fp32.json")
     assert another.read("cpu/peak_flops/fp32.json")["dtype"] == "fp32"
     assert {path.name for path in another.results.glob("cpu/*/*.json")} == {"fp32.json", "prediction.json"}

@@ -39,15 +39,10 @@ TINY = {
     "row_norm": {"shapes": ["64x128", "5x64"], **BUDGET},
     "plot": {"dpi": 50},
 }
-GPU = {
+GPU = TINY | {
+    "devices": "auto",
     "effort": "default",
-    "peak_flops": {
-        "dtypes": ["fp32", "fp16", "fp32_fma"],
-        "size": 256,
-        "iterations": 5,
-        "time_budget_s": 0.05,
-        "sustained_s": 0,
-    },
+    "peak_flops": TINY["peak_flops"] | {"dtypes": ["fp32", "fp16", "fp32_fma"], "iterations": 5, "time_budget_s": 0.05},
     "bandwidth": {
         "levels": ["hbm", "l2", "h2d", "sweep"],
         "transfer_size_mib": 1,
@@ -55,10 +50,8 @@ GPU = {
         "iterations": 4,
         "time_budget_s": 0.01,
     },
-    "decode_attn": {"seq_lens": [16], "dtypes": ["fp32"], "batch_sizes": [1], **BUDGET},
+    "decode_attn": TINY["decode_attn"] | {"seq_lens": [16]},
     "row_norm": {"shapes": ["1024x128", "5x33"], **BUDGET},
-    "rmsnorm_matmul": {"hidden_sizes": [64], "dtypes": ["fp16"], "batch_sizes": [3], **BUDGET},
-    "plot": {"dpi": 50},
 }
 FAKES = CHECKOUT / "tests" / "fakes"
 KNOWN_CARDS = "reference/cards/nvidia-h200.json"
@@ -76,29 +69,29 @@ class Run:
         self.root = root
         self.results = root / "results"
 
-    def python(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
+    def python(self, *arguments) -> subprocess.CompletedProcess:
         """Run Python in the folder, without a GPU and without this process's settings."""
         command = [sys.executable, *map(str, arguments)]
-        environment = surroundings() | self.environment | (env or {})
+        environment = surroundings() | self.environment
         return subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
         )
 
-    def snakemake(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
-        return self.python("-P", "-m", "snakemake", "--cores", "1", *arguments, env=env)
+    def snakemake(self, *arguments) -> subprocess.CompletedProcess:
+        return self.python("-P", "-m", "snakemake", "--cores", "1", *arguments)
 
-    def finish(self, *arguments, env: dict | None = None) -> str:
+    def finish(self, *arguments) -> str:
         """Run Snakemake to its end. Returns what it printed."""
-        done = self.snakemake(*arguments, env=env)
+        done = self.snakemake(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def command(self, name: str, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
-        return self.python("-P", f"workflow/commands/{name}.py", *arguments, env=env)
+    def command(self, name: str, *arguments) -> subprocess.CompletedProcess:
+        return self.python("-P", f"workflow/commands/{name}.py", *arguments)
 
-    def planned(self, *arguments) -> set[str]:
+    def planned(self) -> set[str]:
         """The jobs of a dry run, each by its first output below results/."""
-        done = self.command("run", "--dry-run", *arguments)
+        done = self.command("run", "--dry-run")
         assert done.returncode == 0, done.stdout + done.stderr
         return {line.partition(":")[0] for line in done.stdout.splitlines()[:-1]}
 
@@ -111,16 +104,16 @@ class Run:
         assert done.returncode == 0, done.stderr
         return self.root / next(line for line in done.stdout.splitlines() if line.endswith(".tar.gz"))
 
-    def edit_config(self, changes: dict | None = None, **keys) -> None:
+    def edit_config(self, **changes) -> None:
         path = self.root / "config/config.yaml"
-        config = changed(yaml.safe_load(path.read_text()), {**(changes or {}), **keys})
+        config = changed(yaml.safe_load(path.read_text()), changes)
         path.write_text(yaml.safe_dump(config, sort_keys=False))
 
-    def append(self, path: str, line: str = "# A comment.") -> None:
-        """Append a line to a source."""
+    def append(self, path: str) -> None:
+        """Append a comment to a source."""
         assert (self.root / path).is_file(), path
         with open(self.root / path, "a", encoding="utf-8") as file:
-            file.write(f"\n{line}\n")
+            file.write("\n# A comment.\n")
 
     def read(self, path: str) -> dict:
         return json.loads((self.results / path).read_text(encoding="utf-8"))

@@ -257,16 +257,7 @@ def _read_l1(given):
         _add(given.total, _words(given.a, given.vectors, block * int(given.apart)), times)
 
 
-def _read_l2(given):
-    _add(given.total, _words(given.a, given.vectors), given.passes)
-
-
-def _read_l2_broadcast(given):
-    _add(given.total, _words(given.a, given.vectors), int(given.passes) * given.blocks)
-
-
-def _read_shared(given):
-    assert given.shared_mem >= given.vectors * WORDS_A_VECTOR * 4
+def _read_by_all(given):
     _add(given.total, _words(given.a, given.vectors), int(given.passes) * given.blocks)
 
 
@@ -441,9 +432,9 @@ KERNELS = {
     "copy": _copy,
     "triad": _triad,
     "read_l1": _read_l1,
-    "read_l2": _read_l2,
-    "read_l2_broadcast": _read_l2_broadcast,
-    "read_shared": _read_shared,
+    "read_l2": lambda given: _add(given.total, _words(given.a, given.vectors), given.passes),
+    "read_l2_broadcast": _read_by_all,
+    "read_shared": _read_by_all,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
     **{f"{way}_{dtype}": _go_on(way) for way in ("turn", "fold") for dtype in ("fp64", "fp32", "fp16")},
 }
