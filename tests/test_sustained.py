@@ -30,13 +30,10 @@ def summary(points):
     return summarise(points, product(), CHUNK_S * len(points))
 
 
-# ---------------------------------------------------------------------------------------------- what counts
-
-
-def dipping(seconds, every=18, high=670.0, low=580.0, phase=17):
+def dipping(seconds, every=18, phase=17):
     """Power control that lowers the clock for three chunks now and then, as an H200's does, after an opening burst."""
     chunks = range(round(seconds / CHUNK_S))
-    return [low if (i - phase) % every < 3 else 770.0 if i < 2 else high for i in chunks]
+    return [580.0 if (i - phase) % every < 3 else 770.0 if i < 2 else 670.0 for i in chunks]
 
 
 def over_time(rates):
@@ -74,9 +71,6 @@ def test_the_figure_is_of_what_counts(rates):
     assert found.ci95 is None or found.ci95[0] <= found.tflops <= found.ci95[1]
 
 
-# ---------------------------------------------------------------------------------------------- thermal throttling
-
-
 @pytest.mark.parametrize("why", [HEAT, BRAKE])
 def test_points_under_heat_and_the_power_brake_are_set_apart(why):
     """They are a part of what counts, and left out of it."""
@@ -87,17 +81,14 @@ def test_points_under_heat_and_the_power_brake_are_set_apart(why):
     assert found.limited_by == sorted([*POWER_CAP, *why])
 
 
-# ---------------------------------------------------------------------------------------------- a late host
-
-
 CLOCKS = {670.0: 1350.0, 580.0: 1170.0, 770.0: 1550.0}  # of dipping(): the rate follows the clock
 
 
-def late(places, share=0.8, phase=17):
+def late(places):
     """Load whose clock dips, and at some places a queue that ran dry: the device waits, and its clock rises."""
-    rates = dipping(3, phase=phase)
+    rates = dipping(3)
     clocks = [1400.0 if place in places else CLOCKS[rate] for place, rate in enumerate(rates)]
-    return curve([share * rate if place in places else rate for place, rate in enumerate(rates)], clocks)
+    return curve([0.8 * rate if place in places else rate for place, rate in enumerate(rates)], clocks)
 
 
 @pytest.mark.parametrize("places", [[24], [24, 25, 26, 27], range(30, 48), [28, 33, 34, 45, 57]])
@@ -105,9 +96,6 @@ def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
     found, without = summary(late(places)), summary(late([]))
     assert found.starved_points == len(places) and len(found.curve) == 60
     assert found.tflops == pytest.approx(without.tflops, rel=0.01)
-
-
-# ---------------------------------------------------------------------------------------------- on a device
 
 
 def test_a_cycle_that_fades_is_found():

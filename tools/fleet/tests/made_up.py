@@ -18,30 +18,23 @@ def records() -> dict[str, str]:
     return {name: (REFERENCE / name).read_text() for name in names}
 
 
-def results(
-    folder: Path, name: str, /, gpus: int = 1, slow: Mapping[str, float] = {}, uuid: str = "", **changes
-) -> Path:
+def results(folder: Path, name: str, /, gpus: int = 1, slow: Mapping[str, float] = {}, **changes) -> Path:
     """A results folder of a node with so many copies of the GPU, in which rates of the first are multiplied: by the
-    name of a ceiling, of the ceiling with its rate (fp16/sustained_tflops), or of its level (hbm).
-
-    `changes` are of the devices, such as `name`, and `effort` of the run; a ceiling may be `doubtful`."""
+    name of a ceiling or of its level (hbm). `changes` are of the devices, such as `name`, and `effort` of the run."""
     parts, chance = records(), random.Random(name)
     table, manifest = json.loads(parts["roofline.json"]), json.loads(parts["manifest.json"])
     at = folder / name
     shutil.rmtree(at, ignore_errors=True)
     manifest["outputs"] = []
     manifest["config"]["effort"] = changes.pop("effort", manifest["config"]["effort"])
-    table["checks"], doubtful = [], changes.pop("doubtful", None)
-    for one in table["ceilings"]:
-        one["doubt"] = "disturbed" if one["name"] == doubtful else one["doubt"]
-    table["operators"] = []  # of which a card is not judged
+    table["checks"], table["operators"] = [], []  # of which a card is not judged
     own, table["devices"] = table["devices"], {"cpu": table["devices"]["cpu"]}
     for kind in ("ceilings", "instructions"):
         rows = [one for one in table[kind] if one["device"] == "gpu0"]
         table[kind] = [scaled(one, f"gpu{i}", chance, {} if i else slow) for i in range(gpus) for one in rows]
     for i in range(gpus):
         device = json.loads(parts["gpu0/device_query.json"])
-        device |= {"device": f"gpu{i}", "uuid": f"GPU-{uuid or name}-{i}", **changes}
+        device |= {"device": f"gpu{i}", "uuid": f"GPU-{name}-{i}", **changes}
         table["devices"][f"gpu{i}"] = own["gpu0"] | {"record": f"gpu{i}/device_query.json"}
         written(at / f"gpu{i}/device_query.json", device)
     written(at / "cpu/device_query.json", json.loads(parts["cpu/device_query.json"]))
@@ -54,8 +47,7 @@ def scaled(row: dict, device: str, chance: random.Random, slow: Mapping[str, flo
     name = row.get("name", "issue")
     for rate in RATES:
         if row.get(rate):
-            keys = (f"{name}/{rate}", name, row.get("level"))
-            factor = next((slow[key] for key in keys if key in slow), 1.0)
+            factor = slow.get(name, slow.get(row.get("level"), 1.0))
             row = row | {rate: row[rate] * factor * (1 + SPREAD * chance.uniform(-1, 1))}
     return row | {"device": device}
 
