@@ -76,11 +76,6 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
         assert resident <= card["shared_per_multiprocessor"]
 
 
-@pytest.fixture
-def device(monkeypatch):
-    return open_gpu(monkeypatch)
-
-
 @pytest.mark.parametrize(("group", "dtype", "capability"), [(1, "fp32", "9.0"), (3, "fp16", "7.5"), (4, "bf16", "8.6")])
 @pytest.mark.parametrize("kind", [Fused, FusedGraph])
 def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, capability):
@@ -94,7 +89,7 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
-def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, device, cache):
+def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, monkeypatch, cache):
     sizes = {"layers": 3, "heads": 4, "head_size": 64, "kv_heads": 2}
     weights = tmp_path / "weights.safetensors"
     checkpoint.generate(weights, checkpoint.Preset(**sizes), seed=1)
@@ -102,7 +97,7 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, d
     decode = {"presets": ["mine"], "seq_lens": [64], "dtypes": ["fp16"], "batch_sizes": [1, 2]}
     (job,) = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
     seals, options = seals_for(device_record("gpu0"), OPERATOR), Options(None, cache == "cold", 2, 8, 0.05)
-    found = measure(OPERATOR, device, Job(job.path, job.cases), seals, options)
+    found = measure(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), seals, options)
     assert [(one.shape["batch"], one.implementation, one.scope, one.per_call) for one in found] == [
         (batch, *cell)
         for batch in (1, 2)

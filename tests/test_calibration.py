@@ -16,8 +16,6 @@ from roofline.records.calibration import HostCost
 READ = "read_s_per_byte"
 POSITIVE = st.floats(1e-12, 1e-3)
 
-# ---------------------------------------------------------------- what follows from blocks
-
 
 def block(name, count, seconds, amount=1.0):
     return HostCost(name=name, count=count, amount=amount, samples_s=[seconds], median_s=seconds)
@@ -32,17 +30,9 @@ def test_one_core_and_all_take_what_they_took(alone, faster, cores):
         assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
 
 
-# ---------------------------------------------------------------- this host
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    return discovery.open_device("cpu")
-
-
-def test_every_host_cost_of_every_operator_is_measured_in_seconds(cpu):
+def test_every_host_cost_of_every_operator_is_measured_in_seconds():
     record = opened_record("cpu")
-    made = calibrate(cpu, record, lambda: SEALED)
+    made = calibrate(discovery.open_device("cpu"), record, lambda: SEALED)
     for operator in registry.builtin():
         seal = seal_operator(operator, record, SEALED, made)
         assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED}

@@ -253,9 +253,6 @@ def test_each_check_is_met_missed_or_not_applicable(check, records, result):
     assert results(*records).get(check) == result
 
 
-# ---------------------------------------------------------------- what was asked for
-
-
 @pytest.mark.parametrize(
     ("near", "asked", "result"),
     [
@@ -266,9 +263,6 @@ def test_each_check_is_met_missed_or_not_applicable(check, records, result):
 )
 def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, result):
     assert results(card(), *products(**near), dtypes=asked)[DTYPES_MEASURED] == result
-
-
-# ---------------------------------------------------------------- disturbed
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from roofline.run.config import by_effort, config_model
 from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
 
-# ---------------------------------------------------------------- which cells
-
 
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
     operators = registry.registered()
@@ -65,9 +63,6 @@ def test_reads_are_known_of_a_step_of_one_kernel_alone(monkeypatch, tmp_path, ke
     (cell,) = counted(monkeypatch, tmp_path, *[{}] * kernels)
     assert (cell.dram_read_bytes, cell.sm_write_sectors) == (read, 10 * kernels)
     assert ("dram_read_bytes" in cell.not_counted) == (read is None)
-
-
-# ---------------------------------------------------------------- counted and declared
 
 
 def counted_cell(**fields) -> CountedCell:

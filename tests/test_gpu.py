@@ -38,11 +38,8 @@ def test_it_describes_itself(record, tmp_path):
     assert read(type(record), tmp_path / "device_query.json") == record
     hardware = record.hardware
     assert record.name and record.uuid.startswith(("GPU-", "MIG-"))
-    assert 1 <= hardware["multiprocessors"] <= 1000
     assert MIB <= record.last_level_cache_bytes == hardware["l2_bytes"] <= 1024 * MIB
     assert 0 < record.memory_free_bytes <= record.memory_total_bytes
-    assert 500 <= hardware["sm_clock_max_mhz"] <= 5000
-    assert 10 <= hardware["power_limit_w"] <= 3000
     assert all(record.software[name] for name in ("cupy", "driver", "cuda_of_driver", "cuda_runtime", "nvrtc"))
     assert record.vendor.peaks["fp32"].tflops > 1
 

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from workflow_run import GpuRun
 
-from roofline.table.run_records import read_results
-
 MEMORY = {
     "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
     "l2": ["l2", "l2_apart", "l2_broadcast"],
@@ -54,15 +52,6 @@ def test_every_implementation_of_a_device_is_measured(gpu_run):
         "gpu0": ["array", "naive", "welford", "welford_graph"] * 2,
         "cpu": ["numpy", "compiled", "numpy"],  # a loop by whole vectors has no rows of 33
     }
-
-
-def test_each_cell_was_predicted_before_anything_was_measured(gpu_run):
-    for device in ("gpu0", "cpu"):
-        found = read_results(gpu_run.results, sorted(gpu_run.results.glob(f"{device}/**/*.json")))
-        (_, predictions), records = found.predictions[device], [record for _, record in found.measured]
-        measured = {one.identity: one.predicted for record in records for one in record.measurements}
-        assert {one.identity: one.predicted for one in predictions.cells} == measured
-        assert predictions.predicted_at < min(record.started_at for record in records)
 
 
 def test_the_table_has_every_ceiling_and_operator(gpu_run, table):

@@ -63,9 +63,6 @@ def test_a_cpus_figures_rest_on_seven_samples_or_more(step_s, options, warmup, s
     assert (timing.warmup, len(timing.samples_s)) == (warmup, samples)
 
 
-# ---------------------------------------------------------------------------------------------- the device's part
-
-
 def caller(median_s, requested=100):
     return Timing(
         method="made up",
@@ -89,9 +86,6 @@ def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_
     assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (samples, 250, stopped_by)
     assert timing.median_s == pytest.approx(step_s / 2)
     assert timing.method != CALLER_METHOD
-
-
-# ---------------------------------------------------------------------------------------------- one of many layers
 
 
 @given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))

@@ -47,9 +47,6 @@ def derived(in_order, manifest):
     return derive(in_order, manifest.asked, hashes(manifest.outputs))["roofline.json"]
 
 
-# ---------------------------------------------------------------- records
-
-
 def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256):
     assert found.measured and found.seals
     for device in found.devices:
@@ -74,9 +71,6 @@ def test_every_cell_has_its_samples_or_spent_its_budget(found):
     for _, record in found.of_kind(OperatorRecord):
         for cell in record.measurements:
             assert len(cell.latency.samples_s) == cell.latency.requested or cell.latency.stopped_by == "time_budget"
-
-
-# ---------------------------------------------------------------- what follows from them
 
 
 def test_everything_derived_follows_from_the_records(derived):

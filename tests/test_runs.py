@@ -28,9 +28,6 @@ def packed(run, name="whole") -> Path:
     return run.root / pack(name, contents(manifest, [], []), [run.root], {})
 
 
-# ---------------------------------------------------------------- runs
-
-
 def test_a_run_is_the_same_from_wherever_it_is_read(run):
     archive = packed(run)
     sources = [run.root, run.root / "results", archive]

@@ -89,17 +89,11 @@ def test_the_host_is_read_for_the_cpus_that_this_process_may_use(system, monkeyp
     assert (found.waited, found.throttled) == (2.5, 0.25)
 
 
-def process(system, number: int, ticks: tuple, *children: int) -> None:
-    """A process of two threads, of which the second started the children."""
-    system(f"proc/{number}/stat", f"{number} (a) b) S 1 {'0 ' * 9}{' '.join(map(str, ticks))} 20 0 2 0")
-    system(f"proc/{number}/task/{number}/children", "")
-    system(f"proc/{number}/task/{number + 1}/children", " ".join(map(str, children)))
-
-
 def other(system, number: int, nanoseconds: tuple, ended_ticks: int = 0) -> None:
     """A process that is not of this run: what each of its threads used, and its children that have ended."""
-    process(system, number, (0, 0, ended_ticks, 0))
+    system(f"proc/{number}/stat", f"{number} (a) b) S 1 {'0 ' * 9}0 0 {ended_ticks} 0 20 0 2 0")
     for thread, used in enumerate(nanoseconds, start=number):
+        system(f"proc/{number}/task/{thread}/children", "")
         system(f"proc/{number}/task/{thread}/schedstat", f"{used} 0 1\n")
 
 

@@ -43,9 +43,6 @@ def entry_of(one, *others):
     return next(entry for entry in entries if entry.operator == "scan")
 
 
-# ---------------------------------------------------------------- errors
-
-
 def test_an_error_is_signed_and_a_share_of_what_was_measured():
     assert (relative_error(0.5, 1.0), relative_error(3.0, 1.0)) == (-0.5, 2.0)
     assert relative_error(None, 1.0) is relative_error(1.0, None) is None
@@ -64,9 +61,6 @@ def test_a_wrong_regime_has_the_cause_that_it_turned_on():
     assert (entry.sealed.regime, entry.regime, entry.sealed_regime_correct) == ("memory", "overhead", False)
     assert entry.sealed_error == pytest.approx(entry.sealed.cpu_time_s / (640 * US) - 1)
     assert entry.cause == "launch" and entry.cause_s == pytest.approx(640 * US - entry.sealed.cpu_time_s, rel=0.02)
-
-
-# ---------------------------------------------------------------- causes
 
 
 TIMES = st.floats(0.1, 1e4)

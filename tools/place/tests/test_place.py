@@ -62,9 +62,6 @@ def test_a_real_decode_layer_of_pytorch_is_placed_whole():
     assert all(one.share <= 1.05 for kernel in profile.kernels for one in kernel.roofs)
 
 
-# ---------------------------------------------------------------- counts
-
-
 @pytest.mark.parametrize("capability", CHIPS, ids="{0[0]}.{0[1]}".format)
 def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability):
     asked = ncu_counts.asked(capability)
@@ -72,9 +69,6 @@ def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability)
     found = ncu_counts.counts(lambda name: 1.0 if name in asked else None, capability)
     assert [key for key, count in found.items() if count is None] == ["memory_bytes"]  # which is asked for in parts
     assert set(asked) <= set(ncu_counts.command(capability).split("--metrics ")[1].split()[0].split(","))
-
-
-# ---------------------------------------------------------------- under the ceilings
 
 
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
