@@ -21,10 +21,6 @@ def assert_lines(found: list[str], *expected: tuple[str, ...]) -> None:
         assert any(line.startswith(key) and all(part in line for part in named) for line in found), (key, named, found)
 
 
-def attention(**fields) -> dict:
-    return {"decode_attn": fields}
-
-
 @pytest.mark.slow
 def test_bad_values_end_snakemake_before_anything_is_planned(tmp_path):
     """In another working directory, whose own config is read."""
@@ -32,7 +28,7 @@ def test_bad_values_end_snakemake_before_anything_is_planned(tmp_path):
         "devices": ["gpu7", "cpu"],
         "bandwidth": {"levels": ["d2d"]},
         "model": {"checkpoint": "none.safetensors"},
-        **attention(presets=["minigpt", "llama"]),
+        "decode_attn": {"presets": ["minigpt", "llama"]},
     }
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(changed(TINY, wrong)))
@@ -66,7 +62,7 @@ HELD = {
         ["bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0"],
     ),
     "caches that neither memory holds": (
-        attention(seq_lens=[1024, 10**8], batch_sizes=[1, 8, 2], dtypes=["fp32"]),
+        {"decode_attn": {"seq_lens": [1024, 10**8], "batch_sizes": [1, 8, 2], "dtypes": ["fp32"]}},
         [f"{CASE} 8, "] * 2,
     ),
 }
@@ -77,7 +73,7 @@ def held(changes: dict) -> list[str]:
     card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **CARD, multiprocessors=132)
     present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **HOST)}
     try:
-        machine_checks.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes), present)
+        machine_checks.choose_devices(settings.complete({"decode_attn": {"batch_sizes": [1]}} | changes), present)
     except UserError as faults:
         return faults.lines
     return []

@@ -1,15 +1,7 @@
 """From records to roofline.json, with figures that are easy to reckon with."""
 
 import pytest
-from records_factory import (
-    SCAN,
-    bandwidth_record,
-    cell,
-    operator_record,
-    peak_record,
-    stream,
-    verified,
-)
+from records_factory import SCAN, bandwidth_record, cell, operator_record, peak_record, stream, verified
 
 from roofline.table.rows import Roofline
 

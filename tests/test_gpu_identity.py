@@ -1,10 +1,7 @@
 """Which GPUs are present and usable, and their state, by NVML and the CUDA driver, before any is opened."""
 
-import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +10,6 @@ from fake_gpu import use_nvml
 
 from roofline.devices.gpu import cuda_driver, identity, nvml
 
-SCRIPTS = Path(nvml.__file__).parents[3]
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
 MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
 SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
@@ -136,10 +132,3 @@ def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(m
 def test_whether_the_driver_runs_this_cupy_or_the_remedy(versions, cuda, remedy):
     fault = identity.cupy_fault(versions, cuda, "550.1")
     assert remedy in fault if remedy else fault is None
-
-
-def test_the_cards_of_a_driver_are_printed_by_a_process_of_their_own():
-    environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
-    command = [sys.executable, "-m", "roofline.devices.gpu.cuda_driver"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert isinstance(json.loads(done.stdout), list)

@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from fake_gpu import Idle, Recorder, open_gpu, replace_kernels
+from fake_gpu import Idle, Recorder, open_gpu, real_gpu, replace_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,7 +84,5 @@ def test_a_kernel_that_does_less_is_found(monkeypatch, device, name, wrong):
 
 @pytest.mark.gpu
 def test_every_scheduler_of_a_card_issues_in_nearly_every_cycle():
-    from fake_gpu import real_gpu
-
     rate = issue_rate(real_gpu(), warmup=3, iterations=200, time_budget_s=0.5)
     assert 0.97 <= rate.warp_instructions_per_s / core.issue_peak(rate.multiprocessors, rate.sm_clock_mhz) <= 1.01

@@ -8,13 +8,7 @@ from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.protocol import (
-    CALLER_METHOD,
-    per_application,
-    time_caller,
-    time_device,
-    time_until_precise,
-)
+from roofline.measure.protocol import CALLER_METHOD, per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, limited_by
 from roofline.records.timing import Timing
 

@@ -5,37 +5,27 @@ from records_factory import bandwidth_record, peak_record, results
 
 from roofline.records import cards
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
-from roofline.report.words import rank_words
 from roofline.table.load import Asked, load
 
 H200 = "NVIDIA H200"
 
 
-def run(card, method=METHOD, effort="default", limit=700.0, **values):
+def run(card, **values):
     facts = {"commit": None, "driver": None, "cublas": None, "date": "2026-11-22T12:00:00+00:00"}
-    return CardRun(card_id=card_id(card), method=method, effort=effort, power_limit_w=limit, values=values, **facts)
+    facts |= {"method": METHOD, "effort": "default", "power_limit_w": 700.0}
+    return CardRun(card_id=card_id(card), values=values, **facts)
 
 
-def table_of(*runs, **hardware):
-    device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0} | hardware)
+def ranks(*runs):
+    device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
     found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
-    return load(found, Asked(effort="default"))
-
-
-def ranks(*runs, **hardware):
-    return [(one.rank, one.known_cards) for one in table_of(*runs, **hardware).ceilings]
+    return [(one.rank, one.known_cards) for one in load(found, Asked(effort="default")).ceilings]
 
 
 def test_a_card_counts_once_by_the_median_of_its_runs():
     twice = [run("GPU-1", fp16=790), run("GPU-1", fp16=794), run("GPU-1", fp16=900)]
     assert ranks(*twice, run("GPU-2", fp16=810, hbm_read=4500)) == [(2, 3), (1, 2)]
-
-
-def test_the_rank_is_said_of_gemms_and_memory():
-    table = table_of(run("GPU-1", fp16=900, hbm_read=4500))
-    assert rank_words(table, "gpu0") == "Among 2 known H200s: 2nd in fp16, 1st in hbm_read."
-    assert rank_words(table_of(), "gpu0") == ""
 
 
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):

@@ -3,15 +3,7 @@
 import json
 
 import pytest
-from records_factory import (
-    US,
-    bandwidth_record,
-    cell,
-    hashes_of,
-    operator_record,
-    peak_record,
-    results,
-)
+from records_factory import US, bandwidth_record, cell, hashes_of, operator_record, peak_record, results
 
 from roofline.core.terms import UserError
 from roofline.records.base import write

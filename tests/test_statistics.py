@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.statistics import (
-    autocorrelation_time,
-    effective_count,
-    looks,
-    median,
-    median_interval,
-    precise,
-)
+from roofline.core.statistics import autocorrelation_time, effective_count, looks, median, median_interval, precise
 
 SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
 

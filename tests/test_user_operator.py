@@ -11,6 +11,7 @@ import pytest
 from test_kernels import ARCHITECTURES, compiled
 from workflow_run import CHECKOUT, Run, made_once, measured, sha256
 
+from roofline.devices import discovery
 from roofline.operators import registry
 from roofline.operators.base import Case
 
@@ -102,8 +103,6 @@ def test_the_examples_kernel_compiles_without_a_remark(gelu, architecture):
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 255, 1_000_003])
 def test_the_example_is_right_on_a_gpu(gelu, size):
-    from roofline.devices import discovery
-
     device, case = discovery.open_device("gpu0"), Case({"n": size}, "fp32")
     for implementation in gelu.implementations_on("gpu"):
         cell = implementation.prepared(gelu, device, case, {}, [gelu.inputs(device, case, seed=1)])

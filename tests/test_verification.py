@@ -3,16 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import (
-    CONSTANTS,
-    US,
-    bandwidth_record,
-    cell,
-    operator_record,
-    peak_record,
-    promised_seal,
-    verified,
-)
+from records_factory import CONSTANTS, US, bandwidth_record, cell, operator_record, peak_record, promised_seal, verified
 
 from roofline.table.cell_rows import relative_error
 from roofline.table.prediction_error import causes
