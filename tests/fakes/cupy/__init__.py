@@ -118,7 +118,7 @@ FLIPS, MULTIPLIED = int(os.environ.get("FAKE_FLIPS", "0")), itertools.count(1)
 # GB/s of read, write, copy, triad and link, TFLOPS of fma and of products by the names of their arrays' types.
 RATES = json.loads(os.environ.get("FAKE_RATES", "{}"))
 SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates computes no more
-WORKED_S = [0.0]  # by a card whose rates are known
+WORKED_S, LOAD_S = [0.0], 6e-7  # by a card whose rates are known; for one load that waits for the one before
 Timer.timer_ratio = lambda self: 1.0  # the clock of its events is its own
 if RATES:  # its steps are as long as that says, not as NumPy takes for them
     fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
@@ -208,6 +208,8 @@ class _Kernel:
         elif what in ("turn", "fold"):
             steps = int(given.defines["STEPS_A_ROUND"]) * int(given.rounds)
             took("fma", 2 * given.before.size * steps)
+        elif what == "chase":
+            WORKED_S[0] += LOAD_S * int(given.steps)
         elif self.name == "tensor_matmul":
             took("bfloat16", 2 * int(given.m) * int(given.n) * int(given.k))
 
