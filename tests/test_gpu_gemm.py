@@ -180,3 +180,8 @@ def test_what_would_miss_the_tensor_cores_is_refused_with_the_reason(monkeypatch
 )
 def test_tiles_come_in_waves_and_few_share_their_depth(shape, share):
     assert filled(*shape, multiprocessors=132) == pytest.approx(share)
+
+
+def test_four_stages_and_a_tile_fit_the_shared_memory_of_a_hopper_block():
+    stages = 4 * sum(tensor_matmul.HOPPER_TILE) * tensor_matmul.DEPTH * 2
+    assert stages < tensor_matmul.HOPPER_SHARED_BYTES <= 227 << 10

@@ -54,8 +54,8 @@ def ragged(gpu) -> int:
 
 
 @pytest.mark.parametrize("size_bytes", [32, None])
-def test_every_stream_of_device_memory_is_verified_on_every_grid(gpu, size_bytes):
-    for level in ("hbm", "d2d"):
+def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
+    for level in ("hbm", "d2d", "h2d", "d2h"):
         for stream in gpu.streams(level, size_bytes or ragged(gpu)):
             assert all(stream.verify(grid) for grid in list(stream.grids))
 
