@@ -23,7 +23,6 @@ from roofline.report.words import span, span_percent
         (formatting.flops_unit, "int8", "TOPS"),
         (formatting.listed, ["a", "b", "c"], "a, b and c"),
         (span, [12, 172], "12 to 172"),
-        (span, [1, 2, 4], "1 to 4"),
         (span, [], "-"),
         (span_percent, [0.96, 0.87], "87 to 96 %"),
         (span_percent, [0.031, 0.9], "3.1 to 90 %"),

@@ -179,12 +179,12 @@ def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads,
 
 
 def test_load_that_no_process_list_shows_is_told_by_idle_time():
-    """Two seconds on eight CPUs: idle for 9 of 16, stolen 0.4; this process worked one, visible others half of one."""
+    """Two seconds on eight CPUs: idle for 9 of 16, stolen 0.4; this process worked one, its run 0.2, others 0.5."""
     others = host.Others({}, 0.0)
-    before = replace(START, others=others)
-    later = replace(after(busy=7.0, idle=9.0, stolen=0.4), others=replace(others, ended=0.5))
+    before = replace(START, others=others, run=1.0)
+    later = replace(after(busy=7.0, idle=9.0, stolen=0.4), others=replace(others, ended=0.5), run=1.2)
     found = between(before, later, CORES, [])
-    assert (found.other_cores, found.hidden_cores) == pytest.approx((0.25, 2.55))
+    assert (found.other_cores, found.hidden_cores) == pytest.approx((0.25, 2.45))
     assert any("not visible" in line for line in disturbances(found, "cpu"))
     short = between(replace(before, at=START.at + 1.5), later, CORES, [])
     assert short.hidden_cores is None, "hundredths of a second of each CPU are no measure of a short block"
