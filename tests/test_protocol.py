@@ -35,6 +35,7 @@ def always(seconds):
         (10.0, {"checked_s": 10.0}, 1, 1, 10),  # a slow check was the warm-up
         (0.6, {"checked_s": 0.4, "warmup": 1}, 1, 1, 1.2),  # one that took less than half of the budget was not
         (1e-3, {"warmup": 0}, 1, 100, 0.101),  # nothing is timed without a warm-up
+        (0.1, {"least": 20}, 3, 20, 2.3),
     ],
 )
 def test_warmup_and_samples_of_slow_steps(step_s, options, warmup, samples, took_s):
@@ -55,6 +56,11 @@ def test_warmup_and_samples_of_slow_steps(step_s, options, warmup, samples, took
 def test_a_cpus_figures_rest_on_seven_samples_or_more(step_s, options, warmup, samples):
     timing, _ = timed(always(step_s), kind="cpu", **options)
     assert (timing.warmup, len(timing.samples_s)) == (warmup, samples)
+
+
+def test_a_cpu_warms_up_until_a_step_is_not_the_fastest_so_far():
+    timing, _ = timed(lambda number: 1e-3 * max(10 - number, 5), kind="cpu", warmup=2)
+    assert timing.warmup == 7 and set(timing.samples_s) == {5e-3}
 
 
 def caller(median_s, requested=100):

@@ -42,8 +42,8 @@ class Stream:
     `grids` are the ways to run it, each a step that goes once over all the bytes: a grid of a kernel, or a number of
     threads. `verify(grid)` runs it on fresh memory, compares the result and says how; raises ArithmeticError if it is
     wrong. `clock_mhz()` is what a kernel of ours counted in its last run. The fastest of `blocks` blocks counts, if
-    other users of the host slow it from moment to moment. `nvlink_share` is relative to the NVLink bandwidth of the
-    device in one direction. `cores` is set if fewer than all read.
+    other users of the host slow it from moment to moment, and each has `least_samples`. `nvlink_share` is relative to
+    the NVLink bandwidth of the device in one direction. `cores` is set if fewer than all read.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Stream:
     threads: Callable[[str], int | None] = lambda grid: None
     clock_mhz: Callable[[], float | None] = lambda: None
     blocks: int = 1
+    least_samples: int = 1
     nvlink_share: float | None = None
     cores: int | None = None
     host_memory: HostMemory | None = None

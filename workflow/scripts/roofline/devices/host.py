@@ -27,6 +27,17 @@ def usable_cpus() -> set[int]:
     return os.sched_getaffinity(0)
 
 
+@contextlib.contextmanager
+def on_cpu(number: int) -> Iterator[None]:
+    """The calling thread runs there alone."""
+    usual = usable_cpus()
+    os.sched_setaffinity(0, {number})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usual)
+
+
 def cpu_folder(number: int) -> Path:
     """What the kernel lists of a CPU."""
     return _root() / "sys" / "devices" / "system" / "cpu" / f"cpu{number}"

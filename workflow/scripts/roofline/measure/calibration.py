@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from roofline.core import statistics
 from roofline.core.prediction import SHARED
 from roofline.core.terms import KINDS
+from roofline.devices import host
 from roofline.devices.base import Device
 from roofline.measure import lock
 from roofline.measure.undisturbed import undisturbed
@@ -19,9 +20,9 @@ from roofline.records.device import DeviceRecord
 DIVIDED = ("read_s_per_byte", "pass_s_per_byte")
 SLOPES = {"kernel_launch_s": "kernel_argument_s"}  # by the name of the start
 BLOCK_S, FEWEST, MOST = 0.015, 4, 60  # of a block's samples
-# Over all blocks: what disturbs a host only adds. It comes and goes within a second or so, and rounds on an accelerator
-# take a moment alone.
-ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 2, 6, 0.4
+# A core whose other thread a neighbour uses takes 1.5 times as long, for seconds: the usual round counts. Those of an
+# accelerator's calls, which take a moment alone, are on cores of their own, apart from one another.
+ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 3, 9, 0.25
 
 
 def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> CalibrationRecord:
@@ -46,14 +47,17 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
 
 
 def timed_blocks(device: Device) -> list[HostCost]:
-    """Of each, the round with the lower median."""
-    works = list(device.host_costs())
-    own_caller = KINDS[device.kind].synchronous
-    rounds = []
-    for place in range(ROUNDS if own_caller else ROUNDS_OF_CALLS):
-        time.sleep(0 if own_caller or not place else PAUSE_S)
-        rounds.append([_timed(device, work) for work in works])
-    return [min(some, key=lambda one: one.median_s) for some in zip(*rounds, strict=True)]
+    """Of each, the round with the median in the middle."""
+    works, rounds = list(device.host_costs()), []
+    if KINDS[device.kind].synchronous:
+        rounds = [[_timed(device, work) for work in works] for _ in range(ROUNDS)]
+    else:
+        cpus = sorted(host.usable_cpus())
+        for place in range(ROUNDS_OF_CALLS):
+            with host.on_cpu(cpus[place * len(cpus) // ROUNDS_OF_CALLS]):
+                time.sleep(PAUSE_S)
+                rounds.append([_timed(device, work) for work in works])
+    return [sorted(some, key=lambda one: one.median_s)[len(some) // 2] for some in zip(*rounds, strict=True)]
 
 
 def constants(blocks: Iterable[HostCost]) -> dict[str, float]:

@@ -46,7 +46,7 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
     ways = list(stream.grids.items())
     tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
     (grid, step), step_s, _ = min(tried, key=lambda one: one.seconds)
-    blocks = list(_blocks(device, stream.blocks, step, step_s, warmup, iterations, time_budget_s))
+    blocks = list(_blocks(device, stream, step, step_s, warmup, iterations, time_budget_s))
     latency, log = min(blocks, key=lambda block: block[0].median_s)
     if stream.level == "pcie":
         device.while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.link()))
@@ -111,15 +111,16 @@ def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[L
     return found
 
 
-def _blocks(device: Device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
-    """(timing, readings) of each block, `most_blocks` of them or as many as there is time for."""
-    if most_blocks > 1:
+def _blocks(device: Device, stream, step, step_s: float, warmup, iterations, time_budget_s):
+    """(timing, readings) of each block, as many of the stream's as there is time for."""
+    if stream.blocks > 1:
         time_budget_s *= TIMES_BUDGET
-    count = max(1, min(most_blocks, int(time_budget_s / (LEAST_OF_BLOCK * step_s))))
+    least = max(LEAST_OF_BLOCK, stream.least_samples)
+    count = max(1, min(stream.blocks, int(time_budget_s / (least * step_s))))
     for block in range(count):
         log = StateLog(device)
         options = {"warmup": 1 if block else warmup, "most": iterations, "time_budget_s": time_budget_s / count}
-        yield time_until_precise(device, step, log, **options), log
+        yield time_until_precise(device, step, log, **options, least=stream.least_samples), log
 
 
 def _vendor_gb_per_s(record: DeviceRecord, stream) -> float | None:

@@ -1,5 +1,6 @@
 """How anything is timed: warm up, then count steps or spend the time budget, whichever comes first."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -23,21 +24,30 @@ Step = Callable[[int], object]
 
 
 def time_caller(
-    device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
+    device: Device,
+    step: Step,
+    *,
+    warmup: int,
+    iterations: int,
+    time_budget_s: float,
+    checked_s: float | None = None,
+    least: int = 1,
 ) -> Timing:
     """CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
-    The steps that fit the budget are timed in one block, at least one. On a CPU the warm-up has half of a budget of its
-    own, and at least LEAST_ON_CPU steps are timed. A check that just took most of the budget (`checked_s`) warmed up.
+    The steps that fit the budget are timed in one block, of a GPU at least `least`. On a CPU at least LEAST_ON_CPU are,
+    and the warm-up, which has half of a budget of its own, goes on as long as each step is the fastest so far. A check
+    that just took most of the budget (`checked_s`) warmed up.
     """
     synchronous = KINDS[device.kind].synchronous
-    least = min(iterations, LEAST_ON_CPU) if synchronous else 1
+    least = min(iterations, LEAST_ON_CPU) if synchronous else least
     start = time.monotonic()
     deadline = start + (time_budget_s / 2 if synchronous else time_budget_s)
     slow = checked_s is not None and checked_s > time_budget_s / 2
-    warmed, last = (1, checked_s) if slow else (0, 0.0)
-    while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
-        last = device.step_times(step, 1, first=warmed)[0]
+    warmed, last, falling = (1, checked_s, False) if slow else (0, math.inf, synchronous)
+    while warmed == 0 or ((warmed < warmup or falling) and time.monotonic() + last < deadline):
+        before, last = last, device.step_times(step, 1, first=warmed)[0]
+        falling = falling and last < before
         warmed += 1
     left_s = time_budget_s if synchronous else deadline - time.monotonic()
     first = warmed
@@ -115,13 +125,13 @@ def per_application(timing: Timing | None, per_call: int) -> Timing | None:
 
 
 def time_until_precise(
-    device: Device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
+    device: Device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, least: int = 1
 ) -> Timing:
     """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
 
-    On a CPU at least LEAST_ON_CPU are taken.
+    At least `least` are taken, on a CPU LEAST_ON_CPU.
     """
-    least = min(most, LEAST_ON_CPU) if KINDS[device.kind].synchronous else 1
+    least, first = min(most, LEAST_ON_CPU if KINDS[device.kind].synchronous else least), 0
     start = time.monotonic()
     warmed = max(1, warmup)
     warm_s = statistics.median(device.step_times(step, warmed, first=first))

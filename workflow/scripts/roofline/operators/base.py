@@ -240,6 +240,10 @@ class Operator(ABC):
         """Of the bytes those that are written; by default as the mix divides them."""
         return round(WRITTEN[self.mix] * self.bytes(case, scope))
 
+    def least_samples(self, case: Case) -> int:
+        """On a GPU, whatever they take."""
+        return 1
+
     def smallest(self, case: Case) -> Case | None:
         """The case that shows what a call costs; None where there is none."""
         return case.resized(**dict.fromkeys(case.shape, 1))

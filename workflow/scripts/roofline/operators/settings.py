@@ -43,5 +43,5 @@ class OperatorSettings(Settings):
     implementations: Listed[str] | None = None
     cache: Literal["cold", "warm"] = "cold"
     warmup: Whole = 10
-    iterations: Whole = 1000
+    iterations: Annotated[Whole | None, ByEffort(300, 1000, 1000)] = None
     time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = None

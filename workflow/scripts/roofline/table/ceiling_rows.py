@@ -124,7 +124,7 @@ def _memory(
     path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun], impossible: bool
 ) -> MemoryCeiling:
     doubt = doubt_of(
-        kind=kind,
+        kind="cpu" if one.level == "pcie" else kind,  # the host's memory has its part in transfers
         samples=len(one.latency.samples_s),
         blocks_apart=spread(one.blocks_gb_per_s),
         disturbed=disturbed(record, one.latency.contention, one.states, kind),

@@ -26,7 +26,8 @@ COUNTED = {
 START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
-HOST_BLOCKS = 8  # in which a copy from or to the host is timed: others use the host's memory and its links too
+# Of a copy from or to the host, whose memory and links others use too: at most so many blocks of so many samples.
+HOST_BLOCKS, HOST_SAMPLES = 8, 20
 
 
 def streams(device, level: str, size_bytes: int | None) -> list[Stream]:
@@ -240,6 +241,7 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         grids={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,
         blocks=HOST_BLOCKS,
+        least_samples=HOST_SAMPLES,
     )
 
 

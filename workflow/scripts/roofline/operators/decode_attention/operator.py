@@ -39,6 +39,7 @@ from roofline.records.files import file_sha256
 from roofline.records.operator import DataFile
 from roofline.records.timing import Check
 
+SAMPLES = 1000  # of each cell at batch 1 on a GPU
 GPU: Constants = {
     **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
     "array_kernel_s": Constant(2.77e-06, FITTED, "a small kernel after another in a stream"),
@@ -130,6 +131,9 @@ class DecodeAttention(Operator):
             for batch in settings.batch_sizes
         )
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
+
+    def least_samples(self, case: Case) -> int:
+        return SAMPLES if case.shape["batch"] == 1 else 1
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
         return flops(Shape(**case.shape), scope)

@@ -19,7 +19,7 @@ PROFILED, SEED = "fp16", 3  # the dtype whose counters are read, on operands of 
 LEAST_SIZE = {"cpu": 256}
 PRODUCTS = {"gpu": "cuda_products", "cpu": "numpy_products"}  # modules that offer products, by kind of device
 TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of a product's tile on one multiprocessor, on tensor cores or not
-PIPE_SHARES = {"tf32": "tf32_pipe_share", "fp32": "fma_pipe_share"}  # of other dtypes tensor_pipe_share
+PIPE_SHARES = {"fp32": "fma_pipe_share"}  # of other dtypes tensor_pipe_share
 THIN = 16  # the narrowest tile
 LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
 CONSTANTS: dict[str, Constants] = {
@@ -28,12 +28,11 @@ CONSTANTS: dict[str, Constants] = {
         "library_call_s": Constant(
             9.7e-6, "drawn cells where nothing disturbed an H200's host", "host: a library's function from Python"
         ),
-        "kernel_start_s": Constant(5.45e-06, FITTED, "a kernel, with an event on either side"),
+        "kernel_start_s": Constant(5.57e-06, FITTED, "a kernel, with an event on either side"),
         # Elsewhere: 96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084).
         "tensor_pipe_share": Constant(0.86, LIMIT, "of the multiply-adds per clock that cuBLAS attains"),
-        "tf32_pipe_share": Constant(0.562, FITTED, "the same of tf32"),
-        "fma_pipe_share": Constant(0.689, FITTED, "the same of fp32 on CUDA cores"),
-        "product_s_per_column": Constant(6.96e-10, FITTED, "the sums along k, which no number of blocks shortens"),
+        "fma_pipe_share": Constant(0.691, FITTED, "the same of fp32 on CUDA cores"),
+        "product_s_per_column": Constant(6.71e-10, FITTED, "the sums along k, which no number of blocks shortens"),
         "stream_share": Constant(0.7, LIMIT, "of the memory ceiling that thin products attain"),
     },
     "cpu": {

@@ -15,6 +15,7 @@ from roofline.records.timing import Check
 
 FP32_BYTES = 4
 LARGEST = 1 << 24  # rows, or columns: far below what 32 bits count
+SAMPLES = 1000  # of each cell on a GPU
 ROWS_COMPARED = 509  # a prime: evenly spread, they lie at every place within a block's rows
 SHAPE = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
 
@@ -77,6 +78,9 @@ class RowNorm(Operator):
         """One: a process takes longer to start than a shape to measure, and shapes are compared with one another."""
         cases = (dict(zip(("rows", "columns"), sizes(shape), strict=True)) for shape in config.row_norm.shapes)
         return [Job("fp32", tuple(Case(shape, "fp32") for shape in cases))]
+
+    def least_samples(self, case: Case) -> int:
+        return SAMPLES
 
     def flops(self, case: Case, scope: str | None = None) -> int:
         """A number is summed, less the mean, squared, summed, less the mean again and divided; a row has a root."""
