@@ -10,7 +10,7 @@ from roofline.api import counted, filled, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 TIMES = ("device_time", "caller_time")
-COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "spread A", "spread B", "why"]
+COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
 SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
 SHOWN, NAME = 20, 72  # on the terminal: times that changed, and characters of a name
 LEGEND = (
@@ -76,10 +76,10 @@ def _counts(figures: Sequence[Compared]) -> str:
 
 def _row(one: Compared, notes: dict[str, int]) -> list[str]:
     interval = f"{one.ci95[0]:.3f} to {one.ci95[1]:.3f}" if one.ci95 and one.ci95[1] < 100 else "-"
-    shares = ["-" if share is None else percent(share) for share in (one.smallest_change, one.spread_a, one.spread_b)]
+    smallest = "-" if one.smallest_change is None else percent(one.smallest_change)
     values = [_value(values) for values in (one.a, one.b)]
     why = f"[{notes[one.reason]}]" if one.reason in notes else ""
-    return [one.name, one.unit, *values, f"{one.ratio:.3f}", interval, one.verdict, *shares, why]
+    return [one.name, one.unit, *values, f"{one.ratio:.3f}", interval, one.verdict, smallest, why]
 
 
 def _value(runs: Sequence[float]) -> str:

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from roofline.api import METHOD, cards
+from roofline.api import cards
 
 KIND_DF = 4  # that the variation of a kind counts for at most: figures of one kind do not vary alike
 
@@ -27,13 +28,17 @@ def variations(models: Iterable[str], figures: Sequence, dates: Collection[str] 
 
 
 def _of_model(model: str, figures: Sequence, dates: Collection[str]) -> dict[str, Variation]:
+    """Of runs by one method each: within all of them together, between cards by each method."""
     known = cards(model)
-    groups: dict[str, dict[str, list[float]]] = {}
+    groups: dict[str, dict[int, dict[str, list[float]]]] = {}
     for run in known.runs if known else []:
-        for key, value in run.values.items() if run.method == METHOD and run.date not in dates else ():
-            groups.setdefault(key, {}).setdefault(run.card_id, []).append(value)
-    values = {one.key: list(groups.get(one.key, {}).values()) for one in figures}
-    own = {key: Variation(within(some), between(some)) for key, some in values.items()}
+        for key, value in run.values.items() if run.date not in dates else ():
+            of_method = groups.setdefault(key, {}).setdefault(run.method, {})
+            of_method.setdefault(run.card_id, []).append(value)
+    own = {}
+    for one in figures:
+        values = [list(of_card.values()) for of_card in groups.get(one.key, {}).values()]
+        own[one.key] = Variation(within(chain(*values)), pooled(map(between, values)))
     kinds: dict[str, list[Variation]] = {one.kind: [Variation(None, None)] for one in figures}
     for one in figures:
         kinds[one.kind] += [own[one.key]] * (not one.modal)  # each process of a launch-bound figure has its own level

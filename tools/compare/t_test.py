@@ -13,12 +13,11 @@ ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though n
 POWER = 0.90  # with which the smallest change is found
 STEPS, REACH, PRECISE = 300, 12, 1e-9  # of Student's t, by integration
 FEWEST_DF = 2  # of a variation: with less, nothing is tested
-MARGIN = 0.02  # a relative change that does not matter
+MARGIN = 0.02  # a relative change that does not matter: within it a figure is SAME
 MARGINS = {"memory": 0.01, "sustained": 0.03, "device_time": 0.03, "caller_time": 0.05, "pageable": 0.10}  # by kind
 TIMES, FAMILIES = ("device_time", "caller_time"), 2
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 ByCard = dict[str, list[float]]
-SPREADS = ("spread_a", "spread_b", "run_variation", "card_variation")
 OF_FIGURE = ("key", "name", "kind", "unit", "higher_is_better")
 
 
@@ -44,7 +43,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """One figure of both lists. Spreads and variations are standard deviations of ln(value)."""
+    """One figure of both lists."""
 
     device: str  # the name of the pair
     key: str
@@ -54,10 +53,6 @@ class Compared:
     higher_is_better: bool
     a: list[float]  # of each run that counts
     b: list[float]
-    spread_a: float | None  # between runs of one card inside the list
-    spread_b: float | None
-    run_variation: float | None  # between runs of one card: stored, and inside the lists
-    card_variation: float | None  # between cards; null for one card on both sides
     margin: float
     ratio: float  # B / A of the figure itself
     reason: str | None  # why it is not judged
@@ -101,8 +96,7 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
     if any(figure.modal for side in sides for _, figure in side):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
     a, b = ({one.card: [f.value for other, f in side if other.card == one.card] for one, _ in side} for side in sides)
-    spreads = [within(side.values()) for side in (a, b)]
-    runs = pooled([known.runs, *spreads])
+    runs = pooled([known.runs, within([*a.values(), *b.values()])])
     cards = known.cards if known.cards and known.cards.df >= FEWEST_DF and not pair.same_card else None
     error = _error(a, b, runs, cards, pair.same_card)
     if not error:
@@ -113,7 +107,6 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
         device=pair.name,
         **{name: getattr(first, name) for name in OF_FIGURE},
         **{name: [value for values in side.values() for value in values] for name, side in (("a", a), ("b", b))},
-        **{name: one and one.sd for name, one in zip(SPREADS, (*spreads, runs, cards), strict=True)},
         margin=MARGINS.get(first.kind, MARGIN),
         ratio=ratio,
         reason=next(iter(reasons), None),
@@ -167,14 +160,14 @@ def verdict(difference: Difference, adjusted: float, margin: float) -> Verdict:
     low, high = difference.interval
     if -margin <= low and high <= margin:
         return "SAME"
-    if adjusted <= ERROR and abs(difference.estimate) > margin:
+    if adjusted <= ERROR:
         return "FASTER" if difference.estimate > 0 else "SLOWER"
     return "UNCLEAR"
 
 
 def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
     """The smallest slowing that is called SLOWER with a probability of 90 %, as a share, approximately."""
-    threshold = max(margin, quantile(ERROR / 2 / tests, df) * se)
+    threshold = max(margin - quantile(ERROR / 2, df) * se, quantile(ERROR / 2 / tests, df) * se)
     return -math.expm1(-(threshold + quantile(1 - POWER, df) * se))
 
 
