@@ -5,6 +5,7 @@ from records_factory import bandwidth_record, peak_record, results
 
 from roofline.records import cards
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
+from roofline.report.words import standing_words
 from roofline.table.load import Asked, load
 
 H200 = "NVIDIA H200"
@@ -20,12 +21,31 @@ def ranks(*runs):
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
     found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
-    return [(one.rank, one.known_cards) for one in load(found, Asked(effort="default")).ceilings]
+    return load(found, Asked(effort="default"))
 
 
-def test_a_card_counts_once_by_the_median_of_its_runs():
-    twice = [run("GPU-1", fp16=790), run("GPU-1", fp16=794), run("GPU-1", fp16=900)]
-    assert ranks(*twice, run("GPU-2", fp16=810, hbm_read=4500)) == [(2, 3), (1, 2)]
+def standings(*runs, **hardware):
+    return [one.standing for one in table_of(*runs, **hardware).ceilings]
+
+
+FOUR = [run(card, fp16=value, hbm_read=4600) for card, value in zip("abcd", (700, 790, 804, 900), strict=True)]
+
+
+def test_a_card_counts_once_by_the_median_of_its_runs_and_ranks_among_five_others():
+    few, reads = standings(*FOUR)
+    assert (few.others, few.median, few.lowest, few.highest, few.rank) == (4, 797, 700, 900, None)
+    assert reads.rank is None
+    twice = [run("e", fp16=820), run("e", fp16=824), run("e", fp16=851)]  # its runs differ by 3.8 %
+    fp16, reads = standings(*FOUR, *twice)
+    assert (fp16.rank, fp16.rank_at_worst, fp16.median) == (2, 5, 804), "790 to 830 are alike"
+    assert standings(*FOUR, run("e", fp16=830))[0].rank == 3
+    assert standings(*FOUR, run("e", method=METHOD - 1)) == [few, reads]
+
+
+def test_the_standing_is_said_of_gemms_and_memory():
+    words = standing_words(table_of(*FOUR, run("e", fp16=830)), "gpu0")
+    assert "(5)" in words and "fp16 3rd to 4th of 6" in words and "hbm_read median 4600" in words
+    assert standing_words(table_of(), "gpu0") == ""
 
 
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):

@@ -1,15 +1,13 @@
 """The ceilings of a card against every other known card of its model."""
 
 from collections.abc import Iterable
-from statistics import median
 from typing import NamedTuple
 
 from verdict import ANOTHER, Row
 
-from roofline.api import Cards, comparable, counted, number, percent
+from roofline.api import Cards, comparable, counted, number, percent, standing
 
 KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # the host has a part in the others
-FEWEST = 5  # other cards: fewer do not show what is usual
 NOTE, FAIL = 0.03, 0.08  # below their median
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
 
@@ -22,6 +20,7 @@ class Ceiling(NamedTuple):
     unit: str
     others: int
     rank: int | None = None
+    rank_at_worst: int | None = None
     median: float | None = None
     lowest: float | None = None
     highest: float | None = None
@@ -35,20 +34,18 @@ class Ceiling(NamedTuple):
         if self.median is None:
             return words
         known = f"median {number(self.median)}, {number(self.lowest)} to {number(self.highest)}"
-        return f"{words}, rank {self.rank} of {self.others + 1} known cards ({known})"
+        rank = " to ".join(map(str, sorted({self.rank, self.rank_at_worst})))
+        return f"{words}, rank {rank} of {self.others + 1} known cards ({known})"
 
 
 def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> list[Ceiling]:
     """Those of a device record, next to runs of other cards that were measured alike."""
     runs = comparable(device, cards.runs, effort) if cards else []
-    by_card = {one.card_id: [run.values for run in runs if run.card_id == one.card_id] for one in runs}
     found = []
     for figure in (one for one in figures if one.kind in KINDS):
-        values = [[run[figure.key] for run in of_card if figure.key in run] for of_card in by_card.values()]
-        others = sorted(median(of_card) for of_card in values if of_card)
-        rank = 1 + sum(one > figure.value for one in others)
-        known = (rank, median(others), others[0], others[-1]) if len(others) >= FEWEST else ()
-        found.append(Ceiling(figure.key, figure.value, figure.unit, len(others), *known))
+        at = standing(figure.key, figure.value, runs)
+        known = (at.rank, at.rank_at_worst, at.median, at.lowest, at.highest) if at and at.rank else ()
+        found.append(Ceiling(figure.key, figure.value, figure.unit, at.others if at else 0, *known))
     return found
 
 
@@ -56,7 +53,7 @@ def near(found: Iterable[Ceiling]) -> Row:
     judged = [one for one in found if one.median is not None]
     if not judged:
         most = max((one.others for one in found), default=0)
-        return Row(NEAR, "not_applicable", f"{counted(most, 'card')} known at this power limit, {FEWEST} are needed")
+        return Row(NEAR, "not_applicable", f"{counted(most, 'card')} known at this power limit: too few for a rank")
     failed = [one for one in judged if one.below >= FAIL]
     low = failed or [one for one in judged if one.below > NOTE]
     if not low:

@@ -62,13 +62,13 @@ from roofline.run.archive import opened as open_archive
 from roofline.run.folder import measure, require_no_living_run
 from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.manifest import differing_files
-from roofline.table.ceiling_rows import comparable
 from roofline.table.checks import judge
 from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import load
 from roofline.table.quantities import Quantity, quantities
 from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline
 from roofline.table.run_records import read_results
+from roofline.table.standing import comparable, standing
 
 
 @dataclass(frozen=True)

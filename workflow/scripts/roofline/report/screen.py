@@ -10,12 +10,12 @@ from roofline.report.words import (
     bandwidth,
     datasheet_word,
     limits,
-    rank_words,
     regime_counts,
     score_words,
     shares,
     skipped_words,
     span,
+    standing_words,
 )
 from roofline.table.rows import MemoryCeiling
 
@@ -56,8 +56,8 @@ def _device(device: DeviceView, report: Report, cost: list[str]) -> list[str]:
     lines += [*_compute(device), *_memory(device), *_operators(device, report)]
     if device.score.cells:
         lines.append(f"  Predicted before timing: {score_words(device.score)}")
-    if ranks := rank_words(report.table, device.name):
-        lines.append(f"  {ranks}")
+    if known := standing_words(report.table, device.name):
+        lines.append(f"  {known}")
     lines += [f"  Skipped {words}" for words in skipped_words(report.table, device.name)]
     lines += [
         f"  FAIL: {one.check} ({one.reason}){f'; {one.action}' if one.action else ''}"

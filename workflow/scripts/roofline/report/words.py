@@ -60,14 +60,22 @@ def limits(c: ComputeCeiling | MemoryCeiling) -> str:
     return f"{words}, throughout" if c.throttled and words else words
 
 
-def rank_words(roofline: Roofline, device: str) -> str:
-    """Among 9 known H200s: 1st in hbm_read, 3rd in fp16; empty if no other card is known."""
-    ranked = [one for one in roofline.ceilings if one.device == device and one.rank and not one.doubt]
-    shown = [one for one in ranked if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
-    ranks = [f"{_ordinal(one.rank)} in {one.name}" for one in shown]
-    most = max((one.known_cards for one in shown), default=0)
-    name = roofline.devices[device].name.removeprefix("NVIDIA ")
-    return f"Among {most} known {name}s: {', '.join(ranks)}." if ranks else ""
+def standing_words(roofline: Roofline, device: str) -> str:
+    """Other H200s (11): fp16 3rd to 5th of 12, median 776, 763 to 803; empty if no other card is known."""
+    mine = [one for one in roofline.ceilings if one.device == device and one.standing]
+    shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
+    most, name = max((one.standing.others for one in shown), default=0), roofline.devices[device].name
+    words = "; ".join(f"{one.name} {among(one)}" for one in shown)
+    return f"Other known {name.removeprefix('NVIDIA ')}s ({most}): {words}." if shown else ""
+
+
+def among(c: ComputeCeiling | MemoryCeiling) -> str:
+    """3rd to 5th of 12, median 776, 763 to 803; of few other cards without the place; empty if none is known."""
+    if not (at := c.standing):
+        return ""
+    places = dict.fromkeys(_ordinal(one) for one in (at.rank, at.rank_at_worst) if one)
+    place = f"{' to '.join(places)} of {at.others + 1}, " if places else ""
+    return f"{place}median {number(at.median)}, {span([at.lowest, at.highest])}"
 
 
 def _ordinal(place: int) -> str:

@@ -1,15 +1,14 @@
-"""Rows of ceilings, sweeps and paths between GPUs, each with its doubt and its rank among known cards."""
+"""Rows of ceilings, sweeps and paths between GPUs, each with its doubt and its standing among known cards."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from roofline.core.disturbance import hidden_load, is_disturbed
 from roofline.core.dtypes import dtype_of
 from roofline.core.repeatability import REPEATS, doubt_of, spread
-from roofline.core.statistics import median
 from roofline.core.terms import KINDS, DeviceKind
 from roofline.devices.datasheets import most_tflops
-from roofline.records.cards import METHOD, CardRun, card_id
+from roofline.records.cards import CardRun
 from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
@@ -24,6 +23,7 @@ from roofline.table.rows import (
     Sweep,
     Variant,
 )
+from roofline.table.standing import standing
 
 MOST_POINTS = 120  # of a curve: more are finer than a picture shows
 FEWER_CORES = 1.15  # times the rate of more cores: quiet runs of one host stay within 1.10
@@ -74,7 +74,7 @@ def _compute(
         investigation=_investigation(peak),
         remarks=peak.doubts,
         doubt=doubt,
-        **_rank(record.dtype, peak.burst_tflops, [] if doubt else known),
+        standing=None if doubt else standing(record.dtype, peak.burst_tflops, known),
         record=path,
     )
 
@@ -141,7 +141,7 @@ def _memory(
         datasheet_gb_per_s=one.vendor_gb_per_s,
         fraction_of_datasheet=one.fraction_of_vendor,
         doubt=doubt,
-        **_rank(one.name, one.gb_per_s, [] if doubt else known),
+        standing=None if doubt else standing(one.name, one.gb_per_s, known),
         record=path,
     )
 
@@ -177,25 +177,3 @@ def plateaus(path: str, record: BandwidthRecord) -> list[Plateau]:
 def peer_path(path: str, record: BandwidthRecord) -> PeerPath:
     latencies = {one.name: one.timing.median_s for one in record.latencies}
     return PeerPath.like(record.peer, device=record.device, peer=record.peer.device, latencies_s=latencies, record=path)
-
-
-# ---------------------------------------------------------------- known cards
-
-
-def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
-    """Runs of other cards with this method, effort and power limit."""
-    hardware, mine = device.hardware, card_id(device.uuid)
-    if hardware.get("mig_slice"):
-        return []
-    alike = (METHOD, effort, hardware.get("power_limit_w"))
-    return [one for one in runs if one.card_id != mine and (one.method, one.effort, one.power_limit_w) == alike]
-
-
-def _rank(ceiling: str, value: float, others: Iterable[CardRun]) -> dict[str, int | None]:
-    """Among known cards, of which each counts once, by the median of its runs."""
-    by_card: dict[str, list[float]] = {}
-    for run in others:
-        if found := run.values.get(ceiling):
-            by_card.setdefault(run.card_id, []).append(found)
-    faster = sum(median(values) > value for values in by_card.values())
-    return {"rank": 1 + faster if by_card else None, "known_cards": 1 + len(by_card) if by_card else None}

@@ -18,6 +18,7 @@ from roofline.table.rows import Ceiling, Cell, Counted, Device, NotCounted, Roof
 from roofline.table.run_records import Results
 from roofline.table.scores import score
 from roofline.table.seals import violations
+from roofline.table.standing import comparable
 
 # How far a count may be from the declared one: the larger of a share of that and an amount.
 OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
@@ -84,9 +85,7 @@ def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Devi
 def _ceilings(found: Results, effort: str | None) -> Iterator[Ceiling]:
     """Compute ceilings of all devices, then memory ceilings."""
     devices = found.device_records()
-    known = {
-        name: ceiling_rows.comparable(devices[name], cards.runs, effort) for name, cards in found.known_cards.items()
-    }
+    known = {name: comparable(devices[name], cards.runs, effort) for name, cards in found.known_cards.items()}
     for name, device in devices.items():
         peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
         yield from ceiling_rows.compute_ceilings(peaks, device, known.get(name, []))

@@ -93,6 +93,17 @@ class Investigation(Row):
     ruled_out: list[str]
 
 
+class Standing(Row):
+    """Among other known cards of the model; 1 is fastest, and cards within the spread between runs share places."""
+
+    others: int
+    median: Positive
+    lowest: Positive
+    highest: Positive
+    rank: int | None = Field(default=None, description="at best; null with few other cards")
+    rank_at_worst: int | None = None
+
+
 class ComputeCeiling(Row):
     device: str
     kind: Literal["compute"]
@@ -127,8 +138,7 @@ class ComputeCeiling(Row):
     investigation: Investigation | None
     remarks: list[str] = Field(description="what does not fit, but is not an error")
     doubt: Doubt | None = Field(description=DOUBT)
-    rank: int | None = Field(description="of the burst among the known cards of this model: 1 is fastest")
-    known_cards: int | None = Field(description="among which it is ranked, this one included")
+    standing: Standing | None = Field(default=None, description="of the burst; null if no other card is known")
     record: str
 
 
@@ -152,8 +162,7 @@ class MemoryCeiling(Row):
     limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
     throttled: bool | None = Field(description="whether all samples were thermally throttled")
     doubt: Doubt | None = Field(description=DOUBT)
-    rank: int | None = Field(description="among the known cards of this model: 1 is fastest")
-    known_cards: int | None = Field(description="among which it is ranked, this one included")
+    standing: Standing | None = Field(default=None, description="null if no other card is known")
     record: str
 
 
