@@ -11,21 +11,21 @@ from roofline.table.load import Asked, load
 H200 = "NVIDIA H200"
 
 
-def run(card, **values):
+def run(card, method=METHOD, **values):
     facts = {"commit": None, "driver": None, "cublas": None, "date": "2026-11-22T12:00:00+00:00"}
-    facts |= {"method": METHOD, "effort": "default", "power_limit_w": 700.0}
+    facts |= {"method": method, "effort": "default", "power_limit_w": 700.0}
     return CardRun(card_id=card_id(card), values=values, **facts)
 
 
-def ranks(*runs):
+def table_of(*runs):
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
     found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
     return load(found, Asked(effort="default"))
 
 
-def standings(*runs, **hardware):
-    return [one.standing for one in table_of(*runs, **hardware).ceilings]
+def standings(*runs):
+    return [one.standing for one in table_of(*runs).ceilings]
 
 
 FOUR = [run(card, fp16=value, hbm_read=4600) for card, value in zip("abcd", (700, 790, 804, 900), strict=True)]
