@@ -71,7 +71,9 @@ def chosen(named: Sequence[str]) -> dict:
     """The GPUs that are named, or all. Raises UserError."""
     present = {name: one for name, one in api.discover().items() if one.kind == "gpu"}
     if not present:
-        raise api.UserError("no NVIDIA GPU is visible on this machine")
+        raise api.UserError(
+            "no NVIDIA GPU is visible: check nvidia-smi, the options of the container and CUDA_VISIBLE_DEVICES"
+        )
     if unknown := [name for name in named if name not in present]:
         raise api.UserError(
             f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {', '.join(present)}"

@@ -98,7 +98,7 @@ def report(root: Path, path: Path) -> None:
     left = [name for name in unlisted_files(root, manifest) if not name.startswith(NEVER_LISTED)]
     if left:
         it, more = ("it", "") if len(left) == 1 else ("them", f" and {len(left) - 1} more")
-        print(f"left out, since the manifest does not list {it}: {left[0]}{more}")
+        print(f"left out, because the config no longer asks for {it}: {left[0]}{more}")
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")

@@ -59,7 +59,7 @@ def _trust(report: Report) -> dict:
         "gemms": [cell.share for cell in gemms if cell.record in records],
         "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",
-        "above": sum(cell.device == main.name and cell.above_roof is not None for cell in report.table.operators),
+        "above": sum(one.device == main.name and one.doubt == "impossible" for one in report.table.operators),
     }
 
 
@@ -84,8 +84,10 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     fast = operator.fast
     bound, waiting, slow = ([c for c in fast if c.regime == one] for one in ("memory", "overhead", "implementation"))
     roofs = [[table.ceiling(c.device, name) for name in (c.compute_ceiling, c.memory_ceiling)] for c in fast]
-    ridges = [1e3 * peak.tflops / memory.gb_per_s for peak, memory in roofs if peak and memory]
+    sound = [(peak, memory) for peak, memory in roofs if peak and memory and not (peak.doubt or memory.doubt)]
+    ridges = [1e3 * peak.tflops / memory.gb_per_s for peak, memory in sound]
     halves = [cell for cell in bound if cell.compute_ceiling == "fp16"] or bound
+    peaks = {peak.name for peak, _ in sound}
     intensities = [cell.intensity_flops_per_byte for cell in fast if cell.intensity_flops_per_byte]
     example = next(iter([*waiting, *slow, *bound]), None)
     return {
@@ -95,7 +97,7 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
         "far": bool(ridges) and max(intensities, default=0) < min(ridges) / FAR,
         "ways": listed(dict.fromkeys(cell.implementation for cell in fast)),
         "bound": bound,
-        "of_peak": [cell.fraction_of_compute_peak for cell in halves if cell.fraction_of_compute_peak],
+        "of_peak": [cell.fraction_of_compute_peak for cell in halves if cell.compute_ceiling in peaks],
         "peak": listed(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in halves)),
         "waiting": sorted(waiting, key=lambda cell: cell.cpu_time_s),
         "slow": slow,

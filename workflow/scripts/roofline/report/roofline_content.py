@@ -249,7 +249,9 @@ def _words(group: Sequence[Cell], roofline: Roofline, along: bool) -> str:
         return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
     places = [place_words(about.axis, size) for size in sorted(one.along(about.axis) for one in group)]
     where = f"{about.axis.symbol} {'–'.join([places[0], places[-1]]) if len(places) > 2 else ', '.join(places)}"
-    peak = _span(one.fraction_of_compute_peak for one in group if one.share) if about.usual_share_of_peak else ""
+    peaks = {one.name for one in roofline.ceilings if one.device == group[0].device and not one.doubt}
+    sound = [one for one in group if one.share and one.compute_ceiling in peaks]
+    peak = _span(one.fraction_of_compute_peak for one in sound) if about.usual_share_of_peak else ""
     words = ", ".join(filter(None, [about.series(group[0]), where]))
     return f"{words}: {share or '*'}" + (f" ({peak})" if peak else "")
 

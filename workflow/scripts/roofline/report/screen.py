@@ -32,7 +32,10 @@ def summary(
     width = min(width, WIDTH)
     lines = [""]
     for place, device in enumerate(report.devices):
-        cost = [f"{seconds:.0f} s" if seconds and not place else "", f"${usd:.2f}" if usd and not place else ""]
+        cost = [
+            f"this run {seconds:.0f} s" if seconds and not place else "",
+            f"${usd:.2f}" if usd and not place else "",
+        ]
         shown = _device(device, report, [one for one in cost if one])
         lines += [*(part for line in shown for part in _fitted(line, width)), ""]
     if report.ratios:

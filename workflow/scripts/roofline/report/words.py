@@ -20,7 +20,7 @@ CAUSES = {
     "launch": "launch overhead",
     "start": "start-up time",
     "ceiling": "a ceiling that is not the datasheet's",
-    "share": "another share of the roof",
+    "share": "a share of the roof other than assumed",
 }
 MANY = 9.995  # errors from here on are shown as a factor
 RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
