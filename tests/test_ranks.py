@@ -4,6 +4,7 @@ from factories import device_record
 from records_factory import bandwidth_record, peak_record, results
 
 from roofline.records import cards
+from roofline.records.base import read
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
 from roofline.report.words import standing_words
 from roofline.table.load import Asked, load
@@ -56,3 +57,13 @@ def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, 
     assert cards.cards(H200).runs == runs
     found = known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
     assert [one.values for one in found["gpu0"].runs] == [{"fp16": 900.0}, {"fp16": 800.0}] and len(found) == 1
+
+
+def test_the_committed_runs_are_of_the_model_of_their_file_each_once_and_in_order():
+    files = sorted(cards.CARDS.glob("*.json"))
+    assert files
+    for path in files:
+        known = read(Cards, path)
+        assert cards.path_of(known.card) == path
+        runs = [(run.date, run.card_id) for run in known.runs]
+        assert runs == sorted(set(runs)) and all("hbm_read" in run.values for run in known.runs)
