@@ -55,14 +55,15 @@ def product(torch, dtype: str, shape: Shape):
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
     layout = shape.layout or ("TN" if dtype in ("int8", "fp8_e4m3") else "NN")
+    wide = dtype == "fp64"  # of 53 bits, as the ceiling's
     a, b = (
-        torch.randn(*(sizes if plain else sizes[::-1]), device="cuda")
+        torch.randn(*(sizes if plain else sizes[::-1]), device="cuda", dtype=torch.float64 if wide else torch.float32)
         for sizes, plain in (((shape.n, shape.k), layout[1] == "N"), ((shape.k, shape.m), layout[0] == "N"))
     )
     if dtype == "int8":
         a, b = ((32 * x).round().clamp(-127, 127).to(torch.int8) for x in (a, b))
-    elif dtype not in ("fp32", "tf32"):
-        kinds = {"fp64": "float64", "fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn"}
+    elif dtype not in ("fp64", "fp32", "tf32"):
+        kinds = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn"}
         a, b = (x.to(getattr(torch, kinds[dtype])) for x in (a, b))
     a, b = (a if layout[1] == "N" else a.t()), (b if layout[0] == "N" else b.t())
     if dtype == "int8":
