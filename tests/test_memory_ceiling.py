@@ -8,7 +8,7 @@ from factories import FakeDevice, clock_of, device_record, vendor_figures
 
 from roofline.core.plateaus import Level
 from roofline.devices.base import Stream, SweepSeries
-from roofline.measure import memory_ceiling, search
+from roofline.measure import memory_ceiling, search, together
 from roofline.records.device import VendorBandwidth
 from roofline.records.timing import Search
 
@@ -133,3 +133,22 @@ def test_the_memory_of_a_sweep_has_no_rate_of_sets_that_still_hit_a_cache():
     record = device_record(vendor=vendor_figures(bandwidth=promised(4.8)))
     (*_, memory) = memory_ceiling.sweep(FakeDevice(), record, series).levels
     assert (memory.gb_per_s, memory.first_bytes) == (pytest.approx(4), 64)
+
+
+LOADED = """
+import sys, time
+print("ready", flush=True)
+for rate in sys.argv[1], 0.9 * float(sys.argv[1]):
+    sys.stdin.readline()
+    time.sleep(0.01)
+    print(rate, flush=True)
+"""
+
+
+def test_each_gpu_bears_the_load_alone_and_then_all_at_once(tmp_path):
+    (tmp_path / "loaded.py").write_text(LOADED)
+    found = together.together(["700", "650"], str(tmp_path / "loaded.py"))
+    assert [(one.device, one.alone_tflops, one.together_tflops) for one in found] == [
+        ("700", 700, 630),
+        ("650", 650, 585),
+    ]

@@ -9,7 +9,8 @@ from roofline.core.terms import Unsupported
 from roofline.devices import discovery
 from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
-from roofline.measure.memory_ceiling import latencies, load_latency, measure_all, sweep
+from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
+from roofline.measure.together import together
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import below_results, file_sha256
@@ -20,8 +21,9 @@ MIB = 1 << 20
 
 
 def run(
-    name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, **options
+    name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, cards, program, **options
 ) -> BandwidthRecord:
+    """`cards` are all GPUs that the job has for itself, `program` puts one under load."""
     mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
@@ -30,9 +32,11 @@ def run(
     if level == SWEEP:
         found["sweeps"] = [sweep(device, record, series) for series in device.sweeps(sweep_points)]
     elif peer:
+        if cards[:2] == [name, peer]:
+            found["loaded"] = together(cards, program)
         found |= between(device, record, size, options)
     else:
-        found["bandwidths"] = measure_all(device, record, device.streams(level, size), **options)
+        found["bandwidths"] = [measure(device, record, one, **options) for one in device.streams(level, size)]
         if chain := device.chain(level):
             found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
@@ -53,7 +57,7 @@ def between(device, record: DeviceRecord, size_bytes: int | None, options: dict)
         return {"peer": peer, "bandwidths": [], "skipped": str(reason)}
     # Over PCIe it shares switches and the host's bridges with other cards' transfers.
     with lock.measuring([] if peer.path == "nvlink" else [lock.HOST_PATH]):
-        bandwidths = measure_all(device, record, pair.streams(), **options)
+        bandwidths = [measure(device, record, one, **options) for one in pair.streams()]
         return {"peer": peer, "bandwidths": bandwidths, "latencies": latencies(device, pair, **options)}
 
 
@@ -69,6 +73,8 @@ if __name__ == "__main__":
             size_mib=snakemake.params.size_mib,
             transfer_size_mib=snakemake.params.transfer_size_mib,
             sweep_points=snakemake.params.sweep_points,
+            cards=snakemake.params.cards,
+            program=snakemake.params.program,
             warmup=snakemake.params.warmup,
             iterations=snakemake.params.iterations,
             time_budget_s=snakemake.params.time_budget_s,

@@ -59,7 +59,7 @@ class StandIn:
         kind, what = name.split("/")
         if kind == "bandwidth":
             streams = self.device.streams(what, None if what == "hbm" else MIB)[:1]
-            found = memory_ceiling.measure_all(self.device, self.record, streams, **BLOCK)
+            found = [memory_ceiling.measure(self.device, self.record, one, **BLOCK) for one in streams]
             return BandwidthRecord(**JOB, level=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())
         found, _ = compute_ceiling.measure(self.device, self.record, seals, what, 256, **BLOCK, sustained_s=0)

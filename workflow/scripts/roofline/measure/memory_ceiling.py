@@ -17,25 +17,7 @@ SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks
 LEAST_OF_BLOCK = 4  # samples for which a block has time
 LINK_LOOK_S = 0.1  # of copies around a look at the host link, whose generation an idle card lowers
-NEAR_TRIAL = 0.95  # of the fastest trial of the same on a CPU: below, the measurement is repeated
 MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
-
-
-def measure_all(device: Device, record: DeviceRecord, streams, **options) -> list[Bandwidth]:
-    """Every stream. One of a CPU's memory is measured again if a short trial was clearly faster; the faster counts."""
-    found: list[Bandwidth] = []
-    for stream in streams:
-        one = measure(device, record, stream, **options)
-        if stream.level == "dram" and one.gb_per_s < NEAR_TRIAL * _tried([*found, one], one):
-            one = max(one, measure(device, record, stream, **options), key=lambda either: either.gb_per_s)
-        found.append(one)
-    return found
-
-
-def _tried(found: list[Bandwidth], one: Bandwidth) -> float:
-    """The fastest trial of one's mix on as many threads."""
-    alike = (trial for other in found if other.mix == one.mix for trial in other.trials)
-    return max(trial.gb_per_s for trial in alike if trial.grid == one.grid)
 
 
 def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
@@ -95,20 +77,17 @@ def load_latency(device: Device, chain, warmup, iterations, time_budget_s) -> La
 
 def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
-    options = {"warmup": warmup, "time_budget_s": time_budget_s}
-    found = [load_latency(device, pair.chase(), iterations=iterations, **options)]
-    step, verify = pair.small_copy()
-    caller = time_caller(device, step, iterations=iterations, **options)
-    found.append(
-        Latency(
-            name="copy",
-            what="8 bytes to the peer by the driver's copy, on the device alone",
-            bytes=8,
-            timing=time_device(device, step, caller, time_budget_s=time_budget_s) or caller,
-            verified=verify(),
-        )
+    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
+    load, (step, verify) = load_latency(device, pair.chase(), **options), pair.small_copy()
+    caller = time_caller(device, step, **options)
+    copy = Latency(
+        name="copy",
+        what="8 bytes to the peer by the driver's copy, on the device alone",
+        bytes=8,
+        timing=time_device(device, step, caller, time_budget_s=time_budget_s) or caller,
+        verified=verify(),
     )
-    return found
+    return [load, copy]
 
 
 def _blocks(device: Device, stream, step, step_s: float, warmup, iterations, time_budget_s):

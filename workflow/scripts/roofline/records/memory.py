@@ -99,11 +99,20 @@ class Latency(Record):
     verified: str
 
 
+class Loaded(Record):
+    """A GPU under an fp16 GEMM of 4096 for three seconds."""
+
+    device: str
+    alone_tflops: Rate
+    together_tflops: Rate = Field(description="with the same load on every GPU of the run at once")
+
+
 class BandwidthRecord(JobRecord):
     kind: Literal["bandwidth"] = "bandwidth"
     level: str
     skipped: str | None = Field(default=None, description="why nothing could be measured")
     peer: Peer | None = Field(default=None, description="of a level between two GPUs")
     latencies: list[Latency] = Field(default=[])
+    loaded: list[Loaded] = Field(default=[], description="all GPUs of the run, with its first two")
     bandwidths: list[Bandwidth]
     sweeps: list[Sweep] = Field(default=[])

@@ -24,7 +24,7 @@ class RuleParams:
         self.cells, self.scripts, self.datasheets_file = cells, scripts, datasheets_file
         self.measuring = {
             "identity": lambda wildcards: " and ".join(
-                cells.present[device].fingerprint() for device in measured_on(wildcards)
+                cells.present[device].fingerprint() for device in self.measured_on(wildcards)
             ),
             "software": lambda wildcards: cells.present[wildcards.device].software_versions(),
         }
@@ -39,7 +39,13 @@ class RuleParams:
         if discovery.kind_of(wildcards.device) == "cpu":
             return [lock.HOST]
         on_path = [lock.HOST_PATH] if wildcards.get("level") in TRANSFERS else []
-        return [self.card_of[device] for device in measured_on(wildcards)] + on_path
+        return [self.card_of[device] for device in self.measured_on(wildcards)] + on_path
+
+    def measured_on(self, wildcards) -> list[str]:
+        """The device of a job; of a level between two GPUs both, and with the first two all, for load at once."""
+        peer = discovery.peer_of(wildcards.get("level", ""))
+        both = [wildcards.device, peer] if peer else [wildcards.device]
+        return self.cells.gpus if both == self.cells.gpus[:2] else both
 
     def _whether_used(self, name: str) -> Callable:
         return lambda wildcards: int(name in self.used(wildcards))
@@ -139,12 +145,6 @@ class RuleParams:
             )
             for rule, job in self.cells.counted
         ]
-
-
-def measured_on(wildcards) -> list[str]:
-    """The device of a job; of a level between two GPUs both."""
-    peer = discovery.peer_of(wildcards.get("level", ""))
-    return [wildcards.device, peer] if peer else [wildcards.device]
 
 
 def timing(settings: BaseModel) -> dict:

@@ -176,4 +176,6 @@ def plateaus(path: str, record: BandwidthRecord) -> list[Plateau]:
 
 def peer_path(path: str, record: BandwidthRecord) -> PeerPath:
     latencies = {one.name: one.timing.median_s for one in record.latencies}
-    return PeerPath.like(record.peer, device=record.device, peer=record.peer.device, latencies_s=latencies, record=path)
+    loaded = {one.device: (one.alone_tflops, one.together_tflops) for one in record.loaded}
+    of = {"device": record.device, "peer": record.peer.device, "record": path}
+    return PeerPath.like(record.peer, **of, latencies_s=latencies, loaded_tflops=loaded)

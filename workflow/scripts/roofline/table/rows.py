@@ -204,6 +204,9 @@ class PeerPath(Row):
     nvlink_version: str | None
     nvlinks_down: list[int] = Field(description="links that the GPU has and NVML reports as inactive")
     latencies_s: dict[str, Positive] = Field(description="of 8 bytes: a kernel's load, the driver's copy")
+    loaded_tflops: dict[str, tuple[Positive, Positive]] = Field(
+        default={}, description="sustained fp16 GEMM by card: alone, and with all cards of the run under load"
+    )
     record: str
 
 

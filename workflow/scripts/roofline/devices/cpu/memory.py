@@ -31,6 +31,7 @@ CLEARED = -1.0
 # An array is four times the last-level caches; no smaller than this, so that steps take milliseconds; and where it is
 # more than twice the caches no larger than what cores touch first in about half a second.
 STREAM_CACHES, LEAST_CACHES, FEWEST_BYTES, FEWEST_A_CORE, MOST_A_CORE = 4, 2, 256 * MIB, 16 * MIB, 256 * MIB
+BLOCKS = 2  # of which the faster counts: others use the memory too
 PARTS = 8  # of an array, of which a step goes over one
 STREAMING = "non-temporal stores"
 ALLOCATES = (
@@ -132,7 +133,7 @@ def _read(arrays: Arrays, name: str, counts: Sequence[int], cores: int | None = 
 
     steps = {_grid(count): partial(step, count) for count in counts}
     size = arrays.bytes // PARTS
-    return Stream(name, "dram", "read", COUNTED["read"], size, steps, verify, _threads, cores=cores)
+    return Stream(name, "dram", "read", COUNTED["read"], size, steps, verify, _threads, blocks=BLOCKS, cores=cores)
 
 
 def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int], cores: int | None = None) -> Stream:
@@ -163,7 +164,7 @@ def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int], cores: i
     ways = itertools.product(counts, (True, False))
     steps = {_grid(count, streaming): partial(step, streaming, count) for count, streaming in ways}
     size = {"write": 1, "copy": 2, "triad": 3}[mix] * arrays.bytes // PARTS
-    return Stream(name, "dram", mix, COUNTED[mix], size, steps, verify, _threads, cores=cores)
+    return Stream(name, "dram", mix, COUNTED[mix], size, steps, verify, _threads, blocks=BLOCKS, cores=cores)
 
 
 def _grid(threads: int, streaming: bool = False) -> str:
