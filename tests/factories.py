@@ -11,6 +11,7 @@ from roofline.measure import compute_ceiling, protocol, search, undisturbed
 from roofline.measure.operator_job import Seals
 from roofline.measure.sealing import promised_ceilings, seal_device, seal_operator
 from roofline.records.base import write
+from roofline.records.cards import METHOD
 from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak
 from roofline.records.prediction import PredictionRecord
@@ -132,6 +133,7 @@ def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
         "unsupported": {},
         "host": {"os": "Linux"},
         "queried_at": AT,
+        "method": METHOD,
     }
     return DeviceRecord(**known | fields)
 

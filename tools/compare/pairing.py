@@ -82,7 +82,7 @@ def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
 
 
 def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
-    """The same for effort, commit and failed checks; of settings only the names of the sections that differ."""
+    """The same for effort, commit, method and failed checks; of settings only the names of the sections that differ."""
     configs = [one.manifest.config for side in (a, b) for one in side]
     keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
@@ -91,7 +91,8 @@ def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
 
 def _facts(run: Run) -> dict:
     faults = _listed(f"{one.device} {one.check}" for one in run.roofline.faults) or "none"
-    return {"effort": run.effort, "commit": run.commit and run.commit[:8], "failed checks": faults}
+    method = _listed(one.method for one in run.devices.values())
+    return {"effort": run.effort, "commit": run.commit and run.commit[:8], "method": method, "failed checks": faults}
 
 
 def _lines(facts: Callable[[Any], dict], *sides: Iterable) -> list[str]:

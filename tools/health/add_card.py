@@ -25,7 +25,7 @@ def card_run(run: api.Run, device: str) -> api.CardRun:
     return api.CardRun(
         date=record.queried_at,
         commit=run.commit,
-        method=api.METHOD,
+        method=record.method,
         card_id=api.card_id(record.uuid),
         effort=run.effort,
         driver=record.software.get("driver"),

@@ -15,6 +15,7 @@ from roofline.core.terms import KINDS, accelerators
 from roofline.devices import host, levels
 from roofline.devices.base import Device, Identity
 from roofline.devices.levels import PEER
+from roofline.records.cards import METHOD
 from roofline.records.device import DeviceRecord
 
 
@@ -81,4 +82,5 @@ def describe(device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord
         unsupported={name: reason for name in CEILINGS if (reason := unsupported(identity, name))},
         host=host.describe(),
         queried_at=datetime.now(UTC).isoformat(),
+        method=METHOD,
     )

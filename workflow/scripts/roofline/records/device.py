@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import ComputeUnit, DeviceKind
-from roofline.records.base import NotNegative, Positive, Record, RunRecord
+from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, RunRecord
 
 
 class VendorPeak(Record):
@@ -57,3 +57,4 @@ class DeviceRecord(RunRecord):
     unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")
     host: dict[str, Any]
     queried_at: str
+    method: AtLeastOne = Field(default=1, description="of measuring ceilings: those of different ones are not compared")

@@ -144,13 +144,14 @@ def lessons(report: Report) -> list[str]:
     sound = [c for c in table.operators if c.cpu_time_s and not c.doubt]
     promised = [c for c in main.gemms if c.sustained_tflops and c.datasheet_tflops and not c.doubt]
     with_gpu_time = [c for c in sound if c.gpu_time_s]
-    # of those whose host kept its pace
-    waits = [c for c in with_gpu_time if c.gpu_time_s < c.cpu_time_s / 2 and (c.cpu_time_deciles or 1) <= WIDE]
+    waits = [c for c in with_gpu_time if c.gpu_time_s < c.cpu_time_s / 2]
+    steady = [c for c in waits if (c.cpu_time_deciles or 1) <= WIDE]  # whose host kept its pace
     fastest, slowest = furthest_apart(sound) or (None, None)
     facts = {
         "table": table,
         "sustained": min(promised, key=lambda one: one.sustained_tflops / one.datasheet_tflops, default=None),
-        "waits": sorted(waits, key=lambda one: one.cpu_time_s / one.gpu_time_s),
+        "waiting": len(waits),
+        "waits": max(steady or waits, key=lambda one: one.cpu_time_s / one.gpu_time_s, default=None),
         "with_gpu_time": len(with_gpu_time),
         "fastest": fastest,
         "slowest": slowest,

@@ -125,9 +125,10 @@ def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None
     """The largest share of a ceiling that even the slow end of the faster time exceeds. What was not measured forbids
     nothing."""
     timings = [one for one in (measured.latency, measured.device_latency) if one]
-    slow_end, time_s = min((one.ci95_s[1] if one.ci95_s else one.median_s, one.median_s) for one in timings)
-    allowed = (1 + ROUNDING if measured.latency.ci95_s else WITHOUT_INTERVAL) * slow_end / time_s
-    return _exceeded(measured.flops, measured.bytes, time_s, peak, gb_per_s, allowed)
+    faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
+    slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
+    allowed = slow_end_s / faster.median_s
+    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, allowed)
 
 
 def _exceeded(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from roofline.core.statistics import median
-from roofline.records.cards import METHOD, CardRun, card_id
+from roofline.records.cards import CardRun, card_id
 from roofline.records.device import DeviceRecord
 from roofline.table.rows import Standing
 
@@ -12,11 +12,11 @@ TIED = 0.01  # between runs of one card, unless known runs differ by more: close
 
 
 def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
-    """Runs of other cards with this method, effort and power limit."""
+    """Runs of other cards with the same method, effort and power limit."""
     hardware, mine = device.hardware, card_id(device.uuid)
     if hardware.get("mig_slice"):
         return []
-    alike = (METHOD, effort, hardware.get("power_limit_w"))
+    alike = (device.method, effort, hardware.get("power_limit_w"))
     return [one for one in runs if one.card_id != mine and (one.method, one.effort, one.power_limit_w) == alike]
 
 

@@ -20,6 +20,7 @@ def chain(device, level: str) -> tuple[Callable[[int], None], int, Callable[[], 
     words = device.xp.zeros((size // LINE_BYTES, LINE_BYTES // 8), numpy.uint64)
     links, addresses = shuffled(words.data.ptr, len(words))
     words[...] = device.array(links)
+    device.xp.zeros(room, numpy.uint8)  # leaves nothing of the chain in the L2
     return chased(device, words, addresses, STEPS[level], "chase_l1" if level == "l1" else "chase")
 
 
