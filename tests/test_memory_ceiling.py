@@ -7,6 +7,7 @@ import pytest
 from factories import FakeDevice, clock_of, device_record, vendor_figures
 
 from roofline.core.plateaus import Level
+from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream, SweepSeries
 from roofline.measure import memory_ceiling, search, together
 from roofline.records.device import VendorBandwidth
@@ -136,19 +137,24 @@ def test_the_memory_of_a_sweep_has_no_rate_of_sets_that_still_hit_a_cache():
 
 
 LOADED = """
-import sys, time
+import sys
+import next_to_it
 print("ready", flush=True)
 for rate in sys.argv[1], 0.9 * float(sys.argv[1]):
     sys.stdin.readline()
-    time.sleep(0.01)
-    print(rate, flush=True)
+    print(1 / (rate != "0") and rate, flush=True)
 """
 
 
-def test_each_gpu_bears_the_load_alone_and_then_all_at_once(tmp_path):
-    (tmp_path / "loaded.py").write_text(LOADED)
-    found = together.together(["700", "650"], str(tmp_path / "loaded.py"))
+def test_each_gpu_bears_the_load_alone_and_then_all_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "PAUSE_S", 0)
+    (tmp_path / "next_to_it.py").touch()  # its own folder is searched
+    program = tmp_path / "loaded.py"
+    program.write_text(LOADED)
+    found = together.together(["700", "650"], str(program))
     assert [(one.device, one.alone_tflops, one.together_tflops) for one in found] == [
         ("700", 700, 630),
         ("650", 650, 585),
     ]
+    with pytest.raises(Unsupported):
+        together.together(["700", "0"], str(program))

@@ -15,8 +15,7 @@ SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
 SHOWN, NAME = 20, 72  # on the terminal: times that changed, and characters of a name
 LEGEND = (
     "B/A: for a time, above 1 is slower. SAME: the 95 % interval lies within the margin. SLOWER, FASTER: beyond chance"
-    " after Holm's correction, and beyond the margin. Would find: the slowing that nine of ten such comparisons call"
-    " SLOWER. Spread: between runs of one card inside each list."
+    " after Holm's correction, and not SAME. Would find: the slowing that nine of ten such comparisons call SLOWER."
 )
 
 

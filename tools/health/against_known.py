@@ -53,7 +53,11 @@ def near(found: Iterable[Ceiling]) -> Row:
     judged = [one for one in found if one.median is not None]
     if not judged:
         most = max((one.others for one in found), default=0)
-        return Row(NEAR, "not_applicable", f"{counted(most, 'card')} known at this power limit: too few for a rank")
+        return Row(
+            NEAR,
+            "not_applicable",
+            f"{counted(most, 'card')} known by this method, effort and power limit: too few for a rank",
+        )
     failed = [one for one in judged if one.below >= FAIL]
     low = failed or [one for one in judged if one.below > NOTE]
     if not low:

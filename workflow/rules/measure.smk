@@ -76,6 +76,7 @@ use rule calibration as bandwidth with:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
         library=PARAMS.library("bandwidth"),
+        loaded=PARAMS.loaded,
     output:
         "results/{device}/bandwidth/{level}.json",
     log:
@@ -88,7 +89,6 @@ use rule calibration as bandwidth with:
         transfer_size_mib=PARAMS.of_levels("transfer_size_mib", levels.TRANSFERS),
         sweep_points=PARAMS.of_levels("sweep_points", [levels.SWEEP]),
         cards=PARAMS.measured_on,
-        program=str(SCRIPTS / "loaded.py"),
 
 
 use rule calibration as instructions with:

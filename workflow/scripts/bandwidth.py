@@ -15,25 +15,28 @@ from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import below_results, file_sha256
 from roofline.records.memory import BandwidthRecord, Peer
-from roofline.run.jobs import Stopwatch, job, report
+from roofline.run.jobs import Stopwatch, job, report, say
 
 MIB = 1 << 20
 
 
 def run(
-    name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, cards, program, **options
+    name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, cards, loaded, **options
 ) -> BandwidthRecord:
-    """`cards` are all GPUs that the job has for itself, `program` puts one under load."""
+    """`cards` are all GPUs that the job has for itself, `loaded` the program that puts one under load, if it is to."""
     mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
     watch = Stopwatch()
+    if loaded:
+        try:
+            found["loaded"] = together(cards, loaded)
+        except Unsupported as reason:
+            say(f"not all cards bore load: {reason}")
     device, record = discovery.open_device(name, peer), read(DeviceRecord, device_path)
     if level == SWEEP:
         found["sweeps"] = [sweep(device, record, series) for series in device.sweeps(sweep_points)]
     elif peer:
-        if cards[:2] == [name, peer]:
-            found["loaded"] = together(cards, program)
         found |= between(device, record, size, options)
     else:
         found["bandwidths"] = [measure(device, record, one, **options) for one in device.streams(level, size)]
@@ -74,7 +77,7 @@ if __name__ == "__main__":
             transfer_size_mib=snakemake.params.transfer_size_mib,
             sweep_points=snakemake.params.sweep_points,
             cards=snakemake.params.cards,
-            program=snakemake.params.program,
+            loaded=next(iter(snakemake.input.loaded), None),
             warmup=snakemake.params.warmup,
             iterations=snakemake.params.iterations,
             time_budget_s=snakemake.params.time_budget_s,

@@ -150,7 +150,8 @@ def _peak(
 ) -> PeakFlops:
     device, ceiling, load, peak = target.device, target.ceiling, found.load, record.vendor.peaks.get(target.ceiling)
     median = sorted(found.blocks, key=lambda one: one.tflops)[len(found.blocks) // 2]
-    clocked = next((block for block in (median, *found.blocks) if block.sm_clock_mhz), median)
+    counted = [block for block in found.blocks if block.sm_clock_mhz]
+    clocked = min(counted, key=lambda block: abs(block.tflops - median.tflops), default=median)
     reports = any(state.throttle_reasons is not None for block in found.blocks for state in block.states)
     burst_limited_by = None
     if not reference and KINDS[device.kind].reports_power:

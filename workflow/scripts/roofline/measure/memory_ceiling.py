@@ -138,7 +138,8 @@ def sweep(device: Device, record: DeviceRecord, series) -> Sweep:
 def _of_memory(level: Level, points: list[SweepPoint], from_bytes: int, vendor: VendorBandwidth | None) -> Level:
     """The last plateau without what still hits a cache: sets that are too small, or rates above the datasheet."""
     most = vendor.gb_per_s if vendor else inf
-    beyond = [point for point in points if point.size_bytes >= from_bytes and point.gb_per_s <= most]
+    first = max(from_bytes, level.first_bytes)
+    beyond = [point for point in points if point.size_bytes >= first and point.gb_per_s <= most]
     if not beyond:
         return level
     return level._replace(gb_per_s=median([one.gb_per_s for one in beyond]), first_bytes=beyond[0].size_bytes)

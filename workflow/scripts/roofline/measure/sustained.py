@@ -24,12 +24,13 @@ def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustaine
     """Run a workload for so many seconds; the mean rate over whole cycles of its power control. `step_s` is about what
     one step takes. Moments of throttling and of an empty queue are set apart. None if the device ran no chunk."""
     found, contention = undisturbed(
-        device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
+        device, lambda: once(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
     )
     return found and found.model_copy(update={"contention": contention})
 
 
-def _sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
+def once(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
+    """The same, whatever else the device does meanwhile."""
     count = max(1, round(CHUNK_S / step_s))
     singly = SINGLY if count <= MOST_SINGLY else 0
     curve: list[LoadPoint] = []

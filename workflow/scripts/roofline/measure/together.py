@@ -1,39 +1,39 @@
 """What GPUs of one host sustain under load: each alone, and all at once. They share power and cooling."""
 
-import subprocess
-import sys
+import time
 from collections.abc import Sequence
+from subprocess import PIPE, Popen
+from sys import executable
 
+from roofline.core.terms import Unsupported
 from roofline.records.memory import Loaded
 
-SECONDS = 3.0
+PAUSE_S = 1.0
 
 
 def together(names: Sequence[str], program: str) -> list[Loaded]:
-    """`program` puts a card under load (workflow/scripts/loaded.py): a process for each."""
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-P", program, name, str(SECONDS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
+    """`program` puts a card under load (workflow/scripts/loaded.py), in a process each. Raises Unsupported if one ends.
+
+    Call it before a device is opened: that hides the other cards from this process and its children.
+    """
+    workers = [Popen([executable, program, name], stdin=PIPE, stdout=PIPE, text=True) for name in names]
     try:
         for worker in workers:
-            worker.stdout.readline()
+            worker.stdout.readline()  # it is ready
         alone = [_tflops([worker])[0] for worker in workers]
         rates = zip(names, alone, _tflops(workers), strict=True)
         return [Loaded(device=name, alone_tflops=own, together_tflops=shared) for name, own, shared in rates]
+    except (BrokenPipeError, ValueError):
+        raise Unsupported("the load of a card ended") from None
     finally:
         for worker in workers:
             worker.kill()
-            worker.communicate()
+            worker.wait()
 
 
-def _tflops(workers: Sequence[subprocess.Popen]) -> list[float]:
+def _tflops(workers: Sequence[Popen]) -> list[float]:
     """Of one load on each of these, all at once."""
+    time.sleep(PAUSE_S)
     for worker in workers:
         print(file=worker.stdin, flush=True)
     return [float(worker.stdout.readline()) for worker in workers]

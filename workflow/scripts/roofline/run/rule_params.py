@@ -47,6 +47,13 @@ class RuleParams:
         both = [wildcards.device, peer] if peer else [wildcards.device]
         return self.cells.gpus if both == self.cells.gpus[:2] else both
 
+    def loaded(self, wildcards) -> list[str]:
+        """The program that puts all cards under load, and its library: of the first pair alone."""
+        first = [wildcards.device, discovery.peer_of(wildcards.level)] == self.cells.gpus[:2]
+        program = self.scripts / "loaded.py"
+        wanted = first and self.cells.config.peak_flops.sustained_s
+        return [str(program), *sources.library_files(program, "gpu")] if wanted else []
+
     def _whether_used(self, name: str) -> Callable:
         return lambda wildcards: int(name in self.used(wildcards))
 

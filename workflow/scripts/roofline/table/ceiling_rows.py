@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from roofline.core.disturbance import hidden_load, is_disturbed
 from roofline.core.dtypes import dtype_of
 from roofline.core.repeatability import REPEATS, doubt_of, spread
+from roofline.core.statistics import few
 from roofline.core.terms import KINDS, DeviceKind
 from roofline.devices.datasheets import most_tflops
 from roofline.records.cards import CardRun
@@ -149,8 +150,8 @@ def _memory(
 def _load_latency_s(record: BandwidthRecord, one: Bandwidth) -> float | None:
     """On the row of the level's first reads."""
     first = next((other for other in record.bandwidths if other.mix == "read"), None)
-    loads = [latency.timing.median_s for latency in record.latencies if latency.name == "load"]
-    return loads[0] if loads and one is first and not record.peer else None
+    loads = [one.timing for one in record.latencies if one.name == "load" and not few(len(one.timing.samples_s))]
+    return loads[0].median_s if loads and one is first and not record.peer else None
 
 
 def disturbed(record, contention, states, kind: DeviceKind) -> bool:

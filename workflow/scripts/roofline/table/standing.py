@@ -31,7 +31,7 @@ def standing(ceiling: str, value: float, runs: Iterable[CardRun]) -> Standing | 
     others = sorted(map(median, of_card.values()))
     ranks: dict[str, int] = {}
     if len(others) >= FEWEST:
-        tied = 1 + max((max(values) / min(values) - 1 for values in of_card.values() if len(values) > 1), default=TIED)
+        tied = 1 + max(TIED, *(max(values) / min(values) - 1 for values in of_card.values()))
         ranks["rank"] = 1 + sum(other > value * tied for other in others)
         ranks["rank_at_worst"] = 1 + sum(other >= value / tied for other in others)
     return Standing(others=len(others), median=median(others), lowest=others[0], highest=others[-1], **ranks)

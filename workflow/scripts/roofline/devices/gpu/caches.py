@@ -83,6 +83,7 @@ def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: st
         verify=verify,
         clock_mhz=device.clock_of_kernel,
         blocks=BLOCKS,
+        least_samples=PLACES if level == "l2" else 1,
     )
 
 

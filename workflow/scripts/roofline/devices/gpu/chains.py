@@ -7,7 +7,7 @@ import numpy
 from roofline.devices.gpu.memory import KIB, MIB
 
 LINE_BYTES = 128
-# Steps enough that what the first lap brings into a cache no longer shows. Those of `hbm` never meet a line twice.
+# Many laps of `l1`, one of `l2` (which a launch before has brought there); a launch of `hbm` meets no line twice.
 STEPS = {"l1": 1 << 18, "l2": 1 << 14, "hbm": 1 << 12}
 TIMES_L2 = 8
 

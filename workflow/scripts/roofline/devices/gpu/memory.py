@@ -26,7 +26,7 @@ COUNTED = {
 START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
-# Of a copy from or to the host, whose memory and links others use too: at most so many blocks of so many samples.
+# Of a copy from or to the host, whose memory and links others use too: at most these blocks, of at least these samples.
 HOST_BLOCKS, HOST_SAMPLES = 8, 20
 
 

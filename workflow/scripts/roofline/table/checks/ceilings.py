@@ -78,6 +78,7 @@ def reads(known: Evidence) -> Outcome:
         return Outcome("not_applicable", "no threshold is known for memory other than HBM")
     share = one.fraction_of_datasheet
     words = f"hbm_read reaches {percent(share)} of the vendor's {number(one.datasheet_gb_per_s)} GB/s"
+    words += "" if share <= 1 else ", more than its memory can give: the measurement or the datasheet is wrong"
     return Outcome("pass" if MEMORY_READ <= share <= 1 else "fail", words, share, MEMORY_READ)
 
 
