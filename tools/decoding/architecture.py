@@ -101,6 +101,7 @@ class Model:
     head: Linear
     tied: bool  # the head is the embedding table itself
     longest_context: int
+    cache: str  # what K/V are kept in unless a user says otherwise
     assumed: dict[str, str] = field(default_factory=dict)  # fields that the config lacks, with the default taken
 
     @property
@@ -115,6 +116,10 @@ class Model:
     @property
     def parameters(self) -> int:
         return self.active_parameters + sum((one.copies - one.per_token) * one.parameters for one in self.linears)
+
+    @property
+    def routed(self) -> bool:
+        return any(one.copies > one.per_token for one in self.linears)
 
     @property
     def active_parameters(self) -> int:

@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
         model = config_file.read(found)
         contexts = given.context or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
         config_file.require_contexts(model, contexts)
+        given.cache = given.cache or model.cache
         cards = [card_of(name) for name in filter(None, given.card)] or [card_of(str(api.RESULTS))]
         steps = [bound.steps(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
         times, why = measured(found, cards, given, contexts) if given.measure else ({}, "")
@@ -73,7 +74,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--card", action="extend", type=cards, default=[], metavar="CARD")
     parser.add_argument("--batch", type=batches, default=None, help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
-    parser.add_argument("--cache", type=cache_dtype, default=CACHES[0], help=", ".join(CACHES))
+    parser.add_argument("--cache", type=cache_dtype, default=None, help=", ".join(CACHES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     return parser.parse_args(arguments)
 

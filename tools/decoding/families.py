@@ -5,19 +5,22 @@ Defaults of fields: families.yaml. Shapes: modeling_*.py of transformers 5.23.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from architecture import Attention, Layer, Linear, Model, Table, Vector
-from config_fields import BadModel, Fields
+from config_fields import BadModel, Fields, shown
 from number_formats import NAMES, PLAIN, NumberFormat
 from quantisation import Stored, stored
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 ALIASES = {"dtype": "torch_dtype"}
 DEFAULTS = Path(__file__).with_name("families.yaml")
+OF_ALL = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")  # next to text_config
+HEADED = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+NORMS = ("input norm", "norm after attention", "norm before the MLP", "norm after the MLP")
 MOST_LAYERS = 10_000
 
 
@@ -34,9 +37,8 @@ class Reader:
     def linear(self, layer: int, module: str, part, outputs: int, inputs: int, *, bias=False, copies=1, per_token=1):
         where = f"model.layers.{layer}.{module}"
         of = PLAIN["fp32"] if bias == "fp32" else self.plain
-        return Linear(
-            module, part, outputs, inputs, self.stored(where), of if bias else None, copies=copies, per_token=per_token
-        )
+        stored = self.stored(where, copies)
+        return Linear(module, part, outputs, inputs, stored, of if bias else None, copies=copies, per_token=per_token)
 
     def vector(self, name: str, part, elements: int) -> Vector:
         return Vector(name, part, elements, self.plain)
@@ -51,6 +53,7 @@ class Family:
     mlp_bias: bool | str = False
     qk_norms: bool = False
     sinks: bool = False
+    norms: int = 2  # next to those
     windows: Callable[[Reader], list[int | None]] = lambda reader: [None] * reader.layers
     attention: Callable[["Family", Reader, int, int | None], tuple[list[Linear], list[Vector], Attention]] | None = None
     mlp: Callable[["Family", Reader, int], list[Linear]] | None = None
@@ -110,24 +113,29 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
 
 
 def by_layer_types(reader: Reader) -> list[int | None]:
-    """Windows where layer_types names them; without it every other layer has one, as gpt-oss does."""
-    window = reader.fields.optional("sliding_window")
-    types = reader.fields.listed("layer_types", (FULL, SLIDING), reader.layers)
+    """Windows where layer_types names them; without it in all layers but each second (gpt-oss, Gemma 2) or sixth."""
+    fields, window = reader.fields, reader.fields.optional("sliding_window")
+    every = fields.optional("sliding_window_pattern") or 2
+    types = fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
-        types = [FULL if layer % 2 else SLIDING for layer in range(reader.layers)]
-        reader.fields.assumed["layer_types"] = f"{SLIDING}, {FULL}, in turn"
+        types = [SLIDING if (layer + 1) % every else FULL for layer in range(reader.layers)]
+        fields.assumed["layer_types"] = f"{FULL} every {every} layers"
     return [window if one == SLIDING else None for one in types]
 
 
 def of_upper_layers(reader: Reader) -> list[int | None]:
     """Qwen's: windows where they are switched on, from layer max_window_layers on or where layer_types names them."""
-    fields = reader.fields
-    on, window = fields.flag("use_sliding_window"), fields.optional("sliding_window")
-    first = fields.whole("max_window_layers", least=0)
-    types = fields.listed("layer_types", (FULL, SLIDING), reader.layers)
-    if types is None:
-        types = [SLIDING if on and layer >= first else FULL for layer in range(reader.layers)]
-    return [window if one == SLIDING else None for one in types]
+    windows, first = if_switched_on(reader), reader.fields.whole("max_window_layers", least=0)
+    types = reader.fields.listed("layer_types", (FULL, SLIDING), reader.layers)
+    types = types or [SLIDING if layer >= first else FULL for layer in range(reader.layers)]
+    return [window if one == SLIDING else None for one, window in zip(types, windows, strict=True)]
+
+
+def if_switched_on(reader: Reader) -> list[int | None]:
+    """Those of Qwen's mixtures: in all layers, whatever max_window_layers says."""
+    reader.fields.optional("max_window_layers", least=0)
+    on, windows = reader.fields.flag("use_sliding_window"), in_all_layers(reader)
+    return windows if on else [None] * reader.layers
 
 
 def in_all_layers(reader: Reader) -> list[int | None]:
@@ -162,7 +170,7 @@ def some_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
     """Qwen3's: experts but in the layers that are named, and between every decoder_sparse_step."""
     fields = reader.fields
     experts, size = _experts(reader, "num_experts"), fields.whole("moe_intermediate_size")
-    step, dense = fields.whole("decoder_sparse_step"), fields.listed("mlp_only_layers", range(MOST_LAYERS)) or []
+    step, dense = fields.whole("decoder_sparse_step"), fields.listed("mlp_only_layers", range(MOST_LAYERS)) or ()
     if layer in dense or (layer + 1) % step:
         return gated(family, reader, layer)
     fields.whole("intermediate_size")
@@ -170,15 +178,15 @@ def some_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
     return [router, *gated(family, reader, layer, size, "mlp.experts.0", **experts)]
 
 
-def routed_and_shared(family: Family, reader: Reader, layer: int) -> list[Linear]:
+def routed_and_shared(family: Family, reader: Reader, layer: int, corrected: bool = True) -> list[Linear]:
     """DeepSeek's: dense layers first, then routed experts next to shared ones; the router's correction is in fp32."""
     fields = reader.fields
     experts, size = _experts(reader, "n_routed_experts"), fields.whole("moe_intermediate_size")
-    shared, step = fields.optional("n_shared_experts", least=0) or 0, fields.whole("moe_layer_freq")
+    shared, step = fields.optional("n_shared_experts") or 0, fields.whole("moe_layer_freq")
     if layer < fields.whole("first_k_dense_replace", least=0) or layer % step:
         return gated(family, reader, layer)
     return [
-        reader.linear(layer, "mlp.gate", "experts", experts["copies"], reader.hidden, bias="fp32"),
+        reader.linear(layer, "mlp.gate", "experts", experts["copies"], reader.hidden, bias=corrected and "fp32"),
         *gated(family, reader, layer, size, "mlp.experts.0", **experts),
         *(gated(family, reader, layer, size * shared, "mlp.shared_experts") if shared else []),
     ]
@@ -186,12 +194,17 @@ def routed_and_shared(family: Family, reader: Reader, layer: int) -> list[Linear
 
 FAMILIES: dict[str, Family] = {
     "llama": Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
+    "gemma": Family("attention_bias", "attention_bias"),
+    "gemma2": Family("attention_bias", "attention_bias", norms=4, windows=by_layer_types),
+    "gemma3_text": Family("attention_bias", "attention_bias", qk_norms=True, norms=4, windows=by_layer_types),
     "mistral": Family(windows=in_all_layers),
     "mixtral": Family(windows=in_all_layers, mlp=local_experts),
+    "phi3": Family(windows=in_all_layers),
     "qwen2": Family(qkv_bias=True, windows=of_upper_layers),
     "qwen3": Family("attention_bias", "attention_bias", qk_norms=True, windows=of_upper_layers),
-    "qwen3_moe": Family("attention_bias", "attention_bias", qk_norms=True, windows=of_upper_layers, mlp=some_experts),
+    "qwen3_moe": Family("attention_bias", "attention_bias", qk_norms=True, windows=if_switched_on, mlp=some_experts),
     "gpt_oss": Family("attention_bias", "attention_bias", True, sinks=True, windows=by_layer_types, mlp=local_experts),
+    "deepseek_v2": Family("attention_bias", attention=latent, mlp=partial(routed_and_shared, corrected=False)),
     "deepseek_v3": Family("attention_bias", attention=latent, mlp=routed_and_shared),
     "kimi_k2": Family("attention_bias", attention=latent, mlp=routed_and_shared),
 }
@@ -214,35 +227,41 @@ def build(name: str, source: str, given: Mapping[str, Any]) -> Model:
     if not isinstance(given, Mapping):
         raise BadModel(f"it holds {type(given).__name__}; allowed: a mapping")
     inner = given.get("text_config")
-    if isinstance(inner, Mapping) and given.get("model_type") not in known():  # of a model that sees or hears as well
-        outer = {key: given[key] for key in ("torch_dtype", "dtype", "quantization_config") if key in given}
+    nested = isinstance(inner, Mapping) and given.get("model_type") not in known()  # it sees or hears as well
+    if nested:
         source = f"{source}, of which text_config alone is counted"
-        given = {**outer, **inner}
+        both = [*((key, given.get(key)) for key in OF_ALL), *inner.items()]
+        given = {ALIASES.get(key, key): value for key, value in both if value is not None or key not in OF_ALL}
     kind = given.get("model_type")
     if kind == "gpt2":
         return _gpt2(name, source, given)
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise BadModel(f"model_type: {kind!r} is unknown; allowed: {', '.join(known())}")
     family = FAMILIES[kind]
-    fields = Fields(given, defaults()[kind], ALIASES)
-    reader = _reader(fields)
+    reader = _reader(given, kind, ALIASES, nested)
     windows = family.windows(reader)
     layers = []
     for layer in range(reader.layers):
         linears, vectors, attention = (family.attention or grouped)(family, reader, layer, windows[layer])
-        norms = [reader.vector(name, "attention", reader.hidden) for name in ("input norm", "norm after attention")]
+        norms = [reader.vector(name, "attention", reader.hidden) for name in NORMS[: family.norms]]
         after = (family.mlp or gated)(family, reader, layer)
         layers.append(Layer((*linears, *after), (*norms, *vectors), attention))
     norm = reader.vector("last norm", "head", reader.hidden)
     return _whole(name, source, kind, reader, layers, (norm,), ())
 
 
-def _reader(fields: Fields) -> Reader:
+def _reader(given: Mapping[str, Any], kind: str, aliases: Mapping[str, str], nested: bool = False) -> Reader:
+    """What is left of a quantised model is in 16 bits, whatever the default of its class."""
+    given = {key: value for key, value in given.items() if value is not None or aliases.get(key, key) != "torch_dtype"}
+    of_family = defaults()[kind] | ({"torch_dtype": "bfloat16"} if given.get("quantization_config") else {})
+    fields = Fields(given, of_family, aliases)
     plain = PLAIN[NAMES[fields.word("torch_dtype", tuple(NAMES))]]
-    fields_of = (fields.whole("hidden_size"), fields.whole("num_hidden_layers"))
-    if fields_of[1] > MOST_LAYERS:
-        raise BadModel(f"num_hidden_layers: {fields_of[1]}; allowed: {MOST_LAYERS} or fewer")
-    return Reader(fields, plain, stored(fields.mapping("quantization_config"), plain), *fields_of)
+    sizes = (fields.whole("hidden_size"), fields.whole("num_hidden_layers"))
+    if sizes[1] > MOST_LAYERS:
+        raise BadModel(f"num_hidden_layers: {sizes[1]}; allowed: {MOST_LAYERS} or fewer")
+    if headless := [one for one in fields.names("architectures") or [] if not one.endswith(HEADED)]:
+        raise BadModel(f"architectures: {shown(headless)}; allowed: a name that ends in {', '.join(HEADED)}")
+    return Reader(fields, plain, stored(fields.mapping("quantization_config"), plain, nested), *sizes)
 
 
 def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model:
@@ -252,15 +271,15 @@ def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model
     fields.require_nothing_else()
     embedding = Table("embed_tokens", vocabulary, hidden, reader.plain)
     head = Linear("lm_head", "head", vocabulary, hidden, reader.plain if tied else head)  # tied: not quantised
-    assumed = dict(fields.assumed)
-    return Model(name, source, kind, tuple(layers), (embedding, *tables), vectors, head, tied, longest, assumed)
+    around = ((embedding, *tables), vectors, head, tied, longest)
+    return Model(name, source, kind, tuple(layers), *around, reader.stored.cache, dict(fields.assumed))
 
 
 def _gpt2(name: str, source: str, given: Mapping[str, Any]) -> Model:
     """With biases everywhere, LayerNorms of two vectors, and a table of positions."""
-    fields = Fields(given, defaults()["gpt2"], ALIASES | GPT2)
-    reader = _reader(fields)
-    hidden, number = reader.hidden, fields.whole("num_attention_heads")
+    reader = _reader(given, "gpt2", ALIASES | GPT2)
+    fields, hidden = reader.fields, reader.hidden
+    number = fields.whole("num_attention_heads")
     if hidden % number:
         raise BadModel(f"n_head: {number} does not divide n_embd, {hidden}")
     size = fields.optional("intermediate_size") or 4 * hidden

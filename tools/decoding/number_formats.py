@@ -37,7 +37,7 @@ OTHERWISE = {
     "fp32": (),
 }
 
-MXFP4 = NumberFormat("mxfp4", 4, "bf16", (1, 32), 1)
+BY_ROW = (1, 1 << 62)  # a block
 
 
 def fp8(block: tuple[int, int] | None) -> NumberFormat:
@@ -46,16 +46,19 @@ def fp8(block: tuple[int, int] | None) -> NumberFormat:
     return NumberFormat(f"fp8{words}", 8, "fp8_e4m3", block, 4)
 
 
-def groups(bits: int, size: int, plain: str) -> NumberFormat:
-    """Of GPTQ and AWQ: a scale of 16 bits and a zero point for each group of inputs; products in 16 bits."""
-    return NumberFormat(f"int{bits} in groups of {size}", bits, plain, (1, size), 2 + bits / 8)
+def fp4(size: int, plain: str) -> NumberFormat:
+    """MXFP4 and NVFP4: a scale of 8 bits for each group of inputs; products in 16 bits."""
+    return NumberFormat(f"fp4 in groups of {size}", 4, plain, (1, size), 1)
 
 
-def rows(bits: int, arithmetic: str) -> NumberFormat:
-    """With an fp32 scale for each output."""
-    return NumberFormat(f"int{bits} by rows", bits, arithmetic, (1, 1 << 62), 4)
+def integers(bits: int, block: tuple[int, int] | None, arithmetic: str, *, zero_points: bool = False) -> NumberFormat:
+    """GPTQ and AWQ, for one: a scale of 16 bits for each block, and a zero point unless they are symmetric."""
+    return NumberFormat(f"int{bits}", bits, arithmetic, block, 2 + zero_points * bits / 8)
 
 
-def normal_floats() -> NumberFormat:
-    """4 bits of bitsandbytes: an fp32 scale for each 64 numbers."""
-    return NumberFormat("nf4 in groups of 64", 4, "bf16", (1, 64), 4)
+INT8 = NumberFormat("int8 by rows", 8, "int8", BY_ROW, 4)  # of bitsandbytes
+
+
+def four_bits(double: bool) -> NumberFormat:
+    """Of bitsandbytes: an fp32 scale for each 64 numbers, or `double`: 8 bits, and an fp32 scale for 256 of those."""
+    return NumberFormat("4 bits in groups of 64", 4, "bf16", (1, 64), 1 + 4 / 256 if double else 4)

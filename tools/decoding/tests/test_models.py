@@ -8,7 +8,6 @@ from number_formats import PLAIN
 
 NAMES = list(config_file.shipped())
 LLAMA = config_file.shipped()["llama-3-8b"]["config"]
-FP8 = {"weights": {"num_bits": 8, "type": "float"}, "input_activations": {}}
 # Parameters as the authors or Hugging Face's index print them, bytes of all tensors, numbers cached for 1000 tokens.
 PUBLISHED = {
     "llama-3.2-1b": (1_235_814_400, 2_471_628_800, 16 * 2 * 8 * 64 * 1000),
@@ -48,19 +47,70 @@ def test_a_missing_field_is_taken_from_the_family():
     assert {layer.attention.window for layer in found.layers} == {4096}
 
 
+GEMMA = {"model_type": "gemma2", "hidden_size": 3584, "intermediate_size": 14336, "num_hidden_layers": 42}
+GEMMA |= {"num_attention_heads": 16, "num_key_value_heads": 8}
+GEMMA_3 = {"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "vocab_size": 262144}
+GEMMA_3 |= {"num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 512}
+LITE = {"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944, "moe_intermediate_size": 1408}
+LITE |= {"num_attention_heads": 16, "num_hidden_layers": 27, "num_experts_per_tok": 6, "first_k_dense_replace": 1}
+
+
 @pytest.mark.parametrize(
-    ("quantised", "bits"),
+    ("config", "parameters"),
     [
-        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
-        ({"quant_method": "awq", "bits": 4, "group_size": 32}, 4 + 20 / 32),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
-        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": FP8}, "ignore": ["lm_head"]}, 8),
+        (GEMMA, 9_241_705_984),  # gemma-2-9b
+        (GEMMA_3, 999_885_952),  # gemma-3-1b
+        ({"model_type": "gemma"}, 8_537_680_896),  # gemma-7b
+        ({"model_type": "phi3"}, 3_821_079_552),  # Phi-3-mini
+        (LITE | {"q_lora_rank": None}, 15_706_484_224),  # DeepSeek-V2-Lite
     ],
 )
-def test_a_quantised_models_layers_are_stored_in_fewer_bits_and_its_head_is_not(quantised, bits):
-    found = model("llama-3-8b", quantization_config=quantised)
-    matrices = 32 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)  # of the layers
-    assert found.weight_bytes == pytest.approx(matrices * bits / 8 + 2 * (8_030_261_248 - matrices), rel=1e-6)
+def test_other_families_have_the_parameters_that_are_published(config, parameters):
+    assert build("mine", "made up", config).parameters == parameters
+
+
+S, F = "sliding_attention", "full_attention"
+QWEN = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "windows"),
+    [
+        ("mistral", {"sliding_window": 64}, [64] * 4),
+        ("mixtral", {"sliding_window": 64}, [64] * 4),
+        ("mistral", {"sliding_window": None}, [None] * 4),
+        ("phi3", {"sliding_window": 64}, [64] * 4),
+        ("phi3", {}, [None] * 4),
+        ("qwen2", QWEN, [None, 64, 64, 64]),
+        ("qwen3", QWEN | {"layer_types": [F, S, F, S]}, [None, 64, None, 64]),
+        ("qwen2", QWEN | {"use_sliding_window": False, "layer_types": [S] * 4}, [None] * 4),
+        ("qwen2", QWEN | {"sliding_window": None}, [None] * 4),
+        ("qwen3_moe", QWEN, [64] * 4),
+        ("qwen3_moe", QWEN | {"use_sliding_window": False}, [None] * 4),
+        ("gpt_oss", {"sliding_window": 64}, [64, None, 64, None]),
+        ("gpt_oss", {"sliding_window": 64, "layer_types": [F, F, S, S]}, [None, None, 64, 64]),
+        ("gemma2", {}, [4096, None, 4096, None]),
+        ("gemma3_text", {"sliding_window": 64, "sliding_window_pattern": 3}, [64, 64, None, 64]),
+        ("gemma3_text", {"sliding_window": 64}, [64] * 4),
+    ],
+)
+def test_windows_are_switched_on_as_the_family_does(kind, fields, windows):
+    found = build("mine", "made up", {"model_type": kind, "num_hidden_layers": 4, **fields})
+    assert [layer.attention.window for layer in found.layers] == windows
+
+
+def test_what_a_quantised_checkpoint_leaves_alone_is_in_16_bits_if_the_config_names_no_dtype():
+    for name, others in (("gpt-oss-20b", {}), ("deepseek-v3", {"torch_dtype": None})):
+        assert build("mine", "made up", without(name, "torch_dtype") | others).weight_bytes == PUBLISHED[name][1]
+    inner, outer = without("llama-3-8b", "torch_dtype"), {"model_type": "llava", "dtype": "float16"}
+    found = build("mine", "made up", outer | {"text_config": inner | {"torch_dtype": None}})
+    assert found.weight_bytes == PUBLISHED["llama-3-8b"][1]
+
+
+def test_fields_that_say_nothing_and_settings_of_generation_refuse_nothing():
+    nothing = {"ssm_state": None, "n_mels": 0, "add_cross_attention": False, "pruned_heads": {}, "head_dim": None}
+    found = build("mine", "made up", LLAMA | nothing | {"temperature": 0.7, "max_length": 20, "num_beams": 1})
+    assert found.parameters == PUBLISHED["llama-3-8b"][0]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +121,11 @@ def test_a_quantised_models_layers_are_stored_in_fewer_bits_and_its_head_is_not(
         (LLAMA | {"hidden_size": -1}, ["hidden_size", "-1"]),
         (LLAMA | {"num_key_value_heads": 7}, ["num_key_value_heads", "7", "32"]),
         (LLAMA | {"ssm_state": 16}, ["ssm_state", "cost"]),
+        (LLAMA | {"add_cross_attention": True}, ["add_cross_attention", "cost"]),
+        (LLAMA | {"pruned_heads": {"0": [1]}}, ["pruned_heads", "cost"]),
+        (LLAMA | {"architectures": ["LlamaForSequenceClassification"]}, ["LlamaForSequenceClassification"]),
+        (LLAMA | {"dtype": "float32"}, ["dtype", "float32", "bfloat16"]),
+        (LLAMA | {"sliding_window": 4096}, ["sliding_window", "cost"]),
         (LLAMA | {"quantization_config": {"quant_method": "hqq"}}, ["hqq", "awq"]),
         ([1], ["list"]),
     ],
