@@ -14,6 +14,8 @@ from families import build
 
 SHIPPED = Path(__file__).with_name("shipped.yaml")
 CONFIG = "config.json"
+# Next to it, from tools that leave config.json as it was, with the method that they leave out.
+QUANTISED = {"hf_quant_config.json": "modelopt", "quantize_config.json": "gptq"}
 
 
 @cache
@@ -27,22 +29,37 @@ def find(named: str) -> dict[str, Any]:
     known = ", ".join(shipped())
     if not named or not named.isprintable():
         raise BadModel(f"{named!r} is not a model; allowed: the path of a config.json, or {known}")
-    path = Path(named)
-    if path.is_dir():
-        path, missing = path / CONFIG, f"a folder without {CONFIG}"
-    else:
-        missing = "no such file"
+    path = Path(named) / CONFIG if Path(named).is_dir() else Path(named)
     if named.lower() in shipped() and not path.exists():
         return {"name": named.lower(), **shipped()[named.lower()]}
+    if not path.is_file():
+        raise BadModel(
+            f"{named}: no such file, or no {CONFIG} in it; allowed: a {CONFIG}, a folder with one, or {known}"
+        )
+    config, source = _read(path), named
+    for other, method in QUANTISED.items() if path.name == CONFIG and isinstance(config, dict) else ():
+        beside = path.with_name(other)
+        if not config.get("quantization_config") and beside.is_file():
+            config["quantization_config"], source = _quantisation(beside, method), f"{named} with {other}"
+    name = path.parent.name if path.name == CONFIG and path.parent.name else path.stem
+    return {"name": name, "source": source, "config": config}
+
+
+def _read(path: Path) -> Any:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadModel(f"{named}: {missing}, and no model of the list; allowed: a {CONFIG} or {known}") from None
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadModel(f"{named}: cannot be read as JSON ({why})") from None
-    name = path.parent.name if path.name == CONFIG and path.parent.name else path.stem
-    return {"name": name, "source": named, "config": config}
+        raise BadModel(f"{path}: cannot be read as JSON ({why})") from None
+
+
+def _quantisation(path: Path, method: str) -> dict[str, Any]:
+    """ModelOpt's has everything but its own version one level down."""
+    given = _read(path)
+    inner = given.pop("quantization", {}) if isinstance(given, dict) else None
+    if not isinstance(inner, dict):
+        raise BadModel(f"{path}: it has no mapping; allowed: what quantization_config has")
+    return {"quant_method": method, **given, **inner}
 
 
 def file_name(name: str) -> str:

@@ -1,5 +1,8 @@
 """Bits by module: each way that a config, or a file next to it, describes quantised weights."""
 
+import json
+
+import config_file
 import pytest
 from config_file import BadModel
 from families import build
@@ -18,6 +21,7 @@ FP4 = {"num_bits": 4, "type": "float", "group_size": 16, "strategy": "tensor_gro
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 BNB4 = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8"}
+OF_FILE = {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}
 DOWN_ALONE = {"model.layers.0.mlp.down_proj": {"quant_algo": "NVFP4", "group_size": 16}}
 MIXED = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": DOWN_ALONE}
 THREE = (["Linear"], FP8), ([r"re:.*\.mlp\..*"], FP4), (["model.layers.0.mlp.down_proj"], INT4)
@@ -120,3 +124,22 @@ def test_what_is_not_known_is_refused_by_its_field(quantised, words):
     with pytest.raises(BadModel) as caught:
         tiny(quantization_config=quantised)
     assert all(word in str(caught.value) for word in words) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "layers_bits"),
+    [
+        ("hf_quant_config.json", {"producer": {}, "quantization": OF_FILE}, 8),
+        ("quantize_config.json", {"bits": 4, "group_size": 128, "sym": True, "desc_act": False}, SYMMETRIC),
+    ],
+)
+def test_a_description_next_to_the_config_is_read(tmp_path, name, content, layers_bits):
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    (tmp_path / name).write_text(json.dumps(content))
+    for named in (tmp_path, tmp_path / "config.json"):
+        found = config_file.read(config_file.find(str(named)))
+        assert found.weight_bytes == pytest.approx(weigh(layers_bits * ALL), abs=14 * 4)
+        assert name in found.source
+    (tmp_path / name).write_text("[1]")
+    with pytest.raises(BadModel, match=name):
+        config_file.find(str(tmp_path))
