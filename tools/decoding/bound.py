@@ -96,9 +96,10 @@ class Step:
 
     batch: int
     context: int
-    bound: Bound
-    sustained_s: float | None
-    expected_s: float | None  # with the experts that uniform routing uses; None for a dense model
+    routed: bool  # a mixture of experts
+    expected: Bound  # with the experts that uniform routing uses
+    bound: Bound  # with the fewest; the same for a dense model
+    sustained_s: float | None  # as expected
     memory_bytes: int
     fits: bool | None
     largest_batch: int | None  # at this context
@@ -106,26 +107,30 @@ class Step:
 
     @property
     def tokens_per_s(self) -> float:
+        """As expected."""
+        return self.batch / self.expected.seconds
+
+    @property
+    def most_per_s(self) -> float:
         return self.batch / self.bound.seconds
 
 
 def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[int], cache: str) -> list[Step]:
     """At every batch and context. Raises NoCeiling."""
-    stored, routed = PLAIN[cache], any(one.copies > one.per_token for one in model.linears)
-    found = []
+    stored, found = PLAIN[cache], []
     for context in contexts:
         most = card.memory_bytes and largest_batch(model, context, stored, card.memory_bytes)
-        compute_bound = compute_bound_from(model, context, stored, card.burst, expected=routed)
+        compute_bound = compute_bound_from(model, context, stored, card.burst)
         for batch in batches:
-            step = operations(model, batch, context, stored)
-            expected = bound(operations(model, batch, context, stored, expected=True), card.burst)
+            step = operations(model, batch, context, stored, expected=True)
             memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, stored)
             one = Step(
                 batch=batch,
                 context=context,
-                bound=bound(step, card.burst),
+                routed=model.routed,
+                expected=bound(step, card.burst),
+                bound=bound(operations(model, batch, context, stored), card.burst),
                 sustained_s=_sustained(step, card),
-                expected_s=expected.seconds if routed else None,
                 memory_bytes=memory_bytes,
                 fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
                 largest_batch=most,
@@ -147,14 +152,11 @@ def largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes:
     return max(0, left // model.cache_bytes(context, cache)) if left > 0 else 0
 
 
-def compute_bound_from(
-    model: Model, context: int, cache: NumberFormat, ceilings: Ceilings, *, expected: bool = False
-) -> int | None:
+def compute_bound_from(model: Model, context: int, cache: NumberFormat, ceilings: Ceilings) -> int | None:
     """The smallest compute-bound batch; None if K/V, which grow as fast, keep every batch memory-bound."""
 
     def is_bound(batch: int) -> bool:
-        found = bound(operations(model, batch, context, cache, expected=expected), ceilings)
-        return found.limited_by == "compute"
+        return bound(operations(model, batch, context, cache, expected=True), ceilings).limited_by == "compute"
 
     first = bisect_left(range(MOST_BATCH + 1), True, lo=1, key=is_bound)
     return first if first <= MOST_BATCH else None

@@ -37,6 +37,7 @@ MEASURED_BATCHES = [1, 32]
 MOST = 1 << 30
 MOST_NEAR = 5  # names that an unknown one is answered with
 DPI = 160
+UNFIT = {False: " (does not fit)"}
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
 Times = Mapping[tuple[int, int], float]  # seconds of a measured step, by batch and context
 
@@ -175,8 +176,10 @@ def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
     first, of_context = steps[0], list({one.context: one for one in steps}.values())
     parts = ", ".join(f"{part} {api.percent(share)}" for part, share in largest_parts(first, 2))
     at = f"at batch {first.batch}, context {first.context}"
-    lines = f"{model.name} on {card.title}: at most {api.number(first.tokens_per_s)} tokens/s {at} "
-    lines += f"({first.bound.limited_by}-bound: {parts}). "
+    speed = f"at most {api.number(first.most_per_s)} tokens/s"
+    if first.routed:
+        speed = f"{api.number(first.tokens_per_s)} tokens/s expected by uniform routing, {speed},"
+    lines = f"{model.name} on {card.title}: {speed} {at} ({first.expected.limited_by}-bound: {parts}). "
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(one.largest_batch for one in of_context):
@@ -190,7 +193,7 @@ def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
 
 
 def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
-    shares = {part: seconds / step.bound.seconds for part, seconds in step.bound.by_part.items()}
+    shares = {part: seconds / step.expected.seconds for part, seconds in step.expected.by_part.items()}
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
@@ -223,14 +226,15 @@ def _row(step: Step, measured_s: float | None) -> dict[str, str]:
     return {
         "batch": str(step.batch),
         "context": str(step.context),
-        "tokens/s at most": api.number(step.tokens_per_s),
+        "tokens/s by uniform routing": api.number(step.tokens_per_s) if step.routed else "-",
+        "tokens/s at most": api.number(step.most_per_s),
+        "step by uniform routing": api.duration(step.expected.seconds) if step.routed else "-",
         "step at least": api.duration(step.bound.seconds),
         "measured": api.duration(measured_s) if measured_s else "-",
         "of the bound": api.percent(step.bound.seconds / measured_s) if measured_s else "-",
-        "one by one": api.duration(step.bound.one_by_one_s),
+        "one by one": api.duration(step.expected.one_by_one_s),
         "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
-        "uniform routing": api.duration(step.expected_s) if step.expected_s else "-",
-        "limited by": step.bound.limited_by,
+        "limited by": step.expected.limited_by,
         "largest part": f"{part} {api.percent(share)}",
         "memory": api.capacity(step.memory_bytes),
         "fits": {None: "unknown", True: "yes", False: "no"}[step.fits],
@@ -239,17 +243,13 @@ def _row(step: Step, measured_s: float | None) -> dict[str, str]:
 
 def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.Table:
     """Tokens per second of one model on several cards."""
-    rows = [
-        [str(same[0].batch), str(same[0].context), *(f"{api.number(one.tokens_per_s)}{_beside(one)}" for one in same)]
-        for same in zip(*steps, strict=True)
-    ]
-    return api.Table(["batch", "context", *(f"tokens/s at most, {one.name}" for one in cards)], rows, 0)
-
-
-def _beside(step: Step) -> str:
-    lines = [f"uniform routing: {api.number(step.batch / step.expected_s)}"] if step.expected_s else []
-    lines += ["does not fit"] if step.fits is False else []
-    return f" ({', '.join(lines)})" if lines else ""
+    first, heads = steps[0][0], [("tokens/s at most", "most_per_s")]
+    heads = [("tokens/s by uniform routing", "tokens_per_s"), *heads] if first.routed else heads
+    rows = []
+    for same in zip(*steps, strict=True):
+        speeds = [api.number(getattr(one, speed)) + UNFIT.get(one.fits, "") for one in same for _, speed in heads]
+        rows.append([str(same[0].batch), str(same[0].context), *speeds])
+    return api.Table(["batch", "context", *(f"{head}, {one.name}" for one in cards for head, _ in heads)], rows, 0)
 
 
 def wrapped(text: str) -> str:

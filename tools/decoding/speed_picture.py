@@ -11,7 +11,7 @@ from roofline.api import figure_style as style
 from roofline.api import number
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # of contexts
-MARKS = "Hollow: does not fit the memory. Dashed: experts by uniform routing. Cross: measured."
+MARKS = "Hollow: does not fit the memory. Experts by uniform routing; dashed: the fewest. Cross: measured."
 HEAD, HIGH, AXIS = 78.0, 190.0, 52.0
 
 
@@ -33,8 +33,8 @@ def _paint(axes: Axes, title: str, steps: Sequence[Step], times: Mapping) -> Non
         mine = sorted((one for one in steps if one.context == context), key=lambda one: one.batch)
         batches, look = [one.batch for one in mine], {"color": colour, "lw": 1.3, "zorder": 3}
         axes.plot(batches, [one.tokens_per_s for one in mine], label=f"context {context}", **look)
-        if mine[0].expected_s:
-            axes.plot(batches, [one.batch / one.expected_s for one in mine], ls=(0, (3, 2)), **look)
+        if mine[0].routed:
+            axes.plot(batches, [one.most_per_s for one in mine], ls=(0, (3, 2)), **look)
         timed = [batch for batch in batches if (batch, context) in times]
         axes.plot(
             timed, [batch / times[batch, context] for batch in timed], color=colour, marker="x", ls="none", zorder=5

@@ -78,9 +78,28 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
     assert re.search(r"28\s+sequences\s+of\s+1024", said)
     assert (decoding.FOLDER / "llama-3-70b.png").stat().st_size
     cards = f"{REFERENCE},NVIDIA A100-SXM4-80GB"
-    status, said = made(capsys, "mixtral-8x7b", "--card", cards, "--batch", "1", "--context", "128")
+    status, said = made(capsys, "mixtral-8x7b", "--card", cards, "--batch", "8", "--context", "1024")
     assert status == 0 and "datasheet" in said
-    assert len([line for line in said.splitlines() if line.startswith("|")]) == 3
+    *_, row = (line for line in said.splitlines() if line.startswith("|"))
+    expected, most = (float(cell.split()[0]) for cell in row.split("|")[3:5])
+    assert (expected, most) == pytest.approx((440, 1413), rel=0.01)
+
+
+def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_fewest():
+    card = Card("A card", "made up", 141 * 10**9, "hbm_read", CARD)
+    found = steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], "bf16")
+    expert = 3 * 4096 * 14336 * 2  # bytes
+    distinct = 8 * (1 - (1 - 2 / 8) ** 8)
+    assert found[0].expected == found[0].bound
+    more = found[1].expected.memory_s - found[1].bound.memory_s
+    assert more == pytest.approx(32 * (distinct - 2) * expert / 4e12)
+    table = decoding.one_card(found, {})
+    cells = dict(zip(table.columns, table.rows[1], strict=True))
+    assert float(cells["tokens/s by uniform routing"]) == pytest.approx(found[1].tokens_per_s, rel=0.01)
+    assert float(cells["tokens/s at most"]) == pytest.approx(found[1].most_per_s, rel=0.01)
+    assert "tokens/s by uniform routing" not in str(
+        decoding.one_card(steps(MODELS["gpt-2"], card, [8], [64], "bf16"), {})
+    )
 
 
 @pytest.mark.parametrize(
