@@ -19,8 +19,7 @@ class BadModel(ValueError):
 
 
 class Fields:
-    """`given` as the file has it; `aliases` are the names that a family has for others; `prefix` is where it stands:
-    nowhere, or in quantization_config."""
+    """`given` as the file has it; `aliases` of a family for its names; `prefix`: the mapping in the file, if any."""
 
     def __init__(self, given: Mapping[str, Any], defaults: Mapping, aliases: Mapping | None = None, prefix: str = ""):
         names = aliases or {}

@@ -16,7 +16,7 @@ from number_formats import NAMES, PLAIN, NumberFormat
 from quantisation import Stored, stored
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-ALIASES = {"dtype": "torch_dtype"}
+ALIASES = {"dtype": "torch_dtype", "_sliding_window_pattern": "sliding_window_pattern"}
 DEFAULTS = Path(__file__).with_name("families.yaml")
 OF_ALL = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")  # next to text_config
 HEADED = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
@@ -125,8 +125,8 @@ def by_layer_types(reader: Reader) -> list[int | None]:
 
 def of_upper_layers(reader: Reader) -> list[int | None]:
     """Qwen's: windows where they are switched on, from layer max_window_layers on or where layer_types names them."""
-    windows, first = if_switched_on(reader), reader.fields.whole("max_window_layers", least=0)
-    types = reader.fields.listed("layer_types", (FULL, SLIDING), reader.layers)
+    windows, types = if_switched_on(reader), reader.fields.listed("layer_types", (FULL, SLIDING), reader.layers)
+    first = reader.fields.whole("max_window_layers", least=0) if any(windows) and not types else 0
     types = types or [SLIDING if layer >= first else FULL for layer in range(reader.layers)]
     return [window if one == SLIDING else None for one, window in zip(types, windows, strict=True)]
 
@@ -236,7 +236,7 @@ def build(name: str, source: str, given: Mapping[str, Any]) -> Model:
     if kind == "gpt2":
         return _gpt2(name, source, given)
     if not isinstance(kind, str) or kind not in FAMILIES:
-        raise BadModel(f"model_type: {kind!r} is unknown; allowed: {', '.join(known())}")
+        raise BadModel(f"model_type: {shown(kind)} is unknown; allowed: {', '.join(known())}")
     family = FAMILIES[kind]
     reader = _reader(given, kind, ALIASES, nested)
     windows = family.windows(reader)
@@ -268,6 +268,8 @@ def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model
     fields, hidden = reader.fields, reader.hidden
     vocabulary, head = fields.whole("vocab_size"), reader.stored("lm_head")
     tied, longest = fields.flag("tie_word_embeddings"), fields.whole("max_position_embeddings")
+    if tied and (fields.mapping("quantization_config") or {}).get("lm_head"):
+        raise BadModel("tie_word_embeddings and quantization_config.lm_head; allowed: one of them true")
     fields.require_nothing_else()
     embedding = Table("embed_tokens", vocabulary, hidden, reader.plain)
     head = Linear("lm_head", "head", vocabulary, hidden, reader.plain if tied else head)  # tied: not quantised

@@ -169,8 +169,7 @@ def _algorithm(fields: Fields, plain: NumberFormat, mixed: bool = False) -> Numb
 
 
 def _compressed(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    """Of the groups that name a module, one that does so in full comes first, then regular expressions, then those
-    for all linear layers."""
+    """The most specific target counts: the name of a module, a regular expression, all linear layers."""
     fields.word("format", PACKED)
     if sparsity := fields.mapping("sparsity_config"):
         _fields(sparsity, f"{WHERE}sparsity_config.").word("format", ("dense", None))

@@ -84,6 +84,7 @@ QWEN = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1
         ("qwen2", QWEN, [None, 64, 64, 64]),
         ("qwen3", QWEN | {"layer_types": [F, S, F, S]}, [None, 64, None, 64]),
         ("qwen2", QWEN | {"use_sliding_window": False, "layer_types": [S] * 4}, [None] * 4),
+        ("qwen2", {"max_window_layers": None}, [None] * 4),
         ("qwen2", QWEN | {"sliding_window": None}, [None] * 4),
         ("qwen3_moe", QWEN, [64] * 4),
         ("qwen3_moe", QWEN | {"use_sliding_window": False}, [None] * 4),
