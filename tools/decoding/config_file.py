@@ -28,7 +28,7 @@ def find(named: str) -> dict[str, Any]:
     """Name, source and config of a model: one of the list, a config.json, or a folder with one. Raises BadModel."""
     known = ", ".join(shipped())
     if not named or not named.isprintable():
-        raise BadModel(f"{named!r} is not a model; allowed: the path of a config.json, or {known}")
+        raise BadModel(f"MODEL: {named!r} is not a model; allowed: the path of a config.json, or {known}")
     path = Path(named) / CONFIG if Path(named).is_dir() else Path(named)
     if named.lower() in shipped() and not path.exists():
         return {"name": named.lower(), **shipped()[named.lower()]}

@@ -116,7 +116,9 @@ def card_of(name: str) -> Card:
             burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
             sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
             ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
-            return Card(record.name, f"measured, {name}", record.memory_total_bytes, read.name, *ceilings)
+            doubted = api.listed(one.name for one in (read, *products.values()) if one.doubt)
+            how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
+            return Card(record.name, how, record.memory_total_bytes, read.name, *ceilings)
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 
@@ -127,7 +129,7 @@ def promised(name: str) -> Card:
     if name not in cards and len(near) != 1:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
         raise api.UserError(
-            f"{name}: not a run, and not a card of config/datasheets.yaml; {known}allowed: a path or one of these names"
+            f"{name}: not a run, and not a card of config/datasheets.yaml; {known}allowed: a path, or a name from there"
         )
     name = name if name in cards else near[0]
     memory_bytes, ceilings = api.datasheets.nominal_bytes(cards[name]), bound.of_datasheet(cards[name])
@@ -142,9 +144,7 @@ def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, cont
     gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
     if not gpu or [one.name for one in cards] != [gpu.name]:
         here = gpu.name if gpu else "no GPU"
-        raise api.UserError(
-            f"MEASURE=1: this machine has {here}; name one run of that model of card, or leave CARD out"
-        )
+        raise api.UserError(f"MEASURE=1: this machine has {here}, and CARD is {', '.join(given.card)}: not one model")
     try:
         dense(found)
     except NotDense as error:
