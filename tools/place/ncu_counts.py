@@ -18,6 +18,7 @@ DURATION = "gpu__time_duration"
 CLOCK = "sm__cycles_elapsed"
 CLOCKS = (CLOCK, "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same domain
 INSTRUCTIONS = "smsp__inst_executed"  # of warps
+TMA, FIRST_TMA = "sm__inst_executed_pipe_tma", (9, 0)
 SECTOR, LINE = 32, 128  # bytes
 
 # From which compute capability on: operands of tensor cores that have their own ceiling here, with their counters.
@@ -102,12 +103,15 @@ def asked(capability: Capability) -> list[str]:
     traffic = [BYTES[name][1 if renamed and name.startswith("memory_") else 0][1] for name in ASKED_BYTES]
     sass = [counter for dtype in _cuda_cores(capability) for counter in _instructions(dtype)]
     tensor = [f"{counter_names.TENSOR}{one}" for each in tensor_operands(capability).values() for one in each]
-    sums = (*traffic, INSTRUCTIONS, *sass, *tensor)
+    sums = (*traffic, INSTRUCTIONS, *([TMA] if capability >= FIRST_TMA else []), *sass, *tensor)
     return [f"{DURATION}.sum", f"{CLOCK}.avg.per_second", *(f"{name}.sum" for name in sums)]
 
 
 def counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
-    """All counts of a kernel; None if the report lacks one. FLOPs are there for each dtype that is counted apart."""
+    """All counts of a kernel; None if the report lacks one. FLOPs are there for each dtype that is counted apart.
+
+    Raises LookupError without any, as of a kernel that failed under the profiler.
+    """
     seconds = value(f"{DURATION}.sum")
     clock = next((hz for name in CLOCKS if (hz := value(f"{name}.avg.per_second"))), None)
 
@@ -125,12 +129,21 @@ def counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
         known = (unit * count for unit, counter in alternatives if (count := total(counter)) is not None)
         found[name] = next(known, None)
     found["warp_instructions"] = total(INSTRUCTIONS)
+    found["tma_instructions"] = total(TMA) if capability >= FIRST_TMA else 0.0
     for dtype in _cuda_cores(capability):
         parts = [(worth, total(counter)) for counter, worth in _instructions(dtype).items()]
         found["cuda_core", dtype] = _sum(None if count is None else worth * count for worth, count in parts)
     for dtype, operands in tensor_operands(capability).items():
         found["tensor_core", dtype] = _sum(_operations(total, operand) for operand in operands)
+    if not any(count is not None for key, count in found.items() if key != "tma_instructions"):
+        raise LookupError("a kernel without any counter that is read here")
     return found
+
+
+def flops_counted(capability: Capability) -> set[tuple[str, str]]:
+    """The units and dtypes whose FLOPs an architecture counts."""
+    cuda_cores = {("cuda_core", dtype) for dtype in _cuda_cores(capability)}
+    return cuda_cores | {("tensor_core", dtype) for dtype in tensor_operands(capability)}
 
 
 def _operations(total: Callable[[str], float | None], operand: str) -> float | None:

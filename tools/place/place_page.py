@@ -84,6 +84,11 @@ def words(profile: Profile, source: str) -> list[str]:
     ]
     more = (_clocks, _past_l1, _no_ceiling, _missing, _not_drawn)
     lines += [f"Left out, profiled as a whole: {profile.left_out} ranges or graphs."] if profile.left_out else []
+    lines += [f"Left out, not counted by the profiler: {listed(profile.failed)}."] if profile.failed else []
+    if profile.uncounted:
+        flops = listed(f"{dtype} on {UNITS[unit]}" for unit, dtype in profile.uncounted)
+        version = ".".join(map(str, profile.compute_capability))
+        lines += [f"Compute capability {version} has no counters of the FLOPs of {flops}: they are left out."]
     return lines + [text for part in more if (text := part(kernels))]
 
 
@@ -137,10 +142,11 @@ def _no_ceiling(kernels: Iterable[Placed]) -> str:
 
 def _past_l1(kernels: Iterable[Placed]) -> str:
     past = [one for one in kernels if one.roof_at("l2") and not one.roof_at("l1") and "l1" not in one.missing]
-    lines = (
-        f"{counted(len(past), 'kernel')} loaded by TMA, which the counter of L1 leaves out: no share of L1 is shown."
-    )
-    return lines if past else ""
+    by_tma = sum(bool(one.tma_instructions) for one in past)
+    parts = [f"{counted(by_tma, 'kernel')} loaded by TMA, which the counter of L1 leaves out"] if by_tma else []
+    if others := len(past) - by_tma:
+        parts += [f"{counted(others, 'kernel')} moved less than half of the L2 traffic through L1"]
+    return f"No share of L1 is shown if traffic passed it by: {listed(parts)}." if past else ""
 
 
 def _not_drawn(kernels: Sequence[Placed]) -> str:

@@ -10,7 +10,7 @@ from roofline.api import ComputeCeiling, MemoryCeiling, Run, UserError, issue_pe
 from roofline.api import regime as found_regime
 
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
-PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that TMA, which is not counted there, moves the rest
+PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
 FP16_PIPE = ("cuda_core", "fp16")  # compilers have it convert and make constants too
@@ -52,6 +52,7 @@ class Placed:
     regime: str | None
     limited_by: str | None  # the ceiling that takes most of the time, if compute or memory is the limit
     limited_at: str | None  # its level
+    tma_instructions: float | None
     missing: list[str]
     missing_flops: dict[str, list[str]]  # dtypes by unit
 
@@ -74,6 +75,8 @@ class Profile:
     total_s: float
     start_s: float | None  # the smallest case of an operator, without a graph
     left_out: int
+    failed: list[str]  # kernels that the profiler did not count
+    uncounted: list[tuple[str, str]]  # units and dtypes of ceilings whose FLOPs this architecture does not count
     kernels: list[Placed]
 
 
@@ -104,6 +107,7 @@ def place(report: ncu.Report, run: Run) -> Profile:
     groups = ncu_counts.grouped(report.kernels)
     total_s = fsum(one.total("duration_s") or 0.0 for one in groups)
     kernels = [_placed(one, ceilings, report.card.multiprocessors, start_s, total_s) for one in groups]
+    rated = {(one.unit, one.dtype) for one in ceilings if one.kind == "compute"}
     return Profile(
         report=report.path,
         device=device,
@@ -114,6 +118,8 @@ def place(report: ncu.Report, run: Run) -> Profile:
         total_s=total_s,
         start_s=start_s,
         left_out=report.left_out,
+        failed=report.failed,
+        uncounted=sorted(rated - ncu_counts.flops_counted(report.card.capability)),
         kernels=sorted(kernels, key=lambda one: -(one.total_s or 0.0)),
     )
 
@@ -159,6 +165,7 @@ def _placed(
         regime=regime,
         limited_by=limit and limit.ceiling,
         limited_at=limit and limit.level,
+        tma_instructions=kernel.total("tma_instructions"),
         missing=missing,
         missing_flops=missing_flops,
     )
@@ -196,7 +203,8 @@ def _roofs(kernel: ncu_counts.Launches, flops, ceilings: Sequence[Ceiling], cloc
             best = max(fit, key=lambda one: one.tflops, default=None)
             yield _roof("compute", best, amount, clock, mean_s, unit, dtype)
     moved = {level: kernel.total(name) for level, name in CACHES.items()}
-    if moved["l1"] is not None and moved["l2"] is not None and moved["l1"] < PASSED_BY * moved["l2"]:
+    by_tma = kernel.total("tma_instructions") != 0  # or not known
+    if by_tma and moved["l1"] is not None and moved["l2"] is not None and moved["l1"] < PASSED_BY * moved["l2"]:
         moved["l1"] = None
     for level, amount in moved.items():
         if amount is not None:

@@ -1,11 +1,13 @@
 """Kernels of a user's program under measured ceilings: real reports, counts, shares, words, the command."""
 
 import json
+from dataclasses import replace
 from math import fsum
 from pathlib import Path
 
 import ncu_counts
 import place
+import place_page
 import placing
 import pytest
 from test_counter_names import CHIPS, known
@@ -25,10 +27,10 @@ CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu
 
 def placed(**counted) -> placing.Profile:
     """A launch of a millisecond with these bytes, every other count 0."""
-    counts = dict.fromkeys(ncu_counts.counts(lambda name: None, HOPPER), 0.0)
+    counts = ncu_counts.counts(lambda name: 0.0, HOPPER)
     counts |= {"duration_s": 1e-3, "sm_clock_mhz": 1980.0} | counted
     launch = ncu.Kernel("kernel", "void kernel(float*)", 0, (1024, 1, 1), (128, 1, 1), counts)
-    return placing.place(ncu.Report("my.ncu-rep", H200, [launch], 0), RUN)
+    return placing.place(ncu.Report("my.ncu-rep", H200, [launch], 0, []), RUN)
 
 
 def read(path: Path) -> ncu.Report:
@@ -79,14 +81,48 @@ def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
     assert kernel.roof_at("l2").share == pytest.approx(CEILINGS["hbm_read"].gb_per_s / CEILINGS["l2"].gb_per_s)
 
 
+def test_loads_by_tma_are_named_only_if_they_were_counted():
+    (counted,), (other,), (unknown,) = (
+        placed(l2_bytes=1e9, l1_bytes=1e8, tma_instructions=count).kernels for count in (10.0, 0.0, None)
+    )
+    assert counted.roof_at("l1") is None and counted.tma_instructions == 10
+    assert other.roof_at("l1").amount == 1e8 and other.tma_instructions == 0  # the counter of L1 has all of it
+    assert unknown.roof_at("l1") is None and unknown.tma_instructions is None
+    said = ["TMA" in " ".join(place_page.words(placed(l2_bytes=1e9, tma_instructions=n), "")) for n in (10.0, None)]
+    assert said == [True, False]
+
+
+def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_kept():
+    def counts(value, capability):
+        found = ncu_counts.counts(value, capability)
+        return found if found["tensor_core", "bf16"] else ncu_counts.counts(lambda name: None, capability)
+
+    report = ncu.read(REPORTS / "pytorch_layer.ncu-rep", counts)
+    assert len(report.kernels) == 5 and "splitKreduce_kernel" in report.failed
+    profile = placing.place(report, RUN)
+    assert profile.launches == 5 and profile.failed == report.failed
+    assert all(name in " ".join(place_page.words(profile, "")) for name in report.failed)
+
+
+@pytest.mark.parametrize(("capability", "expected"), [((7, 0), 8), (HOPPER, 0)])
+def test_the_page_lists_what_an_architecture_does_not_count(capability, expected):
+    launch = ncu.Kernel("k", "k()", 0, (1, 1, 1), (1, 1, 1), {"duration_s": 1e-3})
+    profile = placing.place(ncu.Report("r", replace(H200, capability=capability), [launch], 0, []), RUN)
+    assert len(profile.uncounted) == expected
+    text = " ".join(place_page.words(profile, ""))
+    assert all(f"{dtype} on {place_page.UNITS[unit]}" in text for unit, dtype in profile.uncounted)
+
+
 # ---------------------------------------------------------------- the command
 
 
 @pytest.fixture
-def place_in(tmp_path, monkeypatch, capsys):
+def place_in(tmp_path, monkeypatch, capfd):
     def run(*arguments) -> tuple[int, str]:
         monkeypatch.chdir(tmp_path)
-        return place.main([str(one) for one in arguments]), capsys.readouterr().out
+        status, printed = place.main([str(one) for one in arguments]), capfd.readouterr()
+        assert not printed.err  # nor by the library that reads reports
+        return status, printed.out
 
     return run
 
@@ -111,11 +147,17 @@ def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
     [
         (["nothing.ncu-rep", "--card", REFERENCE], "no such file"),
         ([RANGES, "--card", REFERENCE], "no kernel"),  # a report, but of ranges
+        ([CHECKOUT / "README.md", "--card", REFERENCE], "not a report"),
+        (["cut.ncu-rep", "--card", REFERENCE], "damaged"),
+        (["header.ncu-rep", "--card", REFERENCE], "damaged"),
         ([REPORT, "--card", "no-such-run"], "no such file"),
         ([REPORT], "no results here yet"),
         ([REPORT, "--card", H100], "profiled on NVIDIA H200, but the ceilings are of NVIDIA H100 80GB HBM3"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(place_in, given, says):
+def test_what_is_wrong_is_said_in_a_line(place_in, tmp_path, given, says):
+    whole = (REPORTS / "pytorch_layer.ncu-rep").read_bytes()
+    (tmp_path / "cut.ncu-rep").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "header.ncu-rep").write_bytes(whole[:8])
     status, said = place_in(*given)
     assert status == 1 and len(said.splitlines()) == 1 and says in said

@@ -31,6 +31,7 @@ NO_READER = "ncu-report, the Python package that reads Nsight Compute's reports,
 PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 UNIT = re.compile(r"(n|u|m|K|k|M|G|T)?(byte|second|s|hz|cycle|inst|sector)s?", re.IGNORECASE)
 PERCENT = ("%", "percent")
+MAGIC = b"NVR\0"  # a report starts with it
 CODE = "launch__function_pcs"  # its first instance: where the function's code begins
 DIMENSIONS = tuple([f"launch__{what}_dim_{axis}" for axis in "xyz"] for what in ("grid", "block"))
 Capability = tuple[int, int]
@@ -150,10 +151,12 @@ class Report:
     card: Card
     kernels: list[Kernel]
     left_out: int  # ranges and graphs that were profiled as a whole
+    failed: list[str]  # kernels that were launched and not counted, by name
 
 
 def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
-    """The kernels of a report, in order. `take` gets the metrics of each, and the compute capability of its card.
+    """The kernels of a report, in order. `take` gets the metrics of each, and the compute capability of its card; it
+    raises LookupError for a kernel without those that it needs.
 
     Needs no GPU. Raises UserError, in one line, for what is not a report of kernels of one card.
     """
@@ -161,26 +164,38 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
         raise UserError(NO_READER)
     if not path.is_file():
         raise UserError(f"{path}: no such file")
+    if not path.read_bytes().startswith(MAGIC):
+        raise UserError(f"{path}: not a report of Nsight Compute (.ncu-rep)")
     import ncu_report
 
-    kinds, kernels, cards, left_out = ncu_report.IAction, [], [], 0
+    kinds, kernels, cards, left_out, failed = ncu_report.IAction, [], [], 0, {}
+    terminal = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # where the library describes what is damaged
     try:
-        for span in ncu_report.load_report(str(path)):
-            for action in span:
-                if action.workload_type() == kinds.WorkloadType_KERNEL:
-                    cards.append(_card(action))
-                    kernels.append(_kernel(action, kinds.NameBase_DEMANGLED, take, cards[-1].capability))
-                else:
-                    left_out += 1
+        for action in (one for span in ncu_report.load_report(str(path)) for one in span):
+            if action.workload_type() != kinds.WorkloadType_KERNEL:
+                left_out += 1
+                continue
+            cards.append(_card(action))
+            try:
+                kernels.append(_kernel(action, kinds.NameBase_DEMANGLED, take, cards[-1].capability))
+            except LookupError as error:
+                failed[action.name()] = error.args[0]
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: a damaged report ({why})") from None
-    if not kernels:
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+    if not kernels and left_out:
         raise UserError(f"{path}: no kernel in it; ncu profiles kernels with --replay-mode kernel")
+    if not kernels:
+        raise UserError(f"{path}: a damaged report ({next(iter(failed.values()), 'nothing in it can be read')})")
     if len(set(cards)) > 1:
         names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
         raise UserError(f"{path}: of several cards, {names}; profile one at a time")
-    return Report(str(path), cards[0], kernels, left_out)
+    return Report(str(path), cards[0], kernels, left_out, list(failed))
 
 
 def _needed(action, name: str):
