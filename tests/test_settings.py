@@ -37,6 +37,7 @@ ONE_LINE = [
     ("peak_flops.time_budget_s", math.inf, "peak_flops.time_budget_s", "inf"),
     ("operations", [COPY | {"flops": 1e40}], "operations[0].flops", "1e+40"),
     ("operations", [COPY, COPY], "operations", "'copy'"),
+    ("operations", [COPY | {"memory_bytes": 0}], "operations[0]", "memory_bytes"),
     ("model.presets", {"a": PRESET | {"haeds": 1}}, "model.presets.a.haeds", "heads"),
     ("operators", ["nowhere.py"], "operators", "nowhere.py"),
 ]

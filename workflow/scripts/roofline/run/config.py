@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model, model_validator
 
 from roofline.devices.datasheets import CEILINGS
 from roofline.devices.levels import NAMES as LEVELS
@@ -66,6 +66,12 @@ class Operation(Settings):
     dtype: Literal[CEILINGS]
     measured_s: Seconds | None = None
     device: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _does_something(self):
+        if not self.flops and not self.memory_bytes:
+            raise ValueError("flops and memory_bytes should not both be 0")
+        return self
 
 
 def _named_once(operations: list[Operation]) -> list[Operation]:

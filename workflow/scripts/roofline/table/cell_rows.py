@@ -70,8 +70,8 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         lower_ceiling=lower,
         no_roof=no_roof,
         roof_tflops=roof,
-        fraction_of_roof=_of_roof(measured, cpu.median_s, roof, gb_per_s),
-        gpu_fraction_of_roof=_of_roof(measured, gpu_s, roof, gb_per_s) if gpu_s else None,
+        fraction_of_roof=_of_roof(measured.flops, measured.bytes, cpu.median_s, roof, gb_per_s),
+        gpu_fraction_of_roof=_of_roof(measured.flops, measured.bytes, gpu_s, roof, gb_per_s),
         fraction_of_compute_peak=attained / peak if peak else None,
         above_roof=above,
         regime=regime,
@@ -112,12 +112,14 @@ def found_regime(
     return regime, level if regime == model.MEMORY_BOUND else None
 
 
-def _of_roof(measured: Measurement, time_s: float, roof: float | None, gb_per_s: float | None) -> float | None:
+def _of_roof(
+    flops: float, traffic: float, time_s: float | None, roof: float | None, gb_per_s: float | None
+) -> float | None:
     """Attained by its roof; of an operator that moves bytes and computes nothing, the bandwidth by its ceiling."""
-    if roof:
-        return measured.flops / time_s / 1e12 / roof
-    if measured.flops == 0 and gb_per_s:
-        return measured.bytes / time_s / 1e9 / gb_per_s
+    if time_s and roof:
+        return flops / time_s / 1e12 / roof
+    if time_s and flops == 0 and gb_per_s:
+        return traffic / time_s / 1e9 / gb_per_s
     return None
 
 
@@ -207,7 +209,7 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
             "memory_ceiling": memory.name,
             "lower_ceiling": lower,
             "roof_tflops": roof,
-            "fraction_of_roof": attained / roof if attained is not None and roof else None,
+            "fraction_of_roof": _of_roof(flops, traffic, time_s, roof, memory.gb_per_s),
             "fraction_of_compute_peak": attained / peak.tflops if attained is not None else None,
             "above_roof": above,
             "regime": analysis.bound,
