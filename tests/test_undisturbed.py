@@ -1,6 +1,7 @@
 """What ran next to a timed block, and the limits of a container, by readings that the tests make up."""
 
 import itertools
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -89,6 +90,14 @@ def test_the_host_is_read_for_the_cpus_that_this_process_may_use(system, monkeyp
     assert (found.waited, found.throttled) == (2.5, 0.25)
 
 
+def test_throttling_is_read_of_both_versions_and_of_groups_around(system):
+    system("proc/self/cgroup", "2:cpu,cpuacct:/a/b\n0::/c\n")
+    system("sys/fs/cgroup/cpu/a/b/cpu.stat", "nr_periods 3\nthrottled_time 500000000\n")
+    system("sys/fs/cgroup/cpu/a/cpu.stat", "throttled_time 250000000\n")
+    system("sys/fs/cgroup/c/cpu.stat", "throttled_usec 1000000\n")
+    assert host.usage().throttled == 1.75
+
+
 def other(system, number: int, nanoseconds: tuple, ended_ticks: int = 0) -> None:
     """A process that is not of this run: what each of its threads used, and its children that have ended."""
     system(f"proc/{number}/stat", f"{number} (a) b) S 1 {'0 ' * 9}0 0 {ended_ticks} 0 20 0 2 0")
@@ -113,12 +122,21 @@ def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("files", "cores", "available"),
+    ("files", "cores", "available"),  # files below /sys/fs/cgroup; "own": the group's path
     [
         ({}, 8, 64),
         ({"cpu.max": "max 100000", "memory.max": "max", "memory.current": 9 * GB}, 8, 64),
         ({"cpu.max": "400000 100000", "memory.max": 16 * GB, "memory.current": 9 * GB}, 4, 7),
-        ({"cpu.max": "250000 100000"}, 3, 64),
+        ({"cpu.max": "250000 100000"}, 2.5, 64),
+        # Groups of a Slurm job or of systemd-run, and those around them; a container's own is the outermost in sight.
+        ({"own": "0::/a.slice/b", "a.slice/b/cpu.max": "50000 100000", "a.slice/cpu.max": "200000 100000"}, 0.5, 64),
+        ({"own": "0::/a/b", "a/cpu.max": "200000 100000", "a/b/memory.max": 5 * GB, "a/b/memory.current": GB}, 2, 4),
+        (
+            {"own": "4:cpuacct,cpu:/job\n0::/", "cpu/job/cpu.cfs_quota_us": 150, "cpu/job/cpu.cfs_period_us": 100},
+            1.5,
+            64,
+        ),
+        ({"own": "3:cpu:/docker/1", "cpu/cpu.cfs_quota_us": 300, "cpu/cpu.cfs_period_us": 100}, 3, 64),
         # Files that its processes once read count as used but can be dropped: an installation reads gigabytes.
         ({"memory.max": 16 * GB, "memory.current": 9 * GB, "memory.stat": f"anon 5\ninactive_file {4 * GB}"}, 8, 11),
         # Version 1
@@ -131,12 +149,14 @@ def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, mo
 def test_cores_and_memory_within_the_limits_of_the_container(tmp_path, monkeypatch, files, cores, available):
     """Of eight cores and 64 GB, by what the files of its control group say."""
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n")
-    monkeypatch.setattr(host, "CGROUP", tmp_path)
+        path = tmp_path / ("proc/self/cgroup" if name == "own" else f"sys/fs/cgroup/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    monkeypatch.setattr(host, "SYSTEM", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64 * GB))
-    assert (host.usable_cores(), host.memory_available_bytes()) == (cores, available * GB)
+    assert (host.allowed_cores(), host.memory_available_bytes()) == (cores, available * GB)
+    assert host.usable_cores() == math.ceil(cores)
 
 
 # ---------------------------------------------------------------- measured again

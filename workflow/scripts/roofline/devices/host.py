@@ -7,19 +7,30 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from roofline.core.disturbance import RUN_PROCESS
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-CGROUP = Path("/sys/fs/cgroup")
+SYSTEM = Path("/")
+# Of a control group, by version: its limit of memory, what is used, and in its statistics what can be dropped.
+MEMORY = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+THROTTLED = {"throttled_usec": 1e6, "throttled_time": 1e9}  # by version: what makes seconds of it
 ROOT = "ROOFLINE_HOST"  # names a folder that is read for load (`usage`) and caches in place of the system's /
 
 
 def usable_cores() -> int:
-    """Cores of this process: its affinity mask, and no more than its container's CPU quota."""
-    cores, quota = len(usable_cpus()), _cpu_quota()
-    return max(1, min(cores, math.ceil(quota))) if quota else cores
+    """Cores of this process: so many threads use all that it may."""
+    return math.ceil(allowed_cores())
+
+
+def allowed_cores() -> float:
+    """By the affinity mask, and no more than the CPU quotas of the control groups, which may be fractions."""
+    return min(len(usable_cpus()), *_cpu_quotas(), math.inf)
 
 
 def usable_cpus() -> set[int]:
@@ -43,9 +54,9 @@ def cpu_folder(number: int) -> Path:
     return _root() / "sys" / "devices" / "system" / "cpu" / f"cpu{number}"
 
 
-def physical_cores() -> int:
+def physical_cores() -> float:
     """The same with the threads of one core counted once, if the system lists which they are."""
-    return min(usable_cores(), len({_siblings(cpu) for cpu in usable_cpus()}))
+    return min(allowed_cores(), len({_siblings(cpu) for cpu in usable_cpus()}))
 
 
 def use_all_cores() -> int:
@@ -60,17 +71,22 @@ def use_all_cores() -> int:
 
 
 def memory_available_bytes() -> int:
-    """Memory that can be allocated now: what the system has available, within the container's limit."""
+    """Memory that can be allocated now: what the system has available, within the limits of the control groups."""
     import psutil
 
     available = psutil.virtual_memory().available
-    limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
-    cached = _named_numbers(CGROUP / "memory.stat").get("inactive_file", 0)
-    if limit is None:  # version 1 of control groups
-        limit, used = (_cgroup_number(f"memory/memory.{name}_in_bytes") for name in ("limit", "usage"))
-        cached = _named_numbers(CGROUP / "memory" / "memory.stat").get("total_inactive_file", 0)
-    # Files that were read and not used since count as used, and are let go where memory is wanted.
-    return int(min(available, limit - (used or 0) + cached) if limit else available)
+    for group in _control_groups("memory", SYSTEM):
+        for limit, used, cached in MEMORY:
+            if (most := _number(group / limit)) is not None:
+                # Files that were read and not used since count as used, and are let go where memory is wanted.
+                dropped = _named_numbers(group / "memory.stat").get(cached, 0)
+                available = min(available, most - (_number(group / used) or 0) + dropped)
+    return available
+
+
+def kills_for_memory() -> int:
+    """Processes that the kernel has killed for want of memory, of the system or of a control group."""
+    return _named_numbers(SYSTEM / "proc" / "vmstat").get("oom_kill", 0)
 
 
 def cpu_name() -> str:
@@ -94,7 +110,7 @@ class Usage:
     idle: float | None = None
     stolen: float | None = None  # by the hypervisor, for other machines
     waited: float | None = None  # that threads of this process could have run and had no CPU
-    throttled: float | None = None  # by the container's CPU quota
+    throttled: float | None = None  # by the CPU quotas of its control groups
     run: float | None = None  # CPU time of this run's other processes: Snakemake and the jobs that it starts
     others: "Others | None" = None  # exact, by task; None where the kernel does not count so
 
@@ -122,12 +138,13 @@ def usage(others: bool = True) -> Usage:
     root = _root()
     cpus = _cpu_seconds(root / "proc" / "stat")
     waits = [int(numbers.split()[1]) / 1e9 for numbers in _of_threads(f"{root}/proc/self", "schedstat")]
-    statistics = _named_numbers(root / "sys" / "fs" / "cgroup" / "cpu.stat")
+    statistics = [_named_numbers(group / "cpu.stat") for group in _control_groups("cpu", root)]
+    throttled = [one[name] / unit for one in statistics for name, unit in THROTTLED.items() if name in one]
     return Usage(
         at=time.monotonic(),
         own=time.process_time(),
         waited=sum(waits) if waits else None,
-        throttled=statistics["throttled_usec"] / 1e6 if "throttled_usec" in statistics else None,
+        throttled=sum(throttled) if throttled else None,
         run=_run_seconds(root / "proc"),
         others=_others(root / "proc") if others else None,
         **cpus,
@@ -218,18 +235,34 @@ def _siblings(cpu: int) -> str:
         return str(cpu)
 
 
-def _cpu_quota() -> float | None:
-    try:
-        quota, period = (CGROUP / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        quota, period = (_cgroup_number(f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
-        return quota / period if quota and period and quota > 0 else None
+@cache  # `usage` is read hundreds of times
+def _control_groups(controller: str, root: Path) -> list[Path]:
+    """Folders of this process's control group and of those around it, whose limits hold too, of version 1 and 2.
+
+    In a container the first may be out of sight; its own is then the outermost.
+    """
+    own = {controller: "", "": ""}  # version 2 has no name
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc" / "self" / "cgroup").read_text().splitlines():
+            _, names, path = line.split(":", 2)
+            own |= {name: path for name in names.split(",") if name in own}
+    parts = {root / "sys" / "fs" / "cgroup" / name: Path(path.strip("/")).parts for name, path in own.items()}
+    return [top.joinpath(*path[:depth]) for top, path in parts.items() for depth in range(len(path) + 1)]
 
 
-def _cgroup_number(name: str) -> int | None:
+def _cpu_quotas() -> Iterator[float]:
+    for group in _control_groups("cpu", SYSTEM):
+        with contextlib.suppress(OSError, ValueError):  # 'max' is no number
+            quota, period = map(int, (group / "cpu.max").read_text().split())
+            yield quota / period
+        quota, period = (_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
+        if quota and period and quota > 0:
+            yield quota / period
+
+
+def _number(path: Path) -> int | None:
     try:
-        return int((CGROUP / name).read_text())
+        return int(path.read_text())
     except (OSError, ValueError):
         return None
 

@@ -1,11 +1,13 @@
 """What the terminal shows before a run, after it, and after a failure."""
 
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from logging import LogRecord
 from pathlib import Path
 from threading import Thread
 
@@ -13,6 +15,7 @@ from pydantic import BaseModel
 
 from roofline.core.formatting import counted
 from roofline.core.terms import UserError, in_order
+from roofline.devices import host
 from roofline.devices.discovery import kind_of
 from roofline.measure import lock
 from roofline.records.base import read
@@ -38,7 +41,11 @@ CHATTER = (
     "WorkflowError:\nAt least one job did not complete",
 )
 INTERRUPTED = "returned non-zero exit status 130"  # of a job that Ctrl-C ended
-_interrupted = False
+KILLED = re.compile(r"died with <Signals\.(\w+): \d+>")
+FAILED = "Error in rule "  # what Snakemake says next, with the job
+OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its container or Slurm job"
+_interrupted, _signal = False, ""
+_kills_before = host.kills_for_memory()
 
 # Seconds of a job that no earlier run has timed: to start, of what measures nothing, and of the profiler.
 START_UP_S, OTHER_JOB_S, PROFILED_S = 2.0, 0.5, 15.0
@@ -149,11 +156,24 @@ def make(*target: str) -> str:
     return screen.make(os.environ.get(ARGUMENTS, ""), *target)
 
 
-def is_passed_on(said: str) -> bool:
-    """Whether the terminal shows what Snakemake says; remembers Ctrl-C."""
-    global _interrupted
+def is_passed_on(record: LogRecord) -> bool:
+    """Whether the terminal shows what Snakemake says; remembers Ctrl-C, and reports a job that could not itself."""
+    global _interrupted, _signal
+    said = str(record.msg)
     _interrupted |= INTERRUPTED in said
-    return not (said.startswith(CHATTER) or INTERRUPTED in said)
+    if died := KILLED.search(said):
+        _signal = died[1]
+    elif _signal and said.startswith(FAILED):
+        print(killed(_signal, record.output, record.log), file=sys.stderr, flush=True)
+        _signal = ""
+    return not (said.startswith(CHATTER) or INTERRUPTED in said or died)
+
+
+def killed(signal: str, outputs: list[str], logs: list[str]) -> str:
+    """The line of a job that a signal ended."""
+    for_memory = signal == "SIGKILL" and host.kills_for_memory() > _kills_before
+    why = OUT_OF_MEMORY if for_memory else f"ended by {signal}"
+    return f"{', '.join(outputs[:1])} failed: {why} (log: {', '.join(logs)})"
 
 
 def explain() -> None:

@@ -73,7 +73,7 @@ class Device(base.Device):
         """Theoretical peaks by formula: CPUs have no datasheet here, and no bandwidth is promised."""
         clock_mhz = hardware["clock_mhz"]
         source = (
-            f"{clock_mhz or 0:.0f} MHz ({hardware['clock_source']}) x {hardware['cores_physical']} cores x "
+            f"{clock_mhz or 0:.0f} MHz ({hardware['clock_source']}) x {hardware['cores_physical']:g} cores x "
             f"{hardware['simd_bits']}-bit {hardware['simd']} x {hardware['fma_flops']} FLOPs x "
             f"{hardware['vector_ports']} ports (assumed)"
         )
