@@ -50,13 +50,17 @@ print(state, "%d.%d" % sys.version_info[:2], sys.argv[1])
 }
 first() { printf '%s\n' "$interpreters" | sed -n "s/^$1 //p" | head -n 1; }
 
-# The newest CUDA that the NVIDIA driver serves (12, 13); 'unknown' where only nvidia-smi answers; nothing without one.
+# The newest CUDA that the NVIDIA driver serves (12, 13); 'unknown' if only nvidia-smi answers; nothing without a driver
+# that can be loaded: no package would find a GPU by it.
 driver_cuda() {
     python=.venv/bin/python
     [ -n "$environment" ] || python=$(printf '%s\n' "$interpreters" | sed -n '1s/^[^ ]* [^ ]* //p')
     "$python" -I -c '
 import ctypes
-cuda, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+try:
+    cuda, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+except OSError:
+    raise SystemExit
 assert cuda.cuInit(0) == 0 and cuda.cuDriverGetVersion(ctypes.byref(version)) == 0
 print(version.value // 1000)
 ' 2>/dev/null || { nvidia-smi -L >/dev/null 2>&1 && echo unknown; } || :
@@ -232,6 +236,9 @@ if ! installed "$lock"; then
     esac
     [ "$lock" = cpu ] || check_driver
     installed cpu || find_python
+    [ "$lock${CUDA:-}" != cpu ] || ! nvidia-smi -L >/dev/null 2>&1 ||
+        say "nvidia-smi answers, but libcuda.so.1 cannot be loaded: no GPU will be measured" \
+            "(in a container, NVIDIA_DRIVER_CAPABILITIES needs compute)."
     say "Installing the locked packages for $name into .venv (about $size, $time)..."
     if installed cpu; then
         rm -r .venv/installed # a CUDA lock is the CPU's and more: what is there stays

@@ -35,7 +35,7 @@ case "$*" in
 "-m pip --version") [ -n "${HAS_PIP:-}" ] ;;
 "-m pip config list") echo "${PIP_CONFIG:-}" ;;
 "-m compileall "*) ;;
-*libcuda*) echo "${DRIVER:?}" ;;
+*libcuda*) [ "${DRIVER:?}" = unloadable ] || echo "$DRIVER" ;;
 *) exec "@REAL@" -I -S -c '
 import pathlib, sys
 me, *arguments = sys.argv[1:]
@@ -109,6 +109,7 @@ NOTHING = (0, [], [])
         ("", {"DRIVER": "13"}, None, CUDA12),
         ("", {}, "exit 9", CPU),
         ("", {}, "echo 'GPU 0: NVIDIA H200'", CUDA12),
+        ("", {"DRIVER": "unloadable"}, "echo 'GPU 0: NVIDIA H200'", CPU),
         ("", {"DRIVER": "13", "CUDA": "13"}, None, [*MADE, "pip cuda13"]),
         ("", {"DRIVER": "12", "CUDA": "none"}, None, CPU),
         ("any", {"DRIVER": "12"}, None, CPU),
