@@ -16,9 +16,9 @@ $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(sor
 # These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-# Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
+# Snakemake, CuPy and Matplotlib cache below the home; if it cannot be written, here.
 cache = "$${XDG_CACHE_HOME:-$$HOME/.cache}"
-ifneq ($(shell mkdir -p $(cache) 2> /dev/null && test -w $(cache) && echo written),written)
+ifneq ($(shell mkdir -p $(cache) 2> /dev/null && test -w $(cache) && test -w "$$HOME" && echo written),written)
 export XDG_CACHE_HOME := $(CURDIR)/.snakemake/caches
 export CUPY_CACHE_DIR := $(XDG_CACHE_HOME)/cupy
 export MPLCONFIGDIR := $(XDG_CACHE_HOME)/matplotlib

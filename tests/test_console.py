@@ -1,11 +1,13 @@
-"""What the terminal shows of Snakemake's own words."""
+"""What the terminal shows of jobs that a signal ended, and of folders that cannot be written."""
 
 import logging
 
 import pytest
+from pictures import reference
 
+from roofline.core.terms import UserError
 from roofline.devices import host
-from roofline.run import console
+from roofline.run import console, pictures, previous_results
 
 DIED = "Command 'python peak_flops.py' died with <Signals.{}>."
 
@@ -26,3 +28,34 @@ def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys,
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("results/cpu/x.json ") and "logs/cpu/x.log" in line
     assert (console.OUT_OF_MEMORY in line, signal.split(":")[0] in line) == (for_memory, not for_memory)
+
+
+# ---------------------------------------------------------------- folders that cannot be written
+
+
+@pytest.mark.parametrize(
+    ("closed", "named"),
+    [(["results/cpu", "results/cpu/row_norm"], "results/cpu/"), ([".", "results", "results/cpu", ".snakemake"], "")],
+)
+def test_what_cannot_be_written_is_one_line(tmp_path, monkeypatch, closed, named):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("results/cpu/row_norm", "results/cpu/peak_flops", ".snakemake", "logs"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setattr(previous_results.os, "access", lambda path, mode: str(path) not in closed)
+    with pytest.raises(UserError) as refused:
+        previous_results.require_writable(["results/cpu/row_norm/a.json", "results/cpu/peak_flops/b.json"])
+    (line,) = refused.value.lines
+    assert line.split()[0] == f"{tmp_path}/{named}"
+
+
+def test_pictures_are_drawn_without_semaphores(tmp_path, monkeypatch):
+    """One after another, where /dev/shm cannot be written."""
+
+    def refuse(*_, **__):
+        raise OSError("Read-only file system")
+
+    drawn = []
+    monkeypatch.setattr(pictures, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(pictures, "_draw", lambda how, path, failed, dpi: drawn.append(path.name))
+    pictures.draw(tmp_path, reference(), 50, ["roofline.png", "gemm.png"])
+    assert drawn == ["roofline.png", "gemm.png"]

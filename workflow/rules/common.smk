@@ -87,5 +87,6 @@ previous_results.set_aside_corrupt(
     OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun, counters=CONFIG.counters == "required"
 )
 if not workflow.output_settings.dryrun:
+    faults_end_the_run(lock.opened, lock.HOST)  # which no job could take
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
 console.remember_start()

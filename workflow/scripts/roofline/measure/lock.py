@@ -52,7 +52,7 @@ def take(uses: Iterable[str]) -> list[int]:
 
 
 def _taken(name: str, shared: bool) -> int:
-    file, kind = _opened(name), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    file, kind = opened(name), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -63,7 +63,7 @@ def _taken(name: str, shared: bool) -> int:
     return file
 
 
-def _opened(name: str) -> int:
+def opened(name: str) -> int:
     """The lock's file, made for all users where it is not there."""
     path = FOLDER / name
     try:
@@ -80,8 +80,8 @@ def _opened(name: str) -> int:
             return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # a lock needs no more
     except OSError as error:
         raise PermissionError(
-            f"{path} cannot be opened ({error.strerror}): remove {FOLDER}, or have the user whose it is remove it, and "
-            "run again"
+            f"{path} cannot be opened ({error.strerror}): make {FOLDER.parent} writable, or have the owner "
+            f"of {FOLDER} remove it, and run again"
         ) from None
 
 

@@ -49,7 +49,13 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     jobs = [(known.get(name), folder / name) for name in names or known]
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:
+    try:
+        pool = ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job)
+    except OSError:  # /dev/shm, where its semaphores belong, cannot be written
+        for how, path in jobs:
+            _draw(how, path, failed, dpi)
+        return
+    with pool:
         for job in [pool.submit(_draw, how, path, failed, dpi) for how, path in jobs]:
             job.result()
 

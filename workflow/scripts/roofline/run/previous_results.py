@@ -33,10 +33,12 @@ def require_writable(outputs: Iterable[str]) -> None:
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
     there = {next(filter(os.path.lexists, (path, *path.parents))) for path in {*parents, *logs, Path(".snakemake")}}
-    for path in sorted(there):
-        if not os.path.isdir(path):
-            faults.append(f"{path} is not a folder: move it away")
-        elif not os.access(path, os.W_OK | os.X_OK):
+    faults += [f"{path} is not a folder: move it away" for path in sorted(there) if not os.path.isdir(path)]
+    closed = [path for path in sorted(there) if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK)]
+    if closed and not os.access(".", os.W_OK):
+        closed = [Path()]
+    for path in closed:
+        if not set(closed) & set(path.parents):
             faults.append(f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)")
     if faults:
         raise UserError(faults)
