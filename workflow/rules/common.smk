@@ -55,6 +55,9 @@ if workflow.modifier.is_main_snakefile():
 
     configfile: CONFIG_FILE
 
+elif workflow.modifier.path_modifier.replace_prefix("results/manifest.json") != "results/manifest.json":
+    sys.exit("module: prefix and replace_prefix are not supported; results/ is in the working directory")
+
 
 CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
@@ -87,6 +90,5 @@ previous_results.set_aside_corrupt(
     OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun, counters=CONFIG.counters == "required"
 )
 if not workflow.output_settings.dryrun:
-    faults_end_the_run(lock.opened, lock.HOST)  # which no job could take
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
 console.remember_start()

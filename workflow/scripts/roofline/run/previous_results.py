@@ -11,6 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from roofline.core.terms import UserError
+from roofline.measure import lock
 from roofline.records.base import Record, RunRecord, read
 from roofline.records.cards import KnownCards
 from roofline.records.counters import ProfilerRecord
@@ -28,7 +29,9 @@ OF_ALL_DEVICES: dict[str, type[Record]] = {
 
 
 def require_writable(outputs: Iterable[str]) -> None:
-    """Raises UserError, before anything is measured, where an output or its log could not be written."""
+    """Raises UserError or OSError, before anything is measured, where an output, its log or a lock could not be
+    written."""
+    os.close(lock.opened(lock.HOST))
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
