@@ -1,9 +1,10 @@
 """The reasons of a dry run in words; what the wrapper adds to Snakemake's options, and which it repeats."""
 
 import pytest
+import yaml
 
 from roofline.core.terms import UserError
-from roofline.run import dry_run, folder
+from roofline.run import dry_run, folder, settings
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 
@@ -34,4 +35,7 @@ def test_the_options_that_choose_the_settings_are_repeated_and_one_of_a_section_
     assert (config, options) == ({"plot": {"dpi": 80}, "devices": "cpu"}, given[1:5])
     with pytest.raises(UserError) as refused:
         folder.called_with(["--configfile", "mine.yaml", "--config", "peak_flops.size=100"])
-    assert refused.value.lines[0].startswith("--config: ") and "--configfile" in refused.value.lines[0]
+    line, advised = refused.value.lines[0], yaml.safe_load(refused.value.lines[0].split(".yaml: ")[1])
+    assert line.startswith("--config peak_flops.size=100: ") and "--configfile" in line
+    assert settings.complete(advised).config.peak_flops.size == 100
+    assert folder.choosing(given) == options

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -22,6 +23,7 @@ from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.report import screen
 from roofline.report.model import report
+from roofline.run import folder
 from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, count_jobs, cut, job_times, now
 from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
@@ -54,8 +56,10 @@ BUDGETS = 3  # time budgets of its section that a measuring job spends
 
 
 def remember_start() -> None:
-    """Leave the moment for the jobs of this run, which inherit the environment; the manifest reads it."""
+    """Leave the moment for the jobs of this run, which inherit the environment; the manifest reads it. Without make,
+    the options that choose the settings are Snakemake's."""
     os.environ[RUN_STARTED] = now()
+    os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
 
 
 def announce(jobs: Iterable, checked: Checked, cores: int) -> None:

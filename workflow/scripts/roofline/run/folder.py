@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -27,24 +28,46 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
 
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
-    parser.add_argument("--config", "-C", nargs="*", default=[])
-    parser.add_argument("--directory", "-d")
-    given, _ = parser.parse_known_args(arguments)
+    given, faults = _given(arguments), []
     if given.directory is not None:
         raise UserError(f"--directory: make measures in this folder; cd {given.directory} first")
     files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
     config: dict = {}
     for path in files:
         update_config(config, settings.read_file(path))
-    try:
-        update_config(config, parse_config(given.config))
-    except ValueError as error:
-        hint = "; settings of a section are given in a file: --configfile"
-        raise UserError(f"--config: {str(error).splitlines()[0]}{hint}") from None
+    for entry in given.config:
+        try:
+            update_config(config, parse_config([entry]))
+        except ValueError:
+            faults.append(f"--config {entry}: should be KEY=VALUE{_in_a_file(entry)}")
+    if faults:
+        raise UserError(faults)
+    return config, choosing(arguments)
+
+
+def choosing(arguments: Sequence[str]) -> list[str]:
+    """Those of Snakemake's options that choose the configuration."""
+    given = _given(arguments)
     options = [("--configfile", given.configfile), ("--config", given.config)]
-    return config, [word for name, values in options if values for word in (name, *values)]
+    return [word for name, values in options if values for word in (name, *values)]
+
+
+def _given(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    parser.add_argument("--config", "-C", nargs="*", default=[])
+    parser.add_argument("--directory", "-d")
+    return parser.parse_known_args(arguments)[0]
+
+
+def _in_a_file(entry: str) -> str:
+    """How a setting of a section is given, such as plot:dpi=60."""
+    key, _, value = entry.partition("=")
+    *sections, name = re.split("[:.]", key)
+    if not value or not sections:
+        return ""
+    text = "".join(f"{section}: {{" for section in sections) + f"{name}: {value}" + "}" * len(sections)
+    return f"; put this line into a file, such as mine.yaml, and give --configfile mine.yaml: {text}"
 
 
 def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
