@@ -30,6 +30,11 @@ def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys,
     assert (console.OUT_OF_MEMORY in line, signal.split(":")[0] in line) == (for_memory, not for_memory)
 
 
+@pytest.mark.parametrize(("status", "shown"), [(1, False), (130, False), (139, True)])
+def test_what_a_job_has_said_in_its_own_line_is_not_said_again(status, shown):
+    assert console.is_passed_on(said(f"Command 'x' returned non-zero exit status {status}.")) == shown
+
+
 # ---------------------------------------------------------------- folders that cannot be written
 
 

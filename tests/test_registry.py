@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from roofline.core.terms import UserError
+from roofline.devices.cpu.identity import discover
 from roofline.operators.about import describe
 from roofline.operators.registry import load, own_files, registered
+from roofline.run.machine_checks import operator_faults
 
 CHECKOUT = Path(__file__).parents[1]
 WHOLE = (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
@@ -60,3 +63,30 @@ def test_a_whole_file_is_one_operator_more_than_the_librarys_own(file):
 )
 def test_what_is_wrong_with_a_class_is_named(file, old, new, named):
     assert re.search(named, refused(file(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(b"x = 1\n\nclass:\n", 3), (b"# a\nx = '\xff'\n", 2), (b"def f():\n\tx = 1\n        y = 2\n", 3)],
+    ids=["syntax", "encoding", "tabs"],
+)
+def test_a_file_that_is_not_python_is_one_line_with_its_place(tmp_path, text, line):
+    (tmp_path / "mine.py").write_bytes(text)
+    said = refused(str(tmp_path / "mine.py"))
+    assert len(said.splitlines()) == 1 and f"mine.py, line {line}" in said
+
+
+def test_the_working_directory_outlives_an_import(file, tmp_path):
+    before = Path.cwd()
+    load(file("import numpy\n", f"import os\nimport numpy\n\nos.chdir({str(tmp_path)!r})\n"))
+    assert Path.cwd() == before
+
+
+@pytest.mark.parametrize("part", ["def jobs(self, config):", "def flops(self, case, scope=None):"])
+def test_an_exception_while_a_run_is_planned_is_one_line_with_its_place(file, part):
+    path = file(part, f"{part} 1 / 0\n\n    {part.replace('def ', 'def other_')}")
+    number = (Path(path).read_text().splitlines()).index(f"    {part} 1 / 0") + 1
+    operator = load(path)
+    config = SimpleNamespace(gelu=operator.Settings())
+    (line,) = operator_faults(operator, config, discover(capacities=False))
+    assert f"{path}, line {number}: ZeroDivisionError" in line

@@ -1,5 +1,6 @@
 """Which operators there are: every package here, and the user's own files that the config names."""
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -72,7 +73,11 @@ def load(path: str) -> Operator:
     if (folder := str(file.absolute().parent)) not in sys.path:
         sys.path.append(folder)  # last: a module in the folder must not hide one of Python's
     try:
-        spec.loader.exec_module(module)
+        with contextlib.chdir("."):  # the file may change the folder
+            spec.loader.exec_module(module)
+    except SyntaxError as error:
+        where = f"{error.filename or path}, line {error.lineno}" if error.lineno else path
+        raise UserError(f"operators: {path}: not importable: {error.msg} ({where})") from None
     except (Exception, SystemExit) as error:
         raise UserError(f"operators: {path}: not importable\n{traceback_of(error, spec.origin)}") from None
     found = _defined_in(module)

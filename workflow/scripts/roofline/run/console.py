@@ -42,7 +42,8 @@ CHATTER = (
     "Elapsed time",
     "WorkflowError:\nAt least one job did not complete",
 )
-INTERRUPTED = "returned non-zero exit status 130"  # of a job that Ctrl-C ended
+INTERRUPTED = "returned non-zero exit status 130."  # of a job that Ctrl-C ended
+REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line of its own
 KILLED = re.compile(r"died with <Signals\.(\w+): \d+>")
 FAILED = "Error in rule "  # what Snakemake says next, with the job
 OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its container or Slurm job"
@@ -170,7 +171,7 @@ def is_passed_on(record: LogRecord) -> bool:
     elif _signal and said.startswith(FAILED):
         print(killed(_signal, record.output, record.log), file=sys.stderr, flush=True)
         _signal = ""
-    return not (said.startswith(CHATTER) or INTERRUPTED in said or died)
+    return not (died or said.startswith(CHATTER) or INTERRUPTED in said or REPORTED in said)
 
 
 def killed(signal: str, outputs: list[str], logs: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import tempfile
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -105,12 +106,19 @@ def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
 
 def operator_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:
     """Its own, implementations that no device has, jobs that cannot be, cases that do not fit; one line each. The later
-    ones are looked for if the earlier are right."""
-    faults = operator.faults(config, here)
-    if operator.measured_with_ceilings or faults:
-        return faults
-    faults = _implementation_faults(operator, config, here) or _job_faults(operator, config)
-    return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
+    ones are looked for if the earlier are right. An exception in the user's code is one too."""
+    try:
+        faults = operator.faults(config, here)
+        if operator.measured_with_ceilings or faults:
+            return faults
+        faults = _implementation_faults(operator, config, here) or _job_faults(operator, config)
+        return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [one.lineno for one in frames if operator.path and Path(one.filename).name == Path(operator.path).name]
+        if not lines:
+            raise
+        return [f"operators: {operator.path}, line {lines[-1]}: {type(error).__name__}: {error}"]
 
 
 def _job_faults(operator: Operator, config: BaseModel) -> list[str]:
