@@ -8,23 +8,26 @@ that other load disturbed.
 A run that was killed is gone on with: its lock dies with it, and so do its jobs (roofline/run/run_lock.py).
 """
 
+import os
+import signal
+import sys
+
+INTERRUPTED, PARENT = 130, os.getppid()
+signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
+
 import argparse
 import contextlib
-import os
 import select
 import shlex
-import signal
 import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-INTERRUPTED = 130
-signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
 from roofline.core.formatting import listed
 from roofline.core.terms import UserError, accelerators
@@ -95,7 +98,8 @@ def put_back() -> None:
 def run_workflow(arguments: list[str]) -> int:
     """Run Snakemake to its end. Returns its status."""
     command = [sys.executable, "-P", "-m", "snakemake", *arguments]
-    workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
+    # In a group of its own, so that Ctrl-C reaches it once, however often it is pressed.
+    workflow = subprocess.Popen(command, process_group=0, preexec_fn=partial(run_lock.end_with_parent, signal.SIGKILL))
     on_end(signal.default_int_handler)
     Thread(target=end_when_unread, args=(workflow,), daemon=True).start()
     try:
@@ -114,12 +118,13 @@ def asked(config: dict) -> list[str]:
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
-    """As Ctrl-C does, which reaches every process of a run."""
+    """As Ctrl-C does, which reaches every process of a run; what still imports ends by SIGTERM, without a traceback."""
+    begun = run_lock.is_held()
     with contextlib.suppress(psutil.Error):  # it may have ended
         children = psutil.Process(workflow.pid).children(recursive=True)
         for process in [*children, workflow]:
             with contextlib.suppress(psutil.Error, ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGINT if process == workflow and begun else signal.SIGTERM)
 
 
 def end_when_unread(workflow: subprocess.Popen) -> None:
@@ -162,6 +167,10 @@ def made_at(path: Path) -> int | None:
 
 if __name__ == "__main__":
     print_what_can_be_printed()
+    if "MAKELEVEL" in os.environ:
+        run_lock.end_with_parent(signal.SIGTERM)
+        if os.getppid() != PARENT:
+            sys.exit(INTERRUPTED)
     try:
         sys.exit(main(sys.argv[1:]))
     except (UserError, OSError) as error:

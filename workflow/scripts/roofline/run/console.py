@@ -45,6 +45,7 @@ CHATTER = (
 INTERRUPTED = "returned non-zero exit status 130."  # of a job that Ctrl-C ended
 REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line of its own
 KILLED = re.compile(r"died with <Signals\.(\w+): \d+>")
+STOPPED = ("SIGINT", "SIGTERM")  # by Ctrl-C, before the job's first line
 FAILED = "Error in rule "  # what Snakemake says next, with the job
 OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its container or Slurm job"
 _interrupted, _signal = False, ""
@@ -167,7 +168,8 @@ def is_passed_on(record: LogRecord) -> bool:
     said = str(record.msg)
     _interrupted |= INTERRUPTED in said
     if died := KILLED.search(said):
-        _signal = died[1]
+        _signal = "" if died[1] in STOPPED else died[1]
+        _interrupted |= not _signal
     elif _signal and said.startswith(FAILED):
         print(killed(_signal, record.output, record.log), file=sys.stderr, flush=True)
         _signal = ""

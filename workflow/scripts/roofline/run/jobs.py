@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -33,6 +34,7 @@ def job(name: str, snakemake) -> Iterator[None]:
     the job, the fault and the log.
     """
     run_lock.end_with_run()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
     path, started_at = Path(snakemake.log[0]), now()
     path.parent.mkdir(parents=True, exist_ok=True)
     if current := os.environ.get(CURRENT):

@@ -69,4 +69,5 @@ def _draw(how: Callable[[], Figure] | None, path: Path, lines: list[str], dpi: f
 def _end_with_the_job() -> None:
     """Ctrl-C reaches the job itself, and a run that was killed leaves nobody behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     run_lock.end_with_run()
