@@ -127,8 +127,8 @@ def above():
     return fast
 
 
-def late():
-    return swept("gpu0", 1).model_copy(update={"started_at": "2026-11-05T11:00:00+00:00"})
+def unsealed():
+    return swept("gpu0", 1).model_copy(update={"seals": {}})
 
 
 def profiled(refused=None, **flops):
@@ -222,7 +222,7 @@ CASES = {
     ],
     ISSUE_RATE: [([card(), issued()], PASS), ([card(), issued(0.96)], FAIL), ([card(), reads()], None)],
     BELOW: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
-    VERIFIED: [(WHOLE, PASS), ([*WHOLE[:-1], late()], FAIL), ([*products(fp32_fma=0.5), swept("gpu0", 1)], FAIL)],
+    VERIFIED: [(WHOLE, PASS), ([*WHOLE[:-1], unsealed()], FAIL), ([*products(fp32_fma=0.5), swept("gpu0", 1)], FAIL)],
     COUNTED: [
         (profiled(fp32=1e9), PASS),
         (profiled(fp32=2e9), FAIL),

@@ -1,6 +1,8 @@
 """What the terminal shows of jobs that a signal ended, and of folders that cannot be written."""
 
 import logging
+import os
+import time
 
 import pytest
 from pictures import reference
@@ -16,9 +18,7 @@ def said(text: str, **more) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": text, **more})
 
 
-@pytest.mark.parametrize(
-    ("signal", "kills", "for_memory"), [("SIGKILL: 9", 1, True), ("SIGKILL: 9", 0, False), ("SIGSEGV: 11", 1, False)]
-)
+@pytest.mark.parametrize(("signal", "kills", "for_memory"), [("SIGKILL: 9", 1, True), ("SIGSEGV: 11", 0, False)])
 def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys, signal, kills, for_memory):
     monkeypatch.setattr(host, "kills_for_memory", lambda: console._kills_before + kills)
     assert not console.is_passed_on(said(DIED.format(signal)))
@@ -64,3 +64,13 @@ def test_pictures_are_drawn_without_semaphores(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "_draw", lambda how, path, failed, dpi: drawn.append(path.name))
     pictures.draw(tmp_path, reference(), 50, ["roofline.png", "gemm.png"])
     assert drawn == ["roofline.png", "gemm.png"]
+
+
+def test_results_from_when_the_clock_was_ahead_are_kept_in_their_order(tmp_path, capsys):
+    now = time.time()
+    for place, name in enumerate(("old", "seal", "record")):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (now + (place - 0.5) * 3600,) * 2)
+    previous_results.accept_future(tmp_path)
+    old, seal, record = ((tmp_path / name).stat().st_mtime for name in ("old", "seal", "record"))
+    assert old < now - 1000 < seal < record <= time.time() and "2 files" in capsys.readouterr().err

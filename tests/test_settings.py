@@ -37,7 +37,7 @@ ONE_LINE = [
     ("peak_flops.time_budget_s", math.inf, "peak_flops.time_budget_s", "inf"),
     ("operations", [COPY | {"flops": 1e40}], "operations[0].flops", "1e+40"),
     ("operations", [COPY, COPY], "operations", "'copy'"),
-    ("operations", [COPY | {"memory_bytes": 0}], "operations[0]", "memory_bytes"),
+    ("operations", [COPY | {"memory_bytes": 0}], "operations", "memory_bytes"),
     ("model.presets", {"a": PRESET | {"haeds": 1}}, "model.presets.a.haeds", "heads"),
     ("operators", ["nowhere.py"], "operators", "nowhere.py"),
 ]
@@ -48,6 +48,11 @@ def test_an_error_is_one_line_that_names_key_and_value(setting, value, key, name
     section, _, name = setting.partition(".")
     (line,) = faults({section: {name: value} if name else value})
     assert line.startswith(f"{key}: ") and named in line and line.isprintable()
+
+
+def test_names_hold_nothing_that_a_terminal_obeys():
+    (one,) = complete({"operations": [COPY | {"name": "a\x1b[31m\nb"}]}).config.operations
+    assert one.name == "a [31m b" and faults({"plot": {"a\x1b\nb": 1}})[0].isprintable()
 
 
 def test_all_faults_are_told_at_once():

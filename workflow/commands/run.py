@@ -17,6 +17,7 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 
 import argparse
 import contextlib
+import ctypes
 import select
 import shlex
 import subprocess
@@ -40,6 +41,7 @@ from roofline.run import again, console, dry_run, folder, run_lock, settings, ta
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.table.run_records import read_any
 
+PR_SET_PDEATHSIG = 1
 MANIFEST = RESULTS / "manifest.json"
 
 
@@ -99,7 +101,7 @@ def run_workflow(arguments: list[str]) -> int:
     """Run Snakemake to its end. Returns its status."""
     command = [sys.executable, "-P", "-m", "snakemake", *arguments]
     # In a group of its own, so that Ctrl-C reaches it once, however often it is pressed.
-    workflow = subprocess.Popen(command, process_group=0, preexec_fn=partial(run_lock.end_with_parent, signal.SIGKILL))
+    workflow = subprocess.Popen(command, process_group=0, preexec_fn=partial(end_with_parent, signal.SIGKILL))
     on_end(signal.default_int_handler)
     Thread(target=end_when_unread, args=(workflow,), daemon=True).start()
     try:
@@ -115,6 +117,11 @@ def run_workflow(arguments: list[str]) -> int:
 def asked(config: dict) -> list[str]:
     """The cells that a run with these settings measures. Raises UserError."""
     return targets.Cells(settings.complete(config), discovery.discover()).measured()
+
+
+def end_with_parent(number: int) -> None:
+    """Have the kernel send this process a signal when its parent ends, however that ends, `kill -9` included."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
@@ -168,7 +175,7 @@ def made_at(path: Path) -> int | None:
 if __name__ == "__main__":
     print_what_can_be_printed()
     if "MAKELEVEL" in os.environ:
-        run_lock.end_with_parent(signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != PARENT:
             sys.exit(INTERRUPTED)
     try:

@@ -7,11 +7,16 @@ from typing import Literal, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+def printable(text: str) -> str:
+    """A name or message from outside on one line, without what a terminal would obey."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
 class UserError(Exception):
     """What a user has to correct, a line each; it ends the program with status 1."""
 
     def __init__(self, lines: str | list[str]):
-        self.lines = lines.splitlines() if isinstance(lines, str) else lines
+        self.lines = [*map(printable, lines.splitlines() if isinstance(lines, str) else lines)]
         super().__init__("\n".join(self.lines))
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from roofline.core.disturbance import RUN_PROCESS
+from roofline.core.terms import printable
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 SYSTEM = Path("/")
@@ -91,7 +92,7 @@ def kills_for_memory() -> int:
 
 def cpu_name() -> str:
     """The model of the processor; the architecture of an ARM host, whose kernel lists none."""
-    return proc_cpuinfo().get("model name", platform.machine())
+    return printable(proc_cpuinfo().get("model name", platform.machine()))
 
 
 def proc_cpuinfo() -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.core.formatting import listed
-from roofline.core.terms import Unsupported, UserError
+from roofline.core.terms import Unsupported, UserError, printable
 
 VARIABLE = "NCU"
 ELSEWHERE = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
@@ -181,7 +181,7 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
             try:
                 kernels.append(_kernel(action, kinds.NameBase_DEMANGLED, take, cards[-1].capability))
             except LookupError as error:
-                failed[action.name()] = error.args[0]
+                failed[printable(action.name())] = error.args[0]
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: a damaged report ({why})") from None
@@ -191,11 +191,11 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
     if not kernels and left_out:
         raise UserError(f"{path}: no kernel in it; ncu profiles kernels with --replay-mode kernel")
     if not kernels:
-        raise UserError(f"{path}: a damaged report ({next(iter(failed.values()), 'nothing in it can be read')})")
+        raise UserError(f"{path}: a damaged report ({next(iter(failed.values()), 'nothing can be read')})")
     if len(set(cards)) > 1:
         names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
         raise UserError(f"{path}: of several cards, {names}; profile one at a time")
-    return Report(str(path), cards[0], kernels, left_out, list(failed))
+    return Report(printable(str(path)), cards[0], kernels, left_out, list(failed))
 
 
 def _needed(action, name: str):
@@ -211,7 +211,7 @@ def _card(action) -> Card:
 
     capability = attribute("compute_capability_major"), attribute("compute_capability_minor")
     name = _needed(action, "device__attribute_display_name").as_string()
-    return Card(name, capability, attribute("multiprocessor_count"), attribute("total_memory"))
+    return Card(printable(name), capability, attribute("multiprocessor_count"), attribute("total_memory"))
 
 
 def _kernel(action, demangled: int, take: Callable, capability: Capability) -> Kernel:
@@ -222,7 +222,9 @@ def _kernel(action, demangled: int, take: Callable, capability: Capability) -> K
     code = action.metric_by_name(CODE)
     grid, block = (tuple(int(_needed(action, name).as_double()) for name in names) for names in DIMENSIONS)
     place = code.as_uint64(0) if code is not None and code.num_instances() else None
-    return Kernel(action.name(), action.name(demangled), place, grid, block, take(value, capability))
+    return Kernel(
+        printable(action.name()), printable(action.name(demangled)), place, grid, block, take(value, capability)
+    )
 
 
 def scale(unit: str) -> float:

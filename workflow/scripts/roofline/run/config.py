@@ -4,8 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
+from roofline.core.formatting import listed
+from roofline.core.terms import printable
 from roofline.devices.datasheets import CEILINGS
 from roofline.devices.levels import NAMES as LEVELS
 from roofline.operators.base import Operator
@@ -60,22 +62,18 @@ class BandwidthSettings(Settings):
 
 
 class Operation(Settings):
-    name: Annotated[str, Field(pattern=r"\S")]
+    name: Annotated[str, Field(pattern=r"\S"), AfterValidator(printable)]
     flops: Count
     memory_bytes: Count
     dtype: Literal[CEILINGS]
     measured_s: Seconds | None = None
     device: Annotated[str, Field(min_length=1)] | None = None
 
-    @model_validator(mode="after")
-    def _does_something(self):
-        if not self.flops and not self.memory_bytes:
-            raise ValueError("flops and memory_bytes should not both be 0")
-        return self
 
-
-def _named_once(operations: list[Operation]) -> list[Operation]:
+def _checked(operations: list[Operation]) -> list[Operation]:
     each_once([operation.name for operation in operations])
+    if idle := [one.name for one in operations if not one.flops and not one.memory_bytes]:
+        raise ValueError(f"flops and memory_bytes of {listed(idle)} should not both be 0")
     return operations
 
 
@@ -101,7 +99,7 @@ class Config(Settings):
     ] = None
     peak_flops: PeakFlopsSettings = PeakFlopsSettings()
     bandwidth: BandwidthSettings = BandwidthSettings()
-    operations: Annotated[list[Operation], AfterValidator(_named_once)] = Field(default=[])
+    operations: Annotated[list[Operation], AfterValidator(_checked)] = Field(default=[])
     plot: PlotSettings = PlotSettings()
     cost: CostSettings = CostSettings()
 

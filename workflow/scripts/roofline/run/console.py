@@ -42,11 +42,10 @@ CHATTER = (
     "Elapsed time",
     "WorkflowError:\nAt least one job did not complete",
 )
-INTERRUPTED = "returned non-zero exit status 130."  # of a job that Ctrl-C ended
+# Of a job that Ctrl-C ended, the second before its first line.
+INTERRUPTED = re.compile(r"returned non-zero exit status 130\.|died with <Signals\.SIG(INT|TERM):")
 REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line of its own
-KILLED = re.compile(r"died with <Signals\.(\w+): \d+>")
-STOPPED = ("SIGINT", "SIGTERM")  # by Ctrl-C, before the job's first line
-FAILED = "Error in rule "  # what Snakemake says next, with the job
+KILLED = re.compile(r"died with <Signals\.(?!SIGINT|SIGTERM)(\w+):")
 OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its container or Slurm job"
 _interrupted, _signal = False, ""
 _kills_before = host.kills_for_memory()
@@ -58,8 +57,7 @@ BUDGETS = 3  # time budgets of its section that a measuring job spends
 
 
 def remember_start() -> None:
-    """Leave the moment for the jobs of this run, which inherit the environment; the manifest reads it. Without make,
-    the options that choose the settings are Snakemake's."""
+    """Leave the moment, and the options that chose the settings, for the jobs of this run and for the manifest."""
     os.environ[RUN_STARTED] = now()
     os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
 
@@ -166,21 +164,15 @@ def is_passed_on(record: LogRecord) -> bool:
     """Whether the terminal shows what Snakemake says; remembers Ctrl-C, and reports a job that could not itself."""
     global _interrupted, _signal
     said = str(record.msg)
-    _interrupted |= INTERRUPTED in said
-    if died := KILLED.search(said):
-        _signal = "" if died[1] in STOPPED else died[1]
-        _interrupted |= not _signal
-    elif _signal and said.startswith(FAILED):
-        print(killed(_signal, record.output, record.log), file=sys.stderr, flush=True)
+    interrupted, died = INTERRUPTED.search(said), KILLED.search(said)
+    _interrupted |= bool(interrupted)
+    if died:
+        _signal = died[1]
+    elif _signal and said.startswith("Error in rule "):  # which comes next, with the job
+        why = OUT_OF_MEMORY if host.kills_for_memory() > _kills_before else f"ended by {_signal}"
+        print(f"{record.output[0]} failed: {why} (log: {record.log[0]})", file=sys.stderr, flush=True)
         _signal = ""
-    return not (died or said.startswith(CHATTER) or INTERRUPTED in said or REPORTED in said)
-
-
-def killed(signal: str, outputs: list[str], logs: list[str]) -> str:
-    """The line of a job that a signal ended."""
-    for_memory = signal == "SIGKILL" and host.kills_for_memory() > _kills_before
-    why = OUT_OF_MEMORY if for_memory else f"ended by {signal}"
-    return f"{', '.join(outputs[:1])} failed: {why} (log: {', '.join(logs)})"
+    return not (died or interrupted or said.startswith(CHATTER) or REPORTED in said)
 
 
 def explain() -> None:

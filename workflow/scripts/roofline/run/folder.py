@@ -28,7 +28,7 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
 
-    given, faults = _given(arguments), []
+    given = _given(arguments)
     if given.directory is not None:
         raise UserError(f"--directory: make measures in this folder; cd {given.directory} first")
     files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
@@ -39,17 +39,16 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
         try:
             update_config(config, parse_config([entry]))
         except ValueError:
-            faults.append(f"--config {entry}: should be KEY=VALUE{_in_a_file(entry)}")
-    if faults:
-        raise UserError(faults)
+            line = re.sub(r"^(\w+)[:.](\w+)=(.+)", r"\1: {\2: \3}", entry)
+            hint = f"; put a line into a file, such as mine.yaml, and give --configfile mine.yaml: {line}"
+            raise UserError(f"--config {entry}: should be KEY=VALUE{hint if line != entry else ''}") from None
     return config, choosing(arguments)
 
 
 def choosing(arguments: Sequence[str]) -> list[str]:
     """Those of Snakemake's options that choose the configuration."""
-    given = _given(arguments)
-    options = [("--configfile", given.configfile), ("--config", given.config)]
-    return [word for name, values in options if values for word in (name, *values)]
+    given = vars(_given(arguments))
+    return [word for name in ("configfile", "config") if given[name] for word in (f"--{name}", *given[name])]
 
 
 def _given(arguments: Sequence[str]) -> argparse.Namespace:
@@ -58,16 +57,6 @@ def _given(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--config", "-C", nargs="*", default=[])
     parser.add_argument("--directory", "-d")
     return parser.parse_known_args(arguments)[0]
-
-
-def _in_a_file(entry: str) -> str:
-    """How a setting of a section is given, such as plot:dpi=60."""
-    key, _, value = entry.partition("=")
-    *sections, name = re.split("[:.]", key)
-    if not value or not sections:
-        return ""
-    text = "".join(f"{section}: {{" for section in sections) + f"{name}: {value}" + "}" * len(sections)
-    return f"; put this line into a file, such as mine.yaml, and give --configfile mine.yaml: {text}"
 
 
 def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Collection
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -52,9 +52,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     try:
         pool = ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job)
     except OSError:  # /dev/shm, where its semaphores belong, cannot be written
-        for how, path in jobs:
-            _draw(how, path, failed, dpi)
-        return
+        pool = ThreadPoolExecutor(1)
     with pool:
         for job in [pool.submit(_draw, how, path, failed, dpi) for how, path in jobs]:
             job.result()

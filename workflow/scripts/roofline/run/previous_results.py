@@ -5,11 +5,13 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
+from roofline.core.formatting import counted
 from roofline.core.terms import UserError
 from roofline.measure import lock
 from roofline.records.base import Record, RunRecord, read
@@ -29,8 +31,7 @@ OF_ALL_DEVICES: dict[str, type[Record]] = {
 
 
 def require_writable(outputs: Iterable[str]) -> None:
-    """Raises UserError or OSError, before anything is measured, where an output, its log or a lock could not be
-    written."""
+    """Raises UserError or OSError, before anything is measured, if an output, a log or a lock could not be written."""
     os.close(lock.opened(lock.HOST))
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
@@ -61,10 +62,22 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
             raise UserError(f"{path} is of version {found}; this code writes version {expected}: mv {results} {aside}")
 
 
+def accept_future(results: Path) -> None:
+    """Have what was written while the clock was ahead be as old as it can: Snakemake would refuse what follows."""
+    now = time.time_ns()
+    ahead = sorted((age, path) for path in results.rglob("*") if (age := path.lstat().st_mtime_ns) > now)
+    for place, (_, path) in enumerate(ahead):
+        os.utime(path, ns=(now, now - (len(ahead) - place) * 1000))
+    if ahead:
+        print(f"{counted(len(ahead), 'file')} in {results}/ are from when the clock was ahead: kept", file=sys.stderr)
+
+
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
     """Move what cannot be read back out of the way, naming each file: the run makes it again. If counters are
     required, so is what says that they were refused. A dry run only names the files."""
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
+    if not dry:
+        accept_future(results)
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results, counters)

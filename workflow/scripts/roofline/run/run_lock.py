@@ -1,6 +1,5 @@
 """One run per folder, known by a lock that the kernel drops when the run dies, and no job that outlives its run."""
 
-import ctypes
 import fcntl
 import os
 import sys
@@ -11,7 +10,6 @@ from roofline.core.disturbance import RUN_PROCESS
 from roofline.measure import lock
 
 LOCK = Path(".snakemake", "roofline-run.lock")
-PR_SET_PDEATHSIG = 1
 HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs inherit it
 
 
@@ -45,11 +43,6 @@ def refusal() -> str:
     """What to say where it is held."""
     number = LOCK.read_text(encoding="utf-8").strip()
     return f"another run is going on in this folder (process {number}): wait for it to end"
-
-
-def end_with_parent(signal: int) -> None:
-    """Have the kernel send this process a signal when its parent ends, however that ends, `kill -9` included."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal)
 
 
 def end_with_run() -> None:

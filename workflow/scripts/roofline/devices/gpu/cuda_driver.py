@@ -10,6 +10,8 @@ import os
 import subprocess
 from typing import NamedTuple
 
+from roofline.core.terms import printable
+
 LIBRARY = "libcuda.so.1"
 TIMEOUT_S = 120  # without the persistence daemon, cards wake one after another
 
@@ -67,7 +69,7 @@ def _card(cuda, device: int) -> Card:
     name, digits = name.value.decode(), bytes(uuid).hex()
     kind = "MIG" if " MIG " in name else "GPU"
     return Card(
-        name=name,
+        name=printable(name),
         uuid="-".join([kind, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]]),
         memory_total_bytes=memory.value,
         compute_capability=f"{attribute(CAPABILITY_MAJOR)}.{attribute(CAPABILITY_MINOR)}",
