@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from unittest.mock import Mock
 
 import pytest
 from pictures import reference
@@ -10,8 +11,6 @@ from pictures import reference
 from roofline.core.terms import UserError
 from roofline.devices import host
 from roofline.run import console, pictures, previous_results
-
-DIED = "Command 'python peak_flops.py' died with <Signals.{}>."
 
 
 def said(text: str, **more) -> logging.LogRecord:
@@ -21,12 +20,11 @@ def said(text: str, **more) -> logging.LogRecord:
 @pytest.mark.parametrize(("signal", "kills", "for_memory"), [("SIGKILL: 9", 1, True), ("SIGSEGV: 11", 0, False)])
 def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys, signal, kills, for_memory):
     monkeypatch.setattr(host, "kills_for_memory", lambda: console._kills_before + kills)
-    assert not console.is_passed_on(said(DIED.format(signal)))
+    assert not console.is_passed_on(said(f"Command 'x' died with <Signals.{signal}>."))
     failed = said("Error in rule peak_flops, jobid: 3", output=["results/cpu/x.json"], log=["logs/cpu/x.log"])
-    for _ in range(2):  # the second ended by itself, and has written its own line
-        console.is_passed_on(failed)
+    assert console.is_passed_on(failed) and console.is_passed_on(failed)  # the second has written its own line
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("results/cpu/x.json ") and "logs/cpu/x.log" in line
+    assert {"results/cpu/x.json", "logs/cpu/x.log)"} <= {*line.split()}
     assert (console.OUT_OF_MEMORY in line, signal.split(":")[0] in line) == (for_memory, not for_memory)
 
 
@@ -55,12 +53,8 @@ def test_what_cannot_be_written_is_one_line(tmp_path, monkeypatch, closed, named
 
 def test_pictures_are_drawn_without_semaphores(tmp_path, monkeypatch):
     """One after another, where /dev/shm cannot be written."""
-
-    def refuse(*_, **__):
-        raise OSError("Read-only file system")
-
     drawn = []
-    monkeypatch.setattr(pictures, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(pictures, "ProcessPoolExecutor", Mock(side_effect=OSError))
     monkeypatch.setattr(pictures, "_draw", lambda how, path, failed, dpi: drawn.append(path.name))
     pictures.draw(tmp_path, reference(), 50, ["roofline.png", "gemm.png"])
     assert drawn == ["roofline.png", "gemm.png"]

@@ -14,8 +14,8 @@ from workflow_run import TINY, new_checkout, surroundings
 
 PATIENCE_S = 60
 RUN = [sys.executable, "-P", "workflow/commands/run.py", "results/cpu/peak_flops/fp32.json"]
-MOMENTS = {  # the file that is there by then, or seconds
-    "run.py imports": 0.2,
+MOMENTS = {  # the file that is there by then
+    "run.py imports": "Snakefile",
     "Snakemake imports": ".snakemake",
     "a job imports": ".snakemake/roofline-run.lock",
     "a job runs": "logs/cpu/device_query.log",
@@ -23,13 +23,8 @@ MOMENTS = {  # the file that is there by then, or seconds
 
 
 def processes(folder: Path) -> list[int]:
-    found = []
-    for one in psutil.process_iter():
-        try:
-            found += [one.pid] if one.cwd() == str(folder) and one.status() != psutil.STATUS_ZOMBIE else []
-        except psutil.Error:
-            continue
-    return found
+    found = psutil.process_iter(["cwd", "status"])
+    return [one.pid for one in found if one.info["cwd"] == str(folder) and one.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def wait_until(true) -> None:
@@ -54,10 +49,8 @@ def test_nothing_goes_on_and_nothing_is_traced(tmp_path, way, moment):
         text=True,
         start_new_session=True,
     )
-    if isinstance(moment, str):
-        wait_until((root / moment).exists)
-    else:
-        time.sleep(moment)
+    wait_until((root / moment).exists)
+    time.sleep(0.2)
     if way == "Ctrl-C":
         os.killpg(maker.pid, signal.SIGINT)
     else:

@@ -88,8 +88,6 @@ def test_loads_by_tma_are_named_only_if_they_were_counted():
     assert counted.roof_at("l1") is None and counted.tma_instructions == 10
     assert other.roof_at("l1").amount == 1e8 and other.tma_instructions == 0  # the counter of L1 has all of it
     assert unknown.roof_at("l1") is None and unknown.tma_instructions is None
-    said = ["TMA" in " ".join(place_page.words(placed(l2_bytes=1e9, tma_instructions=n), "")) for n in (10.0, None)]
-    assert said == [True, False]
 
 
 def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_kept():
@@ -101,7 +99,6 @@ def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_ke
     assert len(report.kernels) == 5 and "splitKreduce_kernel" in report.failed
     profile = placing.place(report, RUN)
     assert profile.launches == 5 and profile.failed == report.failed
-    assert all(name in " ".join(place_page.words(profile, "")) for name in report.failed)
 
 
 @pytest.mark.parametrize(("capability", "expected"), [((7, 0), 8), (HOPPER, 0)])
