@@ -87,6 +87,5 @@ def test_an_exception_while_a_run_is_planned_is_one_line_with_its_place(file, pa
     path = file(part, f"{part} 1 / 0\n\n    {part.replace('def ', 'def other_')}")
     number = (Path(path).read_text().splitlines()).index(f"    {part} 1 / 0") + 1
     operator = load(path)
-    config = SimpleNamespace(gelu=operator.Settings())
-    (line,) = operator_faults(operator, config, discover(capacities=False))
+    (line,) = operator_faults(operator, SimpleNamespace(gelu=operator.Settings()), discover(capacities=False))
     assert f"{path}, line {number}: ZeroDivisionError" in line
