@@ -34,6 +34,6 @@ class Action:
 
 def load_report(path: str):
     try:
-        return [[Action(*one) for one in json.loads(Path(path).read_text())]]
+        return [[Action(*one) for one in json.loads(Path(path).read_text().removeprefix("NVR\0"))]]
     except ValueError:
         return []
