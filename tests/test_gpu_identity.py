@@ -104,7 +104,15 @@ def test_the_identity_of_a_visible_card_and_of_another_power_limit(machine):
     assert limited.fingerprint() != found.fingerprint()
 
 
-def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(machine):
+def test_a_card_whose_name_is_in_no_encoding_and_which_is_too_old(machine):
+    machine(A)
+    sys.modules["pynvml"].nvmlDeviceGetName = lambda card: b"\xf8".decode()
+    sys.modules["pynvml"].nvmlDeviceGetCudaComputeCapability = lambda card: (6, 1)
+    (found,) = identity.discover()
+    assert found.fault == "unknown GPU has compute capability 6.1, and 7.0 is needed; leave it out of 'devices'"
+
+
+def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(machine, monkeypatch):
     smaller = CARD._replace(uuid="MIG-1111", multiprocessors=16, l2_bytes=7 << 20)
     found = machine(A, SLICED, cuda_cards=[CARD._replace(uuid="GPU-aaaa-1"), smaller])
     known = {one.uuid: (one.multiprocessors, one.last_level_cache_bytes) for one in found}
@@ -116,6 +124,9 @@ def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(m
     assert (one.nvml, one.driver, one.setting, one.fault, other.fault) == (False, None, "", None, None)
     assert (one.memory_free_bytes, one.compute_capability, other.multiprocessors) == (150_100_000_000, "9.0", 16)
     assert machine(None) == [], "without a driver there is none"
+    monkeypatch.undo()
+    monkeypatch.setattr(cuda_driver, "_library", lambda: SimpleNamespace(cuDriverGetVersion=lambda number: 34))
+    assert cuda_driver.driver_cuda_version() is None, "of the toolkit's stub"
 
 
 @pytest.mark.parametrize(

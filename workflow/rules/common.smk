@@ -15,11 +15,13 @@ SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.resolve()))
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some at the start of every job
+os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, which a container's user may lack
 
 from snakemake.logging import logger
 
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery, levels
+from roofline.devices.gpu.identity import why_none
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
@@ -62,7 +64,10 @@ elif workflow.modifier.path_modifier.replace_prefix("results/manifest.json") != 
 CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
-CELLS = faults_end_the_run(Cells, CHECKED, discovery.discover())
+PRESENT = discovery.discover()
+if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := why_none()):
+    print(f"no GPU is measured: {WHY}", file=sys.stderr)
+CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1)

@@ -20,9 +20,10 @@ from roofline.run.jobs import Stopwatch, job, report
 def run(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
     """A record for each task, without cells where the device has no implementation or counting is refused."""
     watch, program = Stopwatch(), ncu.find()
-    cells, refused = [], None if program else ncu.MISSING
+    cells, version, refused = [], None, None if program else ncu.MISSING
     if program:
         try:
+            version = ncu.version(program)
             cells = counting.count(program, device, tasks, path)
         except Unsupported as reason:
             refused = str(reason)
@@ -41,7 +42,6 @@ def run(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, lis
         )
         for place in range(len(tasks))
     ]
-    version = ncu.version(program) if program else None
     return ProfilerRecord(device=device, ncu=version, refused=refused), records
 
 

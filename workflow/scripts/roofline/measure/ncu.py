@@ -93,7 +93,7 @@ def profile(program: Path, script: Path, argument: str, metrics: Sequence[str], 
     if status is None:
         raise Unsupported(f"ncu did not end within {PATIENCE_S} s")
     if not report.is_file():
-        raise Unsupported(f"ncu wrote no report (exit status {status}): {errors[0] if errors else last}")
+        raise Unsupported(f"ncu wrote no report (exit status {status}): {' '.join(errors) or last}")
     return last
 
 

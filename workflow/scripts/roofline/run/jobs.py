@@ -48,7 +48,7 @@ def job(name: str, snakemake) -> Iterator[None]:
             sys.exit(130)
         except Exception as error:
             traceback.print_exc(file=log)
-            what = (str(error).splitlines() or [""])[0] or type(error).__name__
+            what = next((line for line in str(error).splitlines() if line.strip("= ")), type(error).__name__)
             _note(snakemake, started_at, failed=what, error=type(error).__name__)
             clear()
             print(f"{name} failed: {what} (log: {path})", file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ Run as a script it prints that as JSON, which is how `cards` asks: a process tha
 that CUDA_VISIBLE_DEVICES left visible at that moment, whatever the variable says later, and cannot fork any more.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -49,7 +50,8 @@ def cards() -> list[Card]:
 def driver_cuda_version() -> int | None:
     """The newest CUDA that the driver runs, as 1000 x major + 10 x minor; None without a driver."""
     cuda = _library()
-    return _number(cuda.cuDriverGetVersion) if cuda else None
+    with contextlib.suppress(OSError):  # of the toolkit's stub, which links but does nothing
+        return _number(cuda.cuDriverGetVersion) if cuda else None
 
 
 def cards_of(cuda) -> list[Card]:

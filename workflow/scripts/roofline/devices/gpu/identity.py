@@ -1,6 +1,8 @@
 """Which NVIDIA GPUs are here, by NVML and CUDA's driver, and whether CuPy can use them; nothing is opened."""
 
+import os
 from importlib import metadata
+from pathlib import Path
 
 from roofline.devices.base import Identity
 from roofline.devices.datasheets import CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE, lacks
@@ -8,6 +10,8 @@ from roofline.devices.gpu import cuda_driver, nvml
 
 CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 OLDEST_DRIVER = {12: "525", 13: "580"}
+OLDEST_CARD = 7.0  # its compute capability
+DRIVER = Path("/proc/driver/nvidia/version")
 
 # What is assumed of a card that CUDA does not list, such as any MIG slice but the first; no card has a larger L2.
 UNLISTED = cuda_driver.Card("unknown GPU", "unknown", 0, None, None, l2_bytes=192 << 20)
@@ -29,7 +33,7 @@ def discover(capacities: bool = True) -> list[Identity]:
     else:
         driver, cuda = None, cuda_driver.driver_cuda_version()
         found = [_told_by_cuda(card) for card in cards]
-    if not capacities and has_nvml and any(_untold(lines) for lines in found):
+    if not capacities and has_nvml and any(_unusable(lines) for lines in found):
         return discover()
     versions = _library_versions()
     no_cupy = cupy_fault(versions, cuda, driver)
@@ -40,11 +44,21 @@ def discover(capacities: bool = True) -> list[Identity]:
             driver=driver,
             software=versions,
             nvml=has_nvml,
-            fault=no_cupy or _untold(lines),
+            fault=no_cupy or _unusable(lines),
             **lines,
         )
         for number, lines in enumerate(found)
     ]
+
+
+def why_none() -> str | None:
+    """Why no GPU is visible where NVIDIA's driver is; None without one, or if all are hidden on purpose."""
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted in ("", "-1") or not (DRIVER.exists() or cuda_driver.driver_cuda_version()):
+        return None
+    if not nvml.start():
+        return "NVIDIA's driver does not answer (nvidia-smi tells why)"
+    return f"CUDA_VISIBLE_DEVICES={wanted} names none" if wanted else "NVIDIA's driver lists none"
 
 
 def unsupported(identity: Identity, ceiling: str) -> str | None:
@@ -94,9 +108,10 @@ def _same_card(uuid: str | None, cards: list[cuda_driver.Card]) -> cuda_driver.C
     return next((card for card in cards if uuid and card.uuid[4:] == uuid[4:]), UNLISTED)
 
 
-def _untold(lines: dict) -> str | None:
+def _unusable(lines: dict) -> str | None:
     if lines["compute_capability"] and lines["memory_total_bytes"] and lines["uuid"] != "unknown":
-        return None
+        told = f"{lines['name']} has compute capability {lines['compute_capability']}, and {OLDEST_CARD} is needed"
+        return f"{told}; leave it out of 'devices'" if float(lines["compute_capability"]) < OLDEST_CARD else None
     return (
         "neither NVML nor CUDA reports this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
         "config/config.yaml"

@@ -37,7 +37,7 @@ def ask(question: str, *arguments):
 
         values = [getattr(pynvml, one) if isinstance(one, str) else one for one in arguments]
         answer = getattr(pynvml, f"nvml{question}")(*values)
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, UnicodeDecodeError):  # some drivers under WSL name cards in no encoding
         return None
     except pynvml.NVMLError:
         return None
