@@ -4,8 +4,7 @@
 #     -> derive: the table and every page; plot: pictures -> manifest
 #
 # A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
-# What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
-# library modules that a script uses). See docs/running.md.
+# Stale is what other `params` (settings, device, driver, libraries) or `input` (records, library modules) made.
 
 from snakemake.utils import min_version
 

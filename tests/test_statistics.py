@@ -107,4 +107,4 @@ def test_precise_is_a_narrow_interval_of_enough_samples():
         assert precise(enough)
     for few in (samples[:49], [], sorted(samples)):
         assert not precise(few)
-    assert not precise(samples, relative_half_width=1e-5)
+    assert not precise(samples, half_width=1e-5)

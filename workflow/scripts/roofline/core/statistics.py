@@ -88,10 +88,8 @@ def autocorrelation_time(samples: Sequence[float]) -> float:
     return max(1.0, _indicator_time(above), _indicator_time(below))
 
 
-def precise(
-    samples: Sequence[float], relative_half_width: float = 0.005, confidence: float = STOPPING_CONFIDENCE
-) -> bool:
-    """Whether sampling may stop: the interval of the median lies within the median -+ relative_half_width times it.
+def precise(samples: Sequence[float], half_width: float = 0.005, confidence: float = STOPPING_CONFIDENCE) -> bool:
+    """Whether sampling may stop: the interval of the median lies within the median -+ half_width times it.
 
     To be asked at the counts of `looks` only: whoever stops once the interval looks narrow picks the runs in which
     chance made it narrow. With 99 % for this decision, at least STOPPING_EFFECTIVE_COUNT effective samples and doubling
@@ -100,10 +98,8 @@ def precise(
     if not samples or effective_count(samples) < STOPPING_EFFECTIVE_COUNT:
         return False
     interval = median_interval(samples, confidence)
-    if interval is None:
-        return False
     middle = median(samples)
-    return max(middle - interval[0], interval[1] - middle) <= relative_half_width * abs(middle)
+    return bool(interval) and max(middle - interval[0], interval[1] - middle) <= half_width * abs(middle)
 
 
 def looks(minimum: int, maximum: int) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from roofline.core.terms import Unsupported
+from roofline.core.terms import Unsupported, UserError
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
@@ -100,7 +100,7 @@ def count(program: Path, device: str, tasks: Sequence[Mapping], report: Path) ->
         raise Unsupported(f"the program under the profiler failed: {last}") from None
     try:
         kernels = ncu.read(report, lambda value, _: {name: value(name) for name in metrics}).kernels
-    except ncu.Unsupported as error:
+    except UserError as error:
         raise Unsupported(f"ncu counted nothing: {error}") from None
     of_cells = (list(group) for marker, group in groupby(kernels, lambda one: MARKER in one.name) if not marker)
     return [_counted(one, next(of_cells), capability) if one else None for one in declared]

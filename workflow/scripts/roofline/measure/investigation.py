@@ -22,14 +22,13 @@ def investigate(
     peak = vendor.peaks[dtype]
     size = _larger_size(device, dtype, burst_tflops, peak, budget_s)
     trials = [size, _sustained(load, burst_tflops, peak), _tensor_cores(peak, kernel)]
-    causes = sorted(
-        (one for one in trials if one.explains), key=lambda one: (one.what == "tensor_cores", one.tflops or 0)
-    )
+    causes = [one for one in trials if one.explains]
+    cause = max(causes, key=lambda one: (one.what == "tensor_cores", one.tflops or 0), default=None)
     whose = "formula's" if peak.derived else "vendor's"
     return Investigation(
         reason=f"{burst_tflops:.3g} TFLOPS is below {100 * THRESHOLD:.3g} % of the {whose} {peak.tflops:.4g}",
         trials=trials,
-        verdict=causes[-1].what if causes else "none",
+        verdict=cause.what if cause else "none",
         ruled_out=_ruled_out(load, vendor, peak),
     )
 

@@ -172,11 +172,8 @@ def named(
         capacity = left.pop(name, None) if name else None
         named_levels.append(
             FoundLevel(
+                **level._asdict() | {"knee_bytes": level.knee_bytes and round(level.knee_bytes)},
                 name=name,
-                gb_per_s=level.gb_per_s,
-                first_bytes=level.first_bytes,
-                last_bytes=level.last_bytes,
-                knee_bytes=round(level.knee_bytes) if level.knee_bytes else None,
                 reported_bytes=None if name in assumed else capacity,
             )
         )

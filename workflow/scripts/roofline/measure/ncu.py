@@ -188,10 +188,10 @@ def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)
-    if not kernels and left_out:
-        raise UserError(f"{path}: no kernel in it; ncu profiles kernels with --replay-mode kernel")
     if not kernels:
-        raise UserError(f"{path}: a damaged report ({next(iter(failed.values()), 'nothing can be read')})")
+        damage = f"a damaged report ({next(iter(failed.values()), 'nothing can be read')})"
+        why = "no kernel in it; ncu profiles kernels with --replay-mode kernel" if left_out else damage
+        raise UserError(f"{path}: {why}")
     if len(set(cards)) > 1:
         names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
         raise UserError(f"{path}: of several cards, {names}; profile one at a time")
@@ -222,9 +222,8 @@ def _kernel(action, demangled: int, take: Callable, capability: Capability) -> K
     code = action.metric_by_name(CODE)
     grid, block = (tuple(int(_needed(action, name).as_double()) for name in names) for names in DIMENSIONS)
     place = code.as_uint64(0) if code is not None and code.num_instances() else None
-    return Kernel(
-        printable(action.name()), printable(action.name(demangled)), place, grid, block, take(value, capability)
-    )
+    names = printable(action.name()), printable(action.name(demangled))
+    return Kernel(*names, place, grid, block, take(value, capability))
 
 
 def scale(unit: str) -> float:

@@ -110,8 +110,7 @@ def _predicted(
 
 
 def predicted_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
-    declared = declare(cell, scope, seals, cold)
-    return PredictedCell(**named(cell, scope, cold), predicted=declared["predicted"])
+    return PredictedCell(**named(cell, scope, cold), predicted=declare(cell, scope, seals, cold)["predicted"])
 
 
 def unsupported(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
@@ -137,8 +136,7 @@ def _named(what: str) -> Iterator[None]:
     except ArithmeticError:
         raise
     except Exception as error:
-        lines = str(error).splitlines() or [""]
-        raise RuntimeError(f"{what}: {type(error).__name__}: {lines[0]}") from error
+        raise RuntimeError(f"{what}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
 
 
 def rotation(operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool) -> int:

@@ -10,6 +10,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
 
 MEASURED = "measured on this host before any operator"
+SOURCE = {"source", "verified", "derived"}  # fields
 
 
 def seal_operator(
@@ -17,9 +18,8 @@ def seal_operator(
 ) -> OperatorPredictionRecord:
     """The constants of an operator's costs on this kind of device, of a host as far as they were measured there."""
     assumed: Mapping = operator.constants.get(device.device_kind, {})
-    measured = {
-        name: value for name, value in (calibration.constants if calibration else {}).items() if name in assumed
-    }
+    calibrated = calibration.constants if calibration else {}
+    measured = {name: value for name, value in calibrated.items() if name in assumed}
     return OperatorPredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
@@ -44,14 +44,7 @@ def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
 def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     """The vendor's peaks and bandwidth by the ceilings that they promise; of a CPU's memory a rule of thumb."""
     compute = [
-        PromisedCeiling(
-            kind="compute",
-            name=name,
-            tflops=peak.tflops,
-            source=peak.source,
-            verified=peak.verified,
-            derived=peak.derived,
-        )
+        PromisedCeiling(kind="compute", name=name, tflops=peak.tflops, **peak.model_dump(include=SOURCE))
         for name, peak in device.vendor.peaks.items()
     ]
     bandwidth = device.vendor.bandwidth
@@ -60,16 +53,13 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
         whole, *fewer = core_counts(device.hardware.get("cores_usable", 1))
         rates = dict.fromkeys(names, promised_gb_per_s(whole, device.name))
         rates |= {on_cores("dram_read", count): promised_gb_per_s(count, device.name) for count in fewer}
-        source, verified, derived = PROMISED_BY, False, True
+        source = {"source": PROMISED_BY, "verified": False, "derived": True}
     elif bandwidth:
         rates = dict.fromkeys(names, bandwidth.gb_per_s)
-        source, verified, derived = bandwidth.source, bandwidth.verified, bandwidth.derived
+        source = bandwidth.model_dump(include=SOURCE)
     else:
         return compute  # neither the table nor the driver reports a bandwidth: none is promised
-    memory = [
-        PromisedCeiling(kind="memory", name=name, gb_per_s=gb_per_s, source=source, verified=verified, derived=derived)
-        for name, gb_per_s in rates.items()
-    ]
+    memory = [PromisedCeiling(kind="memory", name=name, gb_per_s=rate, **source) for name, rate in rates.items()]
     if link := device.vendor.nvlink:
         memory.append(PromisedCeiling(kind="memory", name=PEER, **link.model_dump()))
     return compute + memory

@@ -37,11 +37,11 @@ def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
     if done.returncode:
         raise UserError("\n".join([*_ours(done.stdout), *notes]))
     jobs = [(rule, dict(FIELD.findall(body))) for rule, body in JOB.findall(done.stdout)]
-    with_output = [(rule, job["output"].split(", ")[0], job["reason"]) for rule, job in jobs if "output" in job]
-    planned = [
-        Planned(rule, output, "; ".join(map(_reason, reason.split("; ")))) for rule, output, reason in with_output
-    ]
-    return planned, notes
+    return [_planned(rule, job["output"], job["reason"]) for rule, job in jobs if "output" in job], notes
+
+
+def _planned(rule: str, outputs: str, reasons: str) -> Planned:
+    return Planned(rule, outputs.split(", ")[0], "; ".join(map(_reason, reasons.split("; "))))
 
 
 def lines(jobs: Sequence[Planned]) -> list[str]:

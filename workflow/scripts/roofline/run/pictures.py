@@ -10,13 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from roofline.report import (
-    instruction_figure,
-    load_figure,
-    operator_figure,
-    roofline_figure,
-    sweep_figure,
-)
+from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, nothing, save, styled
 from roofline.report.roofline_content import is_roofline, picture_names
 from roofline.report.words import fail_lines

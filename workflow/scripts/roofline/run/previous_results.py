@@ -23,7 +23,7 @@ from roofline.table.rows import Roofline
 from roofline.table.run_records import KINDS, read_any
 
 PREVIOUS = "previous"
-OF_ALL_DEVICES: dict[str, type[Record]] = {
+RUNS_OWN: dict[str, type[Record]] = {
     "roofline.json": Roofline,
     "known_cards.json": KnownCards,
     "manifest.json": Manifest,
@@ -41,9 +41,8 @@ def require_writable(outputs: Iterable[str]) -> None:
     closed = [path for path in sorted(there) if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK)]
     if closed and not os.access(".", os.W_OK):
         closed = [Path()]
-    for path in closed:
-        if not set(closed) & set(path.parents):
-            faults.append(f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)")
+    outermost = [path.absolute() for path in closed if not set(closed) & set(path.parents)]
+    faults += [f"{path}/ cannot be written: make it a folder of yours (chown, chmod u+w)" for path in outermost]
     if faults:
         raise UserError(faults)
 
@@ -56,7 +55,7 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
             found, kind = content["schema_version"], KINDS.get(content.get("kind"), RunRecord)
         except (OSError, ValueError, LookupError, TypeError):
             continue  # missing, or corrupt
-        kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix(), kind)
+        kind = RUNS_OWN.get(path.relative_to(results).as_posix(), kind)
         if found != (expected := kind.model_fields["schema_version"].default):
             aside = _free_name(results.with_name(f"{results.name}-version-{found}"))
             raise UserError(f"{path} is of version {found}; this code writes version {expected}: mv {results} {aside}")
@@ -91,7 +90,7 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
 
 def _require_sound(path: Path, results: Path, counters: bool) -> None:
     """Raises UserError for what cannot be read, and for refused counters if they are required."""
-    kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
+    kind = RUNS_OWN.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_any(path)
     if counters and isinstance(record, ProfilerRecord) and record.refused:
         raise UserError(f"{path}: counters are required, and were refused: {record.refused}")
