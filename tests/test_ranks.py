@@ -45,7 +45,7 @@ def test_a_card_counts_once_by_the_median_of_its_runs_and_ranks_among_five_other
 
 def test_the_standing_is_said_of_gemms_and_memory():
     words = standing_words(table_of(*FOUR, run("e", fp16=830)), "gpu0")
-    assert "(5)" in words and "fp16 3rd to 4th of 6" in words and "hbm_read median 4600" in words
+    assert "(5)" in words and "fp16 3rd–4th of 6" in words and "hbm_read median 4600" in words
     assert standing_words(table_of(), "gpu0") == ""
 
 

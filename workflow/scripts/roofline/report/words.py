@@ -61,7 +61,7 @@ def limits(c: ComputeCeiling | MemoryCeiling) -> str:
 
 
 def standing_words(roofline: Roofline, device: str) -> str:
-    """Other H200s (11): fp16 3rd to 5th of 12, median 776, 763 to 803; empty if no other card is known."""
+    """Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803); empty if no other card is known."""
     mine = [one for one in roofline.ceilings if one.device == device and one.standing]
     shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
     most, name = max((one.standing.others for one in shown), default=0), roofline.devices[device].name
@@ -70,12 +70,12 @@ def standing_words(roofline: Roofline, device: str) -> str:
 
 
 def among(c: ComputeCeiling | MemoryCeiling) -> str:
-    """3rd to 5th of 12, median 776, 763 to 803; of few other cards without the place; empty if none is known."""
+    """3rd–5th of 12, median 776 (763–803); of few other cards without the place; empty if none is known."""
     if not (at := c.standing):
         return ""
     places = dict.fromkeys(_ordinal(one) for one in (at.rank, at.rank_at_worst) if one)
-    place = f"{' to '.join(places)} of {at.others + 1}, " if places else ""
-    return f"{place}median {number(at.median)}, {span([at.lowest, at.highest])}"
+    place = f"{'–'.join(places)} of {at.others + 1}, " if places else ""
+    return f"{place}median {number(at.median)} ({number(at.lowest)}–{number(at.highest)})"
 
 
 def _ordinal(place: int) -> str:
