@@ -150,7 +150,8 @@ def _name_slopes(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
     """Along the lower ends: of near slopes the last is named below them, the others above. Yields what is covered."""
     (x0, x1), (y0, y1), groups = axes.get_xlim(), axes.get_ylim(), []
     for slope in one.slopes:
-        if not groups or _height(axes, groups[-1][-1]) - _height(axes, slope) >= TOGETHER:
+        room = TOGETHER * min(2, len(groups[-1])) if groups else 0.0  # a name below a group, and one above the next
+        if not groups or _height(axes, groups[-1][-1]) - _height(axes, slope) >= room:
             groups.append([])
         groups[-1].append(slope)
     angle = atan(axes.bbox.height / log10(y1 / y0) / (axes.bbox.width / log10(x1 / x0)))
