@@ -10,7 +10,7 @@ from roofline.api import listed
 
 LARGEST = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
-# By where a field stands: those that cost nothing in a decode step.
+# By section of the config: fields that cost nothing in a decode step.
 FREE: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("free_fields.yaml").read_text(encoding="utf-8"))
 
 

@@ -38,9 +38,9 @@ def find(named: str) -> dict[str, Any]:
         )
     config, source = _read(path), named
     for other, method in QUANTISED.items() if path.name == CONFIG and isinstance(config, dict) else ():
-        beside = path.with_name(other)
-        if not config.get("quantization_config") and beside.is_file():
-            config["quantization_config"], source = _quantisation(beside, method), f"{named} with {other}"
+        description = path.with_name(other)
+        if not config.get("quantization_config") and description.is_file():
+            config["quantization_config"], source = _quantisation(description, method), f"{named} with {other}"
     name = path.parent.name if path.name == CONFIG and path.parent.name else path.stem
     return {"name": name, "source": source, "config": config}
 

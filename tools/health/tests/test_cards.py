@@ -15,7 +15,7 @@ CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})
 
 
 def run(card, value, **changes):
-    known = {"date": "2026-11-22T12:00:00+00:00", "commit": None, "method": api.METHOD, "effort": "default"}
+    known = {"date": "2026-11-22T12:00:00+00:00", "commit": None, "method": CARD.method, "effort": "default"}
     known |= {"driver": None, "cublas": None, "power_limit_w": 700.0}
     return api.CardRun(**known | {"card_id": card, "values": {"hbm_read": value}} | changes)
 

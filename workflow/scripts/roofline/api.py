@@ -46,7 +46,7 @@ from roofline.operators.registry import builtin as builtin_operators
 from roofline.operators.rmsnorm_matmul import hopper as product_kernel
 from roofline.operators.settings import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
 from roofline.records.base import read as read_record
-from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
+from roofline.records.cards import CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS, write_text

@@ -36,8 +36,8 @@ def time_caller(
     """CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
     The steps that fit the budget are timed in one block, of a GPU at least `least`. On a CPU at least LEAST_ON_CPU are,
-    and the warm-up, which has half of a budget of its own, goes on as long as each step is the fastest so far. A check
-    that just took most of the budget (`checked_s`) warmed up.
+    and the warm-up goes on as long as each step is the fastest so far, for up to half of a second budget. A check that
+    just took most of the budget (`checked_s`) warmed up.
     """
     synchronous = KINDS[device.kind].synchronous
     least = min(iterations, LEAST_ON_CPU) if synchronous else least

@@ -1,4 +1,4 @@
-"""Where a ceiling stands among the known cards of its model (reference/cards), of which each counts by its median."""
+"""The rank of a ceiling among known cards of its model (reference/cards), each by the median of its runs."""
 
 from collections.abc import Iterable, Sequence
 

@@ -57,7 +57,7 @@ def why_none() -> str | None:
     if wanted in ("", "-1") or not (DRIVER.exists() or cuda_driver.driver_cuda_version()):
         return None
     if not nvml.start():
-        return "NVIDIA's driver does not answer (nvidia-smi tells why)"
+        return "NVIDIA's driver does not answer; see nvidia-smi"
     return f"CUDA_VISIBLE_DEVICES={wanted} names none" if wanted else "NVIDIA's driver lists none"
 
 
@@ -110,8 +110,8 @@ def _same_card(uuid: str | None, cards: list[cuda_driver.Card]) -> cuda_driver.C
 
 def _unusable(lines: dict) -> str | None:
     if lines["compute_capability"] and lines["memory_total_bytes"] and lines["uuid"] != "unknown":
-        told = f"{lines['name']} has compute capability {lines['compute_capability']}, and {OLDEST_CARD} is needed"
-        return f"{told}; leave it out of 'devices'" if float(lines["compute_capability"]) < OLDEST_CARD else None
+        fault = f"{lines['name']} has compute capability {lines['compute_capability']}, and {OLDEST_CARD} is needed"
+        return f"{fault}; leave it out of 'devices'" if float(lines["compute_capability"]) < OLDEST_CARD else None
     return (
         "neither NVML nor CUDA reports this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
         "config/config.yaml"
