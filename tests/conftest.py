@@ -32,15 +32,15 @@ RUNS = {"finished_run", "gpu_run"}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
-    """Mark slow tests. One of two workers starts with the run on the CPU, the other with the run on a stand-in GPU:
-    neither waits for the other."""
+    """Mark slow tests. One of two workers starts with the run on the CPU, the other with Slurm, which mostly waits, and
+    the run on a stand-in GPU: neither waits for the other."""
     for item in items:
         if RUNS & {*item.fixturenames} or item.module.__name__ in SLOW:
             item.add_marker("slow")
     yield  # pytest deselects
     of_cpu = [item for item in items if "finished_run" in item.fixturenames]
-    of_gpu = [item for item in items if "gpu_run" in item.fixturenames]
-    others = [item for item in items if not RUNS & {*item.fixturenames}]
+    of_gpu = [item for name in ("cluster", "gpu_run") for item in items if name in item.fixturenames]
+    others = [item for item in items if item not in of_cpu and item not in of_gpu]
     half = max(0, len(items) // 2 - len(of_cpu))
     items[:] = [*of_cpu, *others[:half], *of_gpu, *others[half:]]
 
@@ -55,6 +55,7 @@ def small_quiet_host(tmp_path_factory) -> None:
         cache.mkdir(parents=True)
         for name, text in ("level", "3"), ("type", "Unified"), ("size", f"{CACHE_MIB}M"), ("shared_cpu_list", "all"):
             (cache / name).write_text(text)
+    (root / "tmp").mkdir()  # for locks: workers do not wait for one another
     os.environ[host.ROOT] = str(root)
 
 

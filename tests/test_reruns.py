@@ -114,7 +114,7 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     assert finished.returncode == 0, finished.stdout
     printed = finished.stdout
     assert measured(printed) == [f"decode_attn cpu {lost[16:-5]}"]
-    line = rf"^\[\d/\d\] decode_attn cpu {lost[16:-5]}: [\d.]+ s; .*batch 1 [\d.]+ us"
+    line = rf"^\[\d/\d\] decode_attn cpu {lost[16:-5]}: [\d.]+ s; .*batch 1 [\d.]+ [um]s"
     assert re.search(line, printed, re.MULTILINE)
     assert records(at_stop) <= kept(at_stop, run)
     assert records(before) - {PEAK} <= kept(before, run)

@@ -88,7 +88,7 @@ def examine(cards: Mapping, heat_s: float) -> list[dict]:
     """What was found of each card. A card in use is not measured. Raises UserError and OSError."""
     api.require_no_living_run(FOLDER)
     watch = Watch({name: one.uuid for name, one in cards.items()})
-    with api.measuring(api.lock_of(one.uuid) for one in cards.values()):
+    with api.measuring([api.lock_of(one.uuid) for one in cards.values()]):
         used = {name: verdict.unused(*seen) for name, seen in watch.users().items()}
     shutil.rmtree(FOLDER, ignore_errors=True)
     WRITTEN.unlink(missing_ok=True)

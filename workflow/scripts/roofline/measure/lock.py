@@ -12,12 +12,13 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from roofline.core.disturbance import RUN_PROCESS
+from roofline.devices import host
 
-FOLDER = Path("/tmp/roofline-locks")
+FOLDER = Path(os.environ.get(host.ROOT, "/"), "tmp/roofline-locks")
 HOST, HOST_PATH = "host", "host_path"
 LAST = (HOST, HOST_PATH)  # in the order of taking, after the GPUs
 FIRST_WAIT = "ROOFLINE_FIRST_WAIT"  # the path that the first job of a run makes that has to wait
@@ -29,7 +30,7 @@ def of_gpu(uuid: str) -> str:
 
 
 @contextlib.contextmanager
-def measuring(uses: Iterable[str]) -> Iterator[None]:
+def measuring(uses: Collection[str]) -> Iterator[None]:
     """Hold what a measurement uses while the block runs."""
     files = take(uses)
     try:
@@ -39,14 +40,13 @@ def measuring(uses: Iterable[str]) -> Iterator[None]:
             os.close(file)
 
 
-def take(uses: Iterable[str]) -> list[int]:
+def take(uses: Collection[str]) -> list[int]:
     """Take the locks for the rest of the process, or until the files that are returned are closed.
 
     `uses` are UUIDs, HOST and HOST_PATH; where a GPU is among them, HOST is shared. Raises PermissionError, in one
     line, where another user's files are in the way.
     """
-    uses = set(uses)
-    gpus = sorted(uses.difference(LAST))
+    gpus = sorted({*uses} - {*LAST})
     wanted = [*gpus, *(name for name in LAST if name in uses or (name == HOST and gpus))]
     return [_taken(name, shared=name == HOST and bool(gpus)) for name in wanted]
 
