@@ -35,14 +35,14 @@ def flops(size):
     return products.flops(size, size, size)
 
 
-def test_finalists_do_nearly_the_most_in_a_cycle_and_each_has_another_shape():
+def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():
     def trial(size, per_cycle, clock_mhz):
         way = SimpleNamespace(product=product(size), flops=flops(size))
         return Trial(way, flops(size) / per_cycle / clock_mhz / 1e6, clock_mhz)
 
-    tried = [trial(8192, 500, 1400), trial(4096, 505, 1200), trial(4096, 504, 1900), trial(2048, 470, 1900)]
-    assert finalists(tried) == [1, 0]
-    assert finalists([*tried, *(trial(size, 500, 1500) for size in (256, 512, 1024))]) == [1, 0, 4, 5]
+    tried = [trial(8192, 500, 1400), trial(4096, 505, 1200), trial(4096, 490, 1900), trial(2048, 470, 1900)]
+    assert finalists(tried) == [1, 2, 0]
+    assert finalists([*tried, *(trial(size, 504, 1500) for size in (256, 512, 1024))]) == [1, 2, 4, 5]
 
 
 # ---------------------------------------------------------------------------------------------- the whole measurement

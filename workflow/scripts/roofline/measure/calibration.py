@@ -29,12 +29,7 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
     """Every cost of the host, sealed at the moment when the last was timed."""
     start = time.monotonic()
     with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
-        blocks, load = undisturbed(
-            device,
-            lambda: timed_blocks(device),
-            lambda found: sum(one.median_s for one in found),
-            sensitive="caller",
-        )
+        blocks, load = undisturbed(device, lambda: timed_blocks(device), _total_s, sensitive="caller")
     return CalibrationRecord(
         device=record.device,
         device_kind=record.device_kind,
@@ -58,6 +53,10 @@ def timed_blocks(device: Device) -> list[HostCost]:
                 time.sleep(PAUSE_S)
                 rounds.append([_timed(device, work) for work in works])
     return [sorted(some, key=lambda one: one.median_s)[len(some) // 2] for some in zip(*rounds, strict=True)]
+
+
+def _total_s(blocks: list[HostCost]) -> float:
+    return sum(one.median_s for one in blocks)
 
 
 def constants(blocks: Iterable[HostCost]) -> dict[str, float]:

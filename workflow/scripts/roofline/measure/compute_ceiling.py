@@ -25,12 +25,13 @@ from roofline.records.timing import Check, Search
 
 # Every block starts alike, and is over before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.6, 3  # a pause, then products that are not timed
-SHORT_REST_S = 0.2  # before blocks that are compared with one another alone
+SHORT_REST_S = 0.2  # before finalists, which are compared with one another alone
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
 LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product that is tried, unless the reference GEMM's is longer
-NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these products are tried by a whole block each
-FINALISTS = 4  # so many of them, each of another shape
+NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
+FINALISTS = 3  # so many shapes
+CLOSE = 0.99  # of the fastest finalist: these get a second block
 AS_FAST = 0.995  # of the best register-only kernel: those that reach it keep their order
 MOST_CHOSEN = 3  # candidates whose blocks may disagree before none is looked for any more
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
@@ -109,7 +110,6 @@ def _repeated(target: Target, candidates: list[Candidate], options: dict, sustai
             break
     if not found.agrees:
         found = tried[0] if len(tried[0].blocks) == BLOCKS else _third(tried[0], options, sustained_s)
-    others = [one for one in tried if one.workload is not found.workload]
     ways = target.products.variants(device, target.ceiling, found.workload.product, 7)
     variants = [_fastest(device, some, options) for some in ways]
     return replace(
@@ -117,7 +117,8 @@ def _repeated(target: Target, candidates: list[Candidate], options: dict, sustai
         variants=[block for block in variants if block],
         not_repeated=[
             NotRepeated(product=one.workload.product, blocks_tflops=[block.tflops for block in one.blocks])
-            for one in others
+            for one in tried
+            if one.workload is not found.workload
         ],
     )
 
@@ -225,18 +226,17 @@ def _search(target: Target, reference: Measurement | None, time_budget_s: float)
     """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle.
 
     FLOPs per cycle need no rest before a trial. But a product that draws less power runs at a higher clock, so the
-    finalists are ordered by FLOP/s. Without a counted clock, as on a CPU, FLOP/s order them all.
+    finalists are ordered by FLOP/s of blocks. Without a counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
     longest = LONGEST_S[device.kind] * (_tflops(reference) * 1e12 if reference else 0.0)
     most = max(longest, reference.flops) if reference and device.kind == "gpu" else longest
     ways = list(target.products.candidates(*target[:3], most, 3))
     tried, searched = _tried(device, ways, time_budget_s)
-    rates = {}
-    for place in finalists(tried) if reference and tried[0].clock_mhz else ():
-        _start(device, tried[place].way, SHORT_REST_S)
-        times = device.step_times(tried[place].way.step, _steps(tried[place].seconds))
-        rates[place] = tried[place].way.flops * len(times) / sum(times) / 1e12
+    counted = reference and tried[0].clock_mhz
+    rates = {place: _rate_of_block(device, tried[place]) for place in finalists(tried)} if counted else {}
+    for place in [place for place, rate in rates.items() if rate >= CLOSE * max(rates.values())]:
+        rates[place] = (rates[place] + _rate_of_block(device, tried[place])) / 2
     found = [
         Candidate(
             product=one.way.product,
@@ -264,13 +264,21 @@ def _per_cycle(trial: search.Trial) -> float:
 
 
 def finalists(tried: list[search.Trial]) -> list[int]:
-    """Places of those near the most FLOPs per cycle, each of another shape."""
-    of_shape: dict[tuple, int] = {}
+    """Places of each leading shape's most FLOPs per cycle and of its shortest trial, in which power counts too."""
+    of_shape: dict[tuple, list[int]] = {}
     for place in sorted(range(len(tried)), key=lambda place: -_per_cycle(tried[place])):
-        of_shape.setdefault(tuple(tried[place].way.product.shape.values()), place)
-    first, *others = of_shape.values()
-    near = [place for place in others if _per_cycle(tried[place]) >= NEAR * _per_cycle(tried[first])]
-    return [first, *near][:FINALISTS]
+        of_shape.setdefault(tuple(tried[place].way.product.shape.values()), []).append(place)
+    shapes = list(of_shape.values())[:FINALISTS]
+    near = [same for same in shapes if _per_cycle(tried[same[0]]) >= NEAR * _per_cycle(tried[shapes[0][0]])]
+    pairs = [(same[0], min(same, key=lambda place: tried[place].seconds)) for same in near]
+    return [*dict.fromkeys(place for pair in pairs for place in pair)]
+
+
+def _rate_of_block(device: Device, trial: search.Trial) -> float:
+    """TFLOPS of a block after a short rest."""
+    _start(device, trial.way, SHORT_REST_S)
+    times = device.step_times(trial.way.step, _steps(trial.seconds))
+    return trial.way.flops * len(times) / sum(times) / 1e12
 
 
 def _fastest(device: Device, ways: list, options: dict) -> Block | None:

@@ -47,16 +47,13 @@ def _larger_size(device: Device, dtype: str, measured_tflops: float, peak, time_
     return Trial(what="size", tflops=tflops, finding=finding, explains=explains)
 
 
-def _sustained(load: Sustained | None, burst_tflops: float, peak) -> Trial:
+def _sustained(load: Sustained | None, burst: float, peak) -> Trial:
     """Until the clock stopped rising: the load that gives the sustained rate."""
     if load is None:
         return Trial(what="sustained", finding="sustained load was not measured", explains=None)
     clocks = [one.sm_clock_mhz for one in load.curve if one.sm_clock_mhz]
     clock = f"the clock from {clocks[0]:.0f} to {clocks[-1]:.0f} MHz" if clocks else "the clock is not known"
-    finding, explains = (
-        f"sustained load gives {_rate(load.tflops, peak)} ({clock})",
-        load.tflops >= BETTER * burst_tflops,
-    )
+    finding, explains = f"sustained load gives {_rate(load.tflops, peak)} ({clock})", load.tflops >= BETTER * burst
     return Trial(what="sustained", tflops=load.tflops, clocks_mhz=clocks, finding=finding, explains=explains)
 
 
