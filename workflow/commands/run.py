@@ -43,6 +43,7 @@ from roofline.table.run_records import read_any
 
 PR_SET_PDEATHSIG = 1
 MANIFEST = RESULTS / "manifest.json"
+CORES_PER_GPU = 2  # of Snakemake's: for a measurement, and for the next one's imports
 
 
 def main(arguments: list[str]) -> int:
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     if given.again and not disturbed:
         print(again.NOTHING)
         return 0
-    arguments = ["--cores", str(gpus_wanted(config)), *arguments]
+    arguments = ["--cores", str(CORES_PER_GPU * gpus_wanted(config)), *arguments]
     arguments = folder.with_targets(arguments, [path_of(cell)] if cell else [])
     if dry_run.DRY.intersection(arguments):
         jobs, notes = dry_run.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
@@ -150,7 +151,7 @@ def on_end(do: Callable | signal.Handlers) -> None:
 
 
 def gpus_wanted(config: dict) -> int:
-    """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
+    """How many GPUs the configuration asks for, or 1."""
     wanted = config.get("devices", "auto")
     if isinstance(wanted, list):
         return max(1, len(accelerators(map(str, wanted), discovery.kind_of)))

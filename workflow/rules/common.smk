@@ -70,7 +70,7 @@ if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY
 CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
-    workflow.register_resource(RESOURCE, 1)
+    workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH else 2)  # a GPU's next job starts meanwhile
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
     one.prerequisite.rule: (one.prerequisite, rule) for rule, one in CELLS.timed.items() if one.prerequisite

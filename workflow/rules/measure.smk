@@ -2,7 +2,6 @@
 # `calibration`. Their script is a param of a type that Snakemake does not remember: no result goes stale with it.
 
 
-# What calls, and on a CPU bytes and numbers, cost the host: its operators' seals carry it.
 rule calibration:
     input:
         device="results/{device}/device_query.json",
@@ -11,7 +10,7 @@ rule calibration:
         "results/{device}/calibration.json",
     log:
         "logs/{device}/calibration.log",
-    priority: 4  # as of all seals
+    priority: 1000  # as of all seals: they run before anything is measured
     conda:
         ENVIRONMENT
     threads: cores_of
@@ -45,9 +44,10 @@ rule prediction:
         "results/{device}/prediction.json",
     log:
         "logs/{device}/prediction.log",
-    priority: 4
+    priority: 1000
     conda:
         ENVIRONMENT
+    threads: workflow.cores
     script:
         "../scripts/prediction.py"
 
@@ -106,8 +106,7 @@ use rule calibration as instructions with:
         script=Path("instructions.py"),
 
 
-# After all that is timed, by priority: a profiled process is timed by nobody. One process for all operators: it takes
-# longer to start under the profiler than to count.
+# After all that is timed, by priority. One process for all: it starts longer under the profiler than it counts.
 use rule calibration as counters with:
     input:
         files=sorted({file for _, job in CELLS.counted for file in job.files}),

@@ -10,17 +10,17 @@ rule operator_prediction:
         "results/{device}/{operator}/prediction.json",
     log:
         "logs/{device}/{operator}/prediction.log",
-    priority: 4
+    priority: 1000
     conda:
         ENVIRONMENT
+    threads: workflow.cores
     params:
         operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
     script:
         "../scripts/operator_prediction.py"
 
 
-# All planned cells as the seals predict them. No measurement waits for it: by its priority it runs before any, and all
-# of Snakemake's cores keep measurements from beginning next to it.
+# All planned cells as the seals predict them. No measurement waits for it: by its priority it runs before any.
 rule predictions:
     input:
         calibration="results/{device}/calibration.json",
@@ -55,9 +55,10 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
             PREREQUISITE.pattern,
         log:
             f"logs/{PREREQUISITE.rule}/{{name}}.log",
-        priority: 4  # what is timed waits for it, and what is profiled comes after that
+        priority: 1000
         conda:
             ENVIRONMENT
+        threads: workflow.cores
         params:
             operator=OPERATOR,
             operators=PARAMS.own_file(OPERATOR),

@@ -1,10 +1,5 @@
 """bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
 from roofline.devices.levels import SWEEP, TRANSFERS

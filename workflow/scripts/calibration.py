@@ -1,10 +1,5 @@
 """calibration: what work costs this host, per call, byte and number, before any operator is timed."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 from roofline.devices import discovery
 from roofline.measure.calibration import calibrate
 from roofline.records.base import read, write

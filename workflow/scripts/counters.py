@@ -1,10 +1,5 @@
 """counters: whether Nsight Compute may read a device's counters, and what they counted while a few cells ran."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 import json
 from pathlib import Path
 

@@ -1,10 +1,5 @@
 """device_query: what the device is, with the vendor's figures for it."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 from roofline.devices import discovery
 from roofline.devices.discovery import describe
 from roofline.records.base import write

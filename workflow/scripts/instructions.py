@@ -1,10 +1,5 @@
 """instructions: the warp instructions per second that a GPU issues, and the limits of loads by their access pattern."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 from roofline.devices import discovery
 from roofline.measure.instruction_limits import issue_rate, walls
 from roofline.records.base import read, write

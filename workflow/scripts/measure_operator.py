@@ -1,10 +1,5 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 from roofline.devices import discovery, host
 from roofline.measure.operator_job import Options, Seals, measure, skipped
 from roofline.operators import registry

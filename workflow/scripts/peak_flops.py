@@ -1,10 +1,5 @@
 """peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
-from roofline.run.run_lock import take_turn
-
-if __name__ == "__main__":
-    take_turn(snakemake)
-
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
 from roofline.measure.compute_ceiling import measure

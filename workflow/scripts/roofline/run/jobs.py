@@ -28,12 +28,13 @@ WIDTH = 120  # columns of a line, at most
 
 @contextlib.contextmanager
 def job(name: str, snakemake) -> Iterator[None]:
-    """Run a job's body: what it prints goes to the screen and the log, a traceback to the log alone.
+    """Run a job's body in its turn: what it prints goes to the screen and the log, a traceback to the log alone.
 
     `snakemake` is what the engine gives a script. A failure ends the process with status 1 after one line that names
     the job, the fault and the log.
     """
     run_lock.end_with_run()
+    run_lock.take_turn(snakemake.resources.get("uses", "").split())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
     path, started_at = Path(snakemake.log[0]), now()
     path.parent.mkdir(parents=True, exist_ok=True)

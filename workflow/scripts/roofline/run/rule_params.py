@@ -29,7 +29,6 @@ class RuleParams:
             "software": lambda wildcards: cells.present[wildcards.device].software_versions(),
         }
         self.card_of = {name: lock.of_gpu(one.uuid) for name, one in cells.present.items() if name != "cpu"}
-        # One for each resource, so that Snakemake starts no job that would only wait for a lock.
         shared = {*self.card_of.values(), lock.HOST_PATH}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
         self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}

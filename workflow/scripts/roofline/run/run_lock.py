@@ -1,5 +1,6 @@
 """One run per folder, known by a lock that the kernel drops when the run dies, and no job that outlives its run."""
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -51,14 +52,13 @@ def end_with_run() -> None:
         Thread(target=_wait_for_the_lock, args=(path,), daemon=True).start()
 
 
-def take_turn(snakemake) -> None:
-    """Wait until what a measuring job uses is free; the job ends with its run meanwhile.
-
-    Call before anything else is imported: imports and an opened device would disturb a measurement in progress.
-    """
-    end_with_run()
+def take_turn(devices: list[str]) -> None:
+    """Hold the devices that a job uses, once they are free; a GPU's next job imports CuPy while it waits."""
+    if devices and lock.HOST not in devices:
+        with contextlib.suppress(Exception):  # the device says why
+            import cupy  # noqa: F401
     try:
-        lock.take(snakemake.resources.uses.split())
+        lock.take(devices)
     except PermissionError as error:
         sys.exit(str(error))
 
