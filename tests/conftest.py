@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 from small_run import SmallRun
-from workflow_run import CACHE_MIB, TINY, GpuRun, Run, committed, made_once, new_checkout, new_gpu_run
+from workflow_run import CACHE_MIB, NEWEST, TINY, GpuRun, Run, committed, made_once, new_checkout, new_gpu_run
 
 from roofline.devices import host
+from roofline.run.archive import unpacked
 
 SLOW = {
     "test_archive",
@@ -57,6 +58,13 @@ def small_quiet_host(tmp_path_factory) -> None:
             (cache / name).write_text(text)
     (root / "tmp").mkdir()  # for locks: workers do not wait for one another
     os.environ[host.ROOT] = str(root)
+
+
+@pytest.fixture(scope="session")
+def newest():
+    """The results folder of the newest reference run, its records unpacked. Leave it as it is."""
+    with unpacked(NEWEST) as root:
+        yield root / "results"
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,13 @@ class Run:
         return [rate and measured[amount] / rate if measured[amount] else 0.0 for amount, rate in rates.items()]
 
 
+    def with_caches(self, row: dict, measured: dict, limits: list[float | None]) -> list[float | None]:
+        """The same, with the bytes that an implementation declares for caches: the slowest level counts."""
+        compute, memory = limits
+        moved = [(size, self.ceilings.get((row["device"], level))) for level, size in measured["level_bytes"].items()]
+        return [compute, memory and max([memory, *(size / rate for size, rate in moved if rate)])]
+
+
 def check(folder: Path) -> list[str]:
     """A line for everything in a results folder that contradicts its samples, its seals or its manifest."""
     run = Run(folder)
@@ -131,7 +138,7 @@ def cells(run: Run) -> Lines:
             "intensity_flops_per_byte": ratio(flops, measured["bytes"]),
             "roof_tflops": ratio(flops / 1e12, roof_s),
             "fraction_of_compute_peak": ratio(flops / median(measured["latency"]), peak),
-            "regime": regime(measured, *limits),
+            "regime": regime(measured, *run.with_caches(row, measured, limits)),
         }
         for of, time in TIMES.items():
             if (time_s := median(measured[time])) is not None:

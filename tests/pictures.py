@@ -6,28 +6,28 @@ import xml.etree.ElementTree as ElementTree
 from functools import cache
 from itertools import combinations, pairwise
 from math import cos, radians, sin
-from pathlib import Path
 
 import numpy as np
 from matplotlib.lines import Line2D
+from workflow_run import NEWEST
 
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.report.figure_style import save, styled, text_width
+from roofline.run.archive import unpacked
 from roofline.run.manifest import hashes
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
 
-REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
-
 
 @cache
 def reference() -> Roofline:
-    """The table of the committed H200 run, from its records."""
-    manifest = read(Manifest, REFERENCE / "manifest.json")
-    paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
-    return load(read_results(REFERENCE, paths), Asked(**manifest.asked), hashes(manifest.outputs))
+    """The table of the newest reference run, from its records."""
+    with unpacked(NEWEST) as root:
+        manifest = read(Manifest, root / "results/manifest.json")
+        found = read_results(root / "results", [root / output.path for output in manifest.outputs])
+    return load(found, Asked(**manifest.asked), hashes(manifest.outputs))
 
 
 def texts_of(figure):

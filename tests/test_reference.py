@@ -1,50 +1,55 @@
 """The committed results of real cards: whole, sealed, and all that is derived follows from the records exactly."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
+from workflow_run import NEWEST
 
 from roofline.core import model
 from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
+from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import OperatorRecord
+from roofline.report.model import Source
+from roofline.run.archive import opened
 from roofline.run.derived import derive
 from roofline.run.manifest import hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import violations
 
-NEWEST = Path(__file__).parents[1] / "reference/nvidia-h200"
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
 
 @pytest.fixture(scope="module")
-def found() -> Results:
-    return read_results(NEWEST, sorted(path for pattern in RECORDS for path in NEWEST.glob(pattern)))
+def found(newest) -> Results:
+    return read_results(newest, sorted(path for pattern in RECORDS for path in newest.glob(pattern)))
 
 
 @pytest.fixture(scope="module")
-def sha256() -> Mapping[str, str]:
-    return {path.relative_to(NEWEST).as_posix(): file_sha256(path) for path in NEWEST.rglob("*.json")}
+def sha256(newest) -> Mapping[str, str]:
+    return {path.relative_to(newest).as_posix(): file_sha256(path) for path in newest.rglob("*.json")}
 
 
 @pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    return read(Manifest, NEWEST / "manifest.json")
+def manifest(newest) -> Manifest:
+    return read(Manifest, newest / "manifest.json")
 
 
 @pytest.fixture(scope="module")
-def in_order(manifest) -> Results:
-    """The records in the order of the run."""
-    listed = [NEWEST / output.path.removeprefix("results/") for output in manifest.outputs]
-    return read_results(NEWEST, [path for path in listed if path.suffix == ".json"])
+def derived(newest, manifest) -> dict:
+    """The table and the pages, from the records in the order of the run."""
+    listed = read_results(newest, [newest.parent / output.path for output in manifest.outputs])
+    source = Source(manifest.sources.commit, manifest.sources.url)
+    return derive(listed, manifest.asked, hashes(manifest.outputs), source)
 
 
-@pytest.fixture(scope="module")
-def derived(in_order, manifest):
-    return derive(in_order, manifest.asked, hashes(manifest.outputs))["roofline.json"]
+@pytest.mark.parametrize("card", [NEWEST, NEWEST.with_name("nvidia-h200")], ids=lambda folder: folder.name)
+def test_what_is_packed_agrees_with_its_manifest_and_with_what_is_shown(card):
+    with opened(card) as (root, _, problems):
+        assert problems == []
+        assert file_sha256(root / "results/roofline.json") == file_sha256(card / "roofline.json")
 
 
 def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256):
@@ -73,10 +78,24 @@ def test_every_cell_has_its_samples_or_spent_its_budget(found):
             assert len(cell.latency.samples_s) == cell.latency.requested or cell.latency.stopped_by == "time_budget"
 
 
+def test_short_cells_and_copies_of_the_gpu_have_as_many_samples_as_promised(found):
+    of_gpu = [cell for _, one in found.of_kind(OperatorRecord) if one.device != "cpu" for cell in one.measurements]
+    short = [one for one in of_gpu if one.operator == "row_norm" or one.shape.get("batch") == 1]
+    short = [one for one in short if one.operator != "rmsnorm_matmul"]
+    assert {one.operator for one in short} == {"decode_attention", "row_norm"}
+    assert {len(one.latency.samples_s) for one in short} == {1000}
+    copies = [row for _, one in found.of_kind(BandwidthRecord) for row in one.bandwidths if row.level == "pcie"]
+    assert {one.name for one in copies} >= {"h2d", "d2h"}
+    assert min(len(one.latency.samples_s) for one in copies) >= 20
+
+
 def test_everything_derived_follows_from_the_records(derived):
-    assert read(Roofline, NEWEST / "roofline.json").model_dump() == derived.model_dump()
+    table = derived["roofline.json"]
+    assert read(Roofline, NEWEST / "roofline.json").model_dump() == table.model_dump()
+    for name in derived.keys() - {"roofline.json"}:
+        assert (NEWEST / name).read_text(encoding="utf-8") == derived[name], name
 
 
 def test_every_check_that_applies_to_the_gpu_passes(derived):
-    results = {c.result for c in derived.checks if c.device != "cpu"}
+    results = {c.result for c in derived["roofline.json"].checks if c.device != "cpu"}
     assert "pass" in results and "fail" not in results

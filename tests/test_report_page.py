@@ -2,34 +2,21 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
+from pictures import reference
 
-from roofline.records.base import read
-from roofline.records.manifest import Manifest
 from roofline.report.model import report
 from roofline.report.pages import pages
-from roofline.run.manifest import hashes
-from roofline.table.load import Asked, load
-from roofline.table.run_records import read_results
 
-REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 MOST_BYTES = 3_000_000
 PARTS = ["the-roofline", "ceilings", "memory", "operators", "gpu-cpu", "predicted", "experts", "reproduce"]
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
-def reference():
-    manifest = read(Manifest, REFERENCE / "manifest.json")
-    paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
-    return report(load(read_results(REFERENCE, paths), Asked(**manifest.asked), hashes(manifest.outputs)))
-
-
-@pytest.fixture(scope="module")
-def shown(reference):
-    return pages(reference)
+def shown():
+    return pages(report(reference()))
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,15 @@
 """What a reader sees first, the terminal and the three paragraphs, for runs of every size: lines, words, figures."""
 
 import re
-from pathlib import Path
 
 import pytest
+from pictures import reference as newest
 from records_factory import bandwidth_record, cell, device_record, operator_record, peak_record, skipped_peak, verified
 
-from roofline.records.base import read
-from roofline.records.files import file_sha256
-from roofline.records.manifest import Manifest
 from roofline.report import interpretation, job_lines, screen
 from roofline.report.model import report
-from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
-from roofline.table.run_records import read_results
 
-REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
 GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 0.9)
 BARE = operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3))
@@ -62,10 +56,7 @@ REAL = {
 
 @pytest.fixture(scope="module")
 def reference() -> Roofline:
-    """Of the records, not of the committed table."""
-    paths = sorted(REFERENCE.rglob("*.json"))
-    sha256 = {path.relative_to(REFERENCE).as_posix(): file_sha256(path) for path in paths}
-    return load(read_results(REFERENCE, paths), Asked(**read(Manifest, REFERENCE / "manifest.json").asked), sha256)
+    return newest()
 
 
 @pytest.fixture(params=[*REAL, *LESS])

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from roofline.run.archive import unpacked
+
 REFERENCE = Path(__file__).parents[3] / "reference" / "nvidia-h200"
 SPREAD = 0.002
 RATES = ("burst_tflops", "tflops", "sustained_tflops", "gb_per_s", "warp_instructions_per_s")
@@ -15,7 +17,8 @@ RATES = ("burst_tflops", "tflops", "sustained_tflops", "gb_per_s", "warp_instruc
 @cache
 def records() -> dict[str, str]:
     names = ("roofline.json", "manifest.json", "gpu0/device_query.json", "cpu/device_query.json")
-    return {name: (REFERENCE / name).read_text() for name in names}
+    with unpacked(REFERENCE) as root:
+        return {name: (root / "results" / name).read_text() for name in names}
 
 
 def results(folder: Path, name: str, /, gpus: int = 1, slow: Mapping[str, float] = {}, **changes) -> Path:

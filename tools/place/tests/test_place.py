@@ -1,6 +1,7 @@
 """Kernels of a user's program under measured ceilings: real reports, counts, shares, words, the command."""
 
 import json
+import shutil
 from dataclasses import replace
 from math import fsum
 from pathlib import Path
@@ -13,12 +14,12 @@ import pytest
 from test_counter_names import CHIPS, known
 
 from roofline.api import ncu, open_run
+from roofline.run.archive import unpacked
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 REPORTS = Path(__file__).parent / "reports"
 REPORT = REPORTS / "decode_attention.ncu-rep"  # of an H200: times of kernels, and their FLOPs on CUDA cores
 REFERENCE, H100 = CHECKOUT / "reference" / "nvidia-h200", CHECKOUT / "reference" / "nvidia-h100-80gb-hbm3"
-RANGES = REFERENCE / "gpu0" / "counters" / "ranges.ncu-rep"
 RUN = open_run(REFERENCE)
 HOPPER = (9, 0)
 H200 = ncu.Card("NVIDIA H200", HOPPER, 132, 150_000_000_000)
@@ -143,7 +144,7 @@ def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
     ("given", "says"),
     [
         (["nothing.ncu-rep", "--card", REFERENCE], "no such file"),
-        ([RANGES, "--card", REFERENCE], "no kernel"),  # a report, but of ranges
+        (["ranges.ncu-rep", "--card", REFERENCE], "no kernel"),  # a report, but of ranges
         ([CHECKOUT / "README.md", "--card", REFERENCE], "not a report"),
         (["cut.ncu-rep", "--card", REFERENCE], "damaged"),
         (["header.ncu-rep", "--card", REFERENCE], "damaged"),
@@ -156,5 +157,7 @@ def test_what_is_wrong_is_said_in_a_line(place_in, tmp_path, given, says):
     whole = (REPORTS / "pytorch_layer.ncu-rep").read_bytes()
     (tmp_path / "cut.ncu-rep").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "header.ncu-rep").write_bytes(whole[:8])
+    with unpacked(REFERENCE) as root:
+        shutil.copy(root / "results/gpu0/counters/ranges.ncu-rep", tmp_path)
     status, said = place_in(*given)
     assert status == 1 and len(said.splitlines()) == 1 and says in said
