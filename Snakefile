@@ -34,7 +34,7 @@ onstart:
     run_lock.hold()
     if CONFIG.counters == "required":
         faults_end_the_run(machine_checks.require_counters, CELLS.ncu, CELLS.counted_on)
-    console.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
+    console.announce(workflow.dag.needrun_jobs(), CHECKED)
 
 
 onsuccess:

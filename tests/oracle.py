@@ -52,7 +52,6 @@ class Run:
         rates = {"flops": compute, "bytes": next(filter(None, memory), None)}
         return [rate and measured[amount] / rate if measured[amount] else 0.0 for amount, rate in rates.items()]
 
-
     def with_caches(self, row: dict, measured: dict, limits: list[float | None]) -> list[float | None]:
         """The same, with the bytes that an implementation declares for caches: the slowest level counts."""
         compute, memory = limits

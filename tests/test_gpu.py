@@ -112,7 +112,7 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, refere
 
 
 BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warmup": 3, "iterations": 64}
-ALONE = {"cards": ["gpu0"], "loaded": None}
+ALONE = {"mixes": None, "cards": ["gpu0"], "loaded": None}
 
 
 @pytest.mark.parametrize(

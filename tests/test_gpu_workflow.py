@@ -47,11 +47,9 @@ def test_every_implementation_of_a_device_is_measured(gpu_run):
     ]
     assert [(one["implementation"], one["scope"]) for one in of_cpu] == [("numpy", "core"), ("numpy", "block")]
     assert all(one["device_latency"] for one in of_gpu) and not any(one["device_latency"] for one in of_cpu)
-    ways = {device: gpu_run.read(f"{device}/{ROWS}")["measurements"] for device in ("gpu0", "cpu")}
-    assert {device: [one["implementation"] for one in found] for device, found in ways.items()} == {
-        "gpu0": ["array", "naive", "welford", "welford_graph"] * 2,
-        "cpu": ["numpy", "compiled", "numpy"],  # a loop by whole vectors has no rows of 33
-    }
+    rows = [one["implementation"] for one in gpu_run.read(f"gpu0/{ROWS}")["measurements"]]
+    assert rows == ["array", "naive", "welford", "welford_graph"] * 2
+    assert not (gpu_run.results / f"cpu/{ROWS}").exists()  # next to a GPU, what both are compared by
 
 
 def test_the_table_has_every_ceiling_and_operator(gpu_run, table):

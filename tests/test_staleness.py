@@ -190,3 +190,17 @@ def test_what_measures_follows_only_packages_that_measure_and_one_kind_of_device
                 other = {"gpu0": "cpu", "cpu": "gpu"}[name.split("/")[0]]
                 assert ("devices", other) not in {part[:2] for part in below}, name
     assert {file for files, _ in base.values() for file in files if not os.path.isfile(file)} == set()
+
+
+def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
+    found = jobs(cpu="auto")
+    assert found["cpu/bandwidth/dram"][1]["mixes"] == ["read", "copy"]
+    assert found["gpu0/bandwidth/hbm"][1]["mixes"] is None
+    assert {name for name in found if name.startswith("cpu/") and "prediction" not in name} == {
+        "cpu/device_query",
+        "cpu/calibration",
+        "cpu/peak_flops/fp32",
+        "cpu/bandwidth/dram",
+        "cpu/decode_attn/minigpt/S16_fp32",
+        "cpu/decode_attn/minigpt/S32_fp32",
+    }

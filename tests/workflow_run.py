@@ -26,6 +26,7 @@ CACHE_MIB = 8  # of the host that tests run on, see conftest.py
 BUDGET = {"iterations": 10, "time_budget_s": 0.1}
 TINY = {
     "devices": ["cpu"],
+    "cpu": "all",
     "peak_flops": {"dtypes": ["fp32"], "size": 256, "sustained_s": 0, **BUDGET},
     "bandwidth": {
         "levels": ["dram"],
@@ -42,6 +43,7 @@ TINY = {
 }
 GPU = TINY | {
     "devices": "auto",
+    "cpu": "auto",
     "effort": "default",
     "peak_flops": TINY["peak_flops"] | {"dtypes": ["fp32", "fp16", "fp32_fma"], "iterations": 5, "time_budget_s": 0.05},
     "bandwidth": {

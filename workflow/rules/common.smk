@@ -91,9 +91,8 @@ DELIVERABLES = CELLS.deliverables()
 OUTPUTS = [*DELIVERABLES, "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)
-previous_results.set_aside_corrupt(
-    OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun, counters=CONFIG.counters == "required"
-)
-if not workflow.output_settings.dryrun:
+DRY = workflow.output_settings.dryrun
+previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
+if not DRY:
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
 console.remember_start()

@@ -88,6 +88,7 @@ use rule calibration as bandwidth with:
         size_mib=PARAMS.of_levels("size_mib", levels.ARRAYS),
         transfer_size_mib=PARAMS.of_levels("transfer_size_mib", levels.TRANSFERS),
         sweep_points=PARAMS.of_levels("sweep_points", [levels.SWEEP]),
+        mixes=PARAMS.mixes,
         cards=PARAMS.measured_on,
 
 

@@ -16,9 +16,20 @@ MIB = 1 << 20
 
 
 def run(
-    name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, cards, loaded, **options
+    name: str,
+    level: str,
+    device_path,
+    seal_path,
+    size_mib,
+    transfer_size_mib,
+    sweep_points,
+    mixes,
+    cards,
+    loaded,
+    **options,
 ) -> BandwidthRecord:
-    """`cards` are all GPUs that the job has for itself, `loaded` the program that puts one under load, if it is to."""
+    """`mixes` are those of all cores to measure, None for everything; `cards` all GPUs that the job has for itself,
+    `loaded` the program that puts one under load, if it is to."""
     mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
@@ -34,7 +45,8 @@ def run(
     elif peer:
         found |= between(device, record, size, options)
     else:
-        found["bandwidths"] = [measure(device, record, one, **options) for one in device.streams(level, size)]
+        streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
+        found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
         if chain := device.chain(level):
             found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
@@ -71,6 +83,7 @@ if __name__ == "__main__":
             size_mib=snakemake.params.size_mib,
             transfer_size_mib=snakemake.params.transfer_size_mib,
             sweep_points=snakemake.params.sweep_points,
+            mixes=snakemake.params.mixes,
             cards=snakemake.params.cards,
             loaded=next(iter(snakemake.input.loaded), None),
             warmup=snakemake.params.warmup,

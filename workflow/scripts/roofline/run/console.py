@@ -62,17 +62,17 @@ def remember_start() -> None:
     os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
 
 
-def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
+def announce(jobs: Iterable, checked: Checked) -> None:
     """How many measurements there will be, about how long they take, and the cost."""
     planned = [job for job in jobs if job.rule.name != "all"]
     count_jobs(len(planned), COUNTER_FILE)
     devices = [dict(job.wildcards)["device"] for job in planned if _measures(job.rule.name, checked)]
-    before, core_s, expected = times_before(), 0.0, {}
+    before, seconds, expected, price = times_before(), 0.0, {}, checked.config.cost.usd_per_hour
+    at_once = max(1, len({*devices} - {"cpu"}))  # GPUs, each measured by its own jobs
     for job in planned:
         output = next(iter(map(str, job.output)), "")
         expected[output] = before.get(output) or expected_s(job.rule.name, checked)
-        core_s += job.threads * expected[output]
-    seconds, price = core_s / cores, checked.config.cost.usd_per_hour
+        seconds += expected[output] / (1 if dict(job.wildcards).get("device", "cpu") == "cpu" else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
@@ -107,11 +107,11 @@ def progress(expected: Mapping[str, float]) -> str | None:
 
 def times_before(path: Path = JOBS) -> dict[str, float]:
     """Seconds that the last job took for each output, with what starts it."""
-    moments = {
-        output: [datetime.fromisoformat(job[key]) for key in ("started_at", "ended_at")]
+    at = datetime.fromisoformat
+    return {
+        output: OTHER_JOB_S + (at(job["ended_at"]) - at(job["started_at"])).total_seconds()
         for output, job in job_times(path).items()
     }
-    return {output: OTHER_JOB_S + (end - start).total_seconds() for output, (start, end) in moments.items()}
 
 
 def expected_s(rule: str, checked: Checked) -> float:

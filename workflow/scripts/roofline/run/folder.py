@@ -100,7 +100,7 @@ def measure(
     require_no_living_run(folder)
     prepare(folder, config)
     log, why, failed, started = folder / LOG, "its process died", True, time.time()
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--snakefile", settings.CHECKOUT / "Snakefile"]
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "2", "--snakefile", settings.CHECKOUT / "Snakefile"]
     command += ["--directory", folder, *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:

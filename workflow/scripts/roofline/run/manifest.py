@@ -53,15 +53,7 @@ def make_manifest(
         sources=sources,
         environment=describe_environment(devices),
         devices=[
-            Device(
-                device=record.device,
-                kind=record.device_kind,
-                name=record.name,
-                uuid=record.uuid,
-                memory_total_bytes=record.memory_total_bytes,
-                software=record.software,
-            )
-            for record in devices
+            Device(kind=one.device_kind, **one.model_dump(include={*Device.model_fields} - {"kind"})) for one in devices
         ],
         data=data,
         operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from roofline.core.dtypes import REGISTER_ONLY
 from roofline.devices import datasheets, discovery
-from roofline.devices.levels import TRANSFERS
+from roofline.devices.levels import MAIN_MEMORY, TRANSFERS
 from roofline.measure import lock
 from roofline.records import cards
 from roofline.run import sources
@@ -86,6 +86,11 @@ class RuleParams:
         value = getattr(self.cells.config.bandwidth, key)
         return lambda wildcards: value if discovery.level_of(wildcards.level) in levels else None
 
+    def mixes(self, wildcards) -> list[str] | None:
+        """The streams of a CPU's memory that comparing it with a GPU needs; None for all."""
+        compared = wildcards.level == MAIN_MEMORY["cpu"] and not self.cells.everything(wildcards.device)
+        return ["read", "copy"] if compared else None
+
     def sustained_s(self, wildcards) -> float | None:
         """A param of the peaks that are put under sustained load: products on a GPU."""
         return self.cells.sustained_s(wildcards.device, wildcards.dtype)
@@ -127,11 +132,9 @@ class RuleParams:
         return found
 
     def planned_gemms(self, wildcards) -> dict:
-        of_device = (cell.rpartition("/") for cell in self.cells.peaks())
-        dtypes = [
-            dtype for at, _, dtype in of_device if at == f"{wildcards.device}/peak_flops" and dtype not in REGISTER_ONLY
-        ]
-        return {"dtypes": dtypes, "size": self.cells.config.peak_flops.size}
+        peaks, config = self.cells.peaks(), self.cells.config.peak_flops
+        dtypes = [one for one in config.dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks]
+        return {"dtypes": [one for one in dtypes if one not in REGISTER_ONLY], "size": config.size}
 
     def own_file(self, rule: str) -> list[str]:
         """The user's file that an operator is from, in a list; none for the library's."""

@@ -40,15 +40,21 @@ class Cells:
         )
         self.counted = representative((one, job) for one in on_gpus if (job := one.profiled(self.config)))
 
+    def everything(self, device: str) -> bool:
+        """Whether more is measured than comparing a CPU with a GPU needs: not on a CPU next to one, or by quick."""
+        alone = not self.gpus and self.config.effort != "quick"
+        return device in self.gpus or self.config.cpu == "all" or alone
+
     def wanted(self, device: str, what: str) -> bool:
-        """Whether a dtype or a level is measured: on a CPU next to a GPU, or by effort quick, only what both are
-        compared by."""
-        everything = self.config.cpu == "all" or (not self.gpus and self.config.effort != "quick")
-        return everything or device in self.gpus or what in COMPARED
+        """Whether a dtype or a level is measured."""
+        return self.everything(device) or what in COMPARED
 
     def cases(self, rule: str, device: str) -> list[str]:
-        """The cases of an operator's jobs on a device; none if it has no implementation there."""
-        if not devices_with(self.timed[rule], self.config, [device]):
+        """The cases of an operator's jobs on a device; none if it has no implementation there, or is not asked for."""
+        one = self.timed[rule]
+        asked_for = device in self.gpus or self.config.cpu == "all"
+        measured = {"compared": True, "alone": self.everything(device), "asked": asked_for}[one.on_cpu]
+        if not measured or not devices_with(one, self.config, [device]):
             return []
         return [path for path, job in self.jobs[rule].items() if any(self.wanted(device, c.dtype) for c in job.cases)]
 

@@ -75,10 +75,13 @@ def compared_outputs(hidden: int) -> slice:
 class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
-    batch_sizes: Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] = Field(default=[1, 32, 128])
+    batch_sizes: Annotated[
+        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None,
+        ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128]),
+    ] = None
     hidden_sizes: Annotated[
         Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=DEPTH)]] | None,
-        ByEffort([4096], [2048, 4096], [2048, 4096]),
+        ByEffort([4096], [2048, 4096], [2048, 4096, 8192]),
     ] = None
     dtypes: Annotated[
         Listed[Literal["fp16", "bf16"]] | None,
@@ -114,6 +117,7 @@ class RmsNormMatmul(Operator):
     name = "rmsnorm_matmul"
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
+    on_cpu = "asked"
     tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
     implementations = (Unfused, UnfusedGraph, Fused, FusedGraph, OnCpu)
     constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
