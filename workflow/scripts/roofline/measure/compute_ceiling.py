@@ -25,7 +25,7 @@ from roofline.records.timing import Check, Search
 
 # Every block starts alike, and is over before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.6, 3  # a pause, then products that are not timed
-SHORT_REST_S = 0.2  # before finalists, which are compared with one another alone
+SHORT_REST_S = 0.2  # before finalists, operators, and register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
 LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product that is tried, unless the reference GEMM's is longer
@@ -82,15 +82,14 @@ def measure(
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
     does a CPU, which reports neither clock nor power.
     """
-    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
+    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": SHORT_REST_S}
     products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)
     target = Target(device, ceiling, size, products)
     first = products.reference_product(*target[:3], 1)
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*target[:3], 1)]
     candidates, searched = _search(target, reference, time_budget_s)
-    if products is REGISTERS:
-        options["time_budget_s"] = min(time_budget_s, LOOP_S)
+    options |= {"time_budget_s": min(time_budget_s, LOOP_S)} if products is REGISTERS else {"rest_s": REST_S}
     loaded = first and KINDS[device.kind].reports_power
     found = _repeated(target, candidates, options, sustained_s if loaded else None)
     cells = [reference, *ours] if reference else []
@@ -198,13 +197,13 @@ def _peak(
     )
 
 
-def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
+def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, rest_s: float, **options) -> Measurement:
     """A product as an operator under its roof, with its own prediction."""
     cell = Gemm().measured(device, dtype, workload)
     declared = declare(cell, None, seals, cold=False)
-    check, latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    check, latency, states, sm_clock_mhz = _timed(device, workload, rest_s, **options)
     on_device, doubts = time_device_alike(
-        device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device)
+        device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device, rest_s)
     )
     return Measurement(
         **declared,
@@ -296,10 +295,10 @@ def _steps(seconds: float) -> int:
 
 
 def _block(device: Device, workload: Workload, options: dict) -> Block:
-    """One block, after the same start as all, of a result that was checked. `options` are those of a CPU's."""
+    """One block, after the same start as all, of a result that was checked. On a GPU `options` give the rest alone."""
     if not KINDS[device.kind].synchronous:
         *_, step_s = device.step_times(workload.step, 2)
-        options = {"warmup": WARM_UP, "iterations": _steps(step_s), "time_budget_s": MOST_BLOCK_S}
+        options = options | {"warmup": WARM_UP, "iterations": _steps(step_s), "time_budget_s": MOST_BLOCK_S}
     return _block_of(workload, *_timed(device, workload, **options))
 
 
@@ -316,7 +315,7 @@ def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_
     )
 
 
-def _timed(device: Device, workload: Workload, **options):
+def _timed(device: Device, workload: Workload, rest_s: float, **options):
     """Check, timing, states and clock of one block after a rest; the result is compared before it and after it.
 
     The clock is the kernel's own, or that of the block. Raises ArithmeticError for a wrong result.
@@ -324,7 +323,7 @@ def _timed(device: Device, workload: Workload, **options):
     began = time.monotonic()
     check = workload.check()
     checked_s = time.monotonic() - began if KINDS[device.kind].synchronous else None  # it ran the product too
-    _rest(device)
+    _rest(device, rest_s)
     log = StateLog(device)
     log.read("before")
     latency = time_caller(device, workload.step, checked_s=checked_s, **options)
@@ -346,7 +345,7 @@ def _start(device: Device, workload: Workload, rest_s: float = REST_S) -> None:
     device.step_times(workload.step, WARM_UP)
 
 
-def _rest(device: Device, seconds: float = REST_S) -> None:
+def _rest(device: Device, seconds: float) -> None:
     device.synchronize()
     if KINDS[device.kind].reports_power:
         time.sleep(seconds)
