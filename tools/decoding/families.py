@@ -17,6 +17,7 @@ from quantisation import Stored, stored
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 ALIASES = {"dtype": "torch_dtype", "_sliding_window_pattern": "sliding_window_pattern"}
+ALIASES |= {"sliding_window_size": "sliding_window"}  # Gemma 2 has both
 DEFAULTS = Path(__file__).with_name("families.yaml")
 OF_ALL = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")  # next to text_config
 HEADED = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
