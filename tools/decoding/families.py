@@ -95,7 +95,7 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
     queries, rank = fields.whole("num_attention_heads"), fields.whole("kv_lora_rank")
     rotated, plain, values = (fields.whole(f"{name}_head_dim") for name in ("qk_rope", "qk_nope", "v"))
     of_queries = fields.optional("q_lora_rank")
-    for name in ("num_key_value_heads", "head_dim"):  # in files, and of no matter
+    for name in ("num_key_value_heads", "head_dim", "intermediate_size"):  # in files, even if nothing uses them
         fields.optional(name)
     bias = _is(reader, family.qkv_bias)
     linears, vectors = [], [reader.vector("kv_a_layernorm", "attention", rank)]

@@ -63,6 +63,8 @@ LITE |= {"num_attention_heads": 16, "num_hidden_layers": 27, "num_experts_per_to
         ({"model_type": "gemma"}, 8_537_680_896),  # gemma-7b
         ({"model_type": "phi3"}, 3_821_079_552),  # Phi-3-mini
         (LITE | {"q_lora_rank": None}, 15_706_484_224),  # DeepSeek-V2-Lite
+        # With 64 + 2 experts and their router in its first layer too: 2048 (64 + 3 (66 x 1408 - 10944)) more.
+        (LITE | {"q_lora_rank": None, "first_k_dense_replace": 0}, 16_210_324_992),
     ],
 )
 def test_other_families_have_the_parameters_that_are_published(config, parameters):
