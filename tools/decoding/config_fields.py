@@ -45,8 +45,8 @@ class Fields:
         return int(value)
 
     def optional(self, name: str, least: int = 1) -> int | None:
-        """None where it is missing, null, false or 0."""
-        return self.whole(name, least) if self._value(name) else None
+        """None where it is missing or null."""
+        return None if self._value(name) is None else self.whole(name, least)
 
     def flag(self, name: str) -> bool:
         value = self._value(name) or False
@@ -76,7 +76,7 @@ class Fields:
     def listed(self, name: str, allowed: Sequence, count: int | None = None) -> tuple | None:
         """A list of these values; with `count`, of that many."""
         value = self._value(name)
-        if not value:
+        if value in (None, []):
             return None
         if not isinstance(value, list) or count not in (None, len(value)) or not all(one in allowed for one in value):
             what = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
@@ -84,10 +84,10 @@ class Fields:
         return tuple(value)
 
     def mapping(self, name: str) -> Mapping[str, Any] | None:
-        value = self._value(name) or None
+        value = self._value(name)
         if value is not None and not isinstance(value, Mapping):
             raise BadModel(f"{self._name(name)}: {shown(value)}; allowed: a mapping")
-        return value
+        return value or None
 
     def require_nothing_else(self) -> None:
         """Raises BadModel for fields that say something, were not read and are not known to be free."""

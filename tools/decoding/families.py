@@ -115,7 +115,7 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
 
 def by_layer_types(reader: Reader) -> list[int | None]:
     """Windows where layer_types names them; without it in all layers but each second (gpt-oss, Gemma 2) or sixth."""
-    fields, window = reader.fields, reader.fields.optional("sliding_window")
+    fields, window = reader.fields, reader.fields.optional("sliding_window", least=0)
     every = fields.optional("sliding_window_pattern") or 2
     types = fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
@@ -140,7 +140,7 @@ def if_switched_on(reader: Reader) -> list[int | None]:
 
 
 def in_all_layers(reader: Reader) -> list[int | None]:
-    return [reader.fields.optional("sliding_window")] * reader.layers
+    return [reader.fields.optional("sliding_window", least=0)] * reader.layers
 
 
 def gated(family: Family, reader: Reader, layer: int, size: int | None = None, module="mlp", **experts) -> list[Linear]:
@@ -183,7 +183,7 @@ def routed_and_shared(family: Family, reader: Reader, layer: int, corrected: boo
     """DeepSeek's: dense layers first, then routed experts next to shared ones; the router's correction is in fp32."""
     fields = reader.fields
     experts, size = _experts(reader, "n_routed_experts"), fields.whole("moe_intermediate_size")
-    shared, step = fields.optional("n_shared_experts") or 0, fields.whole("moe_layer_freq")
+    shared, step = fields.optional("n_shared_experts", least=0) or 0, fields.whole("moe_layer_freq")
     if layer < fields.whole("first_k_dense_replace", least=0) or layer % step:
         return gated(family, reader, layer)
     return [
