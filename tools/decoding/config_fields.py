@@ -48,6 +48,10 @@ class Fields:
         """None where it is missing or null."""
         return None if self._value(name) is None else self.whole(name, least)
 
+    def knows(self, name: str) -> bool:
+        """Whether the family has a default for it."""
+        return self._defaults.get(name) is not None
+
     def flag(self, name: str) -> bool:
         value = self._value(name) or False
         if not isinstance(value, bool):

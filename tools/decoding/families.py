@@ -71,7 +71,7 @@ def grouped(family: Family, reader: Reader, layer: int, window: int | None):
     shared = fields.optional("num_key_value_heads") or queries
     if queries % shared:
         raise BadModel(f"num_key_value_heads: {shared} does not divide num_attention_heads, {queries}")
-    size = fields.optional("head_dim")
+    size = fields.whole("head_dim") if fields.knows("head_dim") else fields.optional("head_dim")
     if size is None:
         if reader.hidden % queries:
             raise BadModel(f"num_attention_heads: {queries} does not divide hidden_size, {reader.hidden}")
@@ -116,7 +116,7 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
 def by_layer_types(reader: Reader) -> list[int | None]:
     """Windows where layer_types names them; without it in all layers but each second (gpt-oss, Gemma 2) or sixth."""
     fields, window = reader.fields, reader.fields.optional("sliding_window", least=0)
-    every = fields.optional("sliding_window_pattern") or 2
+    every = fields.whole("sliding_window_pattern") if fields.knows("sliding_window_pattern") else 2
     types = fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
         types = [SLIDING if (layer + 1) % every else FULL for layer in range(reader.layers)]
