@@ -69,7 +69,7 @@ class Fields:
     def names(self, name: str) -> list[str] | None:
         """A list of strings, or of lists of them."""
         value = self._value(name)
-        if not value and value != []:
+        if value is None:
             return None
         some = value if isinstance(value, list) else [None]
         found = [one for each in some for one in (each if isinstance(each, list) else [each])]

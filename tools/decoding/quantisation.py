@@ -118,9 +118,9 @@ def _pattern(rule: str) -> re.Pattern | None:
 
 def _groups(fields: Fields, plain: NumberFormat) -> NumberFormat:
     """GPTQ's and AWQ's: with zero points unless the config says that there are none."""
-    bits, size = fields.word("bits", BITS), fields.optional("group_size", least=-1)
+    bits, size = fields.word("bits", BITS), fields.whole("group_size", least=-1) or fields.whole("group_size")
     zero_points = fields.flag("zero_point") and not fields.flag("sym")
-    block = (1, size) if size and size > 0 else BY_ROW
+    block = (1, size) if size > 0 else BY_ROW
     return number_formats.integers(bits, block, plain.name, zero_points=zero_points)
 
 
@@ -178,10 +178,10 @@ def _compressed(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberForma
         group = _fields(given, f"{WHERE}config_groups.{name}.")
         group.word("format", PACKED)
         of = _weights(group, plain)
-        targets += [(one, of) for one in group.names("targets") or ["Linear"]]
+        targets += [(one, of) for one in group.names("targets") or []]
         group.require_nothing_else()
     if not targets:
-        raise BadModel(f"{WHERE}config_groups: allowed: groups with their weights")
+        raise BadModel(f"{WHERE}config_groups: allowed: groups with targets and weights")
     classes = [name for name, _ in targets if name != "Linear" and not re.search(r"^re:|\.|^lm_head$", name)]
     if classes:
         raise BadModel(f"{WHERE}config_groups: targets {shown(classes)}; allowed: Linear, names, re:")
