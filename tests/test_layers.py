@@ -1,6 +1,8 @@
 """The library's packages stand in an order, and each knows only those above it; tools know the API alone."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,3 +72,13 @@ def test_a_tool_imports_the_api_libraries_and_itself():
             names = set(imported(path))
             assert "roofline" not in names and not packages(path), f"{path}: of the library a tool imports roofline.api"
             assert not of_others & {name.split(".")[0] for name in names}, f"{path}: another tool is imported"
+
+
+def test_measuring_jobs_import_few_modules_before_their_device():
+    scripts = "bandwidth, calibration, counters, device_query, instructions, measure_operator, peak_flops"
+    program = f"import sys; sys.path.insert(0, {str(LIBRARY.parent)!r}); import {scripts}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {"numpy", "cupy", "matplotlib", "jinja2", "nvmath", "llvmlite", "snakemake"}.isdisjoint(loaded)
+    assert len(loaded) <= 350
