@@ -294,7 +294,9 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     roofs = [table.ceiling(cell.device, cell.compute_ceiling) for cell in pairs[0]]
     known = all(roofs) and pairs[0][0].lower_ceiling == "compute"
     ceilings = roofs[0].tflops / roofs[1].tflops if known else None
-    return Ratio(table.title(operator), sorted(pairs, key=lambda pair: pair[0].bytes), ceilings)
+    scope = pairs[0][0].scope
+    title = f"{table.title(operator)} ({scope})" if scope else table.title(operator)
+    return Ratio(title, sorted(pairs, key=lambda pair: pair[0].bytes), ceilings)
 
 
 def _fastest(table: Roofline, device: str, operator: str) -> dict[tuple, Cell]:

@@ -160,7 +160,7 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict) -> Counted
         regime=regimes.get((cell.implementation, *case_of(device, cell))),
         reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, *OF_TRAFFIC),
         writes_agree=_agree(cell.declared_write_bytes, written, *OF_TRAFFIC),
-        flops_agree=_agree(cell.declared_flops if own is None else own, flops, *OF_FLOPS),
+        flops_agree=None if own is None else _agree(own, flops, *OF_FLOPS),
         record=path,
     )
 

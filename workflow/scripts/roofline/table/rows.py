@@ -384,7 +384,7 @@ class Counted(OfCell):
     regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
     reads_agree: bool | None = Field(description="within 5 % or 1 MB, whichever is more")
     writes_agree: bool | None = Field(description="the same")
-    flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
+    flops_agree: bool | None = Field(description="with the kernel's FLOP formula, within 2 %")
     not_counted: dict[str, str] = Field(description="why, by the counter's name")
     record: str
 

@@ -8,7 +8,7 @@ from roofline.table.rows import Counted
 SHOWN = 3  # in a reason
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
 
-BELOW = "no operator above its roof"
+BELOW = "no operator above its roof by more than its samples spread"
 VERIFIED = "every prediction has its measured counterpart, sealed before it"
 COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
 AGREE = "ceilings agree with each other"
@@ -59,7 +59,7 @@ def counters(known: Evidence) -> Outcome | None:
 def _judged(one: Counted) -> list[bool]:
     """Whether each count that must be as declared is so."""
     found = [one.reads_agree, one.writes_agree] if one.limited_by_memory else []
-    found += [one.flops_agree] if one.kernel_flops is not None else []
+    found += [one.flops_agree]
     active = one.tensor_pipe_active_fraction
     found += [active > BUSY] if (one.operator, one.regime) == ("gemm", "compute") and active is not None else []
     return [judged for judged in found if judged is not None]
