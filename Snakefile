@@ -1,9 +1,9 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
-#     device_query -> prediction, operator_prediction (sealed) -> peak_flops, bandwidth, instructions, one rule per operator
+#     device_query, operator_prediction (both write seals) -> peak_flops, bandwidth, instructions, one rule per operator
 #     -> derive: the table and every page; plot: pictures -> manifest
 #
-# A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
+# A measuring rule reads the device record and the seals and writes its records; nothing after it measures.
 # Stale is what other `params` (settings, device, driver, libraries) or `input` (records, library modules) made.
 
 from snakemake.utils import min_version

@@ -22,7 +22,7 @@ def planned(monkeypatch, text: str):
 def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypatch):
     reason = f"Input files updated by another job: results/a.json, results/b.json, results/c.json; {PARAMS}"
     ((one,), notes) = planned(monkeypatch, job(f"{reason}before: 10 now: 12 "))
-    assert (one.rule, one.output, notes) == ("plot", "results/roofline.png", ["a note"])
+    assert (one.rule, one.outputs, notes) == ("plot", ["results/roofline.png"], ["a note"])
     assert "a.json, b.json and 1 more" in one.reason and "before: 10 now: 12" in one.reason
     assert dry_run.lines([one])[-1] == "1 job: 1 plot"
 

@@ -1,13 +1,21 @@
 """The whole workflow on a GPU by stand-ins for NVML, CuPy and cuBLASLt (tests/fakes): no figure means anything."""
 
+import json
+import os
+import re
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 from workflow_run import GpuRun
 
+from roofline.table.rows import CheckResult
+
+REFERENCES = {"fp32": ["cupy.matmul"], "fp16": ["cupy.matmul", "tensor_matmul"], "fp32_fma": [], "fp64_fma": []}
 MEMORY = {
     "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
+    "d2d": ["d2d"],
     "l2": ["l2", "l2_apart", "l2_broadcast"],
     "h2d": ["h2d", "h2d_pageable"],
 }
@@ -21,11 +29,7 @@ def table(gpu_run):
 
 
 def test_every_ceiling_is_measured(gpu_run):
-    for dtype, references in {
-        "fp32": ["cupy.matmul"],
-        "fp32_fma": [],
-        "fp16": ["cupy.matmul", "tensor_matmul"],
-    }.items():
+    for dtype, references in REFERENCES.items():
         record = gpu_run.read(f"gpu0/peak_flops/{dtype}.json")
         assert record["peak"]["search"]["tried"] == len(record["peak"]["candidates"]) > 0
         assert [one["implementation"] for one in record["measurements"]] == references
@@ -54,7 +58,7 @@ def test_every_implementation_of_a_device_is_measured(gpu_run):
 
 def test_the_table_has_every_ceiling_and_operator(gpu_run, table):
     ceilings = {one["name"] for one in table["ceilings"] if one["device"] == "gpu0"}
-    assert ceilings == {"fp32", "fp16", "fp32_fma", *(name for names in MEMORY.values() for name in names)}
+    assert ceilings == {*REFERENCES, *(name for names in MEMORY.values() for name in names)}
     operators = [(one["operator"], one["dtype"]) for one in table["operators"] if one["device"] == "gpu0"]
     counts = {("gemm", "fp16"): 2, ("decode_attention", "fp32"): 4, ("row_norm", "fp32"): 8}
     assert all(operators.count(one) == count for one, count in (counts | {("rmsnorm_matmul", "fp16"): 5}).items())
@@ -82,6 +86,23 @@ def test_counters_of_three_cells_are_read_after_all_that_is_timed(gpu_run, table
     assert set(found.values()) == {"tensor_matmul", "fused", "welford"} and len(table["counted"]) == 3
     (check,) = (one for one in table["checks"] if "counters" in one["check"] and one["device"] == "gpu0")
     assert check["result"] == "fail", "the numbers are made up"
+
+
+def test_a_disturbed_level_is_measured_again_with_what_its_job_measures(gpu_run, tmp_path):
+    """Their new records are not better."""
+    run = GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "checkout", symlinks=True)))
+    path, table, before = run.results / "roofline.json", run.read("roofline.json"), run.files("gpu0")
+    known = {"device": "gpu0", "check": "", "result": "fail", "reason": "", "doubts_figures": True}
+    table["checks"].append(CheckResult(**known, records=["gpu0/bandwidth/d2d.json"]).model_dump())
+    made = path.stat()
+    path.write_text(json.dumps(table))
+    os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))
+    done = run.command("run", "--again")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"^\[1/1\] bandwidth gpu0 (\w+): ", done.stdout, re.MULTILINE) == ["hbm", "d2d"]
+    assert run.files("gpu0") == before
+    (run.results / "gpu0/bandwidth/d2d.json").unlink()
+    assert {path for path in run.planned() if path.startswith("gpu0")} == {"gpu0/bandwidth/hbm.json"}
 
 
 def test_the_archive_of_a_run_without_git_verifies_and_has_nothing_to_do_elsewhere(gpu_run, tmp_path):

@@ -4,10 +4,10 @@ The rules are read as Snakemake reads them, with a card that is made up; test_re
 """
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, cmp_to_key
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -30,7 +30,7 @@ BASE = changed(
         "devices": ["gpu0", "cpu"],
         "cpu": "all",
         "counters": "off",
-        "peak_flops": {"dtypes": ["fp32", "fp16"], "size": 4096},
+        "peak_flops": {"dtypes": ["fp32", "fp16", "fp64_fma", "fp32_fma"], "size": 4096},
         "bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d"]},
         "decode_attn": {"dtypes": ["fp32"]},
     },
@@ -39,44 +39,52 @@ REPORTING = {"roofline", "plot", "manifest"}  # jobs that measure nothing, by a 
 FIRST = {"roofline.png": "plot", "manifest.json": "manifest"}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("folder")
-
-
 @pytest.fixture(scope="module", autouse=True)
-def machine(folder):
+def machine(tmp_path_factory):
     """A folder without results, on a computer with a card."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+        patch.chdir(tmp_path_factory.mktemp("folder"))
         patch.setattr("roofline.devices.host.memory_available_bytes", lambda: 48 * GIB)
         patch.setattr(datasheets, "load", cache(datasheets.load))
         patch.setattr(discovery, "discover", lambda: {"gpu0": GPU, "cpu": CPU})
         yield
 
 
-def jobs(**changes) -> dict[str, tuple[set[str], dict]]:
-    """The library's files and the params of each job, by its record or its first output."""
+class Job(NamedTuple):
+    files: set[str]  # of the library
+    params: dict
+    outputs: set[str]
+    needs: set[str]  # weights
+
+
+def jobs(config: dict = BASE, **changes) -> dict[str, Job]:
+    """By the first output of each."""
     Path("config").mkdir(exist_ok=True)
-    Path("config/config.yaml").write_text(yaml.safe_dump(changed(BASE, changes)))
+    Path("config/config.yaml").write_text(yaml.safe_dump(changed(config, changes)))
     with SnakemakeApi(OutputSettings(dryrun=True)) as api:
         workflow = api.workflow(ResourceSettings(cores=1), snakefile=CHECKOUT / "Snakefile")._workflow
         found = {}
         for path in workflow.globals["OUTPUTS"]:
-            (rule,) = (rule for rule in workflow.rules if rule.is_producer(path))
+            producers = [rule for rule in workflow.rules if rule.is_producer(path)]
+            rule = max(producers, key=cmp_to_key(workflow._ruleorder.compare))
             wildcards = Wildcards(fromdict=rule.get_wildcards(path))
             output, _ = rule.expand_output(wildcards)
             files = rule.expand_input(wildcards)[0]
             params, _ = rule.expand_params(wildcards, files, output, None)
             name = str(output[0]).removeprefix("results/")
             known = {key: value for key, value in params.items() if not isinstance(value, Path)}
-            found[FIRST.get(name, name.removesuffix(".json"))] = ({*map(str, files.get("library", ()))}, known)
+            library, needs = ({*map(str, files.get(key, ()))} for key in ("library", "files"))
+            found[FIRST.get(name, name.removesuffix(".json"))] = Job(library, known, {*map(str, output)}, needs)
         return found
 
 
 def stale(before: dict, after: dict) -> set[str]:
     """Jobs of their own accord: what follows from their records follows, and predictions list all planned cells."""
-    return {name for name, job in after.items() if before.get(name) != job and not name.endswith("/predictions")}
+    both = {*before} & {*after}
+    same = {
+        name for name in both if before[name][:2] == after[name][:2] and before[name].outputs >= after[name].outputs
+    }
+    return {name for name in {*after} - same if not name.endswith("/predictions")}
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +110,12 @@ SETTINGS = {
     "one implementation": ({"decode_attn": {"implementations": ["fused", "numpy"]}}, {f"gpu0/{c}" for c in ATTENTION}),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
     "an operator left out": ({"row_norm": {"enabled": False}}, set()),
-    "sustained load": ({"peak_flops": {"sustained_s": 2}}, {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16"}),
-    "a level": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "d2h"]}}, {"gpu0/bandwidth/d2h"}),
+    "sustained load": ({"peak_flops": {"sustained_s": 2}}, {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16", "plot"}),
+    "a ceiling": ({"peak_flops": {"dtypes": ["fp64_fma", "fp32_fma", "fp16_fma"]}}, {"gpu0/peak_flops/fp64_fma"}),
+    "a level": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "d2h"]}}, {"gpu0/bandwidth/h2d"}),
+    "a level alone": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "l1"]}}, {"gpu0/bandwidth/l1"}),
+    "the size of transfers": ({"bandwidth": {"transfer_size_mib": 2}}, {"gpu0/bandwidth/h2d"}),
+    "the size of arrays": ({"bandwidth": {"size_mib": 99}}, {"gpu0/bandwidth/hbm", "cpu/bandwidth/dram"}),
     "an operation of the user's": ({"operations": [MINE]}, {"roofline"}),
     "dots per inch": ({"plot": {"dpi": 80}}, {"plot"}),
     "the price": ({"cost": {"usd_per_hour": 2.5}}, set()),
@@ -131,6 +143,12 @@ def test_another_driver_makes_stale_what_is_measured_on_the_card(base, monkeypat
     assert stale(base, jobs()) == {name for name in base if name.startswith("gpu0/") and not seal(name)}
 
 
+def test_an_edited_entry_of_the_datasheets_makes_stale_what_follows_the_device_record(base, monkeypatch):
+    monkeypatch.setattr(datasheets, "entry_fingerprint", lambda *_: "edited")
+    found = stale(base, jobs())
+    assert "gpu0/device_query" in found and not [name for name in found if name.startswith("cpu") or "profiler" in name]
+
+
 def seal(name: str) -> bool:
     """Follows from records alone."""
     return name.endswith(("prediction", "predictions"))
@@ -142,30 +160,24 @@ def seal(name: str) -> bool:
 def followers(base: dict, *paths: str) -> set[str]:
     """Jobs with one of these files of the library among their inputs; devices and cells are left out."""
     ends = tuple(f"roofline/{path}" for path in paths)
-    names = {name for name, (files, _) in base.items() if any(file.endswith(ends) for file in files)}
+    names = {name for name, job in base.items() if any(file.endswith(ends) for file in job.files)}
     names = {name for name in names if not name.endswith("/predictions")}
-    return {name if name in REPORTING else "/".join(part_of_rule(name)) for name in names}
-
-
-def part_of_rule(name: str) -> Iterable[str]:
-    """gpu0/decode_attn/minigpt/S16_fp32: gpu0, decode_attn; a seal of an operator is its own rule."""
-    device, rule, *rest = name.split("/")
-    return (device, rule, *(["prediction"] if rest == ["prediction"] else []))
+    return {name if name in REPORTING or seal(name) else "/".join(name.split("/")[:2]) for name in names}
 
 
 OPERATORS = ("peak_flops", "decode_attn", "row_norm", "rmsnorm_matmul")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions"}
 FILES = {
-    "core/model.py": TIMED | SEALS | on_both("calibration", "device_query", "prediction") | REPORTING,
+    "core/model.py": TIMED | SEALS | on_both("device_query") | REPORTING,
     "core/formatting.py": REPORTING,
-    "devices/cpu/device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"}
-    | {"cpu/device_query", "cpu/calibration"},
-    "devices/gpu/device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"}
-    | {"gpu0/device_query", "gpu0/calibration"},
+    "devices/cpu/device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
+    "devices/gpu/device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"} | {"gpu0/device_query"},
     "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction"),
     "operators/row_norm/kernels/row_norm.cu": {"gpu0/row_norm", "gpu0/row_norm/prediction"},
     "operators/row_norm/about.py": {"roofline"},
+    "measure/sealing.py": SEALS | on_both("device_query"),
+    "measure/calibration.py": on_both("device_query"),
     "measure/compute_ceiling.py": on_both("peak_flops"),
     "run/jobs.py": REPORTING,
     "run/manifest.py": {"manifest"},
@@ -182,25 +194,30 @@ def test_an_edited_file_makes_stale_what_follows_it(base, path, expected):
 
 
 def test_what_measures_follows_only_packages_that_measure_and_one_kind_of_device(base):
-    for name, (files, _) in base.items():
-        if name not in REPORTING:
-            below = [Path(file).resolve().relative_to(LIBRARY).parts for file in files]
-            assert below and {part[0] for part in below} <= {*MEASURING, "__init__.py"}, name
-            if not name.endswith("/prediction") or name.count("/") > 1:
-                other = {"gpu0": "cpu", "cpu": "gpu"}[name.split("/")[0]]
-                assert ("devices", other) not in {part[:2] for part in below}, name
-    assert {file for files, _ in base.values() for file in files if not os.path.isfile(file)} == set()
+    for name in base.keys() - REPORTING:
+        below = [Path(file).resolve().relative_to(LIBRARY).parts for file in base[name].files]
+        assert below and {part[0] for part in below} <= {*MEASURING, "__init__.py"}, name
+        other = {"gpu0": "cpu", "cpu": "gpu"}[name.split("/")[0]]
+        assert ("devices", other) not in {part[:2] for part in below}, name
+    assert {file for job in base.values() for file in job.files if not os.path.isfile(file)} == set()
 
 
 def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
     found = jobs(cpu="auto")
-    assert found["cpu/bandwidth/dram"][1]["mixes"] == ["read", "copy"]
-    assert found["gpu0/bandwidth/hbm"][1]["mixes"] is None
+    assert found["cpu/bandwidth/dram"].params["mixes"] == ["read", "copy"]
+    assert found["gpu0/bandwidth/hbm"].params["mixes"] is None
     assert {name for name in found if name.startswith("cpu/") and "prediction" not in name} == {
         "cpu/device_query",
-        "cpu/calibration",
         "cpu/peak_flops/fp32",
+        "cpu/peak_flops/fp32_fma",
         "cpu/bandwidth/dram",
         "cpu/decode_attn/minigpt/S16_fp32",
         "cpu/decode_attn/minigpt/S32_fp32",
     }
+
+
+@pytest.mark.parametrize(("devices", "most"), [({"cpu": CPU}, 26), ({"gpu0": GPU, "cpu": CPU}, 48)])
+def test_a_default_plan_has_few_jobs(monkeypatch, devices, most):
+    monkeypatch.setattr(discovery, "discover", lambda: devices)
+    found = jobs({})
+    assert len(found) + len(set().union(*(job.needs for job in found.values()))) <= most

@@ -174,7 +174,7 @@ def readings(monkeypatch, *loads: float) -> list[float]:
     fake = SimpleNamespace(usage=lambda others: next(given), usable_cpus=lambda: range(8))
     monkeypatch.setattr(module, "host", fake)
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
-    monkeypatch.setattr(module, "_repeated_s", 0.0)
+    monkeypatch.setattr(module, "repeated_s", 0.0)
     return rests
 
 

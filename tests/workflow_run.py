@@ -45,9 +45,10 @@ GPU = TINY | {
     "devices": "auto",
     "cpu": "auto",
     "effort": "default",
-    "peak_flops": TINY["peak_flops"] | {"dtypes": ["fp32", "fp16", "fp32_fma"], "iterations": 5, "time_budget_s": 0.05},
+    "peak_flops": TINY["peak_flops"]
+    | {"dtypes": ["fp32", "fp16", "fp32_fma", "fp64_fma"], "iterations": 5, "time_budget_s": 0.05},
     "bandwidth": {
-        "levels": ["hbm", "l2", "h2d", "sweep"],
+        "levels": ["hbm", "d2d", "l2", "h2d", "sweep"],
         "transfer_size_mib": 1,
         "sweep_points": 1,
         "iterations": 4,

@@ -81,11 +81,13 @@ def main(arguments: list[str]) -> int:
 
 
 def measure_again(arguments: list[str], disturbed: list[str]) -> int:
-    """Measure records again, but for those that are stale, which the run measures in any case. Returns the status."""
-    stale = {job.output for job in dry_run.plan(arguments)[0]}
-    records = [path for path in disturbed if path not in stale]
-    if not records:
+    """Measure records again with all that their jobs make, but for those that are stale, which the run measures in any
+    case. Returns the status."""
+    stale = {path for job in dry_run.plan(arguments)[0] for path in job.outputs}
+    if not (records := [path for path in disturbed if path not in stale]):
         return 0
+    jobs, _ = dry_run.plan(folder.with_options(arguments, ["--forcerun", *records]))
+    records = [path for job in jobs if {*records} & {*job.outputs} for path in job.outputs]
     try:
         again.set_aside(RESULTS, records)
         return run_workflow(folder.with_targets(arguments, records))

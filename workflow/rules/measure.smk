@@ -1,15 +1,16 @@
-# Ceilings. Each rule reads the device record and the seals and writes one record. Rules that measure inherit from
-# `calibration`. Their script is a param of a type that Snakemake does not remember: no result goes stale with it.
+# The device and its seals, then ceilings: each rule reads those and writes records. Rules that measure inherit from
+# `device_query`. Their script is a param of a type that Snakemake does not remember: no result goes stale with it.
 
 
-rule calibration:
+rule device_query:
     input:
-        device="results/{device}/device_query.json",
-        library=PARAMS.library("calibration"),
+        library=PARAMS.library("device_query"),
     output:
-        "results/{device}/calibration.json",
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        calibration="results/{device}/calibration.json",
     log:
-        "logs/{device}/calibration.log",
+        "logs/{device}/device_query.log",
     priority: 1000  # as of all seals: they run before anything is measured
     conda:
         ENVIRONMENT
@@ -18,41 +19,14 @@ rule calibration:
         **PARAMS.resources,
     params:
         **PARAMS.measuring,
-        script=Path("calibration.py"),
+        script=Path("device_query.py"),
+        datasheet=PARAMS.datasheet,
+        datasheets=str(DATASHEETS),
     script:
         "../scripts/{params.script}"
 
 
-use rule calibration as device_query with:
-    input:
-        library=PARAMS.library("device_query"),
-    output:
-        "results/{device}/device_query.json",
-    log:
-        "logs/{device}/device_query.log",
-    params:
-        script=Path("device_query.py"),
-        datasheet=PARAMS.datasheet,
-        datasheets=str(DATASHEETS),
-
-
-rule prediction:
-    input:
-        device="results/{device}/device_query.json",
-        library=sources.library_files(SCRIPTS / "prediction.py"),
-    output:
-        "results/{device}/prediction.json",
-    log:
-        "logs/{device}/prediction.log",
-    priority: 1000
-    conda:
-        ENVIRONMENT
-    threads: workflow.cores
-    script:
-        "../scripts/prediction.py"
-
-
-use rule calibration as peak_flops with:
+use rule device_query as peak_flops with:
     input:
         calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
@@ -71,28 +45,53 @@ use rule calibration as peak_flops with:
         sustained_s=PARAMS.sustained_s,
 
 
-use rule calibration as bandwidth with:
-    input:
-        device="results/{device}/device_query.json",
-        prediction="results/{device}/prediction.json",
-        library=PARAMS.library("bandwidth"),
-        loaded=PARAMS.loaded,
-    output:
-        "results/{device}/bandwidth/{level}.json",
-    log:
-        "logs/{device}/bandwidth/{level}.log",
-    priority: 2
-    params:
-        **timing(CONFIG.bandwidth),
-        script=Path("bandwidth.py"),
-        size_mib=PARAMS.of_levels("size_mib", levels.ARRAYS),
-        transfer_size_mib=PARAMS.of_levels("transfer_size_mib", levels.TRANSFERS),
-        sweep_points=PARAMS.of_levels("sweep_points", [levels.SWEEP]),
-        mixes=PARAMS.mixes,
-        cards=PARAMS.measured_on,
+if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma") and CELLS.gpus]:
+
+    ruleorder: peak_flops_fma > peak_flops
+
+    use rule peak_flops as peak_flops_fma with:
+        output:
+            files(f"{{device}}/peak_flops/{dtype}" for dtype in FMAS),
+        log:
+            "logs/{device}/peak_flops/fma.log",
+        wildcard_constraints:
+            device="|".join(CELLS.gpus),
 
 
-use rule calibration as instructions with:
+for LEVELS in levels.together(dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.bandwidths())):
+    OF_LEVEL = RuleParams(CELLS, SCRIPTS, DATASHEETS, LEVELS[0])
+
+    rule:
+        name:
+            f"bandwidth_{LEVELS[0]}"
+        input:
+            device="results/{device}/device_query.json",
+            prediction="results/{device}/prediction.json",
+            library=PARAMS.library("bandwidth"),
+            loaded=OF_LEVEL.loaded,
+        output:
+            files(f"{{device}}/bandwidth/{level}" for level in LEVELS),
+        log:
+            f"logs/{{device}}/bandwidth/{LEVELS[0]}.log",
+        priority: 2
+        conda:
+            ENVIRONMENT
+        threads: cores_of
+        resources:
+            **OF_LEVEL.resources,
+        params:
+            **OF_LEVEL.measuring,
+            **timing(CONFIG.bandwidth),
+            size_mib=OF_LEVEL.of_levels("size_mib", levels.ARRAYS),
+            transfer_size_mib=OF_LEVEL.of_levels("transfer_size_mib", levels.TRANSFERS),
+            sweep_points=OF_LEVEL.of_levels("sweep_points", [levels.SWEEP]),
+            mixes=OF_LEVEL.mixes,
+            cards=OF_LEVEL.measured_on,
+        script:
+            "../scripts/bandwidth.py"
+
+
+use rule device_query as instructions with:
     input:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
@@ -108,7 +107,7 @@ use rule calibration as instructions with:
 
 
 # After all that is timed, by priority. One process for all: it starts longer under the profiler than it counts.
-use rule calibration as counters with:
+use rule device_query as counters with:
     input:
         files=sorted({file for _, job in CELLS.counted for file in job.files}),
         library=PARAMS.library("counters", *sorted({rule for rule, _ in CELLS.counted})),
@@ -121,5 +120,6 @@ use rule calibration as counters with:
     priority: 0
     params:
         script=Path("counters.py"),
+        datasheet=None,
         ncu=ncu.fingerprint(CELLS.ncu),
         tasks=PARAMS.tasks(),

@@ -1,4 +1,7 @@
-"""bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
+"""bandwidth: the memory ceilings of some levels of one device, or the sweep that finds the levels by itself."""
+
+from functools import cache
+from pathlib import Path
 
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
@@ -13,6 +16,8 @@ from roofline.records.memory import BandwidthRecord, Peer
 from roofline.run.jobs import Stopwatch, job, report, say
 
 MIB = 1 << 20
+
+opened = cache(discovery.open_device)  # one for all levels
 
 
 def run(
@@ -39,7 +44,7 @@ def run(
             found["loaded"] = together(cards, loaded)
         except Unsupported as reason:
             say(f"not all cards bore load: {reason}")
-    device, record = discovery.open_device(name, peer), read(DeviceRecord, device_path)
+    device, record = opened(name, peer), read(DeviceRecord, device_path)
     if level == SWEEP:
         found["sweeps"] = [sweep(device, record, series) for series in device.sweeps(sweep_points)]
     elif peer:
@@ -72,23 +77,24 @@ def between(device, record: DeviceRecord, size_bytes: int | None, options: dict)
 
 
 if __name__ == "__main__":
-    name, level = snakemake.wildcards.device, snakemake.wildcards.level
-    job_name = f"bandwidth {name} {level}"
-    with job(job_name, snakemake):
-        record = run(
-            name,
-            level,
-            snakemake.input.device,
-            snakemake.input.prediction,
-            size_mib=snakemake.params.size_mib,
-            transfer_size_mib=snakemake.params.transfer_size_mib,
-            sweep_points=snakemake.params.sweep_points,
-            mixes=snakemake.params.mixes,
-            cards=snakemake.params.cards,
-            loaded=next(iter(snakemake.input.loaded), None),
-            warmup=snakemake.params.warmup,
-            iterations=snakemake.params.iterations,
-            time_budget_s=snakemake.params.time_budget_s,
-        )
-        write(record, snakemake.output[0])
-        report(record, job_name, read(DeviceRecord, snakemake.input.device))
+    name, params = snakemake.wildcards.device, snakemake.params
+    records = {Path(path).stem: path for path in snakemake.output}
+    with job(f"bandwidth {name} {' '.join(records)}", snakemake):
+        for level, path in records.items():
+            record = run(
+                name,
+                level,
+                snakemake.input.device,
+                snakemake.input.prediction,
+                size_mib=params.size_mib,
+                transfer_size_mib=params.transfer_size_mib,
+                sweep_points=params.sweep_points,
+                mixes=params.mixes,
+                cards=params.cards,
+                loaded=next(iter(snakemake.input.loaded), None),
+                warmup=params.warmup,
+                iterations=params.iterations,
+                time_budget_s=params.time_budget_s,
+            )
+            write(record, path)
+            report(record, f"bandwidth {name} {level}", read(DeviceRecord, snakemake.input.device))

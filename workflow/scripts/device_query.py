@@ -1,10 +1,13 @@
-"""device_query: what the device is, with the vendor's figures for it."""
+"""device_query: what a device is, with the vendor's figures, and its seals: promised ceilings and costs of the host."""
 
 from roofline.devices import discovery
 from roofline.devices.discovery import describe
+from roofline.measure.calibration import calibrate
+from roofline.measure.sealing import seal_device
 from roofline.records.base import write
 from roofline.records.device import DeviceRecord
-from roofline.run.jobs import job, report
+from roofline.records.files import file_sha256
+from roofline.run.jobs import job, now, report, say
 
 
 def query(name: str, datasheets_path: str) -> DeviceRecord:
@@ -13,8 +16,17 @@ def query(name: str, datasheets_path: str) -> DeviceRecord:
 
 
 if __name__ == "__main__":
-    name = snakemake.wildcards.device
+    name, output = snakemake.wildcards.device, snakemake.output
     with job(f"device_query {name}", snakemake):
         record = query(name, snakemake.params.datasheets)
-        write(record, snakemake.output[0])
+        write(record, output.device)
+        sealed = seal_device(record, now())
+        write(sealed, output.prediction)
+        costs = calibrate(discovery.open_device(name), record, now)
+        write(costs, output.calibration)
+
         report(record, f"device_query {name}", record)
+        digits = file_sha256(output.prediction)[:12]
+        say(f"prediction {name}: {len(sealed.ceilings)} promised ceilings, sealed as {digits}")
+        digits = file_sha256(output.calibration)[:12]
+        say(f"calibration {name}: {len(costs.constants)} costs in {costs.elapsed_s:.1f} s, sealed as {digits}")

@@ -1,4 +1,6 @@
-"""peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
+"""peak_flops: compute ceilings of one device: the reference GEMM, the fastest of many, and what load leaves."""
+
+from pathlib import Path
 
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
@@ -34,18 +36,20 @@ def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **option
 
 
 if __name__ == "__main__":
-    name, dtype, params = snakemake.wildcards.device, snakemake.wildcards.dtype, snakemake.params
-    with job(f"peak_flops {name} {dtype}", snakemake):
-        record = run(
-            name,
-            dtype,
-            snakemake.input.device,
-            seals_of(snakemake.input),
-            size=params.size,
-            warmup=params.warmup,
-            iterations=params.iterations,
-            time_budget_s=params.time_budget_s,
-            sustained_s=params.sustained_s,
-        )
-        write(record, snakemake.output[0])
-        report(record, f"peak_flops {name} {dtype}", read(DeviceRecord, snakemake.input.device))
+    name, params = snakemake.wildcards.device, snakemake.params
+    records = {Path(path).stem: path for path in snakemake.output}
+    with job(f"peak_flops {name} {' '.join(records)}", snakemake):
+        for dtype, path in records.items():
+            record = run(
+                name,
+                dtype,
+                snakemake.input.device,
+                seals_of(snakemake.input),
+                size=params.size,
+                warmup=params.warmup,
+                iterations=params.iterations,
+                time_budget_s=params.time_budget_s,
+                sustained_s=params.sustained_s,
+            )
+            write(record, path)
+            report(record, f"peak_flops {name} {dtype}", read(DeviceRecord, snakemake.input.device))

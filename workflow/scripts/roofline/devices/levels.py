@@ -1,6 +1,6 @@
 """The memory levels, one row each: what is measured of them, where, and what operators may stand under."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,6 +46,7 @@ NAMES = tuple(level.name for level in TABLE)
 ARRAYS = {level.name: level.arrays for level in TABLE if level.arrays}
 TRANSFERS = tuple(level.name for level in TABLE if level.transfer)
 PEER = "p2p"  # measured once per pair of GPUs
+TOGETHER = ("hbm", "d2d"), ("l2", "l1", "shared"), TRANSFERS  # measured by one job: their settings are the same
 TITLES = {level.name: level.title for level in TABLE if level.title}
 MAIN_MEMORY = {"gpu": "hbm", "cpu": "dram"}
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
@@ -56,6 +57,12 @@ MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a s
 def names_of(kind: str) -> list[str]:
     """The levels within a device of a kind, in the order in which they are measured."""
     return [one.name for one in TABLE if one.device_kind in (kind, None) and one.name != PEER]
+
+
+def together(asked: Collection[str]) -> list[list[str]]:
+    """The levels that each job measures, of those that are asked for."""
+    groups = [*TOGETHER, *((name,) for name in asked if not any(name in group for group in TOGETHER))]
+    return [some for group in groups if (some := [name for name in group if name in asked])]
 
 
 def roofs(kind: str, mix: Mix) -> list[str]:

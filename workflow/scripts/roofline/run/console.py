@@ -71,7 +71,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
     at_once = max(1, len({*devices} - {"cpu"}))  # GPUs, each measured by its own jobs
     for job in planned:
         output = next(iter(map(str, job.output)), "")
-        expected[output] = before.get(output) or expected_s(job.rule.name, checked)
+        expected[output] = before.get(output) or expected_s(job.rule.name, checked, len(job.output))
         seconds += expected[output] / (1 if dict(job.wildcards).get("device", "cpu") == "cpu" else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
@@ -114,12 +114,12 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
     }
 
 
-def expected_s(rule: str, checked: Checked) -> float:
+def expected_s(rule: str, checked: Checked, records: int = 1) -> float:
     """About how long a job takes that has not run here before."""
     section = _section(rule, checked)
     if section is None:
         return {"device_query": START_UP_S, "counters": PROFILED_S}.get(rule, OTHER_JOB_S)
-    return START_UP_S + BUDGETS * section.time_budget_s + (getattr(section, "sustained_s", 0) or 0)
+    return START_UP_S + records * BUDGETS * section.time_budget_s + (getattr(section, "sustained_s", 0) or 0)
 
 
 def _measures(rule: str, checked: Checked) -> bool:
@@ -128,7 +128,8 @@ def _measures(rule: str, checked: Checked) -> bool:
 
 def _section(rule: str, checked: Checked) -> BaseModel | None:
     """The settings of a rule that measures in a time budget."""
-    section = getattr(checked.config, "bandwidth" if rule == "instructions" else rule, None)
+    names = {"bandwidth": "bandwidth", "instructions": "bandwidth", "peak_flops": "peak_flops"}
+    section = getattr(checked.config, next((names[start] for start in names if rule.startswith(start)), rule), None)
     return section if hasattr(section, "time_budget_s") else None
 
 

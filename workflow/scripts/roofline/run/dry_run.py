@@ -22,7 +22,7 @@ MOST_FILES = 2  # that a reason names
 
 class Planned(NamedTuple):
     rule: str
-    output: str
+    outputs: list[str]
     reason: str
 
 
@@ -41,7 +41,7 @@ def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
 
 
 def _planned(rule: str, outputs: str, reasons: str) -> Planned:
-    return Planned(rule, outputs.split(", ")[0], "; ".join(map(_reason, reasons.split("; "))))
+    return Planned(rule, outputs.split(", "), "; ".join(map(_reason, reasons.split("; "))))
 
 
 def lines(jobs: Sequence[Planned]) -> list[str]:
@@ -50,7 +50,7 @@ def lines(jobs: Sequence[Planned]) -> list[str]:
         return [NOTHING]
     rules = [job.rule for job in jobs]
     totals = ", ".join(f"{rules.count(rule)} {rule}" for rule in dict.fromkeys(rules))
-    shown = [f"{job.output.removeprefix(f'{RESULTS}/')}: {job.reason}" for job in jobs]
+    shown = [f"{job.outputs[0].removeprefix(f'{RESULTS}/')}: {job.reason}" for job in jobs]
     return [*shown, f"{counted(len(jobs), 'job')}: {totals}"]
 
 

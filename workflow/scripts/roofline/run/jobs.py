@@ -12,11 +12,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from roofline.devices import host
-from roofline.measure.undisturbed import between
+from roofline.measure import undisturbed
 from roofline.run import run_lock
 
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
@@ -97,7 +98,7 @@ def _entries(path: Path) -> Iterator[dict]:
 
 
 def say(line: str) -> None:
-    """One line when a job ends, with its place in the run, cut to the width of the terminal."""
+    """One line for each record when it is written, with the place of its job, cut to the width of the terminal."""
     clear()
     print(cut(f"{_place()}{line}"), flush=True)
 
@@ -134,6 +135,7 @@ def count_jobs(total: int, counter: Path) -> None:
     os.environ |= {TOTAL: str(total), COUNTER: str(counter.absolute())}
 
 
+@cache  # this process is one job
 def _place() -> str:
     counter, total = os.environ.get(COUNTER), os.environ.get(TOTAL)
     if not counter or not total:
@@ -160,10 +162,11 @@ class Stopwatch:
         self.started_at = now()
         self._start = time.monotonic()
         self._usage = host.usage()
+        undisturbed.repeated_s = 0.0
 
     def taken(self) -> dict:
         """What a measuring job's record says of its time."""
-        load = between(self._usage, host.usage(), len(host.usable_cpus()), [])
+        load = undisturbed.between(self._usage, host.usage(), len(host.usable_cpus()), [])
         return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": load}
 
     @property

@@ -18,10 +18,10 @@ from roofline.run.targets import Cells, files
 
 
 class RuleParams:
-    """For the cells of one workflow: one that is a module of another has its own."""
+    """For one workflow: a module of another has its own. `level` is a job's memory level, or the first of several."""
 
-    def __init__(self, cells: Cells, scripts: Path, datasheets_file: Path):
-        self.cells, self.scripts, self.datasheets_file = cells, scripts, datasheets_file
+    def __init__(self, cells: Cells, scripts: Path, datasheets_file: Path, level: str = ""):
+        self.cells, self.scripts, self.datasheets_file, self.level = cells, scripts, datasheets_file, level
         self.measuring = {
             "identity": lambda wildcards: " and ".join(
                 cells.present[device].fingerprint() for device in self.measured_on(wildcards)
@@ -37,20 +37,19 @@ class RuleParams:
         """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
         if discovery.kind_of(wildcards.device) == "cpu":
             return [lock.HOST]
-        on_path = [lock.HOST_PATH] if wildcards.get("level") in TRANSFERS else []
+        on_path = [lock.HOST_PATH] if self.level in TRANSFERS else []
         return [self.card_of[device] for device in self.measured_on(wildcards)] + on_path
 
     def measured_on(self, wildcards) -> list[str]:
         """The device of a job; of a level between two GPUs both, and with the first two all, for load at once."""
-        peer = discovery.peer_of(wildcards.get("level", ""))
+        peer = discovery.peer_of(self.level)
         both = [wildcards.device, peer] if peer else [wildcards.device]
         return self.cells.gpus if both == self.cells.gpus[:2] else both
 
     def loaded(self, wildcards) -> list[str]:
         """The program that puts all cards under load, and its library: of the first pair alone."""
-        first = [wildcards.device, discovery.peer_of(wildcards.level)] == self.cells.gpus[:2]
-        program = self.scripts / "loaded.py"
-        wanted = first and self.cells.config.peak_flops.sustained_s
+        pair, program = [wildcards.device, discovery.peer_of(self.level)], self.scripts / "loaded.py"
+        wanted = pair == self.cells.gpus[:2] and self.cells.config.peak_flops.sustained_s
         return [str(program), *sources.library_files(program, "gpu")] if wanted else []
 
     def _whether_used(self, name: str) -> Callable:
@@ -70,30 +69,28 @@ class RuleParams:
 
     def datasheet(self, wildcards) -> str:
         """The matched entry alone, so that a card added to the file makes no other card's results stale."""
-        present = self.cells.present[wildcards.device]
-        if present.kind == "cpu":
+        card = self.cells.present[wildcards.device]
+        if card.kind == "cpu":
             return "formula"
-        known = datasheets.load(self.datasheets_file)
-        return datasheets.entry_fingerprint(known, present.name, present.compute_capability)
+        return datasheets.entry_fingerprint(datasheets.load(self.datasheets_file), card.name, card.compute_capability)
 
     def known_cards(self) -> list[str]:
         """Files with earlier runs of the GPUs' models."""
         paths = {cards.path_of(self.cells.present[device].name) for device in self.cells.gpus}
         return [os.path.relpath(path) for path in paths if path.exists()]
 
-    def of_levels(self, key: str, levels) -> Callable:
+    def of_levels(self, key: str, levels):
         """A setting is a param of the levels that use it: no other level's record goes stale with it."""
-        value = getattr(self.cells.config.bandwidth, key)
-        return lambda wildcards: value if discovery.level_of(wildcards.level) in levels else None
+        return getattr(self.cells.config.bandwidth, key) if discovery.level_of(self.level) in levels else None
 
     def mixes(self, wildcards) -> list[str] | None:
         """The streams of a CPU's memory that comparing it with a GPU needs; None for all."""
-        compared = wildcards.level == MAIN_MEMORY["cpu"] and not self.cells.everything(wildcards.device)
+        compared = self.level == MAIN_MEMORY["cpu"] and not self.cells.everything(wildcards.device)
         return ["read", "copy"] if compared else None
 
     def sustained_s(self, wildcards) -> float | None:
         """A param of the peaks that are put under sustained load: products on a GPU."""
-        return self.cells.sustained_s(wildcards.device, wildcards.dtype)
+        return self.cells.sustained_s(wildcards.device, wildcards.dtype) if wildcards.get("dtype") else None
 
     def operator(self, rule: str) -> dict:
         """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""
