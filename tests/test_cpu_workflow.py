@@ -10,7 +10,7 @@ from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
 from roofline.table.seals import violations
 
-FOLDERS = ("", "peak_flops/", "decode_attn/", "rmsnorm_matmul/", "row_norm/")
+FOLDERS = ("", "peak_flops/", "decode_attn/", "row_norm/")
 SEALS = {"cpu/calibration.json", *(f"cpu/{folder}prediction.json" for folder in FOLDERS)}
 
 

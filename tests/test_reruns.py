@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy
 import pytest
-from records_factory import load_next_to
 from safetensors.numpy import save_file
 from workflow_run import CHECKOUT, Run, measured, surroundings, tensors
 
@@ -21,7 +20,6 @@ from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.run import targets
-from roofline.table.rows import CheckResult
 from roofline.table.run_records import read_results
 from roofline.table.seals import violations
 
@@ -135,30 +133,6 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     assert new == {3072, 4096, None}
     sha256 = {path: seal for _, record in found.measured for path, seal in record.seals.items()}
     assert violations(found, "cpu", sha256) == []
-
-
-def test_disturbed_records_alone_are_measured_again_and_the_less_disturbed_kept(run):
-    """Of two that the table calls disturbed only the first one is: the second one's new record is not better."""
-    record, table = run.read(ATTENTION[0]), run.read("roofline.json")
-    for cell in record["measurements"]:
-        cell["latency"]["contention"] = load_next_to(other_cores=8).model_dump()
-    named = ["cpu/calibration.json", *ATTENTION, "cpu/peak_flops/fp64.json"]
-    check = CheckResult(device="cpu", check="", result="fail", reason="", doubts_figures=True, records=named)
-    table["checks"].append(check.model_dump())
-    for path, content in ((ATTENTION[0], record), ("roofline.json", table)):
-        made = (run.results / path).stat()
-        (run.results / path).write_text(json.dumps(content))
-        os.utime(run.results / path, ns=(made.st_atime_ns, made.st_mtime_ns))
-    before = run.files()
-    done = run.command("run", "--again")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert measured(done.stdout) == ["decode_attn cpu minigpt/S16_fp32", "decode_attn cpu minigpt/S32_fp32"]
-    assert records(before) - {ATTENTION[0]} <= kept(before, run)
-    assert run.read(ATTENTION[0])["started_at"] > record["started_at"]
-    after = run.files()
-    done = run.make()
-    assert done.returncode == 0 and done.stdout.startswith("nothing to be done")
-    assert "results/report.html" in done.stdout and run.files() == after
 
 
 # ---------------------------------------------------------------- jobs that fail, and one cell

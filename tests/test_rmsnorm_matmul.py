@@ -14,7 +14,7 @@ from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.operator import OnCpu, RmsNormMatmul
+from roofline.operators.rmsnorm_matmul.operator import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings
@@ -134,11 +134,11 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
 
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
-    cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
+    cell = cell_of(open_gpu(monkeypatch, "9.0", multiProcessorCount=2), Unfused, 3, 128, "fp16")
     assert OPERATOR.check(cell, None)[0].compared.startswith("26 of 128 ")
     y = cell.step(None)(0)
     for wrong in (y * 1.05, numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)):
-        with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128"):
+        with pytest.raises(ArithmeticError, match="rmsnorm_matmul, unfused, fp16 batch 3, hidden 128"):
             OPERATOR.compare(cell, None, 0, wrong)
 
 

@@ -165,9 +165,10 @@ def followers(base: dict, *paths: str) -> set[str]:
     return {name if name in REPORTING or seal(name) else "/".join(name.split("/")[:2]) for name in names}
 
 
-OPERATORS = ("peak_flops", "decode_attn", "row_norm", "rmsnorm_matmul")
+OPERATORS = ("peak_flops", "decode_attn", "row_norm")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
-TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions"}
+SEALS |= {"gpu0/rmsnorm_matmul/prediction"}
+TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions", "gpu0/rmsnorm_matmul"}
 FILES = {
     "core/model.py": TIMED | SEALS | on_both("device_query") | REPORTING,
     "core/formatting.py": REPORTING,

@@ -212,9 +212,7 @@ class Operator(ABC):
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache stand under its ceiling
     path: str | None = None  # of the user's file, as the config names it
     measured_with_ceilings: ClassVar[bool] = False  # by the jobs of rule peak_flops
-    on_cpu: ClassVar[str] = (
-        "compared"  # measured on a CPU next to a GPU too; `alone`: on no GPU's; `asked`: by cpu: all
-    )
+    compared: ClassVar[bool] = True  # measured on a CPU next to a GPU too
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)

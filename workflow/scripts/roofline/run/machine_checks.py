@@ -144,7 +144,7 @@ def _implementation_faults(operator: Operator, config: BaseModel, here: list[Ide
     wanted, key = getattr(config, operator.rule).implementations, f"{operator.rule}.implementations"
     on = {identity.device: [one.name for one in operator.implementations_on(identity.kind)] for identity in here}
     theirs = list(dict.fromkeys(name for names in on.values() for name in names))
-    if here and not theirs:  # of the library's own it is not an error: roofline.json lists it as skipped
+    if here and not theirs:  # of the library's own it is not an error
         return [f"operators: {operator.name} has no implementation for {', '.join(on)}"] if operator.path else []
     faults = [
         f"{key}: {device} has none of {', '.join(wanted)}; it has {', '.join(names)}"

@@ -52,9 +52,7 @@ class Cells:
     def cases(self, rule: str, device: str) -> list[str]:
         """The cases of an operator's jobs on a device; none if it has no implementation there, or is not asked for."""
         one = self.timed[rule]
-        asked_for = device in self.gpus or self.config.cpu == "all"
-        measured = {"compared": True, "alone": self.everything(device), "asked": asked_for}[one.on_cpu]
-        if not measured or not devices_with(one, self.config, [device]):
+        if not (one.compared or self.everything(device)) or not devices_with(one, self.config, [device]):
             return []
         return [path for path, job in self.jobs[rule].items() if any(self.wanted(device, c.dtype) for c in job.cases)]
 
@@ -144,7 +142,7 @@ def asked(checked: Checked, chosen: Sequence[str]) -> dict:
     without = [
         {"device": device, "operator": one.name, "reason": f"no implementation for {discovery.kind_of(device)}"}
         for one in checked.operators.values()
-        if not one.measured_with_ceilings
+        if one.path  # RMSNorm + matmul is of GPUs alone
         for device in chosen
         if not devices_with(one, config, [device])
     ]

@@ -24,5 +24,4 @@ class AboutRmsNormMatmul(About):
         "unfused_graph": Way(graph=True, improvements=(ONE_FUSED_KERNEL,)),
         "fused": Way(fused=True, improvements=LARGER_BATCHES),
         "fused_graph": Way(fused=True, graph=True, improvements=LARGER_BATCHES),
-        "numpy": Way(improvements=("arithmetic in the dtype itself instead of widened copies",)),
     }

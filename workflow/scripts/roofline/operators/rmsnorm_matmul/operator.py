@@ -10,14 +10,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
-from roofline.core.prediction import divided
-from roofline.operators.base import Case, Implementation, Job, Operator, at_batch_one_only
-from roofline.operators.constants import CPU_HOST, FITTED, LIMIT, Constant, Constants, of_gpu_host
+from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.operators.constants import FITTED, LIMIT, Constant, Constants, of_gpu_host
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import EPS, Unfused, UnfusedGraph
 from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Whole
-from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
@@ -44,8 +42,6 @@ GPU: Constants = {
     "product_s_per_column": Constant(9.49e-10, FITTED, "its sums along W, which no number of blocks shortens"),
     "product_stream_share": Constant(0.96, LIMIT, "of the memory ceiling at which the library reads W"),
 }
-# NumPy on a CPU: calls, and bytes that a core reads and writes for each weight, to widen it.
-CALLS, WIDENED_BYTES = 10, {"fp16": 18, "bf16": 6}
 
 
 def flops(batch: int, hidden: int) -> int:
@@ -87,40 +83,16 @@ class RmsNormMatmulSettings(OperatorSettings):
         Listed[Literal["fp16", "bf16"]] | None,
         ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"]),
     ] = None
-    implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph", "numpy"]] | None = None
-
-
-class OnCpu(Implementation):
-    """By NumPy: its BLAS on all cores, of numbers widened to fp32 by one of them."""
-
-    name, kind = "numpy", "cpu"
-
-    @classmethod
-    def unsupported(cls, device, case) -> str | None:
-        return at_batch_one_only(case)
-
-    def compute(self, inputs: dict):
-        x, w, g = (self.device.widened(inputs[name]) for name in ("x", "w", "g"))
-        inputs["y"][...] = normalised(x, g) @ w.T
-        return inputs["y"]
-
-    def costs(self, scope: str | None) -> CostTerms:
-        weights = float(self.case.shape["hidden"] ** 2)
-        return CostTerms(
-            calls={"array_operation_s": float(CALLS)},
-            extra=divided("pass_s_per_byte", WIDENED_BYTES[self.case.dtype] * weights, 1),
-            floor=divided("read_s_per_byte", ITEM_BYTES["fp32"] * weights, self.device.cores),
-        )
+    implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph"]] | None = None
 
 
 class RmsNormMatmul(Operator):
     name = "rmsnorm_matmul"
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
-    on_cpu = "asked"
     tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
-    implementations = (Unfused, UnfusedGraph, Fused, FusedGraph, OnCpu)
-    constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
+    implementations = (Unfused, UnfusedGraph, Fused, FusedGraph)
+    constants: ClassVar = {"gpu": GPU}
     outputs = ("y",)
 
     def jobs(self, config) -> list[Job]:
