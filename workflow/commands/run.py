@@ -113,7 +113,8 @@ def run_workflow(arguments: list[str]) -> int:
         on_end(signal.SIG_IGN)
         interrupt(workflow)
         workflow.wait()
-        print(f"stopped: what was finished is kept, and {console.make()} goes on from there")
+        clear = "\r\x1b[K" if sys.stdout.isatty() else ""  # the line of the job in progress
+        print(f"{clear}stopped: what was finished is kept, and {console.make()} goes on from there")
         return INTERRUPTED
 
 
@@ -128,13 +129,13 @@ def end_with_parent(number: int) -> None:
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
-    """As Ctrl-C does, which reaches every process of a run; what still imports ends by SIGTERM, without a traceback."""
-    begun = run_lock.is_held()
+    """End every process of a run. Snakemake at once: it would trace a Ctrl-C, and its next run does what it left."""
     with contextlib.suppress(psutil.Error):  # it may have ended
         children = psutil.Process(workflow.pid).children(recursive=True)
-        for process in [*children, workflow]:
-            with contextlib.suppress(psutil.Error, ProcessLookupError):
-                process.send_signal(signal.SIGINT if process == workflow and begun else signal.SIGTERM)
+        workflow.kill()
+        for process in children:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
 
 
 def end_when_unread(workflow: subprocess.Popen) -> None:
