@@ -28,7 +28,7 @@ SLOW = {
     "test_report_page",
     "test_staleness",
 }
-RUNS = {"finished_run", "gpu_run"}
+RUNS = {"finished_run", "gpu_run", "cluster"}
 
 
 @pytest.hookimpl(wrapper=True)
