@@ -10,6 +10,7 @@ from roofline.table.rows import Roofline
 SHORTEST, LONGEST = 60, 110  # words of a paragraph
 WARNING, OPTIONAL = "!", "~"  # before a sentence that is never dropped, and one that only fills a short paragraph
 FAR = 10  # times below the ridge point
+APART = 0.05  # between repeats of a GEMM, beyond which no word of trust is said
 RATIOS = 3  # operators by name
 LESSONS = 3
 
@@ -59,6 +60,7 @@ def _trust(report: Report) -> dict:
         "gemms": [cell.share for cell in gemms if cell.record in records],
         "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",
+        "apart": max(repeats, default=0.0) > APART,
         "above": sum(one.device == main.name and one.doubt == "impossible" for one in report.table.operators),
     }
 
