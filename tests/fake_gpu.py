@@ -70,7 +70,7 @@ def real_gpu() -> Device:
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
 def gpu(request, monkeypatch) -> Device:
     if request.param == "fake":
-        return open_gpu(monkeypatch, multiProcessorCount=2)
+        return open_gpu(monkeypatch, MultiProcessorCount=2)
     return real_gpu()
 
 

@@ -4,7 +4,6 @@ import statistics
 from pathlib import Path
 
 import bandwidth
-import device_query
 import peak_flops
 import pytest
 from factories import write_seals
@@ -13,6 +12,7 @@ from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
+from roofline.devices.discovery import describe, open_device
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import read, write
 
@@ -30,7 +30,7 @@ def device():
 
 @pytest.fixture(scope="module")
 def record():
-    return device_query.query("gpu0", str(DATASHEETS))
+    return describe(open_device("gpu0"), str(DATASHEETS))
 
 
 def test_it_describes_itself(record, tmp_path):

@@ -18,7 +18,7 @@ KINDS = {"fp64": numpy.float64, "fp32": numpy.float32, "fp16": numpy.float16}
 def device(monkeypatch):
     """Of few multiprocessors, so that its numbers are few; a round takes long enough at once."""
     monkeypatch.setattr(fma, "_rounds", lambda device, run: 64)
-    return open_gpu(monkeypatch, multiProcessorCount=2)
+    return open_gpu(monkeypatch, MultiProcessorCount=2)
 
 
 NUMBERS = st.integers(1, 8).flatmap(lambda n: st.lists(st.floats(-4, 4), min_size=2 * n, max_size=2 * n))

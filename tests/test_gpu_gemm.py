@@ -115,7 +115,7 @@ def test_variants_are_of_other_outputs_and_accumulations(device):
 def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, ceiling):
     monkeypatch.setattr(compute_ceiling, "time", SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic))
     monkeypatch.setattr(compute_ceiling, "MOST_STEPS", 10)
-    device = open_gpu(monkeypatch, multiProcessorCount=2)
+    device = open_gpu(monkeypatch, MultiProcessorCount=2)
     # Without a rate: the stand-in's multiply-adds are over sooner than any card's.
     peaks = {ceiling: vendor_peak(1e-9, operations_per_clock_per_multiprocessor=None)}
     record = device_record("gpu0", vendor=vendor_figures(peaks=peaks))

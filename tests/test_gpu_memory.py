@@ -13,8 +13,8 @@ KIB = 1 << 10
 RAGGED = MIB // 4 + 32 * 7
 CACHES = ("l2", "l1", "shared")
 # What CUDA reports of cards of three kinds; on a T4 one block may have all of the shared memory.
-PROPERTIES = ("multiProcessorCount", "l2CacheSize", "sharedMemPerBlockOptin", "sharedMemPerMultiprocessor")
-PROPERTIES += ("maxThreadsPerMultiProcessor",)
+PROPERTIES = ("MultiProcessorCount", "L2CacheSize", "MaxSharedMemoryPerBlockOptin", "MaxSharedMemoryPerMultiprocessor")
+PROPERTIES += ("MaxThreadsPerMultiProcessor",)
 CARDS = {
     "T4": ("7.5", 40, 4 * MIB, 64 * KIB, 64 * KIB, 1024),
     "H200": ("9.0", 132, 60 * MIB, 227 * KIB, 228 * KIB, 2048),
@@ -108,7 +108,7 @@ A, B = nvml_card("GPU-A", "0000:01:00.0"), nvml_card("GPU-B", "0000:02:00.0")
 
 
 def test_six_ways_are_counted_and_checked(monkeypatch):
-    pair = open_gpu(monkeypatch, multiProcessorCount=2, peer=True).with_peer(RAGGED)
+    pair = open_gpu(monkeypatch, MultiProcessorCount=2, peer=True).with_peer(RAGGED)
     streams = {stream.name: stream for stream in pair.streams()}
     assert list(streams) == [name + both for name in ONE_WAY for both in ("", "_both")]
     for name, stream in streams.items():

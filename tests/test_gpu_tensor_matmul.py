@@ -72,7 +72,7 @@ def fused_error(device, dtype: str, x, w, g, columns: int, splits: int) -> float
     (batch, hidden), outputs = x.shape, len(w)
     rows = max(8, 1 << (min(batch, 64 if columns == 128 else 128) - 1).bit_length())
     stage_bytes = (columns + rows + 1) * 128
-    stages = min(4, device.properties["sharedMemPerBlockOptin"] // (stage_bytes + 64))
+    stages = min(4, device.properties["MaxSharedMemoryPerBlockOptin"] // (stage_bytes + 64))
     numbers = {"BF16": int(dtype == "bf16"), "BATCH": rows, "COLUMNS": columns, "SPLITS": splits}
     numbers |= {"STAGES": stages, "BLOCKS": 1}
     kernel = device.kernel(FUSED, "rmsnorm_matmul", tuple(f"-D{key}={n}" for key, n in numbers.items()))

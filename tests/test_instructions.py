@@ -16,7 +16,7 @@ BUDGET = {"warmup": 1, "iterations": 8, "time_budget_s": 0.05}
 @pytest.fixture
 def device(monkeypatch):
     monkeypatch.setattr(instructions, "STEP_CYCLES", 1 << 12)
-    return open_gpu(monkeypatch, multiProcessorCount=2)
+    return open_gpu(monkeypatch, MultiProcessorCount=2)
 
 
 @given(stride=st.integers(0, 4096))

@@ -119,7 +119,7 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
 
 @pytest.mark.parametrize(("capability", "dtype"), [("7.5", "bf16"), ("8.0", "fp16"), ("9.0", "bf16")])
 def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capability):
-    device = open_gpu(monkeypatch, capability, multiProcessorCount=2)
+    device = open_gpu(monkeypatch, capability, MultiProcessorCount=2)
     record = device_record("gpu0")
     job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
     options = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05)
@@ -134,7 +134,7 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
 
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
-    cell = cell_of(open_gpu(monkeypatch, "9.0", multiProcessorCount=2), Unfused, 3, 128, "fp16")
+    cell = cell_of(open_gpu(monkeypatch, "9.0", MultiProcessorCount=2), Unfused, 3, 128, "fp16")
     assert OPERATOR.check(cell, None)[0].compared.startswith("26 of 128 ")
     y = cell.step(None)(0)
     for wrong in (y * 1.05, numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)):

@@ -87,7 +87,7 @@ class Chain(Implementation):
         """Its plan, and what its blocks leave for one another: held here, since a graph does not hold its buffers."""
         model, device = self.model, self.device
         shape = attention.Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
-        shared = device.properties["sharedMemPerMultiprocessor"]
+        shared = device.properties["MaxSharedMemoryPerMultiprocessor"]
         division = attention.plan(shape, self.case.dtype, device.capability, device.multiprocessors, shared)
         queries = self.batch * model.heads if division.splits > 1 else 0
         self.splits = xp.empty((queries, division.splits, model.head_size + attention.PADDING), xp.float32)
@@ -133,7 +133,7 @@ class Chain(Implementation):
         model, device, division = self.model, self.device, self.division
         defines = (*division.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
         kernel = device.kernel(attention.KERNEL, "decode_attention", defines)
-        kernel.max_dynamic_shared_size_bytes = device.properties["sharedMemPerBlockOptin"]
+        kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"]
         numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
         rest = (self.attended, self.splits, self.splits_arrived, *numbers)
         threads = (division.variant.warps * attention.WARP,)
@@ -157,7 +157,7 @@ class Chain(Implementation):
         model, device = self.model, self.device
         heads = {"head": model.head_size, "whole_heads": model.norms} if way == products.QKV else {}
         work = products.Work(self.batch, *w.shape, added=way == products.ADDED, **heads)
-        division = products.plan(work, device.multiprocessors, device.properties["sharedMemPerBlockOptin"])
+        division = products.plan(work, device.multiprocessors, device.properties["MaxSharedMemoryPerBlockOptin"])
         product = products.Product(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
         arguments = product.arguments(
             self.batch, x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors

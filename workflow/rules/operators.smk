@@ -13,7 +13,6 @@ rule operator_prediction:
     priority: 1000
     conda:
         ENVIRONMENT
-    threads: workflow.cores
     params:
         operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
     script:
@@ -36,7 +35,6 @@ rule predictions:
     priority: 1000
     conda:
         ENVIRONMENT
-    threads: workflow.cores
     params:
         tasks=PARAMS.planned,
         gemms=PARAMS.planned_gemms,
@@ -58,7 +56,6 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
         priority: 1000
         conda:
             ENVIRONMENT
-        threads: workflow.cores
         params:
             operator=OPERATOR,
             operators=PARAMS.own_file(OPERATOR),

@@ -5,24 +5,18 @@ from roofline.devices.discovery import describe
 from roofline.measure.calibration import calibrate
 from roofline.measure.sealing import seal_device
 from roofline.records.base import write
-from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.run.jobs import job, now, report, say
-
-
-def query(name: str, datasheets_path: str) -> DeviceRecord:
-    """Open a device and describe it. Raises RuntimeError, in one line, where it cannot be opened."""
-    return describe(discovery.open_device(name), datasheets_path)
-
 
 if __name__ == "__main__":
     name, output = snakemake.wildcards.device, snakemake.output
     with job(f"device_query {name}", snakemake):
-        record = query(name, snakemake.params.datasheets)
+        device = discovery.open_device(name)
+        record = describe(device, snakemake.params.datasheets)
         write(record, output.device)
         sealed = seal_device(record, now())
         write(sealed, output.prediction)
-        costs = calibrate(discovery.open_device(name), record, now)
+        costs = calibrate(device, record, now)
         write(costs, output.calibration)
 
         report(record, f"device_query {name}", record)

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
 from roofline.measure.compute_ceiling import measure
 from roofline.measure.operator_job import Seals
+from roofline.operators.gemm.cublaslt import BINDINGS
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
@@ -38,7 +40,8 @@ def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **option
 if __name__ == "__main__":
     name, params = snakemake.wildcards.device, snakemake.params
     records = {Path(path).stem: path for path in snakemake.output}
-    with job(f"peak_flops {name} {' '.join(records)}", snakemake):
+    modules = () if REGISTER_ONLY.keys() >= records.keys() else ("roofline.operators.gemm.cuda_products", BINDINGS)
+    with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         for dtype, path in records.items():
             record = run(
                 name,

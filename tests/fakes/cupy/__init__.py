@@ -547,14 +547,14 @@ def _memcpy_2d(destination, destination_pitch, source, source_pitch, width, heig
 
 
 PROPERTIES = {
-    "multiProcessorCount": 132,
-    "l2CacheSize": 1 << 20,
-    "sharedMemPerBlock": 49152,
-    "sharedMemPerBlockOptin": 232448,
-    "sharedMemPerMultiprocessor": 233472,
-    "regsPerMultiprocessor": 65536,
-    "warpSize": 32,
-    "maxThreadsPerMultiProcessor": 2048,
+    "MultiProcessorCount": 132,
+    "L2CacheSize": 1 << 20,
+    "MaxSharedMemoryPerBlock": 49152,
+    "MaxSharedMemoryPerBlockOptin": 232448,
+    "MaxSharedMemoryPerMultiprocessor": 233472,
+    "MaxRegistersPerMultiprocessor": 65536,
+    "WarpSize": 32,
+    "MaxThreadsPerMultiProcessor": 2048,
 }
 
 
@@ -567,7 +567,8 @@ def _profiler_starts():
 
 cuda = SimpleNamespace(
     runtime=SimpleNamespace(
-        getDeviceProperties=lambda index: PROPERTIES,
+        **{f"cudaDevAttr{name}": name for name in PROPERTIES},
+        deviceGetAttribute=lambda name, index: PROPERTIES[name],
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 12090,
         memcpyHostToDevice=1,

@@ -44,7 +44,7 @@ class StandIn:
         patch.setattr(compute_ceiling, "_rest", lambda *arguments: None)
         patch.setattr(fma, "time", fma.time)  # which a stand-in of known rates replaces
         use_nvml(patch, nvml_card("GPU-1", "0000:17:00.0"))
-        options = {"nvml": True, "multiProcessorCount": multiprocessors, "free_bytes": 50 * MIB}
+        options = {"nvml": True, "MultiProcessorCount": multiprocessors, "free_bytes": 50 * MIB}
         self.device = open_gpu(patch, name="NVIDIA H200", **options)
         self.record = describe(self.device)
 

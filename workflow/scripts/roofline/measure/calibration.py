@@ -22,7 +22,7 @@ SLOPES = {"kernel_launch_s": "kernel_argument_s"}  # by the name of the start
 BLOCK_S, FEWEST, MOST = 0.015, 4, 60  # of a block's samples
 # A core whose other thread a neighbour uses takes 1.5 times as long, for seconds: the usual round counts. Those of an
 # accelerator's calls, which take a moment alone, are on cores of their own, apart from one another.
-ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 3, 9, 0.25
+ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 3, 9, 0.1
 
 
 def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> CalibrationRecord:

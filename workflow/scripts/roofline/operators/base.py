@@ -120,6 +120,7 @@ class Implementation(ABC):
     launches: ClassVar[int] = 1  # array operations or kernels that a step issues, for the generic prediction
     fused: ClassVar[bool] = False  # one kernel
     graph: ClassVar[bool] = False  # a CUDA graph
+    modules: ClassVar[tuple[str, ...]] = ()  # that its cells import, for a GPU's job to do so before its turn
     sources: ClassVar[tuple[Path, ...]] = ()  # files next to Python modules, such as .cu, that it is made from
 
     def __init__(self, operator: "Operator", device, case: Case, count: int = 1):

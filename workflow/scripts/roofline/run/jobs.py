@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -28,14 +28,14 @@ WIDTH = 120  # columns of a line, at most
 
 
 @contextlib.contextmanager
-def job(name: str, snakemake) -> Iterator[None]:
+def job(name: str, snakemake, modules: Iterable[str] = ()) -> Iterator[None]:
     """Run a job's body in its turn: what it prints goes to the screen and the log, a traceback to the log alone.
 
-    `snakemake` is what the engine gives a script. A failure ends the process with status 1 after one line that names
-    the job, the fault and the log.
+    `snakemake` is what the engine gives a script, `modules` what it imports on a GPU. A failure ends the process with
+    status 1 after one line that names the job, the fault and the log.
     """
     run_lock.end_with_run()
-    run_lock.take_turn(snakemake.resources.get("uses", "").split())
+    run_lock.take_turn(snakemake.resources.get("uses", "").split(), modules)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
     path, started_at = Path(snakemake.log[0]), now()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,8 @@ import contextlib
 import fcntl
 import os
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
@@ -33,10 +35,8 @@ def is_held() -> bool:
     try:
         with open(LOCK, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
@@ -52,11 +52,12 @@ def end_with_run() -> None:
         Thread(target=_wait_for_the_lock, args=(path,), daemon=True).start()
 
 
-def take_turn(devices: list[str]) -> None:
-    """Hold the devices that a job uses, once they are free; a GPU's next job imports CuPy while it waits."""
+def take_turn(devices: list[str], modules: Iterable[str]) -> None:
+    """Hold the devices that a job uses, once they are free; a GPU's next job imports modules while it waits."""
     if devices and lock.HOST not in devices:
         with contextlib.suppress(Exception):  # the device says why
-            import cupy  # noqa: F401
+            for name in ("cupy", "roofline.devices.gpu.device", "roofline.report.job_lines", *modules):
+                import_module(name)
     try:
         lock.take(devices)
     except PermissionError as error:

@@ -32,7 +32,7 @@ def streams(device, level: str) -> list[Stream]:
         return _l2(device)
     room = device.l1_bytes // 2
     if level == "shared":
-        room = min(device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB)
+        room = min(device.properties["MaxSharedMemoryPerBlockOptin"], device.l1_bytes - KIB)
     size = 1 << min(64 * KIB, room).bit_length() - 1  # a power of two
     return [_cache_stream(device, level, level, size, _l1_grids(device, f"read_{level}", size), EACH_AGAIN)]
 

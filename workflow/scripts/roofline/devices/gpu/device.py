@@ -16,6 +16,11 @@ from roofline.records.compute import Product
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
+# cudaGetDeviceProperties asks for a hundred, which takes 0.1 s and more of each job.
+PROPERTIES = (
+    *("MultiProcessorCount", "MaxThreadsPerMultiProcessor", "MaxRegistersPerMultiprocessor", "WarpSize", "L2CacheSize"),
+    *("MaxSharedMemoryPerMultiprocessor", "MaxSharedMemoryPerBlock", "MaxSharedMemoryPerBlockOptin"),
+)
 
 
 class Device(Arrays, Timer, KernelCompiler, base.Device):
@@ -35,15 +40,18 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.capability = tuple(int(part) for part in identity.compute_capability.split("."))
         self.memory_level = "hbm"
         self.cache_ceilings, self.cache_level = ["l2"], "l2"
-        self.properties = cupy.cuda.runtime.getDeviceProperties(0)
-        self.multiprocessors = self.properties["multiProcessorCount"]
-        self.max_threads = self.properties["maxThreadsPerMultiProcessor"]
-        driver = cupy.cuda.runtime.driverGetVersion()
+        runtime = cupy.cuda.runtime
+        self.properties = {
+            name: runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), 0) for name in PROPERTIES
+        }
+        self.multiprocessors = self.properties["MultiProcessorCount"]
+        self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
+        driver = runtime.driverGetVersion()
         self.overlaps = self.capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER
         self.vector_bytes = 32 if self.capability >= WIDE_ACCESSES else 16  # as kernels/memory.cu has it
-        self.last_level_cache_bytes = self.properties["l2CacheSize"]
+        self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
-        self.l1_bytes = self.properties["sharedMemPerMultiprocessor"]
+        self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
@@ -66,15 +74,15 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         properties = self.properties
         return {
             "compute_capability": self.identity.compute_capability,
-            "multiprocessors": properties["multiProcessorCount"],
+            "multiprocessors": properties["MultiProcessorCount"],
             **nvml.facts(self._handle),
-            "l2_bytes": properties["l2CacheSize"],
-            "shared_memory_per_block_bytes": properties["sharedMemPerBlock"],
-            "shared_memory_per_block_optin_bytes": properties["sharedMemPerBlockOptin"],
-            "shared_memory_per_multiprocessor_bytes": properties["sharedMemPerMultiprocessor"],
-            "registers_per_multiprocessor": properties["regsPerMultiprocessor"],
-            "warp_size": properties["warpSize"],
-            "max_threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
+            "l2_bytes": properties["L2CacheSize"],
+            "shared_memory_per_block_bytes": properties["MaxSharedMemoryPerBlock"],
+            "shared_memory_per_block_optin_bytes": properties["MaxSharedMemoryPerBlockOptin"],
+            "shared_memory_per_multiprocessor_bytes": properties["MaxSharedMemoryPerMultiprocessor"],
+            "registers_per_multiprocessor": properties["MaxRegistersPerMultiprocessor"],
+            "warp_size": properties["WarpSize"],
+            "max_threads_per_multiprocessor": properties["MaxThreadsPerMultiProcessor"],
         }
 
     def software(self) -> dict:

@@ -188,7 +188,7 @@ class Fused(DecodeImplementation):
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
-        of_all = device.properties["sharedMemPerMultiprocessor"]
+        of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
         self.division = plan(self.shape, self.dtype, device.capability, device.multiprocessors, of_all)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
@@ -250,7 +250,7 @@ class Fused(DecodeImplementation):
         kernel = self.device.kernel(KERNEL, "decode_attention", defines)
         if self.division.shared_bytes > STATIC_SHARED_BYTES:
             # All that the card has: the limit is the kernel's, which other cells launch with more or less.
-            kernel.max_dynamic_shared_size_bytes = self.device.properties["sharedMemPerBlockOptin"]
+            kernel.max_dynamic_shared_size_bytes = self.device.properties["MaxSharedMemoryPerBlockOptin"]
         return kernel
 
     def step(self, scope: str | None):

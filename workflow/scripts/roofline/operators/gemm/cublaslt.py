@@ -8,10 +8,12 @@ N as stored and T transposed. Arrays of this module are row-major, so that A is 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import NamedTuple
 
 from roofline.core.terms import Unsupported
 
+BINDINGS = "nvmath.bindings.cublasLt"  # a module that takes 0.4 s to import
 WORKSPACE_BYTES = 64 << 20  # what NVIDIA recommends from Hopper on is 32 MiB
 
 # Values of cudaDataType (library_types.h) and of cublasComputeType_t (cublas_api.h).
@@ -55,10 +57,8 @@ class CublasLt:
     """A handle and its workspace. `workspace` is the address of WORKSPACE_BYTES on the device."""
 
     def __init__(self, workspace: int):
-        from nvmath.bindings import cublasLt
-
-        self._lt = cublasLt
-        self._handle = cublasLt.create()
+        self._lt = import_module(BINDINGS)
+        self._handle = self._lt.create()
         self._workspace = workspace
         self._kept: list = []  # what descriptors and algorithms point into
 

@@ -42,13 +42,13 @@ class Fused(OnTensorCores):
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
         batch, hidden = case.shape["batch"], case.shape["hidden"]
-        room, self.norm_before = device.properties["sharedMemPerBlockOptin"], False
+        room, self.norm_before = device.properties["MaxSharedMemoryPerBlockOptin"], False
         if device.is_hopper:
             self.norm_before = not hopper.takes_norm(batch)
             work = hopper.Work(batch, hidden, hidden, norm=not self.norm_before, alone=True)
             self.division = hopper.plan(work, device.multiprocessors, room)
         else:
-            of_all = device.properties["sharedMemPerMultiprocessor"]
+            of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
             self.division = plan(batch, hidden, hidden, device.multiprocessors, room, of_all)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
@@ -73,7 +73,7 @@ class Fused(OnTensorCores):
 
         self.kernel = device.kernel(KERNEL, "rmsnorm_matmul", self.division.defines(self.case.dtype))
         # All that the card has: the limit is the kernel's, which other cases launch with more or less.
-        self.kernel.max_dynamic_shared_size_bytes = device.properties["sharedMemPerBlockOptin"] - STATIC_BYTES
+        self.kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"] - STATIC_BYTES
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
         sizes = (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(EPS))

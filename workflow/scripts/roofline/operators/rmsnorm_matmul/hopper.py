@@ -240,7 +240,7 @@ class Product:
         self.division = division
         self.kernel = device.kernel(KERNELS[division.kernel], division.kernel, (*HOPPER_OPTIONS, *defines))
         # All that there is: the limit is the kernel's, which other sizes launch with more or less.
-        room = device.properties["sharedMemPerBlockOptin"] - self.kernel.shared_size_bytes
+        room = device.properties["MaxSharedMemoryPerBlockOptin"] - self.kernel.shared_size_bytes
         self.kernel.max_dynamic_shared_size_bytes = room
 
     def arguments(self, batch: int, x, w, sizes: tuple, tensors: dict) -> tuple:

@@ -9,6 +9,7 @@ from roofline.core.terms import Unsupported
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
 from roofline.operators.constants import launch
+from roofline.operators.gemm.cublaslt import BINDINGS, WORKSPACE_BYTES, CublasLt
 from roofline.operators.gemm.tensor_matmul import lacking
 from roofline.records.prediction import CostTerms
 
@@ -108,11 +109,10 @@ class UnfusedGraph(InGraph, Unfused):
     """By cuBLASLt's first choice: CuPy refuses to have cuBLAS in a graph."""
 
     name = "unfused_graph"
+    modules = (BINDINGS,)
 
     @cached_property
     def product(self):
-        from roofline.operators.gemm.cublaslt import WORKSPACE_BYTES, CublasLt
-
         batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
         self.workspace = self.device.xp.empty(WORKSPACE_BYTES, "uint8")
         self.library = CublasLt(self.workspace.data.ptr)
