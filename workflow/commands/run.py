@@ -18,11 +18,10 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 import argparse
 import contextlib
 import ctypes
+import multiprocessing
 import select
 import shlex
-import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -101,21 +100,32 @@ def put_back() -> None:
 
 
 def run_workflow(arguments: list[str]) -> int:
-    """Run Snakemake to its end. Returns its status."""
-    command = [sys.executable, "-P", "-m", "snakemake", *arguments]
-    # In a group of its own, so that Ctrl-C reaches it once, however often it is pressed.
-    workflow = subprocess.Popen(command, process_group=0, preexec_fn=partial(end_with_parent, signal.SIGKILL))
+    """Run Snakemake to its end, in a process that need not import again what this one has. Returns its status."""
+    workflow = multiprocessing.get_context("fork").Process(target=snakemake, args=(arguments,))
+    workflow.start()
     on_end(signal.default_int_handler)
     Thread(target=end_when_unread, args=(workflow,), daemon=True).start()
     try:
-        return workflow.wait()
+        workflow.join()
+        return workflow.exitcode
     except KeyboardInterrupt:
         on_end(signal.SIG_IGN)
         interrupt(workflow)
-        workflow.wait()
+        workflow.join()
         clear = "\r\x1b[K" if sys.stdout.isatty() else ""  # the line of the job in progress
         print(f"{clear}stopped: what was finished is kept, and {console.make()} goes on from there")
         return INTERRUPTED
+
+
+def snakemake(arguments: list[str]) -> None:
+    """Snakemake, in a group of its own, so that Ctrl-C reaches it once, however often it is pressed."""
+    os.setpgid(0, 0)
+    end_with_parent(signal.SIGKILL)
+    on_end(signal.SIG_DFL)
+    from snakemake.cli import main
+
+    sys.argv = ["snakemake", *arguments]
+    main()
 
 
 def asked(config: dict) -> list[str]:
@@ -128,7 +138,7 @@ def end_with_parent(number: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
-def interrupt(workflow: subprocess.Popen) -> None:
+def interrupt(workflow: multiprocessing.Process) -> None:
     """End every process of a run. Snakemake at once: it would trace a Ctrl-C, and its next run does what it left."""
     with contextlib.suppress(psutil.Error):  # it may have ended
         children = psutil.Process(workflow.pid).children(recursive=True)
@@ -138,7 +148,7 @@ def interrupt(workflow: subprocess.Popen) -> None:
                 process.terminate()
 
 
-def end_when_unread(workflow: subprocess.Popen) -> None:
+def end_when_unread(workflow: multiprocessing.Process) -> None:
     """As after `make | head`: Snakemake would wait for ever."""
     watch = select.poll()
     watch.register(sys.stdout.fileno(), 0)  # errors alone are reported

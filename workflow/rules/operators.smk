@@ -48,7 +48,7 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
         name:
             PREREQUISITE.rule
         input:
-            library=sources.library_files(SCRIPTS / "prerequisite.py", more=[Path(inspect.getfile(PREREQUISITE.make))]),
+            library=sources.library_files(SCRIPTS / "prerequisite.py", more=(Path(inspect.getfile(PREREQUISITE.make)),)),
         output:
             PREREQUISITE.pattern,
         log:

@@ -1,5 +1,6 @@
 """Reads config/datasheets.yaml and checks it; the file's header says what its fields mean."""
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -81,6 +82,7 @@ class Datasheets(Part):
     cards: dict[str, Card]
 
 
+@cache
 def read(path: Path | str) -> dict:
     """The datasheets as the file has them. Raises UserError with all errors, or OSError if it cannot be opened."""
     content = read_yaml(path)

@@ -62,7 +62,7 @@ class RuleParams:
             kind = discovery.kind_of(wildcards.device) if wildcards.get("device") else None
             named = operators or filter(None, [wildcards.get("operator")])
             return sources.library_files(
-                self.scripts / f"{script}.py", kind, [self.cells.operators[rule] for rule in named]
+                self.scripts / f"{script}.py", kind, tuple(self.cells.operators[rule] for rule in named)
             )
 
         return files

@@ -1,7 +1,6 @@
 """Which files of this library a job follows from: what makes its results stale when edited."""
 
 import re
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -21,14 +20,15 @@ KIND = re.compile(rf"^ *from {PACKAGE}\.devices\.({'|'.join(KINDS)})\b", re.MULT
 def derivation_files(scripts: Path) -> list[str]:
     """Files that the table and the pages follow from, the text of every operator among them (imported by name)."""
     abouts = (scripts / PACKAGE / "operators").glob("*/about.py")
-    return library_files(scripts / "derive.py", more=abouts, measures=False)
+    return library_files(scripts / "derive.py", more=tuple(abouts), measures=False)
 
 
+@cache  # every job of a rule asks for the same
 def library_files(
     script: Path,
     kind: str | None = None,
-    operators: Iterable[Operator] = (),
-    more: Iterable[Path] = (),
+    operators: tuple[Operator, ...] = (),
+    more: tuple[Path, ...] = (),
     measures: bool = True,
 ) -> list[str]:
     """Files of the library that a script imports, directly or through others, and kernels and templates they name.
@@ -41,7 +41,6 @@ def library_files(
     roots = {script, *(_below(path, root) for path in more)}
     if kind:
         roots |= {root / PACKAGE / "devices" / kind / f"{name}.py" for name in ("identity", "device")}
-    operators = list(operators)
     for operator in operators:
         roots |= {_below(path, root) for path in operator.source_files(kind)}
     of_others = {path.resolve() for operator in operators for path in operator.source_files()}
@@ -59,6 +58,7 @@ def library_files(
     return sorted(str(path) for path in found - {script})
 
 
+@cache
 def _place(path: Path, root: Path) -> tuple[str, ...]:
     """A file's packages and name within the library; what only a file of the user's own imports lies in operators."""
     library = root / PACKAGE
