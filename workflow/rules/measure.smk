@@ -106,7 +106,7 @@ use rule device_query as instructions with:
         script=Path("instructions.py"),
 
 
-# After all that is timed, by priority. One process for all: it starts longer under the profiler than it counts.
+# One process for all: it starts longer under the profiler than it counts. That process, and not the job, holds the GPU.
 use rule device_query as counters with:
     input:
         files=sorted({file for _, job in CELLS.counted for file in job.files}),
@@ -118,6 +118,8 @@ use rule device_query as counters with:
     log:
         "logs/{device}/counters.log",
     priority: 0
+    resources:
+        **PARAMS.limited,
     params:
         script=Path("counters.py"),
         datasheet=None,

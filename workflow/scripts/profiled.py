@@ -8,14 +8,16 @@ import json
 import sys
 
 from roofline.devices import discovery
+from roofline.measure import lock
 from roofline.measure.counting import launch
 from roofline.operators import registry
 from roofline.operators.base import Job
-from roofline.run.run_lock import end_with_run
+from roofline.run import run_lock
 
 
 def main(task: dict) -> None:
-    end_with_run()
+    run_lock.end_with_run()
+    run_lock.take_turn([lock.of_gpu(discovery.discover()[task["device"]].uuid)], [])
     device = discovery.open_device(task["device"])
     if not task["tasks"]:
         device.profile(lambda: None)
