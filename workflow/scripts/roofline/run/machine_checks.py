@@ -24,7 +24,8 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     """Names of the devices to measure. Raises UserError with all that this machine cannot do of the configuration."""
     config, wanted = checked.config, checked.config.devices
     gpus = accelerators(present, lambda name: present[name].kind)
-    chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
+    host = [] if gpus and config.effort == "quick" else ["cpu"]
+    chosen = {"auto": [*gpus[:1], *host], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
     faults = [
         f"devices: {name} is not on this machine; here: {', '.join(present)}" for name in chosen if name not in present
     ]
