@@ -7,6 +7,7 @@ from importlib import import_module
 
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
+from roofline.measure import lock
 from roofline.measure.operator_job import Seals, predicted, predicted_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
@@ -15,6 +16,7 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text
 from roofline.records.operator import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.run import run_lock
 from roofline.run.jobs import job, now, say
 
 GEMM = "peak_flops"
@@ -56,6 +58,8 @@ if __name__ == "__main__":
     if discovery.kind_of(name) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     with job(f"predictions {name}", snakemake):
+        if name != "cpu":  # it is opened, but not next to what is timed
+            run_lock.take_turn([lock.of_gpu(discovery.discover()[name].uuid)], [])
         seals = {"device": inputs.prediction, "calibration": inputs.calibration}
         record = run(name, seals, inputs.constants, [json.loads(task) for task in params.tasks], dict(params.gemms))
         write(record, snakemake.output.cells)
