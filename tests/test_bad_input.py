@@ -57,6 +57,7 @@ HELD = {
         {"bandwidth": {"size_mib": 16}},
         ["bandwidth.size_mib: 16 is too small for gpu0", "bandwidth.size_mib: 16 is too small for cpu"],
     ),
+    "a quick run without the CPU": ({"effort": "quick", "bandwidth": {"size_mib": 16}}, ["bandwidth.size_mib: 16 is"]),
     "transfers that do not fit": (
         {"devices": ["gpu0"], "bandwidth": {"transfer_size_mib": 100_000}},
         ["bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0"],
