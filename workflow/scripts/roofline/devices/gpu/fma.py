@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy
@@ -37,8 +36,7 @@ COMPARED_THREADS = 1 << 16
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:
     """Both ways in every variant on several grids, each about as much work as the first takes STEP_S for."""
     found: list[Workload] = []
-    with ThreadPoolExecutor() as pool:  # each variant takes half a second to compile
-        list(pool.map(lambda variant: _kernel(device, ceiling, Form("turn", *variant)), VARIANTS))
+    device.compile_at_once("fma.cu", f"turn_{dtype_of(ceiling)}", [_defines(*variant) for variant in VARIANTS])
     for (threads, each), way, variant in itertools.product(GRIDS, FACTORS, VARIANTS):
         form, blocks, rounds = Form(way, *variant), each * device.multiprocessors, None
         if found:
@@ -67,9 +65,8 @@ def flops(ceiling: str, form: Form, blocks: int, threads: int, rounds: int) -> i
     return 2 * LANES[dtype_of(ceiling)] * form.numbers * form.steps * rounds * blocks * threads
 
 
-def _kernel(device, ceiling: str, form: Form):
-    defines = (f"-DNUMBERS={form.numbers}", f"-DSTEPS_A_ROUND={form.steps}")
-    return device.kernel("fma.cu", f"{form.way}_{dtype_of(ceiling)}", defines)
+def _defines(numbers: int, steps: int) -> tuple[str, ...]:
+    return (f"-DNUMBERS={numbers}", f"-DSTEPS_A_ROUND={steps}")
 
 
 def _workload(device, ceiling: str, form: Form, threads: int, blocks: int, rounds: int | None, seed: int) -> Workload:
@@ -77,7 +74,7 @@ def _workload(device, ceiling: str, form: Form, threads: int, blocks: int, round
     before = device.normal((form.numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
     factors = device.array(numpy.repeat(numpy.array(FACTORS[form.way][dtype], array_dtype(dtype)), lanes))
-    kernel = _kernel(device, ceiling, form)
+    kernel = device.kernel("fma.cu", f"{form.way}_{dtype}", _defines(form.numbers, form.steps))
 
     def run(count: int) -> None:
         arguments = (before, after, factors, numpy.uint32(count), device.kernel_clock)

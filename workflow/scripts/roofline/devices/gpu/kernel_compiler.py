@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +47,11 @@ class KernelCompiler:
         """A kernel of a .cu file (a bare name is one of ours for ceilings), compiled for this card with macros."""
         path = source if isinstance(source, Path) else CEILING_KERNELS / source
         return self.compiled(kernel_source(path), name, defines)
+
+    def compile_at_once(self, source: str, name: str, variants: Iterable[tuple[str, ...]]) -> None:
+        """A source with these macros, each on a core of its own."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda defines: self.kernel(source, name, defines), variants))
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
