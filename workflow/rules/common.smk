@@ -15,6 +15,7 @@ SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.resolve()))
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some at the start of every job
+os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")  # headers are parsed once a job, not for each of CuPy's kernels
 os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, which a container's user may lack
 
 from snakemake.logging import logger
