@@ -7,7 +7,6 @@ from importlib import import_module
 
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
-from roofline.measure import lock
 from roofline.measure.operator_job import Seals, predicted, predicted_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
@@ -16,7 +15,6 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text
 from roofline.records.operator import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.run import run_lock
 from roofline.run.jobs import job, now, say
 
 GEMM = "peak_flops"
@@ -26,7 +24,8 @@ def run(
     name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict
 ) -> PredictionsRecord:
     """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals."""
-    device, sealed = discovery.open_device(name), read(PredictionRecord, seals["device"])
+    device = discovery.open_device(name, context=discovery.kind_of(name) == "cpu")  # next to what is measured
+    sealed = read(PredictionRecord, seals["device"])
     records = [read(OperatorPredictionRecord, path) for path in constants]
     of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
     operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
@@ -58,8 +57,6 @@ if __name__ == "__main__":
     if discovery.kind_of(name) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     with job(f"predictions {name}", snakemake):
-        if name != "cpu":  # it is opened, but not next to what is timed
-            run_lock.take_turn([lock.of_gpu(discovery.discover()[name].uuid)], [])
         seals = {"device": inputs.prediction, "calibration": inputs.calibration}
         record = run(name, seals, inputs.constants, [json.loads(task) for task in params.tasks], dict(params.gemms))
         write(record, snakemake.output.cells)

@@ -50,14 +50,19 @@ def unsupported(identity: Identity, ceiling: str) -> str | None:
     return _identity_module(identity.kind).unsupported(identity, ceiling)
 
 
-def open_device(device: str, peer: str | None = None) -> Device:
-    """The device of that name, ready to measure, and with it a GPU's peer. Raises LookupError where one is not here."""
+def open_device(device: str, peer: str | None = None, context: bool = True) -> Device:
+    """The device of that name, ready to measure, and with it a GPU's peer. Raises LookupError where one is not here.
+
+    Without `context` nothing can be run on a GPU, which other processes do not notice.
+    """
     kind = kind_of(device)
     present = {identity.device: identity for identity in _identity_module(kind).discover(capacities=False)}
     named = [device, peer] if peer else [device]
     if missing := [name for name in named if name not in present]:
         raise LookupError(f"{' and '.join(missing)} is not on this machine")
-    return import_module(f"roofline.devices.{kind}.device").Device(*(present[name] for name in named))
+    return import_module(f"roofline.devices.{kind}.device").Device(
+        *(present[name] for name in named), **({} if context else {"context": False})
+    )
 
 
 def _identity_module(kind: str):

@@ -16,16 +16,22 @@ from roofline.records.compute import Product
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
-# cudaGetDeviceProperties asks for a hundred, which takes 0.1 s and more of each job.
-PROPERTIES = (
-    *("MultiProcessorCount", "MaxThreadsPerMultiProcessor", "MaxRegistersPerMultiprocessor", "WarpSize", "L2CacheSize"),
-    *("MaxSharedMemoryPerMultiprocessor", "MaxSharedMemoryPerBlock", "MaxSharedMemoryPerBlockOptin"),
-)
+# By their keys in the device record. cudaGetDeviceProperties asks for a hundred, which takes 0.1 s of each job.
+PROPERTIES = {
+    "multiprocessors": "MultiProcessorCount",
+    "l2_bytes": "L2CacheSize",
+    "shared_memory_per_block_bytes": "MaxSharedMemoryPerBlock",
+    "shared_memory_per_block_optin_bytes": "MaxSharedMemoryPerBlockOptin",
+    "shared_memory_per_multiprocessor_bytes": "MaxSharedMemoryPerMultiprocessor",
+    "registers_per_multiprocessor": "MaxRegistersPerMultiprocessor",
+    "warp_size": "WarpSize",
+    "max_threads_per_multiprocessor": "MaxThreadsPerMultiProcessor",
+}
 
 
 class Device(Arrays, Timer, KernelCompiler, base.Device):
-    def __init__(self, identity: Identity, peer: Identity | None = None):
-        """`peer` is another card, for what is measured between the two."""
+    def __init__(self, identity: Identity, peer: Identity | None = None, context: bool = True):
+        """`peer` is another card, for what is measured between the two. Without `context` cells can only be planned."""
         if identity.fault:
             raise RuntimeError(identity.fault)
         # Only this card, and its peer: then they are CuPy's devices 0 and 1, whatever the caller's order of devices.
@@ -42,7 +48,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.cache_ceilings, self.cache_level = ["l2"], "l2"
         runtime = cupy.cuda.runtime
         self.properties = {
-            name: runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), 0) for name in PROPERTIES
+            name: runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), 0) for name in PROPERTIES.values()
         }
         self.multiprocessors = self.properties["MultiProcessorCount"]
         self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
@@ -52,6 +58,8 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
+        if not context:
+            return
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
@@ -71,18 +79,10 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     # -- what it is
 
     def hardware(self) -> dict:
-        properties = self.properties
         return {
             "compute_capability": self.identity.compute_capability,
-            "multiprocessors": properties["MultiProcessorCount"],
+            **{key: self.properties[name] for key, name in PROPERTIES.items()},
             **nvml.facts(self._handle),
-            "l2_bytes": properties["L2CacheSize"],
-            "shared_memory_per_block_bytes": properties["MaxSharedMemoryPerBlock"],
-            "shared_memory_per_block_optin_bytes": properties["MaxSharedMemoryPerBlockOptin"],
-            "shared_memory_per_multiprocessor_bytes": properties["MaxSharedMemoryPerMultiprocessor"],
-            "registers_per_multiprocessor": properties["MaxRegistersPerMultiprocessor"],
-            "warp_size": properties["WarpSize"],
-            "max_threads_per_multiprocessor": properties["MaxThreadsPerMultiProcessor"],
         }
 
     def software(self) -> dict:
