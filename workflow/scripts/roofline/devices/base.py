@@ -188,6 +188,8 @@ class Device(Protocol):
     def while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None:
         pass
 
+    def compile_at_once(self, kernels: Iterable[tuple]) -> None: ...
+
     # -- its state
     def state(self) -> dict:
         return {}

@@ -156,8 +156,7 @@ def full_card_name(name: str) -> str:
 
 
 def nearest_architecture(datasheets: dict, compute_capability: str) -> tuple[str, dict] | tuple[None, None]:
-    """The rates of this compute capability, or of the nearest one (the older of two) with its major number;
-    (None, None) if that is unknown."""
+    """Rates of this compute capability, or of the nearest with its major number; (None, None) if unknown."""
     major, minor = _version(compute_capability)
     relatives = [known for known in datasheets["architectures"] if _version(known)[0] == major]
     if not relatives:

@@ -15,10 +15,7 @@ BETTER = 1.10  # a trial explains the gap when it is this much faster; from bloc
 def investigate(
     device: Device, dtype: str, burst_tflops: float, load: Sustained | None, vendor, kernel: Kernel, budget_s: float
 ) -> Investigation:
-    """Which of the three it was, or what is ruled out. `vendor` are the device's datasheet figures.
-
-    If several causes hold, the unit goes first, since neither size nor clock makes up for it, then what gave most.
-    """
+    """Which of the three it was, the unit first, or what is ruled out. `vendor`: figures of the datasheet."""
     peak = vendor.peaks[dtype]
     size = _larger_size(device, dtype, burst_tflops, peak, budget_s)
     trials = [size, _sustained(load, burst_tflops, peak), _tensor_cores(peak, kernel)]

@@ -21,10 +21,7 @@ MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
 def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
-    """The fastest of a stream's grids, timed until its median is precise, and what arrived compared.
-
-    Of several blocks the fastest counts, with its own interval and states: a ceiling is the highest that can be shown.
-    """
+    """The fastest grid of a stream, in the fastest of several blocks that are timed until precise, and checked."""
     ways = list(stream.grids.items())
     tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
     (grid, step), step_s, _ = min(tried, key=lambda one: one.seconds)

@@ -1,6 +1,7 @@
 """One job of an operator: every case, implementation and scope of it predicted, checked, then timed."""
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -52,8 +53,9 @@ class Options:
 def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
     overheads: dict[tuple, dict] = {}
-    found = []
-    for case, chosen, count in planned(operator, device, job, options.implementations, options.cold):
+    found, plans = [], list(planned(operator, device, job, options.implementations, options.cold))
+    device.compile_at_once(kernels(operator, device, plans))
+    for case, chosen, count in plans:
         shared, copies = arrays(operator, device, case, count)
         references: dict = {}
         for implementation in chosen:
@@ -69,6 +71,16 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
                 ]
                 del cell
         del shared, copies, references  # before the next case's are made
+    return found
+
+
+def kernels(operator: Operator, device: Device, plans: list[tuple]) -> set[tuple]:
+    """Those of all cells, and of the smallest cases, as far as they are known before there are arrays."""
+    found: set[tuple] = set()
+    for case, chosen, _ in plans:
+        for kind, size in itertools.product(chosen, filter(None, (case, operator.smallest(case)))):
+            with contextlib.suppress(Exception):  # what is wrong shows when the cell is prepared
+                found |= {*kind(operator, device, size).kernels()}
     return found
 
 
@@ -171,10 +183,7 @@ def _calls_timed(device: Device, step, **options) -> Timing:
 
 
 def _both(device: Device, step, per_call: int) -> tuple[float, float | None]:
-    """The caller's and the device's median of a step, for one application.
-
-    Of several blocks the fastest: what disturbs the host only slows it, and a call takes no less than this.
-    """
+    """The median of a step by the caller and by the device, for one application, of the fastest of several blocks."""
     options = {"warmup": SMALLEST_WARMUP, "iterations": SMALLEST_ITERATIONS, "time_budget_s": SMALLEST_BUDGET_S}
     blocks = (_calls_timed(device, step, **options) for _ in range(SMALLEST_BLOCKS))
     caller = min(blocks, key=lambda one: one.median_s)

@@ -73,10 +73,7 @@ def time_caller(
 def time_device(
     device: Device, step: Step, caller: Timing, *, time_budget_s: float, at_once: int | None = None
 ) -> Timing | None:
-    """The device's part of the same steps; None on a synchronous device.
-
-    A fourth of the caller's steps, within half of its budget: without launch gaps there is little left to vary.
-    """
+    """The device's part of a fourth of the steps, of which little varies; None on a synchronous device."""
     wanted = max(1, caller.requested // 4)
     fitting = int(time_budget_s / 2 / caller.median_s)
 

@@ -30,10 +30,7 @@ class StateLog:
         self.states: list[DeviceState] = []
 
     def read(self, when: str, **more) -> DeviceState:
-        """A reading now; `more` are fields that the device's usual state leaves out.
-
-        Power that is to the milliwatt what it was has not been refreshed since, and is null.
-        """
+        """A reading now, with more fields. Power equal to the milliwatt has not been refreshed, and is null."""
         at_s = round(time.monotonic() - self._start, 4)
         found = self._device.state()
         power_w, self._power_w = self._power_w, found.get("power_w")

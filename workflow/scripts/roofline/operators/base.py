@@ -138,6 +138,10 @@ class Implementation(ABC):
         cell.prepare(shared, copies)
         return cell
 
+    def kernels(self) -> list[tuple]:
+        """CUDA kernels that it launches: (source, name, macros), to be compiled at once with others."""
+        return []
+
     @classmethod
     def unsupported(cls, device, case: Case) -> str | None:
         """Why a device cannot compute a case this way, in one line, with which it is skipped; None where it can."""

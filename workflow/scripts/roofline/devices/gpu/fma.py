@@ -36,7 +36,7 @@ COMPARED_THREADS = 1 << 16
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:
     """Both ways in every variant on several grids, each about as much work as the first takes STEP_S for."""
     found: list[Workload] = []
-    device.compile_at_once("fma.cu", f"turn_{dtype_of(ceiling)}", [_defines(*variant) for variant in VARIANTS])
+    device.compile_at_once(("fma.cu", f"turn_{dtype_of(ceiling)}", _defines(*variant)) for variant in VARIANTS)
     for (threads, each), way, variant in itertools.product(GRIDS, FACTORS, VARIANTS):
         form, blocks, rounds = Form(way, *variant), each * device.multiprocessors, None
         if found:

@@ -50,7 +50,7 @@ class WallKernel:
 
 
 def issue_kernels(device) -> list[IssueKernel]:
-    device.compile_at_once(SOURCE, "issue", map(_macros, PAIRS))
+    device.compile_at_once((SOURCE, "issue", _macros(pairs)) for pairs in PAIRS)
     return [_issue(device, threads, pairs) for threads in THREADS for pairs in PAIRS]
 
 

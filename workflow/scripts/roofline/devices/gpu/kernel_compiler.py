@@ -48,10 +48,10 @@ class KernelCompiler:
         path = source if isinstance(source, Path) else CEILING_KERNELS / source
         return self.compiled(kernel_source(path), name, defines)
 
-    def compile_at_once(self, source: str, name: str, variants: Iterable[tuple[str, ...]]) -> None:
-        """A source with these macros, each on a core of its own."""
+    def compile_at_once(self, kernels: Iterable[tuple]) -> None:
+        """Kernels as `kernel` takes them, each on a core of its own."""
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda defines: self.kernel(source, name, defines), variants))
+            list(pool.map(lambda one: self.kernel(*one), kernels))
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""

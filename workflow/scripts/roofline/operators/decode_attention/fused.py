@@ -244,10 +244,12 @@ class Fused(DecodeImplementation):
     def threads(self) -> int:
         return self.division.variant.warps * WARP
 
+    def kernels(self) -> list[tuple]:
+        return [(KERNEL, "decode_attention", self.division.variant.defines(self.dtype, self.shape.head_size))]
+
     @cached_property
     def kernel(self):
-        defines = self.division.variant.defines(self.dtype, self.shape.head_size)
-        kernel = self.device.kernel(KERNEL, "decode_attention", defines)
+        kernel = self.device.kernel(*self.kernels()[0])
         if self.division.shared_bytes > STATIC_SHARED_BYTES:
             # All that the card has: the limit is the kernel's, which other cells launch with more or less.
             kernel.max_dynamic_shared_size_bytes = self.device.properties["MaxSharedMemoryPerBlockOptin"]

@@ -18,6 +18,7 @@ from roofline.operators.rmsnorm_matmul.unfused import (
     InGraph,
     Norm,
     OnTensorCores,
+    norm_of,
 )
 from roofline.records.prediction import CostTerms
 
@@ -51,6 +52,12 @@ class Fused(OnTensorCores):
             of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
             self.division = plan(batch, hidden, hidden, device.multiprocessors, room, of_all)
 
+    def kernels(self) -> list[tuple]:
+        dtype, norm = self.case.dtype, [norm_of(self.case.dtype)] if self.norm_before else []
+        if self.device.is_hopper:
+            return [*norm, self.division.source(dtype, hopper.ALONE)]
+        return [*norm, (KERNEL, "rmsnorm_matmul", self.division.defines(dtype))]
+
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
         prepare = self._prepare_hopper if self.device.is_hopper else self._prepare
@@ -71,7 +78,7 @@ class Fused(OnTensorCores):
     def _prepare(self, device, batch: int, hidden: int) -> None:
         import numpy
 
-        self.kernel = device.kernel(KERNEL, "rmsnorm_matmul", self.division.defines(self.case.dtype))
+        self.kernel = device.kernel(*self.kernels()[-1])
         # All that the card has: the limit is the kernel's, which other cases launch with more or less.
         self.kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"] - STATIC_BYTES
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)

@@ -51,10 +51,12 @@ class Plan:
     shared_bytes: int
     threads, arguments = THREADS, 4  # of a block, of a launch
 
-    def defines(self, dtype: str, way: int, head_size: int = 128, norms: bool = False, bias: bool = False) -> tuple:
+    def source(self, dtype: str, way: int, head_size: int = 128, norms: bool = False, bias: bool = False) -> tuple:
+        """The kernel by its file, name and macros."""
         macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros), "BOX": self.box, "WAY": way}
         macros |= {"HEAD_SIZE": head_size, "HEAD_NORMS": int(norms and way == QKV), "BIAS": int(bias)}
-        return tuple(f"-D{name}={value}" for name, value in macros.items())
+        defines = (f"-D{name}={value}" for name, value in macros.items())
+        return KERNELS[self.kernel], self.kernel, (*HOPPER_OPTIONS, *defines)
 
     @property
     def blocks(self) -> int:
@@ -236,9 +238,8 @@ class Product:
     padding: a tensor map's box is fetched slowly where it reaches beyond the last of many rows."""
 
     def __init__(self, device, dtype: str, division: Plan, way: int, head_size: int = 128, norms=False, bias=False):
-        defines = division.defines(dtype, way, head_size, norms, bias)
         self.division = division
-        self.kernel = device.kernel(KERNELS[division.kernel], division.kernel, (*HOPPER_OPTIONS, *defines))
+        self.kernel = device.kernel(*division.source(dtype, way, head_size, norms, bias))
         # All that there is: the limit is the kernel's, which other sizes launch with more or less.
         room = device.properties["MaxSharedMemoryPerBlockOptin"] - self.kernel.shared_size_bytes
         self.kernel.max_dynamic_shared_size_bytes = room

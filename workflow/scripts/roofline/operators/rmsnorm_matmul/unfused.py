@@ -34,6 +34,10 @@ class OnTensorCores(Implementation):
         return lacking(case.dtype, device.capability)
 
 
+def norm_of(dtype: str) -> tuple:
+    return RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",)
+
+
 class Norm:
     """RMSNorm by a kernel of ours: of x [batch, hidden] to `result`, which may have more rows."""
 
@@ -42,7 +46,7 @@ class Norm:
 
         batch, hidden = x.shape
         self.device, self.result = device, device.empty((rows or batch, hidden), dtype)
-        self.kernel = device.kernel(RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",))
+        self.kernel = device.kernel(*norm_of(dtype))
         self.grid, self.block = (batch,), (min(MOST_THREADS, math.ceil(hidden / VECTOR / WARP) * WARP),)
         self.rest = (g, self.result, numpy.int32(hidden), numpy.float32(EPS))
 
@@ -55,6 +59,9 @@ class Norm:
 class Unfused(OnTensorCores):
     name, launches = "unfused", 2
     sources = tuple(sorted(with_headers(RMS_NORM)))
+
+    def kernels(self) -> list[tuple]:
+        return [norm_of(self.case.dtype)]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)

@@ -76,8 +76,11 @@ class Naive(Implementation):
     name, kind, fused = "naive", "gpu", True
     sources = (NAIVE,)
 
+    def kernels(self) -> list[tuple]:
+        return [(NAIVE, "row_norm_naive", ())]
+
     def step(self, scope: str | None):
-        kernel = self.device.kernel(NAIVE, "row_norm_naive")
+        kernel = self.device.kernel(*self.kernels()[0])
         return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
 
     def costs(self, scope: str | None) -> CostTerms:
@@ -125,9 +128,12 @@ class Welford(Naive):
         """Of a block."""
         return self.division.threads * self.division.rows
 
+    def kernels(self) -> list[tuple]:
+        return [(KERNEL, "row_norm", self.division.defines())]
+
     @property
     def kernel(self):
-        return self.device.kernel(KERNEL, "row_norm", self.division.defines())
+        return self.device.kernel(*self.kernels()[0])
 
     def step(self, scope: str | None):
         return self._launching(self.kernel, self.division.blocks, self.threads)
