@@ -51,7 +51,7 @@ class KernelCompiler:
     def compile_at_once(self, kernels: Iterable[tuple]) -> None:
         """Kernels as `kernel` takes them, each on a core of its own."""
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda one: self.kernel(*one), kernels))
+            list(pool.map(lambda one: self.kernel(*one).compile(), kernels))
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
