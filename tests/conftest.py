@@ -94,4 +94,4 @@ def run(finished_run, tmp_path) -> Run:
 @pytest.fixture(scope="session")
 def gpu_run(small_quiet_host, tmp_path_factory) -> GpuRun:
     """A finished run on a stand-in for a GPU, counters included. Leave it as it is."""
-    return GpuRun(made_once(tmp_path_factory, "gpu-run", lambda folder: new_gpu_run(folder).finish()))
+    return GpuRun(made_once(tmp_path_factory, "gpu-run", lambda folder: new_gpu_run(folder).make().check_returncode()))

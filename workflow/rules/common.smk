@@ -8,14 +8,12 @@ import shlex
 import sys
 from pathlib import Path
 
-# Relative to the working directory: Snakemake remembers inputs and params as they are written, and results that
-# were unpacked elsewhere must not seem stale.
+# Relative: Snakemake remembers paths as they are written, and results that were unpacked elsewhere must not seem stale.
 HERE = Path(os.path.relpath(str(workflow.current_basedir))).parents[1]
 SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.resolve()))
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some at the start of every job
-os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")  # headers are parsed once a job, not for each of CuPy's kernels
 os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, which a container's user may lack
 
 from snakemake.logging import logger
@@ -72,6 +70,7 @@ CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH else 2)  # a GPU's next job starts meanwhile
+workflow.register_resource("measuring", workflow.cores)  # all of it for a seal, since nothing is timed before
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
     one.prerequisite.rule: (one.prerequisite, rule) for rule, one in CELLS.timed.items() if one.prerequisite

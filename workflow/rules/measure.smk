@@ -1,5 +1,5 @@
-# The device and its seals, then ceilings: each rule reads those and writes records. Rules that measure inherit from
-# `device_query`. Their script is a param of a type that Snakemake does not remember: no result goes stale with it.
+# The device and its seals, then ceilings. Rules that measure inherit from `device_query`. Their script is a param of a
+# type that Snakemake does not remember: no result goes stale with it.
 
 
 rule device_query:
@@ -109,6 +109,7 @@ use rule device_query as instructions with:
 # One process for all: it starts longer under the profiler than it counts. That process, and not the job, holds the GPU.
 use rule device_query as counters with:
     input:
+        calibration="results/{device}/calibration.json",
         files=sorted({file for _, job in CELLS.counted for file in job.files}),
         library=PARAMS.library("counters", *sorted({rule for rule, _ in CELLS.counted})),
         program=str(SCRIPTS / "profiled.py"),

@@ -13,13 +13,14 @@ rule operator_prediction:
     priority: 1000
     conda:
         ENVIRONMENT
+    resources:
+        measuring=workflow.cores,
     params:
         operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
     script:
         "../scripts/operator_prediction.py"
 
 
-# All planned cells as the seals predict them. No measurement waits for it: by its priority it runs before any.
 rule predictions:
     input:
         calibration="results/{device}/calibration.json",
@@ -35,6 +36,8 @@ rule predictions:
     priority: 1000
     conda:
         ENVIRONMENT
+    resources:
+        measuring=workflow.cores,
     params:
         tasks=PARAMS.planned,
         gemms=PARAMS.planned_gemms,

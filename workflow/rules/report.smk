@@ -1,6 +1,3 @@
-# Nothing here measures: the table, pages, pictures, and the manifest of all.
-
-
 rule derive:
     input:
         records=files(CELLS.records()),

@@ -37,10 +37,10 @@ if __name__ == "__main__":
     if discovery.kind_of(wildcards.device) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     name = f"{params.operator} {wildcards.device} {wildcards.case}"
-    operator = registry.registered(params.operators)[params.operator]
-    with job(name, snakemake, [module for one in operator.implementations for module in one.modules]):
+    known = registry.registered([]).get(params.operator)  # the user's own may fail to import
+    with job(name, snakemake, [module for one in known.implementations for module in one.modules] if known else ()):
         record = run(
-            operator,
+            registry.registered(params.operators)[params.operator],
             wildcards.device,
             Job.from_json(params.job),
             seals_of(inputs),

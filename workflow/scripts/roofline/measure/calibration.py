@@ -1,7 +1,7 @@
 """The calibration of a host: what work costs it, measured before any operator is timed.
 
-A cost that cores divide is timed on one core and on all, and has two parts: `time = amount x (own / cores + shared)`.
-A launch is timed with few arguments and with many: `time = start + count x each`.
+A cost that cores divide is timed on one core and on all: `time = amount x (own / cores + shared)`. A launch is timed
+with few arguments and with many: `time = start + count x each`.
 """
 
 import time
@@ -22,7 +22,7 @@ SLOPES = {"kernel_launch_s": "kernel_argument_s"}  # by the name of the start
 BLOCK_S, FEWEST, MOST = 0.015, 4, 60  # of a block's samples
 # A core whose other thread a neighbour uses takes 1.5 times as long, for seconds: the usual round counts. Those of an
 # accelerator's calls, which take a moment alone, are on cores of their own, apart from one another.
-ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 3, 9, 0.1
+ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 3, 9, 0.25
 
 
 def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> CalibrationRecord:

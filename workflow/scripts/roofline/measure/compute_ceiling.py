@@ -29,7 +29,8 @@ OPERATOR_REST_S = 0.2  # before the reference GEMM
 SHORT_REST_S = 0.1  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
-LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.05}  # of a product that is tried; a GPU's reference GEMM may be longer
+LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.05}  # of other products that are tried
+LONGEST_REFERENCE_S = {"gpu": math.inf, "cpu": 0.2}  # for which the reference GEMM is a candidate
 NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
 FINALISTS = 3  # so many shapes
 CLOSE = 0.99  # of the fastest finalist: these get a second block
@@ -223,14 +224,15 @@ def _tflops(measured: Measurement) -> float:
 
 
 def _search(target: Target, reference: Measurement | None, time_budget_s: float) -> tuple[list[Candidate], Search]:
-    """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle.
+    """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle, which need no rest.
 
-    FLOPs per cycle need no rest before a trial. But a product that draws less power runs at a higher clock, so the
-    finalists are ordered by FLOP/s of blocks. Without a counted clock, as on a CPU, FLOP/s order them all.
+    A product that draws less power runs at a higher clock, so finalists are ordered by FLOP/s of blocks. Without a
+    counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
     longest = LONGEST_S[device.kind] * (_tflops(reference) * 1e12 if reference else 0.0)
-    most = max(longest, reference.flops) if reference and device.kind == "gpu" else longest
+    fits = reference and reference.latency.median_s <= LONGEST_REFERENCE_S[device.kind]
+    most = max(longest, reference.flops) if fits else longest
     ways = list(target.products.candidates(*target[:3], most, 3))
     tried, searched = _tried(device, ways, time_budget_s)
     counted = reference and tried[0].clock_mhz
@@ -317,9 +319,9 @@ def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_
 
 
 def _timed(device: Device, workload: Workload, rest_s: float, **options):
-    """Check, timing, states and clock of one block after a rest; the result is compared before it and after it.
+    """Check, timing, states and clock (of the kernel or the block) of a block after a rest; compared before and after.
 
-    The clock is the kernel's own, or that of the block. Raises ArithmeticError for a wrong result.
+    Raises ArithmeticError for a wrong result.
     """
     began = time.monotonic()
     check = workload.check()

@@ -85,9 +85,9 @@ def _cell(operator: Operator, device: Device, job: Job, cold: bool) -> Implement
 
 
 def count(program: Path, device: str, tasks: Sequence[Mapping], report: Path) -> list[CountedCell | None]:
-    """The cell of each task (see profiled.py), None if the device has no implementation; all in one process.
+    """The cell of each task (see profiled.py) in one process; None if the device has no implementation.
 
-    Without tasks nothing is counted. Raises Unsupported if counters may not be read, or if the process fails.
+    Raises Unsupported if counters may not be read, or if the process fails.
     """
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)

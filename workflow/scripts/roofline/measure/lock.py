@@ -41,11 +41,8 @@ def measuring(uses: Collection[str]) -> Iterator[None]:
 
 
 def take(uses: Collection[str]) -> list[int]:
-    """Take the locks for the rest of the process, or until the files that are returned are closed.
-
-    `uses` are UUIDs, HOST and HOST_PATH; where a GPU is among them, HOST is shared. Raises PermissionError, in one
-    line, where another user's files are in the way.
-    """
+    """Take locks until the process ends or the files are closed: of GPUs by UUID (HOST is shared), HOST, HOST_PATH. Raises
+    PermissionError, in one line, if files of another user are in the way."""
     gpus = sorted({*uses} - {*LAST})
     wanted = [*gpus, *(name for name in LAST if name in uses or (name == HOST and gpus))]
     return [_taken(name, shared=name == HOST and bool(gpus)) for name in wanted]

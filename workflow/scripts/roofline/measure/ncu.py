@@ -17,7 +17,7 @@ from roofline.core.terms import Unsupported, UserError, printable
 
 VARIABLE = "NCU"
 ELSEWHERE = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
-PATIENCE_S = 120  # for one profile and for its turn; a program that hangs under the profiler holds up nothing else
+PATIENCE_S = 600  # for one profile and for its turn; a program that hangs under the profiler holds up nothing else
 DRIVER = Path("/proc/driver/nvidia/params")
 MISSING = f"Nsight Compute (ncu) is not on this machine, and {VARIABLE} names none"
 # Clocks as they are; caches emptied before each kernel, so that its reads are cold.

@@ -123,7 +123,7 @@ def print_what_can_be_printed() -> None:
 
 def report(record, name: str, device=None) -> None:
     """The line of a measuring job, with its figures."""
-    from roofline.report import job_lines  # not before the measurement has ended
+    from roofline.report import job_lines  # on a CPU not before the measurement has ended
 
     say(job_lines.line(record, name, device))
 

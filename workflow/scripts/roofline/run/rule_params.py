@@ -31,7 +31,7 @@ class RuleParams:
         self.card_of = {name: lock.of_gpu(one.uuid) for name, one in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
-        self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
+        self.resources = {**self.limited, "measuring": 1, "uses": lambda wildcards: " ".join(self.used(wildcards))}
 
     def used(self, wildcards) -> list[str]:
         """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""

@@ -23,7 +23,6 @@ def derivation_files(scripts: Path) -> list[str]:
     return library_files(scripts / "derive.py", more=tuple(abouts), measures=False)
 
 
-@cache  # every job of a rule asks for the same
 def library_files(
     script: Path,
     kind: str | None = None,

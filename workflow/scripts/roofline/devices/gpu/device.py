@@ -58,6 +58,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
+        self._modules: dict = {}
         if not context:
             return
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -67,7 +68,6 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.peer, self._handle = peer, handles.get(identity.uuid)
         self._peer_handle = handles.get(peer.uuid) if peer else None
         self._events: list = []
-        self._modules: dict = {}
         self._blocker = None
         self._marks = None
         self._words = None

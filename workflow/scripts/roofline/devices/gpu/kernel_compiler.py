@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from roofline.devices import host
+
 CEILING_KERNELS = Path(__file__).parent / "kernels"
 COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0")  # each kernel of a source on its own core
 # What only Hopper has. CuPy asks for the plain architecture too; NVRTC from 12.9 on takes the more special one.
@@ -28,8 +30,7 @@ def with_headers(path: Path) -> set[Path]:
 
 
 def in_source(code: str, defines: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The code with its macros, and the options that are none. For options that it has not met in a process CuPy
-    compiles an empty source first, even where the kernel is in its cache."""
+    """The code with its macros, and the other options: for each new set CuPy compiles an empty source first."""
     macros = [option.removeprefix("-D").partition("=") for option in defines if option.startswith("-D")]
     lines = [*(f"#define {name} {value if given else 1}" for name, given, value in macros), "#line 1", code]
     return "\n".join(lines), tuple(option for option in defines if not option.startswith("-D"))
@@ -49,9 +50,9 @@ class KernelCompiler:
         return self.compiled(kernel_source(path), name, defines)
 
     def compile_at_once(self, kernels: Iterable[tuple]) -> None:
-        """Kernels as `kernel` takes them, each on a core of its own."""
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda one: self.kernel(*one).compile(), kernels))
+        """Kernels as `kernel` takes them, each on a core of its own. What is wrong shows when one is asked for."""
+        with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
+            pool.map(lambda one: self.kernel(*one).compile(), kernels)
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
