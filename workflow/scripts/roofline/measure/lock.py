@@ -41,7 +41,7 @@ def measuring(uses: Collection[str]) -> Iterator[None]:
 
 
 def take(uses: Collection[str]) -> list[int]:
-    """Take locks until the process ends or the files are closed: of GPUs by UUID (HOST is shared), HOST, HOST_PATH. Raises
+    """Take locks until the process ends or the files are closed: GPUs by UUID (HOST is shared), HOST, HOST_PATH. Raises
     PermissionError, in one line, if files of another user are in the way."""
     gpus = sorted({*uses} - {*LAST})
     wanted = [*gpus, *(name for name in LAST if name in uses or (name == HOST and gpus))]
