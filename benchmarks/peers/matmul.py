@@ -1,7 +1,7 @@
 """Matrix products: PyTorch, and the ceilings of a run that was measured before on the same card.
 
 PyTorch multiplies two squares and, of the shapes and layouts that the search for the ceiling put first, the two fastest
-by a block after a short rest. Each is timed as a ceiling is: three blocks, each after 0.3 s of rest and 3 GEMMs, of 10
+by a block after a short rest. Each is timed as a ceiling is: three blocks, each after 0.6 s of rest and 3 GEMMs, of 10
 GEMMs or 10 ms, by FLOPs over elapsed time; their median counts. This script needs nothing but PyTorch.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import timing
 
 SIZES = (4096, 8192)
-REST_S, WARMUP, BLOCKS = 0.3, 3, 3
+REST_S, WARMUP, BLOCKS = 0.6, 3, 3
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
 SHORT = ("fp16", "fp8_e4m3")

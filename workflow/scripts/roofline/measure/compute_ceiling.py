@@ -24,7 +24,7 @@ from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
 
 # Every block starts alike, and is over before the power limit acts, 30 to 60 ms after the start on an H100.
-REST_S, WARM_UP = 0.3, 3  # a pause, then products that are not timed
+REST_S, WARM_UP = 0.6, 3  # a pause, then products that are not timed
 OPERATOR_REST_S = 0.2  # before the reference GEMM
 SHORT_REST_S = 0.1  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
