@@ -100,7 +100,7 @@ def put_back() -> None:
 
 
 def run_workflow(arguments: list[str]) -> int:
-    """Run Snakemake to its end, in a process that need not import again what this one has. Returns its status."""
+    """Run Snakemake to its end in a fork of this process, which saves imports. Returns its status."""
     workflow = multiprocessing.get_context("fork").Process(target=snakemake, args=(arguments,))
     workflow.start()
     on_end(signal.default_int_handler)
@@ -118,7 +118,7 @@ def run_workflow(arguments: list[str]) -> int:
 
 
 def snakemake(arguments: list[str]) -> None:
-    """Snakemake, in a group of its own, so that Ctrl-C reaches it once, however often it is pressed."""
+    """Run Snakemake in its own process group, which does not receive the Ctrl-C of the terminal."""
     os.setpgid(0, 0)
     end_with_parent(signal.SIGKILL)
     on_end(signal.SIG_DFL)

@@ -29,8 +29,7 @@ OPERATOR_REST_S = 0.2  # before the reference GEMM
 SHORT_REST_S = 0.1  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
-LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.05}  # of other products that are tried
-LONGEST_REFERENCE_S = {"gpu": math.inf, "cpu": 0.2}  # for which the reference GEMM is a candidate
+LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product that is tried, unless the reference GEMM's is longer
 NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
 FINALISTS = 3  # so many shapes
 CLOSE = 0.99  # of the fastest finalist: these get a second block
@@ -231,8 +230,7 @@ def _search(target: Target, reference: Measurement | None, time_budget_s: float)
     """
     device = target.device
     longest = LONGEST_S[device.kind] * (_tflops(reference) * 1e12 if reference else 0.0)
-    fits = reference and reference.latency.median_s <= LONGEST_REFERENCE_S[device.kind]
-    most = max(longest, reference.flops) if fits else longest
+    most = max(longest, reference.flops) if reference and device.kind == "gpu" else longest
     ways = list(target.products.candidates(*target[:3], most, 3))
     tried, searched = _tried(device, ways, time_budget_s)
     counted = reference and tried[0].clock_mhz

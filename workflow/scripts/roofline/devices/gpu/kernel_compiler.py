@@ -50,7 +50,7 @@ class KernelCompiler:
         return self.compiled(kernel_source(path), name, defines)
 
     def compile_at_once(self, kernels: Iterable[tuple]) -> None:
-        """Kernels as `kernel` takes them, each on a core of its own. What is wrong shows when one is asked for."""
+        """Compile kernels in parallel, each by the arguments of `kernel`. Errors are left to `kernel`."""
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
             pool.map(lambda one: self.kernel(*one).compile(), kernels)
 

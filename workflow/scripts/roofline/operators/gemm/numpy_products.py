@@ -19,16 +19,15 @@ def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
 
 def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
     """Squares of no more than `most_flops` and half of the free memory, on parts of the same operands: the largest up
-    to twice the size, the size, and half of it, which is the one where none is."""
+    to twice the size, the size, and half of it, which is always one."""
     free = host.memory_available_bytes()
     largest = min(2 * size, round((most_flops / 2) ** (1 / 3)) // STEP * STEP)
-    half = max(1, size // 2)
     fitting = [
         side
-        for side in {size, largest, half}
+        for side in {size, largest}
         if side and 2 * workspace_bytes(side, dtype) <= free and flops(side, side, side) <= most_flops
     ]
-    return _products(device, dtype, sorted(fitting or [half], reverse=True), seed)
+    return _products(device, dtype, sorted({max(1, size // 2), *fitting}, reverse=True), seed)
 
 
 def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
