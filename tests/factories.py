@@ -27,7 +27,7 @@ class FakeDevice:
     `reasons(now)` is what throttles it, None where it does not report that. A CPU is its own caller.
     """
 
-    memory_level, cache_level, cache_ceilings, last_level_cache_bytes = "hbm", "l2", ["l2"], 1 << 20
+    name, memory_level, cache_level, cache_ceilings, last_level_cache_bytes = "gpu0", "hbm", "l2", ["l2"], 1 << 20
     multiprocessors = 132
 
     def compile_at_once(self, kernels):

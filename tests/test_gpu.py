@@ -95,7 +95,7 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, refere
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
     options = {"size": 2048, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
-    found = peak_flops.run("gpu0", ceiling, *sealed(Gemm()), **options)
+    found = peak_flops.run(device, ceiling, *sealed(Gemm()), **options)
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
     assert 3 < peak.search.tried == len(peak.candidates) <= peak.search.offered

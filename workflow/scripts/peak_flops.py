@@ -5,6 +5,7 @@ from pathlib import Path
 from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
+from roofline.devices.base import Device
 from roofline.measure.compute_ceiling import measure
 from roofline.measure.operator_job import Seals
 from roofline.operators.gemm.cublaslt import BINDINGS
@@ -16,18 +17,18 @@ from roofline.records.prediction import OperatorPredictionRecord, PredictionReco
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
-def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
+def run(device: Device, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
     """`seals` are the paths of the device's and of the reference GEMM's."""
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     skipped, peak, measurements = None, None, []
     watch = Stopwatch()
     try:
-        peak, measurements = measure(discovery.open_device(name), record, sealed, dtype, **options)
+        peak, measurements = measure(device, record, sealed, dtype, **options)
     except Unsupported as reason:
         skipped = str(reason)
     return PeakFlopsRecord(
-        device=name,
+        device=device.name,
         dtype=dtype,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
         **watch.taken(),
@@ -42,9 +43,10 @@ if __name__ == "__main__":
     records = {Path(path).stem: path for path in snakemake.output}
     modules = () if REGISTER_ONLY.keys() >= records.keys() else ("roofline.operators.gemm.cuda_products", BINDINGS)
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
+        device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
         for dtype, path in records.items():
             record = run(
-                name,
+                device,
                 dtype,
                 snakemake.input.device,
                 seals_of(snakemake.input),
