@@ -24,9 +24,8 @@ from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
 
 # Every block starts alike, and is over before the power limit acts, 30 to 60 ms after the start on an H100.
-REST_S, WARM_UP = 0.6, 3  # a pause, then products that are not timed
-OPERATOR_REST_S = 0.2  # before the reference GEMM
-SHORT_REST_S = 0.1  # before finalists, and before register-only kernels, which reach no power limit
+REST_S, WARM_UP = 0.1, 3  # a pause, then products that are not timed; 0.3 and 0.6 s give the same on an H100
+SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
 LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.1}  # of a product that is tried, unless the reference GEMM's is longer
@@ -83,14 +82,15 @@ def measure(
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
     does a CPU, which reports neither clock nor power.
     """
-    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": OPERATOR_REST_S}
+    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
     products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)
     target = Target(device, ceiling, size, products)
     first = products.reference_product(*target[:3], 1)
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*target[:3], 1)]
     candidates, searched = _search(target, reference, time_budget_s)
-    options |= {"rest_s": REST_S} if first else {"rest_s": SHORT_REST_S, "time_budget_s": min(time_budget_s, LOOP_S)}
+    if not first:
+        options |= {"rest_s": SHORT_REST_S, "time_budget_s": min(time_budget_s, LOOP_S)}
     loaded = first and KINDS[device.kind].reports_power
     found = _repeated(target, candidates, options, sustained_s if loaded else None)
     cells = [reference, *ours] if reference else []
