@@ -160,7 +160,7 @@ def _peak(
     kernel = Kernel(**device.kernel_of(found.workload.step))  # after all timing: a profiler may stay in the process
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
-    if reference and peak and tflops < THRESHOLD * peak.tflops:
+    if reference and peak and KINDS[device.kind].peaks_by == "vendor" and tflops < THRESHOLD * peak.tflops:
         args = (median.tflops, load, record.vendor, kernel, time_budget_s)
         investigation = investigate(device, ceiling, *args)
     throttled = any(block.latency.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
