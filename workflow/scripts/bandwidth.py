@@ -5,9 +5,10 @@ from pathlib import Path
 
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
-from roofline.devices.levels import SWEEP, TRANSFERS
+from roofline.devices.levels import MAIN_MEMORY, SWEEP, TRANSFERS
 from roofline.measure import lock
-from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
+from roofline.measure.energy import idle
+from roofline.measure.memory_ceiling import LOADED, latencies, load_latency, measure, sweep, under_load
 from roofline.measure.together import together
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -31,10 +32,11 @@ def run(
     mixes,
     cards,
     loaded,
+    sustained_s,
     **options,
 ) -> BandwidthRecord:
     """`mixes` are those of all cores to measure, None for everything; `cards` all GPUs that the job has for itself,
-    `loaded` the program that puts one under load, if it is to."""
+    `loaded` the program that puts one under load, if it is to; `sustained_s` of reads and copies of a GPU's memory."""
     mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
@@ -52,6 +54,12 @@ def run(
     else:
         streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
         found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
+        if sustained_s and level == MAIN_MEMORY["gpu"]:
+            found["idle"] = idle(device)
+            found["bandwidths"] = [
+                under_load(device, stream, one, sustained_s) if one.name in LOADED else one
+                for stream, one in zip(streams, found["bandwidths"], strict=True)
+            ]
         if chain := device.chain(level):
             found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
@@ -92,6 +100,7 @@ if __name__ == "__main__":
                 mixes=params.mixes,
                 cards=params.cards,
                 loaded=next(iter(snakemake.input.loaded), None),
+                sustained_s=params.sustained_s,
                 warmup=params.warmup,
                 iterations=params.iterations,
                 time_budget_s=params.time_budget_s,

@@ -194,6 +194,9 @@ class Device(Protocol):
     def state(self) -> dict:
         return {}
 
+    def energy(self) -> tuple[float, float | None] | None:
+        """Joules since the driver was loaded, and watts now if they are known; None without an energy counter."""
+
     def timer_ratio(self) -> float | None:
         """The host's clock over this device's, by which its steps are timed; None where they are one."""
         return None

@@ -1,5 +1,6 @@
 """Sustained load: what a card still gives once clock and power have settled."""
 
+import time
 from collections.abc import Sequence
 from math import sqrt
 from operator import mul
@@ -8,6 +9,7 @@ from statistics import fmean, stdev
 from roofline.core import statistics
 from roofline.core.disturbance import is_throttled, limiting_reasons
 from roofline.devices.base import Device
+from roofline.measure.energy import of_load, watched
 from roofline.measure.undisturbed import LAG_S, StateLog, undisturbed
 from roofline.records.compute import LoadPoint, Sustained
 
@@ -37,17 +39,21 @@ def once(device: Device, workload, seconds: float, step_s: float) -> Sustained |
     first_products_s: list[float] = []
     log = StateLog(device)
     log.read("before")
-    for at_s, each_s, clock_mhz in device.load_times(workload.step, count, seconds, singly):
-        state = log.read("during")
-        state_fields = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
-        tflops = workload.flops * len(each_s) / sum(each_s) / 1e12
-        if len(curve) < singly:
-            first_products_s += [round(seconds, 10) for seconds in each_s]
-        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **state_fields))
+    with watched(device) as looks:
+        start = time.monotonic()
+        for at_s, each_s, clock_mhz in device.load_times(workload.step, count, seconds, singly):
+            state = log.read("during")
+            state_fields = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
+            tflops = workload.flops * len(each_s) / sum(each_s) / 1e12
+            if len(curve) < singly:
+                first_products_s += [round(seconds, 10) for seconds in each_s]
+            curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **state_fields))
     if not curve:
         return None
     found = summarise(curve, workload.product, seconds, first_products_s)
-    return found.model_copy(update={"power_reading": log.states[-1].power_reading})
+    done = [(point.at_s, count * workload.flops * (place + 1)) for place, point in enumerate(curve)]
+    energy = of_load(looks, start, found.settled_after_s, done)
+    return found.model_copy(update={"power_reading": log.states[-1].power_reading, "energy": energy})
 
 
 def summarise(

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
+from roofline.records.energy import Energy
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
 
@@ -104,6 +105,7 @@ class Sustained(Record):
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
+    energy: Energy | None = None
     contention: Contention | None = None
 
 

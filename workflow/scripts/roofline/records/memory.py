@@ -6,6 +6,7 @@ from pydantic import Field
 
 from roofline.core.terms import HostMemory, Mix
 from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record
+from roofline.records.energy import Idle, MemoryLoad
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Search, Timing
 
@@ -45,6 +46,7 @@ class Bandwidth(Record):
     latency: Timing
     states: list[DeviceState]
     verified: str
+    load: MemoryLoad | None = Field(default=None, description="of reads and copies of a GPU's memory, for its energy")
 
 
 class SweepPoint(Record):
@@ -114,5 +116,6 @@ class BandwidthRecord(JobRecord):
     peer: Peer | None = Field(default=None, description="of a level between two GPUs")
     latencies: list[Latency] = Field(default=[])
     loaded: list[Loaded] = Field(default=[], description="all GPUs of the run, with its first two")
+    idle: Idle | None = Field(default=None, description="before the loads")
     bandwidths: list[Bandwidth]
     sweeps: list[Sweep] = Field(default=[])

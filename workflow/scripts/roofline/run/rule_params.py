@@ -89,8 +89,9 @@ class RuleParams:
         return ["read", "copy"] if compared else None
 
     def sustained_s(self, wildcards) -> float | None:
-        """A param of the peaks that are put under sustained load: products on a GPU."""
-        return self.cells.sustained_s(wildcards.device, wildcards.dtype) if wildcards.get("dtype") else None
+        """A param of what is put under sustained load: products on a GPU, and reads and copies of its memory."""
+        what = wildcards.get("dtype") or (self.level == MAIN_MEMORY["gpu"] and self.level)
+        return self.cells.sustained_s(wildcards.device, what) if what else None
 
     def operator(self, rule: str) -> dict:
         """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""

@@ -12,9 +12,11 @@ from roofline.devices.datasheets import most_tflops
 from roofline.records.cards import CardRun
 from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
+from roofline.records.energy import MemoryLoad
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.table.rows import (
     ComputeCeiling,
+    Energy,
     Investigation,
     Load,
     LoadPoint,
@@ -72,6 +74,7 @@ def _compute(
         sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
         variants=list(map(_variant, peak.variants)),
         load=_load(peak.sustained, burst.flops) if peak.sustained else None,
+        energy=_energy(peak.sustained, "flop", device) if peak.sustained else None,
         investigation=_investigation(peak),
         remarks=peak.doubts,
         doubt=doubt,
@@ -104,6 +107,16 @@ def _load(load: Sustained, flops: int) -> Load:
     )
 
 
+def _energy(load: Sustained | MemoryLoad, unit: str, device: DeviceRecord) -> Energy | None:
+    found = load.energy
+    if found is None:
+        return None
+    each = found.joules / found.work if found.joules and not found.why else None
+    scope = "module" if "GH200" in device.name else "card"
+    figures = {f"joules_per_{unit}": each, "temperature_c": load.temperature_c, "clock_mhz": load.sm_clock_mhz}
+    return Energy.like(found, **figures, scope=scope)
+
+
 def _investigation(peak: PeakFlops) -> Investigation | None:
     found = peak.investigation
     if found is None:
@@ -113,17 +126,18 @@ def _investigation(peak: PeakFlops) -> Investigation | None:
 
 
 def memory_ceilings(
-    path: str, record: BandwidthRecord, kind: DeviceKind, known: Sequence[CardRun]
+    path: str, record: BandwidthRecord, device: DeviceRecord, known: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
     for one in record.bandwidths:
         alike = [other for other in record.bandwidths if (other.level, other.mix) == (one.level, one.mix)]
         fewer = [other.gb_per_s for other in alike if (other.cores or math.inf) < (one.cores or math.inf)]
-        yield _memory(path, record, one, kind, known, impossible=max(fewer, default=0) > FEWER_CORES * one.gb_per_s)
+        yield _memory(path, record, one, device, known, impossible=max(fewer, default=0) > FEWER_CORES * one.gb_per_s)
 
 
 def _memory(
-    path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun], impossible: bool
+    path: str, record: BandwidthRecord, one: Bandwidth, device: DeviceRecord, known: Sequence[CardRun], impossible: bool
 ) -> MemoryCeiling:
+    kind = device.device_kind
     doubt = doubt_of(
         kind="cpu" if one.level == "pcie" else kind,  # the host's memory has its part in transfers
         samples=len(one.latency.samples_s),
@@ -139,6 +153,8 @@ def _memory(
         peer=record.peer and record.peer.device,
         samples=len(one.latency.samples_s),
         load_latency_s=_load_latency_s(record, one),
+        sustained_gb_per_s=one.load and one.load.gb_per_s,
+        energy=_energy(one.load, "byte", device) if one.load else None,
         datasheet_gb_per_s=one.vendor_gb_per_s,
         fraction_of_datasheet=one.fraction_of_vendor,
         doubt=doubt,

@@ -14,7 +14,7 @@ from roofline.table import ceiling_rows
 from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.checks import judge
 from roofline.table.instruction_roofline import instruction_roofline
-from roofline.table.rows import Ceiling, Cell, Counted, Device, NotCounted, Roofline, Skipped, case_of
+from roofline.table.rows import Ceiling, Cell, Counted, Device, Idle, NotCounted, Roofline, Skipped, case_of
 from roofline.table.run_records import Results
 from roofline.table.scores import score
 from roofline.table.seals import violations
@@ -71,11 +71,13 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
 
 def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Device:
     path, record = found.devices[name]
+    idle = [one.idle for _, one in found.of_kind(BandwidthRecord) if one.device == name and one.idle]
     return Device.like(
         record,
         kind=record.device_kind,
         record=path,
         by_formula=record.vendor.match == "formula",
+        idle=Idle.like(idle[0]) if idle else None,
         seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
         first_measurement_at=min((one.started_at for _, one in found.measured if one.device == name), default=None),
         violations=[] if sha256 is None else violations(found, name, sha256),
@@ -90,8 +92,7 @@ def _ceilings(found: Results, effort: str | None) -> Iterator[Ceiling]:
         peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
         yield from ceiling_rows.compute_ceilings(peaks, device, known.get(name, []))
     for path, record in found.of_kind(BandwidthRecord):
-        kind = devices[record.device].device_kind
-        yield from ceiling_rows.memory_ceilings(path, record, kind, known.get(record.device, []))
+        yield from ceiling_rows.memory_ceilings(path, record, devices[record.device], known.get(record.device, []))
 
 
 def _of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:

@@ -38,6 +38,14 @@ class Row(Record):
         return cls(**same | fields)
 
 
+class Idle(Row):
+    """A GPU with a context and an empty queue."""
+
+    power_w: Positive
+    sm_clock_mhz: NotNegative | None
+    temperature_c: float | None
+
+
 class Device(Row):
     kind: DeviceKind
     name: str
@@ -48,6 +56,7 @@ class Device(Row):
     software: dict[str, str | None] = Field(description="versions by library")
     host: dict[str, Any]
     by_formula: bool = Field(description="whether its `datasheet_` figures are by formula: no datasheet is of it")
+    idle: Idle | None = Field(default=None, description="before its memory was put under load")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
     first_measurement_at: str | None
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
@@ -83,6 +92,20 @@ class Load(Row):
     product_flops: int = Field(description="of one product")
     first_tflops: list[Positive] = Field(description="of the first 0.1 s, product by product")
     curve: list[LoadPoint] = Field(description="at most 120 points")
+
+
+class Energy(Row):
+    """Of a settled load, idle power included, from one tick of the energy counter to another."""
+
+    joules_per_flop: Positive | None = None
+    joules_per_byte: Positive | None = None
+    power_w: Positive | None = Field(description="by the energy counter")
+    readings_w: Positive | None = Field(description="by NVML's power readings over the same time")
+    seconds: Positive | None = Field(description="between the two ticks")
+    temperature_c: float | None = Field(description="the highest")
+    clock_mhz: NotNegative | None
+    scope: Literal["card", "module"] = Field(description="what the counter counts: a GH200 counts its CPU too")
+    why: str | None = Field(description="why there are no joules")
 
 
 class Investigation(Row):
@@ -135,6 +158,7 @@ class ComputeCeiling(Row):
     throttled: bool | None = Field(description="whether all samples were thermally throttled")
     variants: list[Variant] = Field(description="the burst's product by other arithmetic, or operands")
     load: Load | None
+    energy: Energy | None = Field(default=None, description="under sustained load")
     investigation: Investigation | None
     remarks: list[str] = Field(description="what does not fit, but is not an error")
     doubt: Doubt | None = Field(description=DOUBT)
@@ -156,6 +180,8 @@ class MemoryCeiling(Row):
     ci95: Interval | None
     samples: int
     load_latency_s: Positive | None = Field(default=None, description="of a load that waits for the one before")
+    sustained_gb_per_s: Positive | None = Field(default=None, description="over seconds without a pause")
+    energy: Energy | None = Field(default=None, description="under sustained load")
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     datasheet_gb_per_s: Positive | None
     fraction_of_datasheet: Positive | None

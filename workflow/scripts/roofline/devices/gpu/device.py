@@ -114,6 +114,9 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     def state(self) -> dict:
         return nvml.state(self._handle)
 
+    def energy(self) -> tuple[float, float | None] | None:
+        return nvml.energy(self._handle)
+
     def memory_errors(self) -> dict:
         return nvml.memory_errors(self._handle)
 

@@ -203,6 +203,12 @@ def state(handle) -> dict:
     }
 
 
+def energy(handle) -> tuple[float, float | None] | None:
+    """Joules since the driver was loaded, from Volta on, and watts now; None where there is no counter."""
+    millijoules = ask("DeviceGetTotalEnergyConsumption", handle)
+    return None if millijoules is None else (millijoules / 1000, _power(handle)["power_w"])
+
+
 def _power(handle) -> dict:
     """Watts now; where the driver has no such reading its average, of a second on an H200."""
     values = ask("DeviceGetFieldValues", handle, [POWER_INSTANT])

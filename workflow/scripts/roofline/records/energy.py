@@ -1,0 +1,39 @@
+"""Energy of loads, by the energy counter of a GPU."""
+
+from pydantic import Field
+
+from roofline.records.base import AtLeastOne, NotNegative, Positive, Rate, Record
+
+
+class Energy(Record):
+    """Joules of a settled load, idle power included, between two ticks of the energy counter."""
+
+    joules: Positive | None = None
+    seconds: Positive | None = Field(default=None, description="between the two ticks, and so are the other figures")
+    ticks: AtLeastOne | None = None
+    work: Positive | None = Field(default=None, description="FLOPs, or bytes")
+    power_w: Positive | None = Field(default=None, description="joules over seconds")
+    readings_w: Positive | None = Field(default=None, description="the mean of NVML's power readings, another method")
+    why: str | None = Field(default=None, description="why there is no figure, or why it is not relied on")
+
+
+class Idle(Record):
+    """A GPU with a context and an empty queue."""
+
+    power_w: Positive
+    readings_w: Positive | None
+    seconds: Positive
+    sm_clock_mhz: NotNegative | None
+    temperature_c: float | None
+
+
+class MemoryLoad(Record):
+    """A memory ceiling's stream without a pause, and what it gave once it had settled."""
+
+    seconds: Positive
+    settled_after_s: NotNegative | None
+    gb_per_s: Rate
+    sm_clock_mhz: Positive | None
+    temperature_c: float | None
+    limited_by: list[str]
+    energy: Energy | None
