@@ -98,6 +98,7 @@ def on_both(*cells: str) -> set[str]:
 
 ATTENTION = ("decode_attn/minigpt/S16_fp32", "decode_attn/minigpt/S32_fp32")
 MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
+LOADED = {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16", "gpu0/bandwidth/hbm"}
 MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
 SETTINGS = {
     "an S": ({"decode_attn": {"seq_lens": [16, 32, 48]}}, on_both("decode_attn/minigpt/S48_fp32")),
@@ -110,7 +111,7 @@ SETTINGS = {
     "one implementation": ({"decode_attn": {"implementations": ["fused", "numpy"]}}, {f"gpu0/{c}" for c in ATTENTION}),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
     "an operator left out": ({"row_norm": {"enabled": False}}, set()),
-    "sustained load": ({"peak_flops": {"sustained_s": 2}}, {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16", "plot"}),
+    "sustained load": ({"peak_flops": {"sustained_s": 2}}, {*LOADED, "plot"}),
     "a ceiling": ({"peak_flops": {"dtypes": ["fp64_fma", "fp32_fma", "fp16_fma"]}}, {"gpu0/peak_flops/fp64_fma"}),
     "a level": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "d2h"]}}, {"gpu0/bandwidth/h2d"}),
     "a level alone": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "l1"]}}, {"gpu0/bandwidth/l1"}),

@@ -7,6 +7,7 @@ A test in the same process sets CARDS and REFUSED.
 """
 
 import os
+import time
 from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
@@ -134,6 +135,7 @@ ANSWERS = {
     "DeviceGetRetiredPagesPendingStatus": lambda one: 0,
     "DeviceGetFieldValues": lambda one, fields: [_instant_power()],
     "DeviceGetPowerUsage": lambda one: 290_000,
+    "DeviceGetTotalEnergyConsumption": lambda one: int(10 * time.monotonic()) * 30_050,
     "DeviceGetTemperature": lambda one, sensor: 40,
     "DeviceGetCurrentClocksEventReasons": _reasons,
     "DeviceGetCurrentClocksThrottleReasons": _reasons,

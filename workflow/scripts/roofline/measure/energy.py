@@ -13,7 +13,6 @@ from statistics import fmean
 from threading import Event, Thread
 from typing import NamedTuple
 
-from roofline.core.formatting import percent
 from roofline.devices.base import Device
 from roofline.records.energy import Energy, Idle
 
@@ -91,7 +90,7 @@ def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Seque
         readings_w=found.readings_w,
     )
     apart = abs(found.readings_w / found.power_w - 1) if found.readings_w else 0.0
-    why = f"power by the counter and by readings differ by {percent(apart)}" if apart > AGREE else None
+    why = f"power by the counter and by readings differ by {100 * apart:.2g} %" if apart > AGREE else None
     return energy.model_copy(update={"why": why})
 
 

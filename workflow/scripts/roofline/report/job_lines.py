@@ -33,7 +33,7 @@ def _peak(record, device) -> str:
 
 
 def _bandwidths(record, device) -> str:
-    rows = list(ceiling_rows.memory_ceilings("", record, device.device_kind, []))
+    rows = list(ceiling_rows.memory_ceilings("", record, device, []))
     parts = [f"{one.name} {bandwidth(one)}" for one in rows]
     parts += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
     parts += [f"{sweep.series} {_levels(sweep.levels)}" for sweep in record.sweeps]

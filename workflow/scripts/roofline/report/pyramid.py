@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, counted, duration, level_name, starred
 from roofline.core.terms import KINDS
-from roofline.report.words import LEVELS, rate
+from roofline.report.words import LEVELS, picojoules, rate
 from roofline.table.rows import ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
 
 ALL_CORES = "all_cores"  # the series of a sweep
@@ -25,6 +25,7 @@ class Layer:
     bandwidth: str
     source: str
     latency: str = ""
+    energy: str = ""  # pJ/B of its reads, or else copies
 
 
 def pyramid(name: str, roofline: Roofline) -> list[Layer]:
@@ -75,9 +76,9 @@ def _held(size: int | None) -> str:
     return capacity(size) if size else ""
 
 
-def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str, str]:
-    """The rates of those that were measured, their names, and the load latency."""
+def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str, str, str]:
+    """The rates of those that were measured, their names, the load latency, and the energy of a byte."""
     there = [ceilings[name] for name in names if name in ceilings]
     rates = dict.fromkeys(starred(rate(c.gb_per_s), c.doubt) for c in there)
     latency = "".join(duration(c.load_latency_s) for c in there if c.load_latency_s)
-    return " / ".join(rates), " / ".join(c.name for c in there), latency
+    return " / ".join(rates), " / ".join(c.name for c in there), latency, "".join(map(picojoules, there))

@@ -15,7 +15,7 @@ STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
 PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 FORMATS = ("duration", "flops_unit", "listed", "number", "percent")
 WORDS = ("among", "bandwidth", "datasheet_word", "limits", "rate", "regime_counts", "score_words", "shares")
-WORDS += ("standing_words",)
+WORDS += ("energy_words", "picojoules", "standing_words")
 FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {
     name: getattr(words, name) for name in (*WORDS, "signed", "span", "span_percent")
 }

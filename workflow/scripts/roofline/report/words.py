@@ -83,6 +83,29 @@ def _ordinal(place: int) -> str:
     return f"{place}{suffix}"
 
 
+def picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
+    """Per FLOP or byte under sustained load, idle power included; empty if there is no figure."""
+    each = c.energy and (c.energy.joules_per_flop or c.energy.joules_per_byte)
+    return number(1e12 * each) if each else ""
+
+
+def energy_words(roofline: Roofline, device: str) -> str:
+    """What the figures of energy are of, and why there are none; empty without sustained load."""
+    found = [one.energy for one in roofline.ceilings if one.device == device and one.energy]
+    measured, missing = [one for one in found if not one.why], dict.fromkeys(one.why for one in found if one.why)
+    words, row = [], roofline.devices[device]
+    if measured:
+        celsius = span(one.temperature_c for one in measured if one.temperature_c)
+        limit = row.hardware.get("power_limit_w")
+        of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].scope}"
+        words.append(f"Energy per FLOP and byte is that of the whole {of} under sustained load, idle power included")
+        words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
+    if row.idle:
+        words.append(f"idle {number(row.idle.power_w)} W at {number(row.idle.sm_clock_mhz or 0)} MHz")
+    words += [f"without a figure: {why}" for why in missing]
+    return f"{'; '.join(words)}." if words else ""
+
+
 def regime_counts(cells: Sequence[Cell]) -> str:
     """34 overhead-bound, 16 memory-bound; the most frequent first."""
     found = [cell.regime for cell in cells if cell.regime]

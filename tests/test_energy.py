@@ -1,0 +1,75 @@
+"""Joules of loads, from looks at an energy counter made by hand, and on stand-ins."""
+
+import pytest
+
+from roofline.measure import energy
+from roofline.measure.energy import Look, of_load
+
+START, TICK_S, LOOK_S = 100.0, 0.1, 0.002
+WORK_PER_S, WATTS, CHUNK_S = 6e14, 690.0, 0.05
+
+
+def looks(seconds=3.0, watts=WATTS, readings=None, before_w=120.0):
+    """Every LOOK_S: a counter that ticks every TICK_S, idle until START, and power readings."""
+    found = []
+    for place in range(-100, round(seconds / LOOK_S)):
+        ticked = (place * LOOK_S + 1e-9) // TICK_S * TICK_S
+        joules = (watts if ticked > 0 else before_w) * ticked
+        found.append(Look(START + place * LOOK_S, 5e6 + joules, readings or watts))
+    return found
+
+
+def points(seconds=3.0):
+    count = round(seconds / CHUNK_S)
+    return [(CHUNK_S * (place + 1), WORK_PER_S * CHUNK_S * (place + 1)) for place in range(count)]
+
+
+def test_joules_are_from_tick_to_tick_of_what_counts():
+    found = of_load(looks(), START, 1.0, points())
+    assert found.joules / found.work == pytest.approx(WATTS / WORK_PER_S, rel=2e-3)
+    assert (found.power_w, found.readings_w) == (pytest.approx(WATTS, rel=2e-3), pytest.approx(WATTS))
+    assert (found.ticks, found.seconds) == (pytest.approx(19, abs=1), pytest.approx(0.1 * found.ticks, rel=2e-3))
+    assert found.why is None
+
+
+def test_the_work_of_a_slower_second_half_is_counted_as_it_was_done():
+    slow = [(at_s, work if at_s <= 2 else WORK_PER_S * (2 + (at_s - 2) / 2)) for at_s, work in points()]
+    found = of_load(looks(), START, 1.0, slow)
+    first, last = found.seconds, WORK_PER_S * found.seconds
+    assert 0.7 * last < found.work < 0.8 * last and first > 1.5
+
+
+@pytest.mark.parametrize(("readings", "relied_on"), [(700.0, True), (715.0, False), (None, True)])
+def test_two_methods_have_to_agree(readings, relied_on):
+    assert (of_load(looks(readings=readings), START, 1.0, points()).why is None) == relied_on
+
+
+def test_a_short_load_and_a_card_without_a_counter_have_a_reason():
+    short = of_load(looks(1.5), START, 1.0, points(1.5))
+    assert short.why and short.joules is None and of_load([], START, 1.0, points()).why
+
+
+class Counting:
+    """A device whose counter is driven by hand: 100 W, then a clock of the test's own."""
+
+    def __init__(self):
+        self.at = 0.0
+
+    def energy(self):
+        self.at += 0.01
+        return round(self.at, 1) * 100.0, 101.0
+
+    def synchronize(self):
+        pass
+
+    def state(self):
+        return {"sm_clock_mhz": 345, "temperature_c": 31}
+
+
+def test_idle_power_is_of_an_empty_queue(monkeypatch):
+    device, now = Counting(), iter(place * 0.01 for place in range(10**6))
+    monkeypatch.setattr(energy.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(energy.time, "sleep", lambda seconds: energy.Event().wait(0.8))
+    found = energy.idle(device)
+    assert found.power_w == pytest.approx(100, rel=0.02) and found.readings_w == pytest.approx(101)
+    assert (found.sm_clock_mhz, found.temperature_c) == (345, 31)
