@@ -8,15 +8,17 @@ from roofline.devices import discovery
 from roofline.devices.levels import MAIN_MEMORY, SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.energy import idle
-from roofline.measure.memory_ceiling import LOADED, latencies, load_latency, measure, sweep, under_load
+from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
+from roofline.measure.memory_load import LOADED, energy_points, load_of
 from roofline.measure.together import together
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import below_results, file_sha256
-from roofline.records.memory import BandwidthRecord, Peer
+from roofline.records.memory import Bandwidth, BandwidthRecord, Peer
 from roofline.run.jobs import Stopwatch, job, report, say
 
 MIB = 1 << 20
+POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 
 opened = cache(discovery.open_device)  # one for all levels
 
@@ -32,11 +34,12 @@ def run(
     mixes,
     cards,
     loaded,
-    sustained_s,
+    loads,
     **options,
 ) -> BandwidthRecord:
     """`mixes` are those of all cores to measure, None for everything; `cards` all GPUs that the job has for itself,
-    `loaded` the program that puts one under load, if it is to; `sustained_s` of reads and copies of a GPU's memory."""
+    `loaded` the program that puts one under load, if it is to; `loads` what a GPU's memory is put under: `sustained_s`
+    of reads and copies, and with `energy` the points of the energy roofline."""
     mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
@@ -54,12 +57,13 @@ def run(
     else:
         streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
         found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
-        if sustained_s and level == MAIN_MEMORY["gpu"]:
+        if loads and level == MAIN_MEMORY["gpu"]:
             found["idle"] = idle(device)
             found["bandwidths"] = [
-                under_load(device, stream, one, sustained_s) if one.name in LOADED else one
+                under_load(device, stream, one, loads["sustained_s"]) if one.name in LOADED else one
                 for stream, one in zip(streams, found["bandwidths"], strict=True)
             ]
+            found["energy_points"] = [*energy_points(device, POINT_S)] if loads["energy"] else []
         if chain := device.chain(level):
             found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
@@ -69,6 +73,12 @@ def run(
         **watch.taken(),
         **found,
     )
+
+
+def under_load(device, stream, found: Bandwidth, seconds: float) -> Bandwidth:
+    step_s = found.latency.median_s
+    load = load_of(device, stream.grids[found.grid], stream.counted_bytes, step_s, seconds)
+    return found.model_copy(update={"load": load})
 
 
 def between(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
@@ -100,7 +110,7 @@ if __name__ == "__main__":
                 mixes=params.mixes,
                 cards=params.cards,
                 loaded=next(iter(snakemake.input.loaded), None),
-                sustained_s=params.sustained_s,
+                loads=params.loads,
                 warmup=params.warmup,
                 iterations=params.iterations,
                 time_budget_s=params.time_budget_s,

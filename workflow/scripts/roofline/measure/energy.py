@@ -1,97 +1,45 @@
-"""Joules of a load: the card's energy counter from tick to tick, over the work that was done between the two ticks.
-
-NVML's counter ticks every 100 ms. A thread looks at it every few milliseconds, so that both ends are ticks. Its power
-readings over the same time are a second method: if the two differ by more than AGREE, there is no figure.
-"""
+"""Joules of a load between two ticks of the energy counter, over the work that was done between the two."""
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Sequence
+from math import inf
 from statistics import fmean
-from threading import Event, Thread
-from typing import NamedTuple
 
 from roofline.devices.base import Device
+from roofline.devices.energy_counter import Look, ticks, watched
 from roofline.records.energy import Energy, Idle
 
-PERIOD_S = 0.002  # between two looks
 FEWEST_TICKS = 16  # between the first tick and the last
-AGREE = 0.03
-IDLE_S, SETTLING_S, FEWEST_IDLE_TICKS = 2.0, 0.9, 8
-
-
-class Look(NamedTuple):
-    at: float  # time.monotonic()
-    joules: float  # since the driver was loaded
-    power_w: float | None
-
-
-class Ticks(NamedTuple):
-    first: Look
-    last: Look
-    count: int
-    readings_w: float | None  # mean of the power readings between the two
-
-    @property
-    def power_w(self) -> float:
-        return (self.last.joules - self.first.joules) / (self.last.at - self.first.at)
-
-
-@contextmanager
-def watched(device: Device) -> Iterator[list[Look]]:
-    """What a thread sees of the counter while the block runs; nothing of a device without one."""
-    looks: list[Look] = []
-    ended = Event()
-
-    def look() -> None:
-        while not ended.wait(PERIOD_S) and (seen := device.energy()):
-            looks.append(Look(time.monotonic(), *seen))
-
-    thread = Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield looks
-    finally:
-        ended.set()
-        thread.join()
-
-
-def ticks(looks: Sequence[Look], start: float, end: float = float("inf")) -> Ticks | None:
-    """The first and the last tick of the counter between two moments; None if there are fewer than two."""
-    within = [look for look in looks if start < look.at <= end]
-    changed = [later for earlier, later in pairwise(within) if later.joules != earlier.joules]
-    if len(changed) < 2:
-        return None
-    first, last = changed[0], changed[-1]
-    readings = [look.power_w for look in looks if look.power_w and first.at < look.at <= last.at]
-    return Ticks(first, last, len(changed) - 1, fmean(readings) if readings else None)
+AGREE = 0.03  # of the counter and of NVML's power readings
+IDLE_S, SETTLING_S = 2.0, 0.9
+NO_COUNTER = "NVML reports no energy counter: before Volta, on a MIG slice, or where it is refused"
 
 
 def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Sequence[tuple[float, float]]) -> Energy:
-    """Joules per unit of the work of a load that began at `start` (of time.monotonic()).
+    """The energy of a load that began at `start` (of time.monotonic()).
 
     `points` are (seconds since then, work done until then), at least one; what counts begins at `settled_s`.
     """
     if not looks:
-        return Energy(why="NVML reports no energy counter: before Volta, on a MIG slice, or where it is refused")
+        return Energy(why=NO_COUNTER)
     found = ticks(looks, start + settled_s, start + points[-1][0])
-    if not found or found.count < FEWEST_TICKS:
-        count = found.count if found else 0
-        return Energy(why=f"the energy counter ticked {count} times under the settled load; {FEWEST_TICKS} are needed")
-    work = _done(points, found.last.at - start) - _done(points, found.first.at - start)
-    energy = Energy(
-        joules=found.last.joules - found.first.joules,
-        seconds=found.last.at - found.first.at,
-        ticks=found.count,
-        work=work,
-        power_w=found.power_w,
-        readings_w=found.readings_w,
+    if len(found) <= FEWEST_TICKS:
+        return Energy(why=f"{len(found)} ticks of the energy counter under the settled load: too few")
+    first, last = found[0], found[-1]
+    joules, seconds = last.joules - first.joules, last.at - first.at
+    readings = [look.power_w for look in looks if look.power_w and first.at < look.at <= last.at]
+    readings_w = fmean(readings) if readings else None
+    apart = abs(readings_w * seconds / joules - 1) if readings_w else 0.0
+    return Energy(
+        joules=joules,
+        seconds=seconds,
+        ticks=len(found) - 1,
+        work=_done(points, last.at - start) - _done(points, first.at - start),
+        power_w=joules / seconds,
+        readings_w=readings_w,
+        why=f"power by the counter and by readings differ by {100 * apart:.2g} %" if apart > AGREE else None,
     )
-    apart = abs(found.readings_w / found.power_w - 1) if found.readings_w else 0.0
-    why = f"power by the counter and by readings differ by {100 * apart:.2g} %" if apart > AGREE else None
-    return energy.model_copy(update={"why": why})
 
 
 def _done(points: Sequence[tuple[float, float]], at_s: float) -> float:
@@ -107,14 +55,9 @@ def idle(device: Device) -> Idle | None:
     device.synchronize()
     with watched(device) as looks:
         time.sleep(IDLE_S)
-    found = ticks(looks, looks[0].at + SETTLING_S) if looks else None
-    if not found or found.count < FEWEST_IDLE_TICKS:
+    found, state = ticks(looks, looks[0].at + SETTLING_S, inf) if looks else [], device.state()
+    if len(found) < 2:
         return None
-    state = device.state()
-    return Idle(
-        power_w=found.power_w,
-        readings_w=found.readings_w,
-        seconds=found.last.at - found.first.at,
-        sm_clock_mhz=state.get("sm_clock_mhz"),
-        temperature_c=state.get("temperature_c"),
-    )
+    joules, seconds = found[-1].joules - found[0].joules, found[-1].at - found[0].at
+    clock_mhz, celsius = state.get("sm_clock_mhz"), state.get("temperature_c")
+    return Idle(power_w=joules / seconds, seconds=seconds, sm_clock_mhz=clock_mhz, temperature_c=celsius)

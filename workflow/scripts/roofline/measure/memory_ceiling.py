@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import inf
-from types import SimpleNamespace
 
 from roofline.core.plateaus import Level, find_levels
 from roofline.core.statistics import median
@@ -10,18 +9,14 @@ from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import search
 from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
-from roofline.measure.sustained import once
 from roofline.measure.undisturbed import StateLog, limited_by, throttled, undisturbed
-from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorBandwidth
-from roofline.records.energy import MemoryLoad
 from roofline.records.memory import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
 
 SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks
 LEAST_OF_BLOCK = 4  # samples for which a block has time
 LINK_LOOK_S = 0.1  # of copies around a look at the host link, whose generation an idle card lowers
-LOADED = ("hbm_read", "hbm_copy")  # under sustained load, for their energy
 MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
@@ -62,16 +57,6 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
         states=log.states,
         verified=stream.verify(grid),
     )
-
-
-def under_load(device: Device, stream, found: Bandwidth, seconds: float) -> Bandwidth:
-    """A measured stream with what it sustains for so many seconds, and the energy of that."""
-    kernel = {"layout": None, "algorithm": found.grid, "accumulation": "none", "output": "none"}
-    product = Product(library=stream.name, shape={}, **kernel)
-    work = SimpleNamespace(step=stream.grids[found.grid], flops=stream.counted_bytes, product=product)
-    load = once(device, work, seconds, found.latency.median_s)
-    same = {name: getattr(load, name) for name in {*MemoryLoad.model_fields} - {"gb_per_s"}} if load else {}
-    return found.model_copy(update={"load": MemoryLoad(gb_per_s=1e3 * load.tflops, **same) if load else None})
 
 
 def load_latency(device: Device, chain, warmup, iterations, time_budget_s) -> Latency:

@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 from roofline.core import statistics
 from roofline.core.disturbance import is_throttled, limiting_reasons
 from roofline.devices.base import Device
-from roofline.measure.energy import of_load, watched
+from roofline.devices.energy_counter import watched
+from roofline.measure.energy import of_load
 from roofline.measure.undisturbed import LAG_S, StateLog, undisturbed
 from roofline.records.compute import LoadPoint, Sustained
 

@@ -21,7 +21,6 @@ class Idle(Record):
     """A GPU with a context and an empty queue."""
 
     power_w: Positive
-    readings_w: Positive | None
     seconds: Positive
     sm_clock_mhz: NotNegative | None
     temperature_c: float | None
@@ -37,3 +36,13 @@ class MemoryLoad(Record):
     temperature_c: float | None
     limited_by: list[str]
     energy: Energy | None
+
+
+class EnergyPoint(Record):
+    """A kernel that reads numbers and makes multiply-adds on each."""
+
+    dtype: str
+    multiplies: AtLeastOne = Field(description="multiply-adds on each number")
+    blocks: AtLeastOne = Field(description="of 256 threads, resident on each multiprocessor")
+    flops_per_byte: Positive
+    load: MemoryLoad

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from roofline.core.terms import HostMemory, Mix
 from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record
-from roofline.records.energy import Idle, MemoryLoad
+from roofline.records.energy import EnergyPoint, Idle, MemoryLoad
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Search, Timing
 
@@ -117,5 +117,6 @@ class BandwidthRecord(JobRecord):
     latencies: list[Latency] = Field(default=[])
     loaded: list[Loaded] = Field(default=[], description="all GPUs of the run, with its first two")
     idle: Idle | None = Field(default=None, description="before the loads")
+    energy_points: list[EnergyPoint] = Field(default=[])
     bandwidths: list[Bandwidth]
     sweeps: list[Sweep] = Field(default=[])

@@ -97,6 +97,7 @@ class Config(Settings):
         BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads `off` as false
         ByEffort("off", "auto", "auto"),
     ] = None
+    energy: Annotated[bool | None, ByEffort(False, False, True)] = None
     peak_flops: PeakFlopsSettings = PeakFlopsSettings()
     bandwidth: BandwidthSettings = BandwidthSettings()
     operations: Annotated[list[Operation], AfterValidator(_checked)] = Field(default=[])

@@ -8,6 +8,7 @@ from roofline.devices import base, datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
 from roofline.devices.gpu import caches, chains, driver_calls, fma, host_calls, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
+from roofline.devices.gpu.energy_kernels import EnergyKernel, energy_kernels
 from roofline.devices.gpu.identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.timing import Timer
@@ -187,6 +188,9 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         return caches.sweeps(self, points_per_octave)
+
+    def energy_kernels(self) -> Iterator[EnergyKernel]:
+        return energy_kernels(self)
 
     def issue_kernels(self) -> list[instructions.IssueKernel]:
         return instructions.issue_kernels(self)

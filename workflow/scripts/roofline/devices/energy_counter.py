@@ -1,0 +1,45 @@
+"""The energy counter of a device: looked at by a thread while something runs, and read from tick to tick.
+
+NVML's counter ticks every 100 ms. A look every few milliseconds finds both ends, and NVML's power readings meanwhile
+are a second method.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from threading import Event, Thread
+from typing import NamedTuple
+
+PERIOD_S = 0.002  # between two looks
+
+
+class Look(NamedTuple):
+    at: float  # time.monotonic()
+    joules: float  # since the driver was loaded
+    power_w: float | None
+
+
+@contextmanager
+def watched(device) -> Iterator[list[Look]]:
+    """What a thread sees of the counter while the block runs; nothing of a device without one."""
+    looks: list[Look] = []
+    ended = Event()
+
+    def look() -> None:
+        while not ended.wait(PERIOD_S) and (seen := device.energy()):
+            looks.append(Look(time.monotonic(), *seen))
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield looks
+    finally:
+        ended.set()
+        thread.join()
+
+
+def ticks(looks: Sequence[Look], start: float, end: float) -> list[Look]:
+    """Looks between two moments that found the counter changed."""
+    within = [look for look in looks if start < look.at <= end]
+    return [later for earlier, later in pairwise(within) if later.joules != earlier.joules]
