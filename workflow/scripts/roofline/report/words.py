@@ -100,8 +100,8 @@ def energy_words(roofline: Roofline, device: str) -> str:
         of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].scope}"
         words.append(f"Energy per FLOP and byte is that of the whole {of} under sustained load, idle power included")
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
-    if row.idle:
-        words.append(f"idle {number(row.idle.power_w)} W at {number(row.idle.sm_clock_mhz or 0)} MHz")
+    if row.idle_w:
+        words.append(f"idle {number(row.idle_w)} W at {number(row.idle_clock_mhz or 0)} MHz")
     words += [f"without a figure: {why}" for why in missing]
     return f"{'; '.join(words)}." if words else ""
 

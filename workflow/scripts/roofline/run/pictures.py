@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report import fit_figure, instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, nothing, save, styled
 from roofline.report.roofline_content import is_roofline, picture_names
 from roofline.report.words import fail_lines
@@ -27,12 +27,14 @@ def drawings(roofline: Roofline) -> dict[str, Callable[[], Figure]]:
         if any(one.operator == name and one.fraction_of_roof for one in roofline.operators):
             draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw
             found[f"{about.picture}.png"] = partial(draw_operator, roofline, name)
-    if roofline.sweeps:
-        found["sweep.png"] = partial(sweep_figure.draw, roofline)
-    if any(one.kind == "compute" and one.load for one in roofline.ceilings):
-        found["load.png"] = partial(load_figure.draw, roofline)
-    if roofline.instructions:
-        found["instruction_roofline.png"] = partial(instruction_figure.draw, roofline)
+    loads = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
+    figures = {
+        "sweep.png": (roofline.sweeps, sweep_figure),
+        "energy.png": (roofline.energy_fits, fit_figure),
+        "load.png": (loads, load_figure),
+        "instruction_roofline.png": (roofline.instructions, instruction_figure),
+    }
+    found |= {name: partial(figure.draw, roofline) for name, (rows, figure) in figures.items() if rows}
     return found
 
 

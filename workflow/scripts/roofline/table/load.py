@@ -13,8 +13,9 @@ from roofline.records.operator import Measurement
 from roofline.table import ceiling_rows
 from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.checks import judge
+from roofline.table.energy_roofline import energy_fits
 from roofline.table.instruction_roofline import instruction_roofline
-from roofline.table.rows import Ceiling, Cell, Counted, Device, Idle, NotCounted, Roofline, Skipped, case_of
+from roofline.table.rows import Ceiling, Cell, Counted, Device, NotCounted, Roofline, Skipped, case_of
 from roofline.table.run_records import Results
 from roofline.table.scores import score
 from roofline.table.seals import violations
@@ -54,6 +55,7 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
         operators=[*cells, *(one for one in users if isinstance(one, Cell))],
         sweeps=[row for one in bandwidths for row in ceiling_rows.sweeps(*one)],
         levels=[row for one in bandwidths for row in ceiling_rows.plateaus(*one)],
+        energy_fits=[fit for one in bandwidths for fit in energy_fits(*one)],
         peers=[ceiling_rows.peer_path(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
         instructions=[
             instruction_roofline(path, one, _of(ceilings, one.device), cells, found.counted_on(one.device))
@@ -77,7 +79,8 @@ def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Devi
         kind=record.device_kind,
         record=path,
         by_formula=record.vendor.match == "formula",
-        idle=Idle.like(idle[0]) if idle else None,
+        idle_w=idle[0].power_w if idle else None,
+        idle_clock_mhz=idle[0].sm_clock_mhz if idle else None,
         seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
         first_measurement_at=min((one.started_at for _, one in found.measured if one.device == name), default=None),
         violations=[] if sha256 is None else violations(found, name, sha256),

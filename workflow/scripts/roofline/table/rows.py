@@ -38,14 +38,6 @@ class Row(Record):
         return cls(**same | fields)
 
 
-class Idle(Row):
-    """A GPU with a context and an empty queue."""
-
-    power_w: Positive
-    sm_clock_mhz: NotNegative | None
-    temperature_c: float | None
-
-
 class Device(Row):
     kind: DeviceKind
     name: str
@@ -56,7 +48,8 @@ class Device(Row):
     software: dict[str, str | None] = Field(description="versions by library")
     host: dict[str, Any]
     by_formula: bool = Field(description="whether its `datasheet_` figures are by formula: no datasheet is of it")
-    idle: Idle | None = Field(default=None, description="before its memory was put under load")
+    idle_w: Positive | None = Field(default=None, description="with a context and an empty queue, before loads")
+    idle_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
     first_measurement_at: str | None
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
@@ -99,9 +92,7 @@ class Energy(Row):
 
     joules_per_flop: Positive | None = None
     joules_per_byte: Positive | None = None
-    power_w: Positive | None = Field(description="by the energy counter")
-    readings_w: Positive | None = Field(description="by NVML's power readings over the same time")
-    seconds: Positive | None = Field(description="between the two ticks")
+    power_w: Positive | None
     temperature_c: float | None = Field(description="the highest")
     clock_mhz: NotNegative | None
     scope: Literal["card", "module"] = Field(description="what the counter counts: a GH200 counts its CPU too")
@@ -193,6 +184,20 @@ class MemoryCeiling(Row):
 
 
 Ceiling = ComputeCeiling | MemoryCeiling
+
+
+class EnergyFit(Row):
+    """Power of a kernel that reads and multiplies on CUDA cores: base + per byte x bytes/s + per FLOP x FLOPs/s."""
+
+    device: str
+    dtype: str
+    base_w: float = Field(description="idle power, and whatever else does not follow the two rates")
+    joules_per_byte: float
+    joules_per_flop: float
+    rms: NotNegative = Field(description="of the relative residuals")
+    clock_mhz: Positive = Field(description="of all points, within 1 %")
+    points: list[tuple[Positive, Positive, Positive]] = Field(description="bytes/s, FLOPs/s and watts")
+    record: str
 
 
 class Sweep(Row):
@@ -478,6 +483,7 @@ class Roofline(Row):
     sweeps: list[Sweep]
     levels: list[Plateau] = Field(description="that the sweeps found")
     peers: list[PeerPath] = Field(description="between GPUs of the host, where several were measured")
+    energy_fits: list[EnergyFit] = Field(default=[], description="of each GPU and dtype whose points were measured")
     instructions: list[InstructionRoofline] = Field(description="of each GPU that was measured")
     counted: list[Counted] = Field(description="what the hardware counted of a few cells")
     not_counted: list[NotCounted]

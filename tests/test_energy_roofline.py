@@ -1,0 +1,54 @@
+"""The energy roofline's fit, of points with known terms."""
+
+import pytest
+
+from roofline.records.energy import Energy, EnergyPoint, MemoryLoad
+from roofline.records.memory import BandwidthRecord
+from roofline.table.energy_roofline import energy_fits
+
+BASE_W, PER_BYTE, PER_FLOP = 165.0, 121e-12, 4.6e-12
+MIXES = [(4, 1.0), (8, 1.0), (8, 2.0), (16, 3.0), (32, 1.5), (64, 0.5)]  # FLOP/byte and TB/s
+
+
+def point(flops_per_byte, tb_per_s, clock_mhz=1980, limited_by=(), off=0.0, why=None):
+    bytes_per_s = 1e12 * tb_per_s
+    watts = (BASE_W + (PER_BYTE + flops_per_byte * PER_FLOP) * bytes_per_s) * (1 + off)
+    energy = Energy(
+        joules=2 * watts, seconds=2, ticks=20, work=2 * bytes_per_s, power_w=watts, readings_w=watts, why=why
+    )
+    load = MemoryLoad(
+        seconds=3,
+        settled_after_s=1,
+        gb_per_s=1e3 * tb_per_s,
+        sm_clock_mhz=clock_mhz,
+        temperature_c=50,
+        limited_by=list(limited_by),
+        energy=energy,
+    )
+    return EnergyPoint(dtype="fp32", multiplies=8, blocks=1, flops_per_byte=flops_per_byte, load=load)
+
+
+def fits(points):
+    record = BandwidthRecord.model_construct(device="gpu0", energy_points=points)
+    return list(energy_fits("gpu0/bandwidth/hbm.json", record))
+
+
+def test_the_terms_are_found():
+    (fit,) = fits([point(*mix) for mix in MIXES])
+    assert (fit.base_w, fit.joules_per_byte, fit.joules_per_flop) == pytest.approx((BASE_W, PER_BYTE, PER_FLOP))
+    assert fit.rms == pytest.approx(0, abs=1e-9)
+
+
+def test_points_at_another_clock_or_under_the_power_limit_do_not_count():
+    aside = [point(2, 4.5, 1700, off=0.2), point(1, 4.5, limited_by=["sw_power_cap"], off=0.2), point(3, 1, why="why")]
+    (fit,) = fits([*(point(*mix) for mix in MIXES), *aside])
+    assert len(fit.points) == len(MIXES) and fit.rms < 1e-9
+
+
+def test_a_point_that_does_not_fit_shows():
+    (fit,) = fits([point(*mix, off=0.04 * (place == 2)) for place, mix in enumerate(MIXES)])
+    assert 0.01 < fit.rms < 0.04
+
+
+def test_too_few_points_have_no_fit():
+    assert fits([point(*mix) for mix in MIXES[:3]]) == []

@@ -1,0 +1,48 @@
+"""The energy roofline: joules per FLOP over intensity, as fitted, with the measured points and the balance points."""
+
+import numpy
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from roofline.core.formatting import number, percent
+from roofline.report import figure_style as style
+from roofline.report.palette import SERIES_COLOURS
+from roofline.table.rows import EnergyFit, Roofline
+
+HEAD, FOOT, HIGH = 92.0, 58.0, 300.0
+MARKS = (
+    "Curve: the fit, at the roofs of memory and compute. Dots: measured. Dashed: the energy balance point, at which "
+    "bytes and FLOPs cost as much. Dotted: the ridge point."
+)
+INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
+
+
+@style.styled()
+def draw(roofline: Roofline) -> Figure:
+    fits = roofline.energy_fits
+    height = HEAD + FOOT + HIGH
+    figure = style.headed(height, "Energy per FLOP over intensity, CUDA cores", style.wrapped(MARKS))
+    grid = figure.add_gridspec(1, len(fits), **style.margins(height, top=HEAD, bottom=FOOT) | {"wspace": 0.17})
+    for place, fit in enumerate(fits):
+        _paint(figure.add_subplot(grid[0, place]), fit, roofline, SERIES_COLOURS[place])
+    return figure
+
+
+def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
+    axes.set_title(f"{fit.device}: {fit.dtype}")
+    axes.set(xlabel="FLOP/byte", ylabel="pJ/FLOP", xscale="log", yscale="log")
+    memory = roofline.ceiling(fit.device, "hbm_read")
+    compute = roofline.ceiling(fit.device, f"{fit.dtype}_fma")
+    if memory and compute:
+        rates = numpy.minimum(1e12 * compute.tflops, 1e9 * memory.gb_per_s * INTENSITIES)
+        joules = fit.base_w / rates + fit.joules_per_flop + fit.joules_per_byte / INTENSITIES
+        axes.plot(INTENSITIES, 1e12 * joules, color=colour, lw=1.6)
+        axes.axvline(1e3 * compute.tflops / memory.gb_per_s, color=colour, lw=1.2, ls=":")
+    axes.axvline(fit.joules_per_byte / fit.joules_per_flop, color=colour, lw=1.2, ls="--")
+    points = [(flops / moved, 1e12 * watts / flops) for moved, flops, watts in fit.points]
+    axes.plot(*zip(*points, strict=True), ls="", marker="o", ms=4, color=colour)
+    per_byte, per_flop = (number(1e12 * each) for each in (fit.joules_per_byte, fit.joules_per_flop))
+    words = (
+        f"{number(fit.base_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP\n{len(points)} points, rms {percent(fit.rms)}"
+    )
+    axes.text(0.98, 0.97, words, ha="right", va="top", transform=axes.transAxes, size=style.SMALL_SIZE)
