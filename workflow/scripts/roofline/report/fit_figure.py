@@ -30,7 +30,9 @@ def draw(roofline: Roofline) -> Figure:
 
 def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
     axes.set_title(f"{fit.device}: {fit.dtype}")
-    axes.set(xlabel="FLOP/byte", ylabel="pJ/FLOP", xscale="log", yscale="log")
+    axes.set(xlabel="FLOP/byte", ylabel="pJ/FLOP")
+    style.logarithmic(axes.xaxis, "{:g}".format, base=2, numticks=8)
+    style.logarithmic(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     memory = roofline.ceiling(fit.device, "hbm_read")
     compute = roofline.ceiling(fit.device, f"{fit.dtype}_fma")
     if memory and compute:
