@@ -96,7 +96,7 @@ def budgets(checked) -> dict:
         if hasattr(type(getattr(config, name)), "model_fields")
         for key, field in type(getattr(config, name)).model_fields.items()
         for mark in field.metadata
-        if isinstance(mark, ByEffort) and not isinstance(mark.default, list)
+        if isinstance(mark, ByEffort) and not isinstance(mark.default, (list, bool))
     }
 
 

@@ -87,7 +87,8 @@ for LEVELS in levels.together(dict.fromkeys(cell.rpartition("/")[2] for cell in 
             sweep_points=OF_LEVEL.of_levels("sweep_points", [levels.SWEEP]),
             mixes=OF_LEVEL.mixes,
             cards=OF_LEVEL.measured_on,
-            loads=OF_LEVEL.loads,
+            energy=OF_LEVEL.of_levels("energy", ["hbm"]),
+            sustained_s=OF_LEVEL.sustained_s,
         script:
             "../scripts/bandwidth.py"
 

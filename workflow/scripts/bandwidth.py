@@ -5,7 +5,7 @@ from pathlib import Path
 
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
-from roofline.devices.levels import MAIN_MEMORY, SWEEP, TRANSFERS
+from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.energy import idle
 from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
@@ -34,12 +34,13 @@ def run(
     mixes,
     cards,
     loaded,
-    loads,
+    energy,
+    sustained_s,
     **options,
 ) -> BandwidthRecord:
     """`mixes` are those of all cores to measure, None for everything; `cards` all GPUs that the job has for itself,
-    `loaded` the program that puts one under load, if it is to; `loads` what a GPU's memory is put under: `sustained_s`
-    of reads and copies, and with `energy` the points of the energy roofline."""
+    `loaded` the program that puts one under load, if it is to; `sustained_s` how long reads and copies go on, `energy`
+    whether points of the energy roofline are measured."""
     mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
@@ -57,13 +58,13 @@ def run(
     else:
         streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
         found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
-        if loads and level == MAIN_MEMORY["gpu"]:
+        if sustained_s:
             found["idle"] = idle(device)
             found["bandwidths"] = [
-                under_load(device, stream, one, loads["sustained_s"]) if one.name in LOADED else one
+                under_load(device, stream, one, sustained_s) if one.name in LOADED else one
                 for stream, one in zip(streams, found["bandwidths"], strict=True)
             ]
-            found["energy_points"] = [*energy_points(device, POINT_S)] if loads["energy"] else []
+            found["energy_points"] = [*energy_points(device, POINT_S)] if energy else []
         if chain := device.chain(level):
             found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
@@ -110,7 +111,8 @@ if __name__ == "__main__":
                 mixes=params.mixes,
                 cards=params.cards,
                 loaded=next(iter(snakemake.input.loaded), None),
-                loads=params.loads,
+                energy=params.energy,
+                sustained_s=params.sustained_s,
                 warmup=params.warmup,
                 iterations=params.iterations,
                 time_budget_s=params.time_budget_s,

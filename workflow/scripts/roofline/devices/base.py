@@ -67,10 +67,9 @@ class Stream:
 class SweepSeries:
     """Reads of one kind over sizes of the working set.
 
-    `step(size_bytes)` is a step that reads it again and again, and the bytes of one reader. `levels` has the capacities
-    of a reader in bytes; those in `assumed` only name a level, and no page shows them. Beyond `cached_bytes`, which all
-    last-level caches together may hold of a reader's set, lies memory; None: beyond the last level. The rate of memory
-    is that of sets from `memory_from_bytes` on.
+    `step(size_bytes)` is a step that reads it repeatedly, and the bytes of one reader. `levels` has the capacities of a
+    reader in bytes; those in `assumed` only name a level. Memory lies beyond `cached_bytes`, what all last-level caches
+    hold of the set; None: beyond the last level. The rate of memory is that of sets from `memory_from_bytes` on.
     """
 
     series: str
@@ -111,8 +110,7 @@ Step = Callable[[int], object]  # handed the number of the step, so that it can 
 
 
 class HostWork(NamedTuple):
-    """A step by which to time what work costs the host: so many calls, threads, bytes or scores. `count` is of cores or
-    of a kernel's arguments."""
+    """A step that shows what work costs the host. `count`: cores, or arguments of a kernel."""
 
     name: str
     count: int

@@ -47,12 +47,12 @@ def vendor_figures(
     mig: bool = False,
     nvlinks: int | None = None,
 ) -> dict:
-    """The vendor's dense peaks and bandwidth for a device, as plain data, each figure with its source.
+    """Dense peaks and bandwidth from the vendor for a device, as plain data, each with its source.
 
     The arguments are what the device reports, None if it does not. If name, compute capability, multiprocessors and
-    memory size agree with a card of the table ('match': 'exact'), the figures are the printed ones; otherwise they
-    follow from the rates of the architecture ('formula'), with the rate class of the card of that name ('entry') and,
-    if the compute capability agrees, its clocks. 'absent' gives the reason for each dtype without a peak.
+    memory size agree with a card of the table ('match': 'exact'), the figures are the printed ones. Otherwise they
+    follow from the rates of the architecture ('formula') and the rate class of the named card ('entry'). 'absent' has
+    the reason for each dtype without a peak.
     """
     card_id, card = find_entry(datasheets, full_card_name(name))
     mismatches = _mismatches(card_id, card, name, compute_capability, multiprocessors, memory_bytes, mig)
@@ -142,8 +142,7 @@ def nominal_bytes(card: dict) -> int:
 
 
 def find_entry(datasheets: dict, name: str) -> tuple[str, dict] | tuple[None, None]:
-    """The card of exactly this device name, with its id; (None, None) if there is none. Never by prefix: 'NVIDIA A10'
-    begins 'NVIDIA A100-SXM4-40GB'."""
+    """The card of exactly this name, and its id; else (None, None). Not by prefix: A10 begins A100."""
     for card_id, card in datasheets["cards"].items():
         if name in card["device_names"]:
             return card_id, card

@@ -1,7 +1,6 @@
-"""The energy counter of a device: looked at by a thread while something runs, and read from tick to tick.
+"""The energy counter of a device, which a thread reads while something runs.
 
-NVML's counter ticks every 100 ms. A look every few milliseconds finds both ends, and NVML's power readings meanwhile
-are a second method.
+NVML's counter ticks every 100 ms. Reading it every 2 ms finds both ends; NVML's power readings are a second method.
 """
 
 import time
@@ -22,7 +21,7 @@ class Look(NamedTuple):
 
 @contextmanager
 def watched(device) -> Iterator[list[Look]]:
-    """What a thread sees of the counter while the block runs; nothing of a device without one."""
+    """What a thread reads while the block runs; nothing without a counter."""
     looks: list[Look] = []
     ended = Event()
 

@@ -17,9 +17,9 @@ NO_COUNTER = "NVML reports no energy counter: before Volta, on a MIG slice, or w
 
 
 def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Sequence[tuple[float, float]]) -> Energy:
-    """The energy of a load that began at `start` (of time.monotonic()).
+    """The energy of a load that began at `start` (time.monotonic()).
 
-    `points` are (seconds since then, work done until then), at least one; what counts begins at `settled_s`.
+    `points` are (seconds since then, work done until then); what counts begins at `settled_s`.
     """
     if not looks:
         return Energy(why=NO_COUNTER)

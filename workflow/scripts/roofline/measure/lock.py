@@ -1,11 +1,11 @@
-"""What is measured at the same time on a host: a lock for each GPU, and for what they share.
+"""What is measured at the same time on a host: a lock for each GPU, and for what GPUs share.
 
     a GPU, by its UUID  one measurement on each
-    HOST                cores and memory of the host: all of it for a measurement of the CPU, shared by those of GPUs
+    HOST                cores and memory: exclusive for a measurement of the CPU, shared by those of GPUs
     HOST_PATH           from the host to a GPU: transfers, and calls whose latency is timed, one after another
 
-A lock is one of the kernel's on a file that every user may open; it ends with the process that holds it. The order of
-taking is GPUs by UUID, HOST, HOST_PATH, so that there are no deadlocks.
+A lock is a lock of the kernel on a file that every user may open. It ends with its process. Locks are taken in the
+order GPUs by UUID, HOST, HOST_PATH, which excludes deadlocks.
 """
 
 import contextlib

@@ -1,14 +1,14 @@
 """The operator interface: an operator declares what it computes and how; the framework predicts, checks and times it.
 
-A new operator is a package under operators/ whose operator.py defines one subclass of Operator, or a file of the user's
-own that is named in the config (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
+A new operator is a package under operators/ whose operator.py has a subclass of Operator, or a file that the config
+names (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
 
     class Operator          counts, inputs, reference, cases
     class Implementation    one way to compute it on one kind of device
     class Case              one shape and dtype
     class Job               the cases that share a record file
 
-What readers see of it (title, labels, advice) is in operators/about.py.
+Its title, labels and advice are in operators/about.py.
 """
 
 import ast

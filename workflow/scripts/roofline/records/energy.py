@@ -16,6 +16,11 @@ class Energy(Record):
     readings_w: Positive | None = Field(default=None, description="the mean of NVML's power readings, another method")
     why: str | None = Field(default=None, description="why there is no figure, or why it is not relied on")
 
+    @property
+    def each(self) -> float | None:
+        """Joules per FLOP or byte."""
+        return self.joules / self.work if self.joules and not self.why else None
+
 
 class Idle(Record):
     """A GPU with a context and an empty queue."""

@@ -1,5 +1,4 @@
-"""make AGAIN=1: disturbed records are measured again, and of the earlier record and the new one the less disturbed is
-kept."""
+"""make AGAIN=1: re-measure disturbed records, and keep the less disturbed of the old record and the new one."""
 
 import shutil
 from base64 import urlsafe_b64encode

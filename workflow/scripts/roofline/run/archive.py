@@ -1,7 +1,7 @@
-"""One file that holds a run whole: packed, unpacked, and held against its own manifest.
+"""One file that holds a whole run: packed, unpacked, and checked against its manifest.
 
-Everything lies in one folder named after the archive, as in the working directory, so that the workflow goes on
-from there. The pax format keeps modification times below the second; with whole seconds all would seem stale.
+It has one folder, laid out as the working directory, so that the workflow goes on from there. The pax format keeps
+fractions of a second in modification times: without them everything would seem stale.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) ->
 def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[str, bytes]) -> Path:
     """Write results/archive/NAME.tar.gz in the first root; returns its path, relative to it.
 
-    Each path is packed from the first root that has the file: a run's folder may be apart from its sources. `notes`
-    are texts that are not files, by path. Raises UserError where what was written does not agree with its manifest.
+    Each path is packed from the first root that has the file. `notes` are texts that are not files, by path. Raises
+    UserError if what was written disagrees with its manifest.
     """
     target = ARCHIVES / f"{name}{ENDING}"
     (roots[0] / target).parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +80,9 @@ def _without_owner(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
-    """A run for a while: a folder with its results/, its manifest, and everything that is wrong. Raises UserError.
+    """A run for a while: a folder with results/, its manifest, and every error. Raises UserError.
 
-    A folder, unlike an archive, may hold files that the manifest does not list.
+    A folder may hold files that the manifest does not list.
     """
     with unpacked(run) as root:
         manifest = manifest_of(root)
@@ -91,10 +91,7 @@ def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
 
 @contextlib.contextmanager
 def unpacked(run: Path) -> Iterator[Path]:
-    """A folder with the results/ of a run: of an archive, a results folder, or a folder that holds either.
-
-    Raises UserError.
-    """
+    """A folder with the results/ of a run, which may be packed. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
         packed = sorted(run.glob(f"*{ENDING}"))
@@ -116,9 +113,9 @@ def newest(root: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack into an empty folder and return the one that the archive holds.
+    """Unpack into an empty folder; returns the folder in the archive.
 
-    Raises UserError for a file that is truncated, damaged or no archive, and for members that lead outside.
+    Raises UserError if the file is damaged or not an archive, or has members outside.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:

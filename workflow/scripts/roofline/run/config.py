@@ -58,6 +58,7 @@ class BandwidthSettings(Settings):
     warmup: Whole = 3
     iterations: Whole = 1000
     time_budget_s: Annotated[Budget, ByEffort(0.1, 0.2, 3)] = None
+    energy: Annotated[bool | None, ByEffort(False, False, True)] = None
     sweep_points: Annotated[Annotated[int, Field(ge=1, le=32)] | None, ByEffort(2, 3, 8)] = None
 
 
@@ -97,7 +98,6 @@ class Config(Settings):
         BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads `off` as false
         ByEffort("off", "auto", "auto"),
     ] = None
-    energy: Annotated[bool | None, ByEffort(False, False, True)] = None
     peak_flops: PeakFlopsSettings = PeakFlopsSettings()
     bandwidth: BandwidthSettings = BandwidthSettings()
     operations: Annotated[list[Operation], AfterValidator(_checked)] = Field(default=[])

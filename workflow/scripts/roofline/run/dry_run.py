@@ -27,10 +27,7 @@ class Planned(NamedTuple):
 
 
 def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
-    """The jobs that a run with these options of Snakemake's would do, in its order, and our own lines next to them.
-
-    Raises UserError.
-    """
+    """The jobs of a run with these options, in order, and our own lines next to them. Raises UserError."""
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "host", *options]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
     notes = _ours(done.stderr)

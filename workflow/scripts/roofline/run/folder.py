@@ -21,9 +21,9 @@ LAST_LINES = 20
 
 
 def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
-    """The configuration of a run here with these options of Snakemake, and those of them that choose it.
+    """The configuration of a run with these options of Snakemake, and those that choose it. Raises UserError.
 
-    The file of this folder comes first, if it exists or the options name none. Raises UserError.
+    The file of this folder comes first, if it exists or if the options name none.
     """
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config

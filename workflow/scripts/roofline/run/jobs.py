@@ -29,10 +29,9 @@ WIDTH = 120  # columns of a line, at most
 
 @contextlib.contextmanager
 def job(name: str, snakemake, modules: Iterable[str] = ()) -> Iterator[None]:
-    """Run a job's body in its turn: what it prints goes to the screen and the log, a traceback to the log alone.
+    """Run the body of a job in its turn. What it prints goes to the screen and the log, a traceback to the log alone.
 
-    `snakemake` is what the engine gives a script, `modules` what it imports on a GPU. A failure ends the process with
-    status 1 after one line that names the job, the fault and the log.
+    `modules` are imported before, on a GPU. A failure ends the process with status 1 and one line.
     """
     run_lock.end_with_run()
     run_lock.take_turn(snakemake.resources.get("uses", "").split(), modules)

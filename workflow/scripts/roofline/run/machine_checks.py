@@ -46,8 +46,7 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
 
 
 def profiler(config: BaseModel) -> Path | None:
-    """Nsight Compute's program, if counters are wanted and it is there. Raises UserError if NCU names no program, or if
-    counters are required and it is missing."""
+    """Nsight Compute's program, if counters are wanted. Raises UserError if NCU names none, or if it is required."""
     if config.counters == "off":
         return None
     found = ncu.find()

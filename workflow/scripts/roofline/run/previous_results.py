@@ -72,8 +72,7 @@ def accept_future(results: Path) -> None:
 
 
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
-    """Move what cannot be read back out of the way, naming each file: the run makes it again. If counters are
-    required, so is what says that they were refused. A dry run only names the files."""
+    """Set aside what cannot be read, and refused counters if they are required. A dry run only names the files."""
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     if not dry:
         accept_future(results)

@@ -89,14 +89,9 @@ class RuleParams:
         return ["read", "copy"] if compared else None
 
     def sustained_s(self, wildcards) -> float | None:
-        """A param of the peaks that are put under sustained load: products on a GPU."""
-        return self.cells.sustained_s(wildcards.device, wildcards.dtype) if wildcards.get("dtype") else None
-
-    def loads(self, wildcards) -> dict | None:
-        """Those of a GPU's memory."""
-        seconds, energy = self.cells.config.peak_flops.sustained_s, self.cells.config.energy
-        wanted = self.level == MAIN_MEMORY["gpu"] and seconds
-        return {"sustained_s": seconds, "energy": energy} if wanted else None
+        """A param of what is put under sustained load: products on a GPU, and its memory."""
+        what = wildcards.get("dtype", self.level if self.level == MAIN_MEMORY["gpu"] else None)
+        return self.cells.sustained_s(wildcards.device, what) if what else None
 
     def operator(self, rule: str) -> dict:
         """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""

@@ -1,7 +1,6 @@
 """The configuration: read strictly, checked, completed with defaults, held against the machine.
 
-Every error is one line that names the key and the value, and says what is allowed, mostly in pydantic's words; all
-errors are reported at once.
+An error is one line with the key, the value and what is allowed. All errors are reported at once.
 """
 
 import difflib

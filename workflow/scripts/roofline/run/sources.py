@@ -30,11 +30,11 @@ def library_files(
     more: tuple[Path, ...] = (),
     measures: bool = True,
 ) -> list[str]:
-    """Files of the library that a script imports, directly or through others, and kernels and templates they name.
+    """Files of the library that a script imports, directly or not, and kernels and templates that they name. Sorted.
 
-    A script that measures follows only packages that measure. For a job on a kind of device, the modules of that kind
-    are added, which are imported by name at run time, and code for other kinds is left out; for a job of operators,
-    their own files are added. `more` are followed too. Sorted, so that the list is the same at every run.
+    A script that measures follows only packages that measure. For a kind of device the modules of that kind are added,
+    which are imported by name at run time, and code for other kinds is left out. For operators their own files are
+    added. `more` are followed too.
     """
     root, packages = script.parent, (*MEASURING, "__init__.py")
     roots = {script, *(_below(path, root) for path in more)}

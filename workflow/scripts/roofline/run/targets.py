@@ -105,7 +105,7 @@ class Cells:
         names += [f"{one.picture}.png" for rule, one in self.operators.items() if self.on.get(rule, True)]
         names += ["sweep.png"] if any(cell.endswith("/bandwidth/sweep") for cell in self.bandwidths()) else []
         peaks = (peak.split("/peak_flops/") for peak in self.peaks())
-        names += ["energy.png"] if self.config.energy and self.gpus else []
+        names += ["energy.png"] if self.config.bandwidth.energy and self.gpus else []
         names += ["load.png"] if any(self.sustained_s(*peak) for peak in peaks) else []
         return names + (["instruction_roofline.png"] if self.instructions() else [])
 

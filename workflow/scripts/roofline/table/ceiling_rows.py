@@ -108,13 +108,11 @@ def _load(load: Sustained, flops: int) -> Load:
 
 
 def _energy(load: Sustained | MemoryLoad, unit: str, device: DeviceRecord) -> Energy | None:
-    found = load.energy
-    if found is None:
+    if load.energy is None:
         return None
-    each = found.joules / found.work if found.joules and not found.why else None
-    scope = "module" if "GH200" in device.name else "card"
-    figures = {f"joules_per_{unit}": each, "temperature_c": load.temperature_c, "clock_mhz": load.sm_clock_mhz}
-    return Energy.like(found, **figures, scope=scope)
+    figures = {"temperature_c": load.temperature_c, "clock_mhz": load.sm_clock_mhz}
+    figures["scope"] = "module" if "GH200" in device.name else "card"
+    return Energy.like(load.energy, **figures, **{f"joules_per_{unit}": load.energy.each})
 
 
 def _investigation(peak: PeakFlops) -> Investigation | None:

@@ -124,8 +124,7 @@ def _of_roof(
 
 
 def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
-    """The largest share of a ceiling that even the slow end of the faster time exceeds. What was not measured forbids
-    nothing."""
+    """The largest share of a ceiling that even the slow end of the faster time exceeds."""
     timings = [one for one in (measured.latency, measured.device_latency) if one]
     faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s

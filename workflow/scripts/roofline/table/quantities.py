@@ -70,7 +70,6 @@ def _cell(cell: Cell, roofline: Roofline) -> Iterator[Quantity]:
 
 
 def _host_bound(cell: Cell) -> bool:
-    """Whether the host sets the pace of the calls of a GPU. Such a time has modes: one process is at 190 us throughout,
-    and the next at 250."""
+    """Whether the host sets the pace: such a time has modes, 190 us in one process and 250 us in the next."""
     gpu_s = cell.gpu_time_s
     return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_deciles or 1) > WIDE)

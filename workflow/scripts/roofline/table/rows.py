@@ -2,12 +2,6 @@
 
 Rows are built once, from records, and never change. Paths are relative to results/. Times are seconds: `cpu_time_s` is
 what a caller waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A multiply-add is two FLOPs.
-
-Names of version 6 and before, as arguments of a comparison of a frozen table with a new one:
-
-    golden compare FROZEN TABLE latency_s=cpu_time_s device_latency_s=gpu_time_s vendor_tflops=datasheet_tflops
-        vendor_gb_per_s=datasheet_gb_per_s fraction_of_vendor=fraction_of_datasheet
-        device_fraction_of_roof=gpu_fraction_of_roof --without model_decode
 """
 
 from collections.abc import Iterable
@@ -466,8 +460,7 @@ class Tally(Row):
 
 
 class Score(Tally):
-    """Of the sealed model, over all cells without a doubt whose regime was found. A prediction is right if its regime
-    is, and its time within a factor of two."""
+    """Of the sealed model, over cells without a doubt. Right: the regime, and the time within a factor of two."""
 
     both_right: int
     baseline: Tally | None = Field(description="the promised roof and a start-up time")
@@ -541,7 +534,6 @@ class Roofline(Row):
 
     @property
     def repeatable(self) -> list[str]:
-        """Records in which a check failed, and that `make AGAIN=1` measures again: no calibration, which all that was
-        predicted follows from."""
+        """Records with a failed check, which `make AGAIN=1` re-measures; not calibrations."""
         found = {record for fault in self.faults for record in fault.records}
         return sorted(record for record in found if not record.endswith("/calibration.json"))

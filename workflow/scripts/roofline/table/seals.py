@@ -54,8 +54,7 @@ def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str
 
 
 def _wanted(record: JobRecord, found: Results) -> set[str]:
-    """Paths of the seals that a record follows from: its device's, and those of the operators that it measured, with
-    the calibration of their host."""
+    """Paths of the seals of a record: of its device, of its operators, and of the calibration of the host."""
     operators = {measured.operator for measured in record.measurements}
 
     def follows_from(seal: Seal) -> bool:

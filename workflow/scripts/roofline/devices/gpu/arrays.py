@@ -42,8 +42,7 @@ class Arrays:
         kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (a, b, self.xp.uint64(a.nbytes // 4), count))
 
     def rolled(self, array, count: int) -> list:
-        """The array's numbers, begun at another place in each. In one piece of memory: a thousand allocations would
-        take longer than the copying."""
+        """Copies of the numbers, each begun at another place, in one allocation: a thousand would take longer."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
         for place in range(count):

@@ -137,8 +137,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return driver_calls.kernel_of(lambda: (step(0), self.synchronize()))
 
     def profile(self, queue: Callable[[], object]) -> None:
-        """Run what a function queues under a profiler that looks from cudaProfilerStart to cudaProfilerStop, after a
-        kernel of ours that marks its beginning."""
+        """Run what a function queues under a profiler, after a kernel of ours that marks its beginning."""
         runtime = self.xp.cuda.runtime
         self._mark(0)  # compiled before the profiler looks
         self.synchronize()

@@ -38,8 +38,7 @@ class IssueKernel:
 
 @dataclass(frozen=True)
 class WallKernel:
-    """One pattern: `step(i)` makes so many requests. `verify()` says how it compared what was loaded; raises
-    ArithmeticError if that is wrong."""
+    """One pattern: `step(i)` makes the requests; `verify()` raises ArithmeticError if what was loaded is wrong."""
 
     pattern: str
     of: int

@@ -31,8 +31,7 @@ HOST_BLOCKS, HOST_SAMPLES = 8, 20
 
 
 def streams(device, level: str, size_bytes: int | None) -> list[Stream]:
-    """The ceilings of device memory or of the host link. `size_bytes` is that of each array, None for as large as is
-    needed."""
+    """Streams of device memory or of the host link. `size_bytes`: of each array; None: as large as needed."""
     if level in ("hbm", "d2d"):
         size = array_bytes(device, size_bytes)
         return [_hbm(device, mix, size) for mix in MIXES] if level == "hbm" else [_device_copy(device, size)]

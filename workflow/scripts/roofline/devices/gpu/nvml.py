@@ -155,8 +155,7 @@ def _active_links(handle) -> list[int]:
 
 
 def path_between(handle, peer) -> dict:
-    """How two GPUs reach one another: over NVLink or PCIe, by how many active links to the peer or to a switch, and the
-    nearest part of the PCIe tree that both hang on. Null if not reported."""
+    """How two GPUs are connected: NVLink or PCIe, active links, and the nearest common part of the PCIe tree."""
     status = ask("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
     known = {
         "path": None if status is None else "pcie" if status else "nvlink",

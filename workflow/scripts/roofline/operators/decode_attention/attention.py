@@ -1,10 +1,9 @@
-"""One decode step of one layer of attention: shapes, counts, the arithmetic for any array library, and what its
-implementations have in common.
+"""One decode step of one layer of attention: shapes, counts, and the arithmetic for any array library.
 
 Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K and V
-once each; with fewer K/V heads than query heads (grouped-query attention) a K/V head serves a group of query heads, so
-that the intensity rises with the group. Block: the query projection before it and the output projection after it, their
-FLOPs and weights added. The write of the new token into the cache is not part of the step.
+once each. With grouped-query attention a K/V head serves several query heads, so the intensity rises.
+Block: with the query projection before it and the output projection after it. The write of the new token into the cache
+is not part of the step.
 """
 
 from dataclasses import asdict, dataclass
