@@ -13,7 +13,7 @@ from roofline.records.energy import Energy, Idle
 FEWEST_TICKS = 16  # between the first tick and the last
 AGREE = 0.03  # of the counter and of NVML's power readings
 IDLE_S, SETTLING_S = 2.0, 0.9
-NO_COUNTER = "NVML reports no energy counter: before Volta, on a MIG slice, or where it is refused"
+NO_COUNTER = "NVML has no energy counter of it (before Volta, MIG, or refused)"
 
 
 def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Sequence[tuple[float, float]]) -> Energy:
