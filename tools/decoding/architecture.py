@@ -78,9 +78,15 @@ class Attention:
     products: int  # multiply-adds of a query with a token: of the scores and of the values, over all heads
     window: int | None = None  # tokens back, the query's own among them; None: all
     head_size: int | None = None  # where queries, keys and values have one in common
+    unabsorbed: int | None = None  # of latent attention: products with the keys and values that the latent vector gives
 
     def tokens(self, context: int) -> int:
         return min(context, self.window) if self.window else context
+
+    def pairs(self, tokens: int) -> int:
+        """Of a query with a token, where each of so many attends to itself and to those before it."""
+        most = self.tokens(tokens)
+        return most * (most + 1) // 2 + (tokens - most) * most
 
 
 @dataclass(frozen=True)

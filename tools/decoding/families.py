@@ -110,7 +110,8 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
         reader.linear(layer, "self_attn.kv_b_proj", "attention", queries * (plain + values), rank),
         reader.linear(layer, "self_attn.o_proj", "attention", hidden, queries * values, bias=bias),
     ]
-    return linears, vectors, Attention(rank + rotated, queries * (rank + rotated + rank), window)
+    products, unabsorbed = queries * (rank + rotated + rank), queries * (plain + rotated + values)
+    return linears, vectors, Attention(rank + rotated, products, window, unabsorbed=unabsorbed)
 
 
 def by_layer_types(reader: Reader) -> list[int | None]:
