@@ -56,6 +56,7 @@ class Card:
     memory_ceiling: str
     burst: Ceilings
     sustained: Ceilings | None = None
+    usd_per_hour: float | None = None
 
     @property
     def title(self) -> str:
@@ -104,6 +105,8 @@ class Step:
     fits: bool | None
     largest_batch: int | None  # at this context
     compute_bound_from: int | None  # batch, at this context
+    usd_per_hour: float | None
+    output_per_s: float | None = None  # of whole requests, prefill included
 
     @property
     def tokens_per_s(self) -> float:
@@ -113,6 +116,11 @@ class Step:
     @property
     def most_per_s(self) -> float:
         return self.batch / self.bound.seconds
+
+    @property
+    def usd_per_million(self) -> float | None:
+        """Dollars for a million tokens, of whole requests if these are known. As expected."""
+        return self.usd_per_hour and self.usd_per_hour / 3600 / (self.output_per_s or self.tokens_per_s) * 1e6
 
 
 def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[int], cache: str) -> list[Step]:
@@ -130,17 +138,18 @@ def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[i
                 routed=model.routed,
                 expected=bound(step, card.burst),
                 bound=bound(operations(model, batch, context, stored), card.burst),
-                sustained_s=_sustained(step, card),
+                sustained_s=sustained(step, card),
                 memory_bytes=memory_bytes,
                 fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
                 largest_batch=most,
                 compute_bound_from=compute_bound,
+                usd_per_hour=card.usd_per_hour,
             )
             found.append(one)
     return found
 
 
-def _sustained(step: Sequence[Operation], card: Card) -> float | None:
+def sustained(step: Sequence[Operation], card: Card) -> float | None:
     needed = {card.burst.dtype(one.arithmetic) for one in step if one.flops}
     known = card.sustained is not None and needed <= card.sustained.tflops.keys()
     return bound(step, card.sustained).seconds if known else None

@@ -79,4 +79,4 @@ def require_contexts(model: Model, contexts: Sequence[int]) -> None:
     """Raises BadModel for contexts that the model cannot attend to."""
     longest = model.longest_context
     if beyond := [context for context in contexts if context > longest]:
-        raise BadModel(f"{model.name}: a context of {max(beyond)} tokens; allowed: {longest} or fewer")
+        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, or IN and OUT); allowed: {longest} or fewer")

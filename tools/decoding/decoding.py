@@ -1,6 +1,6 @@
 """make model: an upper bound on the decode speed of a model, by the measured ceilings of a card.
 
-    python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--context 1024] [--cache bf16] [--measure]
+    python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--in 1024 --out 256] [--price 2.5] [--help]
 
 MODEL is the path of a Hugging Face config.json, or a name of README.md. CARD is a run (a results folder, an archive, a
 folder of reference/), by default results/, or a card of config/datasheets.yaml, whose ceilings are those of the vendor.
@@ -12,6 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +22,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import bound
 import config_file
 import decode_step
+import serving
 import speed_picture
+import speed_tables
 from architecture import Model
 from bound import Card, Ceilings, NoCeiling, Step
 from config_file import BadModel
 from dense import NotDense, dense
 from number_formats import CACHES, PLAIN
+from serving import Request
 
 import roofline.api as api
 
@@ -37,7 +41,6 @@ MEASURED_BATCHES = [1, 32]
 MOST = 1 << 30
 MOST_NEAR = 5  # names that an unknown one is answered with
 DPI = 160
-UNFIT = {False: " (does not fit)"}
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
 Times = Mapping[tuple[int, int], float]  # seconds of a measured step, by batch and context
 
@@ -47,11 +50,11 @@ def main(arguments: list[str]) -> int:
         given = parsed(arguments)
         found = config_file.find(given.model)
         model = config_file.read(found)
-        contexts = given.context or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
-        config_file.require_contexts(model, contexts)
+        contexts = contexts_of(given, model)
         given.cache = given.cache or model.cache
-        cards = [card_of(name) for name in filter(None, given.card)] or [card_of(str(api.RESULTS))]
-        steps = [bound.steps(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
+        cards = priced([card_of(name) for name in filter(None, given.card)] or [card_of(str(api.RESULTS))], given.price)
+        asked, every = (given.request, given.cache), (given.batch or BATCHES, contexts, given.cache)
+        steps = [serving.served(model, one, *asked, bound.steps(model, one, *every)) for one in cards]
         times, why = measured(found, cards, given, contexts) if given.measure else ({}, "")
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
@@ -60,10 +63,11 @@ def main(arguments: list[str]) -> int:
         print(error)
         return 1
     lines = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    lines = [line + serving.first_token(model, card, *asked) for line, card in zip(lines, cards, strict=True)]
     lines += [f"Not measured: {why}."] if why else []
     lines += [remarks(model, card, given.cache, of_card) for card, of_card in zip(cards, steps, strict=True)]
-    table = one_card(steps[0], times) if len(cards) == 1 else side_by_side(cards, steps)
-    print("\n\n".join([*dict.fromkeys(map(wrapped, lines)), str(table), f"Written: {picture}"]))
+    table = speed_tables.one_card(steps[0], times) if len(cards) == 1 else speed_tables.side_by_side(cards, steps)
+    print("\n\n".join([*dict.fromkeys(map(wrapped, lines)), speed_tables.narrow(table), f"Written: {picture}"]))
     return 0
 
 
@@ -77,7 +81,18 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
     parser.add_argument("--cache", type=cache_dtype, default=None, help=", ".join(CACHES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
-    return parser.parse_args(arguments)
+    parser.add_argument("--price", type=prices, default=[], help="dollars per card and hour: one, or one for each card")
+    whole, none = partial(wholes, single=True), [0]
+    parser.add_argument("--in", type=partial(whole, "IN"), default=none, dest="prompt", help="tokens of a prompt")
+    parser.add_argument("--prefix", type=partial(whole, "PREFIX"), default=none, help="those of it that are cached")
+    parser.add_argument("--out", type=partial(whole, "OUT"), default=none, dest="answer", help="tokens of its answer")
+    given = parser.parse_args(arguments)
+    given.request = asked = Request(*given.prompt, *given.prefix, *given.answer)
+    if asked.cached and asked.cached >= asked.prompt:
+        raise api.UserError(f"PREFIX: {asked.cached}; allowed: fewer tokens than IN, {asked.prompt}")
+    if asked.answer and (given.context or not asked.prompt):
+        raise api.UserError(f"OUT: {asked.answer}; allowed: with IN, and without CONTEXT")
+    return given
 
 
 def cache_dtype(text: str) -> str:
@@ -86,17 +101,45 @@ def cache_dtype(text: str) -> str:
     return text
 
 
-def wholes(variable: str, text: str) -> list[int]:
+def wholes(variable: str, text: str, *, single: bool = False) -> list[int]:
+    found = numbers(int, text)
+    if not found or not all(1 <= one <= MOST for one in found) or (single and len(found) > 1):
+        which = f"a whole number from 1 to {MOST}" if single else f"whole numbers from 1 to {MOST}, such as 1,8,32"
+        raise api.UserError(f"{variable}: {text!r}; allowed: {which}")
+    return list(dict.fromkeys(found))
+
+
+def prices(text: str) -> list[float]:
+    found = numbers(float, text)
+    if not found or not all(1e-9 <= one <= 1e9 for one in found):  # as in the config
+        raise api.UserError(f"PRICE: {text!r}; allowed: dollars per card and hour, such as 2.5, or one for each card")
+    return found
+
+
+def numbers(kind: type, text: str) -> list:
     try:
-        numbers = [int(one) for one in text.split(",")]
+        return [kind(one) for one in text.split(",")]
     except ValueError:
-        numbers = []
-    if not numbers or not all(1 <= one <= MOST for one in numbers):
-        raise api.UserError(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
-    return list(dict.fromkeys(numbers))
+        return []
+
+
+def contexts_of(given: argparse.Namespace, model: Model) -> list[int]:
+    """Raises BadModel for what is longer than the model can attend to."""
+    asked = [given.request.longest] if given.request.prompt else []
+    usual = asked or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
+    config_file.require_contexts(model, [*(given.context or usual), *asked])
+    return given.context or usual
 
 
 # ---------------------------------------------------------------- cards
+
+
+def priced(cards: list[Card], given: list[float]) -> list[Card]:
+    """With one price for all or one for each; without, as each run was configured. Raises UserError."""
+    if len(given) not in (0, 1, len(cards)):
+        raise api.UserError(f"PRICE: {len(given)} for {api.counted(len(cards), 'card')}; allowed: one, or one for each")
+    each = given * len(cards) if len(given) == 1 else given or [one.usd_per_hour for one in cards]
+    return [replace(card, usd_per_hour=price) for card, price in zip(cards, each, strict=True)]
 
 
 def card_of(name: str) -> Card:
@@ -118,7 +161,9 @@ def card_of(name: str) -> Card:
             ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
             doubted = api.listed(one.name for one in (read, *products.values()) if one.doubt)
             how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
-            return Card(record.name, how, record.memory_total_bytes, read.name, *ceilings)
+            gpus = sum(one.device_kind == "gpu" for one in run.devices.values()) or 1
+            price = (run.manifest.times.usd_per_hour or 0) / gpus or None  # it is that of the machine
+            return Card(record.name, how, record.memory_total_bytes, read.name, *ceilings, price)
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 
@@ -174,7 +219,7 @@ def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, cont
 def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
     """Speed at the smallest batch, its limit, what fits, and where compute takes over."""
     first, of_context = steps[0], list({one.context: one for one in steps}.values())
-    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in largest_parts(first, 2))
+    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.largest_parts(first, 2))
     at = f"at batch {first.batch}, context {first.context}"
     speed = f"at most {api.number(first.most_per_s)} tokens/s"
     if first.routed:
@@ -190,11 +235,6 @@ def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
     crossings = {one.context: one.compute_bound_from for one in of_context if one.compute_bound_from}
     crossing = [f"batch {batch} (context {context})" for context, batch in crossings.items()]
     return lines + (f"Compute-bound from {api.listed(crossing)}." if crossing else "Memory-bound at every batch.")
-
-
-def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
-    shares = {part: seconds / step.expected.seconds for part, seconds in step.expected.by_part.items()}
-    return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
 def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
@@ -214,42 +254,6 @@ def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
 
 def _count(parameters: int) -> str:
     return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
-
-
-def one_card(steps: Sequence[Step], times: Times) -> api.Table:
-    rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
-    return api.filled(list(rows[0]), [list(row.values()) for row in rows], left=0)
-
-
-def _row(step: Step, measured_s: float | None) -> dict[str, str]:
-    ((part, share),) = largest_parts(step, 1)
-    return {
-        "batch": str(step.batch),
-        "context": str(step.context),
-        "tokens/s by uniform routing": api.number(step.tokens_per_s) if step.routed else "-",
-        "tokens/s at most": api.number(step.most_per_s),
-        "step by uniform routing": api.duration(step.expected.seconds) if step.routed else "-",
-        "step at least": api.duration(step.bound.seconds),
-        "measured": api.duration(measured_s) if measured_s else "-",
-        "of the bound": api.percent(step.bound.seconds / measured_s) if measured_s else "-",
-        "one by one": api.duration(step.expected.one_by_one_s),
-        "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
-        "limited by": step.expected.limited_by,
-        "largest part": f"{part} {api.percent(share)}",
-        "memory": api.capacity(step.memory_bytes),
-        "fits": {None: "unknown", True: "yes", False: "no"}[step.fits],
-    }
-
-
-def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.Table:
-    """Tokens per second of one model on several cards."""
-    first, heads = steps[0][0], [("tokens/s at most", "most_per_s")]
-    heads = [("tokens/s by uniform routing", "tokens_per_s"), *heads] if first.routed else heads
-    rows = []
-    for same in zip(*steps, strict=True):
-        speeds = [api.number(getattr(one, speed)) + UNFIT.get(one.fits, "") for one in same for _, speed in heads]
-        rows.append([str(same[0].batch), str(same[0].context), *speeds])
-    return api.Table(["batch", "context", *(f"{head}, {one.name}" for one in cards for head, _ in heads)], rows, 0)
 
 
 def wrapped(text: str) -> str:
