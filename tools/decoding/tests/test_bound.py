@@ -111,6 +111,14 @@ def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_few
         (["gpt-2", "--card", str(REFERENCE), "--context", "4096"], ["gpt-2", "4096", "1024"]),
         (["gpt-2", "--cache=int4"], ["CACHE: 'int4'", "bf16, fp16, fp8"]),
         (["gpt-2", "--batch=0"], ["BATCH: '0'"]),
+        *((["gpt-2", f"--price={price}"], ["PRICE", price]) for price in ("0", "-1", "nan", "inf", "a", "")),
+        (["gpt-2", "--card", str(REFERENCE), "--price=1,2"], ["PRICE: 2", "1 card"]),
+        *((["gpt-2", f"--in={tokens}"], ["IN", tokens]) for tokens in ("0", "-5", "1.5", "1,2")),
+        (["gpt-2", "--in=9", "--prefix=9"], ["PREFIX: 9", "IN"]),
+        *((["gpt-2", "--out=5", one], ["OUT: 5", "IN"]) for one in ("--batch=1", "--context=5")),
+        (["gpt-2", "--in=1025"], ["gpt-2", "1025", "1024"]),
+        (["gpt-2", "--in=9", "--out=1017"], ["1025", "1024"]),
+        (["gpt-2", "--in=9", "--context=1025"], ["1025", "1024"]),
     ],
 )
 def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
