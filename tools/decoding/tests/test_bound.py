@@ -117,8 +117,7 @@ def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_few
         (["gpt-2", "--in=9", "--prefix=9"], ["PREFIX: 9", "IN"]),
         *((["gpt-2", "--out=5", one], ["OUT: 5", "IN"]) for one in ("--batch=1", "--context=5")),
         (["gpt-2", "--in=1025"], ["gpt-2", "1025", "1024"]),
-        (["gpt-2", "--in=9", "--out=1017"], ["1025", "1024"]),
-        (["gpt-2", "--in=9", "--context=1025"], ["1025", "1024"]),
+        *((["gpt-2", "--in=9", one], ["1025", "1024"]) for one in ("--out=1017", "--context=1025")),
     ],
 )
 def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
