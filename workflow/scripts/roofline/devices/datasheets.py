@@ -122,14 +122,12 @@ def most_tflops(device: DeviceRecord, ceiling: str, counted_mhz: float | None) -
 
 
 def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> float:
-    """GB/s of a memory bus that transfers twice per clock, HBM and GDDR alike, by the clock that CUDA and NVML report
-    (CUDA C++ best practices guide, theoretical bandwidth)."""
+    """GB/s of a memory bus with two transfers per clock (CUDA C++ best practices guide, theoretical bandwidth)."""
     return 2 * memory_clock_mhz * bus_width_bits / 8 / 1e3
 
 
 def memory_agrees(memory_bytes: int, nominal_gb: float) -> bool:
-    """Whether a reported total is that of a card sold with `nominal_gb`, within 12 % of it as GB or as GiB: vendors
-    mean either, and ECC takes its share (an H200 of '141 GB' reports 150.8e9 bytes, a T4 of '16 GB' 15.8e9)."""
+    """Whether a total is within 12 % of `nominal_gb` as GB or GiB: ECC takes its share (15.8e9 bytes of a T4)."""
     return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, 2**30))
 
 

@@ -141,8 +141,7 @@ class Device(base.Device):
         return f"{dtype} is emulated: converted to fp32 in every step, computed, and rounded back"
 
     def on_cores(self, count: int, work: Callable[[int], object]) -> list:
-        """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread; a single one is the
-        caller's own. Work is handed out in some tens of microseconds, the BLAS is set in about one."""
+        """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread."""
         for library in self._blas:
             library.set_num_threads(1)
         try:

@@ -125,8 +125,7 @@ def host_vectors() -> tuple[int, int]:
 
 
 def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> Run:
-    """One run of a loop by the first so many workers, each with its own arguments. With `chain`, each then goes through
-    so many rounds of dependent additions, which give its clock: an addition takes one on every core of today."""
+    """One run of a loop by the first workers. With `chain` each then adds dependent numbers, which gives its clock."""
     words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
     words.fill(0)
     arrived, rows = words[0], words[1:]

@@ -75,8 +75,7 @@ def streams(workers: Workers, array_bytes: int) -> list[Stream]:
 
 
 class Arrays:
-    """Float32 arrays a, b and c, one after the other in memory, which each worker touches first where it works. The
-    numbers of a go on in b; c is written."""
+    """Float32 arrays a, b and c, one after the other in memory, which each worker touches first where it works."""
 
     def __init__(self, workers: Workers, array_bytes: int):
         self.workers = workers
@@ -252,8 +251,7 @@ def set_cuts(caches: Caches, largest: int, points_per_octave: int) -> dict[int, 
 def _sweep(
     workers: Workers, caches: Caches, cuts: dict[int, tuple[int, int]], apart: int, memory: Callable[[], object]
 ) -> SweepSeries:
-    """Small sets are read again and again in a step. Of large ones it reads only the next part, which is the one that
-    was read the longest ago, just as if the whole set were read. Every step's sums are compared."""
+    """A step reads a small set repeatedly, of a large one the part that was read longest ago. All sums are compared."""
     readers = caches.readers
 
     def step(size_bytes: int) -> tuple[Callable[[int], object], int]:

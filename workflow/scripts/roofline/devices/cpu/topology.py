@@ -24,8 +24,7 @@ def last_level_cache_bytes() -> int:
 
 
 def cache_bytes(readers: int = 1) -> dict[str, int]:
-    """Bytes by level of the first core's caches that one of so many readers has: each of those that share a cache and
-    read has a part of it. Levels that the kernel does not list are left out."""
+    """Bytes of the caches of the first core by level, divided among the readers that share them."""
     cpus = host.usable_cpus()
     found = [_caches(cpu) for cpu in cpus]
     sizes = {}

@@ -12,11 +12,10 @@ class Timed(float):
 
 
 class Workers:
-    """One thread per core. Piece i is always worker i's: a pool would hand it to whichever comes first, and what a core
-    has in its caches, or on its socket, would be another core's the next time.
+    """One thread per core. Piece i is always that of worker i, so that it is in the caches and the socket of that core.
 
-    With `cpus`, each stays on one of them: for steps of milliseconds the kernel was often seen to wake two on one core.
-    Queues hand the work out in half the time that futures take.
+    With `cpus`, each stays on one of them: for steps of milliseconds the kernel often woke two on one core. Queues take
+    half the time of futures.
     """
 
     def __init__(self, count: int, cpus: Sequence[int] = ()):

@@ -1,7 +1,7 @@
 """What CUDA's driver API reports of the cards before one is opened.
 
-Run as a script it prints that as JSON, which is how `cards` asks: a process that has once called cuInit sees the cards
-that CUDA_VISIBLE_DEVICES left visible at that moment, whatever the variable says later, and cannot fork any more.
+Run as a script it prints that as JSON, which is how `cards` asks: a process that has called cuInit sees the cards that
+CUDA_VISIBLE_DEVICES named at that moment for ever, and cannot fork.
 """
 
 import contextlib

@@ -200,8 +200,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     # -- graphs
 
     def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True):
-        """A CUDA graph of one kernel's launches, one after another, each with its arguments. With `overlap` each may
-        begin while the one before it ends (programmatic dependent launch): the kernel itself waits where it must."""
+        """A CUDA graph of the launches of a kernel. With `overlap` each may begin before the last ends."""
         launch = self.launcher(kernel, grid, block, shared_bytes, overlap)
         return self.captured(lambda: [launch(arguments) for arguments in calls])
 

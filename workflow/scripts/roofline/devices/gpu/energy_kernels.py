@@ -1,6 +1,6 @@
-"""One kernel that reads memory and multiplies in registers, in several mixes of the two: points of the energy roofline.
+"""A kernel that reads memory and multiplies in registers: points of the energy roofline.
 
-Reads at full speed reach the power limit of some cards. So the number of resident blocks varies too.
+Reads at full speed reach the power limit of some cards, so the number of resident blocks varies too.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""What calls cost the host of a GPU, each as a step to be timed: a launch of a kernel or a graph, a product, and CuPy's
-operations, all on next to nothing, so that the device never keeps its caller waiting. A step of one launch costs an
-event too, as the steps of operators do.
+"""What calls cost the host of a GPU, each as a step: a launch of a kernel or a graph, a product, operations of CuPy.
+
+All work on next to nothing, so the device never keeps its caller waiting. A step includes an event.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,7 @@ def works(device) -> Iterator[HostWork]:
 
 
 def array_operations(device):
-    """Those of attention: scaled, multiplied by stacked matrices, exponentials of what is left of the largest, their
-    sum, divided by it, and multiplied again."""
+    """Those of attention: scaled, multiplied by stacked matrices, softmax, and multiplied again."""
     scale = device.normal((1,), "fp32", 1)
     keys, query = device.normal((2, 2, 8, 16), "fp32", 2), device.normal((2, 2, 16, 1), "fp32", 3)
 

@@ -1,6 +1,4 @@
-"""What NVML reports of a GPU. Every reading may be refused; then it is null, as all are of a handle of None, which
-means a card that NVML does not know.
-"""
+"""What NVML reports of a GPU; null where it refuses, and for a handle of None: a card that NVML does not know."""
 
 import os
 
