@@ -57,6 +57,7 @@ class Card:
     burst: Ceilings
     sustained: Ceilings | None = None
     usd_per_hour: float | None = None
+    read_w: float | None = None  # watts of sustained reads of its memory
 
     @property
     def title(self) -> str:
@@ -106,7 +107,14 @@ class Step:
     largest_batch: int | None  # at this context
     compute_bound_from: int | None  # batch, at this context
     usd_per_hour: float | None
+    read_w: float | None = None
     output_per_s: float | None = None  # of whole requests, prefill included
+
+    @property
+    def joules_per_token(self) -> float | None:
+        """An estimate: watts of memory reads over the expected time; None if it is not memory-bound."""
+        known = self.read_w if self.expected.limited_by == "memory" else None
+        return known and known * self.expected.seconds / self.batch
 
     @property
     def tokens_per_s(self) -> float:
@@ -144,6 +152,7 @@ def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[i
                 largest_batch=most,
                 compute_bound_from=compute_bound,
                 usd_per_hour=card.usd_per_hour,
+                read_w=card.read_w,
             )
             found.append(one)
     return found

@@ -163,7 +163,8 @@ def card_of(name: str) -> Card:
             how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
             gpus = sum(one.device_kind == "gpu" for one in run.devices.values()) or 1
             price = (run.manifest.times.usd_per_hour or 0) / gpus or None  # it is that of the machine
-            return Card(record.name, how, record.memory_total_bytes, read.name, *ceilings, price)
+            watts = read.energy.power_w if read.energy and not read.energy.why else None
+            return Card(record.name, how, record.memory_total_bytes, read.name, *ceilings, price, watts)
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 

@@ -32,6 +32,7 @@ def _row(step: Step, measured_s: float | None) -> dict[str, str]:
         "of the bound": api.percent(step.bound.seconds / measured_s) if measured_s else "-",
         "one by one": api.duration(step.expected.one_by_one_s) if alone else "-",
         "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
+        "J per token, about": api.number(step.joules_per_token) if step.joules_per_token else "-",
         "limited by": step.expected.limited_by,
         "largest part": f"{part} {api.percent(share)}" if alone else "-",
         "memory": api.capacity(step.memory_bytes),
