@@ -40,6 +40,12 @@ def test_the_work_of_a_slower_second_half_is_counted_as_it_was_done():
     assert found.work == pytest.approx(0.75 * WORK_PER_S * found.seconds, rel=0.05)
 
 
+def test_a_tick_that_was_found_late_is_no_end():
+    late = [look for look in looks() if not 1.09 < look.at - START < 1.17]
+    found = of_load(late, START, 1.05, points())
+    assert found.joules / found.work == pytest.approx(WATTS / WORK_PER_S, rel=3e-3)
+
+
 @pytest.mark.parametrize(("readings", "relied_on"), [(700.0, True), (715.0, False), (None, True)])
 def test_two_methods_have_to_agree(readings, relied_on):
     assert (of_load(looks(readings=readings), START, 1.0, points()).why is None) == relied_on

@@ -6,11 +6,12 @@ NVML's counter ticks every 100 ms. Reading it every 2 ms finds both ends; NVML's
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from threading import Event, Thread
 from typing import NamedTuple
 
 PERIOD_S = 0.002  # between two looks
+PROMPT_S = 0.01  # between two looks where the thread did not have to wait
 
 
 class Look(NamedTuple):
@@ -39,6 +40,9 @@ def watched(device) -> Iterator[list[Look]]:
 
 
 def ticks(looks: Sequence[Look], start: float, end: float) -> list[Look]:
-    """Looks between two moments that found the counter changed."""
+    """Looks between two moments that found the counter changed, the first and the last of them promptly."""
     within = [look for look in looks if start < look.at <= end]
-    return [later for earlier, later in pairwise(within) if later.joules != earlier.joules]
+    changes = [(earlier, later) for earlier, later in pairwise(within) if later.joules != earlier.joules]
+    for _ in range(2):
+        changes = [*dropwhile(lambda change: change[1].at - change[0].at > PROMPT_S, reversed(changes))]
+    return [later for _, later in changes]

@@ -19,7 +19,7 @@ NO_COUNTER = "NVML has no energy counter of it (before Volta, MIG, or refused)"
 def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Sequence[tuple[float, float]]) -> Energy:
     """The energy of a load that began at `start` (time.monotonic()).
 
-    `points` are (seconds since then, work done until then); what counts begins at `settled_s`.
+    `points` are (seconds of the device since then, work done until then); what counts begins at `settled_s`.
     """
     if not looks:
         return Energy(why=NO_COUNTER)
@@ -45,7 +45,7 @@ def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Seque
 def _done(points: Sequence[tuple[float, float]], at_s: float) -> float:
     """The work that is done by a moment, between points in proportion to time."""
     place = bisect_right(points, at_s, key=lambda point: point[0])
-    before, after = (points[place - 1] if place else (0.0, 0.0)), points[min(place, len(points) - 1)]
+    before, after = points[max(0, place - 1)], points[min(place, len(points) - 1)]
     share = (at_s - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
     return before[1] + share * (after[1] - before[1])
 

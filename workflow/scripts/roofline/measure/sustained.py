@@ -38,6 +38,7 @@ def once(device: Device, workload, seconds: float, step_s: float) -> Sustained |
     singly = SINGLY if count <= MOST_SINGLY else 0
     curve: list[LoadPoint] = []
     first_products_s: list[float] = []
+    done = [(0.0, 0.0)]  # (seconds of the device, FLOPs)
     log = StateLog(device)
     log.read("before")
     with watched(device) as looks:
@@ -49,11 +50,11 @@ def once(device: Device, workload, seconds: float, step_s: float) -> Sustained |
             if len(curve) < singly:
                 first_products_s += [round(seconds, 10) for seconds in each_s]
             curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **state_fields))
+            done.append((done[-1][0] + count * fmean(each_s), done[-1][1] + count * workload.flops))
     if not curve:
         return None
     found = summarise(curve, workload.product, seconds, first_products_s)
-    done = [(point.at_s, count * workload.flops * (place + 1)) for place, point in enumerate(curve)]
-    energy = of_load(looks, start, found.settled_after_s, done)
+    energy = of_load(looks, start, SETTLING_S, done)
     return found.model_copy(update={"power_reading": log.states[-1].power_reading, "energy": energy})
 
 
