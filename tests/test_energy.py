@@ -28,7 +28,7 @@ def points(seconds=3.0):
 
 def test_joules_are_from_tick_to_tick_of_what_counts():
     found = of_load(looks(), START, 1.0, points())
-    assert found.joules / found.work == pytest.approx(WATTS / WORK_PER_S, rel=2e-3)
+    assert found.joules / found.work * WORK_PER_S == pytest.approx(WATTS, rel=2e-3)
     assert (found.power_w, found.readings_w) == (pytest.approx(WATTS, rel=2e-3), pytest.approx(WATTS))
     assert (found.ticks, found.seconds) == (pytest.approx(19, abs=1), pytest.approx(0.1 * found.ticks, rel=2e-3))
     assert found.why is None
@@ -43,7 +43,7 @@ def test_the_work_of_a_slower_second_half_is_counted_as_it_was_done():
 def test_a_tick_that_was_found_late_is_no_end():
     late = [look for look in looks() if not 1.09 < look.at - START < 1.17]
     found = of_load(late, START, 1.05, points())
-    assert found.joules / found.work == pytest.approx(WATTS / WORK_PER_S, rel=3e-3)
+    assert found.joules / found.work * WORK_PER_S == pytest.approx(WATTS, rel=3e-3)
 
 
 @pytest.mark.parametrize(("readings", "relied_on"), [(700.0, True), (715.0, False), (None, True)])
