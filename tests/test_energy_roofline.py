@@ -35,7 +35,9 @@ def fits(points):
 
 def test_the_terms_are_found():
     (fit,) = fits([point(*mix) for mix in MIXES])
-    assert (fit.base_w, fit.joules_per_byte, fit.joules_per_flop) == pytest.approx((BASE_W, PER_BYTE, PER_FLOP))
+    assert (fit.base_w, fit.joules_per_byte, fit.joules_per_flop) == pytest.approx(
+        (BASE_W, PER_BYTE, PER_FLOP), rel=1e-6, abs=0
+    )
     assert fit.rms == pytest.approx(0, abs=1e-9)
 
 
