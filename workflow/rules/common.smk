@@ -87,8 +87,7 @@ def asked_as_text(wildcards):
     return json.dumps(asked(CHECKED, CELLS.devices), sort_keys=True)
 
 
-DELIVERABLES = CELLS.deliverables()
-OUTPUTS = [*DELIVERABLES, "results/manifest.json"]
+OUTPUTS = [*CELLS.deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)
 DRY = workflow.output_settings.dryrun

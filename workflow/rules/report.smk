@@ -38,7 +38,7 @@ rule plot:
 
 rule manifest:
     input:
-        outputs=DELIVERABLES,
+        outputs=CELLS.deliverables(),
         library=sources.library_files(SCRIPTS / "manifest.py", measures=False),
     output:
         "results/manifest.json",

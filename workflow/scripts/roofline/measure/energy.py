@@ -1,7 +1,6 @@
 """Joules of a load between two ticks of the energy counter, over the work that was done between the two."""
 
 import time
-from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf
 from statistics import fmean
@@ -44,10 +43,9 @@ def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Seque
 
 def _done(points: Sequence[tuple[float, float]], at_s: float) -> float:
     """The work that is done by a moment, between points in proportion to time."""
-    place = bisect_right(points, at_s, key=lambda point: point[0])
-    before, after = points[max(0, place - 1)], points[min(place, len(points) - 1)]
-    share = (at_s - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
-    return before[1] + share * (after[1] - before[1])
+    import numpy
+
+    return float(numpy.interp(at_s, *zip(*points, strict=True)))
 
 
 def idle(device: Device) -> Idle | None:

@@ -74,7 +74,7 @@ def _compute(
         sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
         variants=list(map(_variant, peak.variants)),
         load=_load(peak.sustained, burst.flops) if peak.sustained else None,
-        energy=_energy(peak.sustained, "flop", device) if peak.sustained else None,
+        energy=_energy(peak.sustained, "flop", device),
         investigation=_investigation(peak),
         remarks=peak.doubts,
         doubt=doubt,
@@ -107,8 +107,8 @@ def _load(load: Sustained, flops: int) -> Load:
     )
 
 
-def _energy(load: Sustained | MemoryLoad, unit: str, device: DeviceRecord) -> Energy | None:
-    if load.energy is None:
+def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord) -> Energy | None:
+    if not load or not load.energy:
         return None
     figures = {"temperature_c": load.temperature_c, "clock_mhz": load.sm_clock_mhz}
     figures["scope"] = "module" if "GH200" in device.name else "card"
@@ -152,7 +152,7 @@ def _memory(
         samples=len(one.latency.samples_s),
         load_latency_s=_load_latency_s(record, one),
         sustained_gb_per_s=one.load and one.load.gb_per_s,
-        energy=_energy(one.load, "byte", device) if one.load else None,
+        energy=_energy(one.load, "byte", device),
         datasheet_gb_per_s=one.vendor_gb_per_s,
         fraction_of_datasheet=one.fraction_of_vendor,
         doubt=doubt,
