@@ -101,19 +101,8 @@ def vendor_peak(tflops: float = 160.0, **fields) -> VendorPeak:
 
 
 def vendor_figures(**fields) -> VendorFigures:
-    known = {
-        "match": "exact",
-        "entry": None,
-        "reason": "made up",
-        "boost_clock_mhz": None,
-        "tensor_clock_mhz": None,
-        "rate_class": "full",
-        "l2_bytes": None,
-        "power_limit_w": None,
-        "peaks": {},
-        "absent": {},
-        "bandwidth": None,
-    }
+    known = dict.fromkeys(name for name, field in VendorFigures.model_fields.items() if field.is_required())
+    known |= {"match": "exact", "reason": "made up", "rate_class": "full", "peaks": {}, "absent": {}}
     return VendorFigures(**known | fields)
 
 

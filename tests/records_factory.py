@@ -33,22 +33,13 @@ from roofline.table.run_records import Results
 US = 1e-6
 DAY = "2026-11-05T"
 QUERIED, SEALED, STARTED = f"{DAY}12:00:05+00:00", f"{DAY}12:00:10+00:00", f"{DAY}12:00:20+00:00"
-PROMISED = {
-    "gpu": {"fp32": 67.0, "fp16": 990.0, "hbm_read": 4800.0},
-    "cpu": {"fp32": 2.0, "dram_read": 160.0},
-}
+PROMISED = {"gpu": {"fp32": 67.0, "fp16": 990.0, "hbm_read": 4800.0}, "cpu": {"fp32": 2.0, "dram_read": 160.0}}
 CONSTANTS = {"gpu": {"call_s": 8 * US, "start_s": 3.5 * US, "share": 0.95}, "cpu": {"call_s": 30 * US, "share": 0.8}}
 COSTS = {
     "gpu": {"calls": {"call_s": 1}, "start": {"start_s": 1}, "share": "share"},
     "cpu": {"calls": {"call_s": 1}, "share": "share"},
 }
-LEVELS = {
-    "shared": ("shared", "read"),
-    "d2d": ("hbm", "copy"),
-    "h2d": ("pcie", "copy"),
-    "l2": ("l2", "read"),
-    "l1": ("l1", "read"),
-}
+LEVELS = {name: (name, "read") for name in ("shared", "l2", "l1")} | {"d2d": ("hbm", "copy"), "h2d": ("pcie", "copy")}
 SCAN = OwnOperator(
     name="scan",
     title="scan",
@@ -107,14 +98,8 @@ def rates(counted: float, taken: Timing) -> tuple[float, float] | None:
 
 
 def product() -> Product:
-    return Product(
-        library="cuBLASLt",
-        shape=dict.fromkeys("mnk", 8192),
-        layout="TN",
-        algorithm="12",
-        accumulation="fp32",
-        output="fp16",
-    )
+    how = {"layout": "TN", "algorithm": "12", "accumulation": "fp32", "output": "fp16"}
+    return Product(library="cuBLASLt", shape=dict.fromkeys("mnk", 8192), **how)
 
 
 def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Bandwidth:
@@ -125,35 +110,25 @@ def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Band
         "name": name,
         "level": level,
         "mix": mix,
-        "counted": "made up",
         "bytes": counted,
         "gb_per_s": gb_per_s,
         "ci95": rates(counted / 1e9, taken),
-        "vendor_gb_per_s": None,
-        "fraction_of_vendor": None,
-        "threads": None,
-        "grid": "made up",
         "search": Search(offered=1, tried=1, refused=[]),
-        "trials": [],
         "blocks_gb_per_s": [gb_per_s],
-        "sm_clock_mhz": None,
-        "limited_by": [],
-        "throttled": None,
         "latency": taken,
-        "states": [],
-        "verified": "made up",
     }
-    return Bandwidth(**known | fields)
+    known |= dict.fromkeys(("vendor_gb_per_s", "fraction_of_vendor", "threads", "sm_clock_mhz", "throttled"))
+    known |= dict.fromkeys(("counted", "grid", "verified"), "made up")
+    return Bandwidth(**known | {key: [] for key in ("trials", "limited_by", "states")} | fields)
 
 
 def cell(device: str, latency_s: float, device_latency_s: float | None = None, **fields) -> Measurement:
     """One measurement: 0.5 FLOP/byte at N = 1024 by default. Its prediction is filled in by `assemble`."""
     on_gpu, n = device != "cpu", fields.pop("n", 1024)
     known = {
+        **dict.fromkeys(("preset", "scope", "overhead_s")),
         "operator": "scan",
         "implementation": "plain" if on_gpu else "numpy",
-        "preset": None,
-        "scope": None,
         "dtype": "fp32",
         "cache": "cold",
         "shape": {"n": n},
@@ -167,7 +142,6 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
         "check": MADE_UP_CHECK,
         "latency": timing(latency_s),
         "device_latency": timing(device_latency_s) if device_latency_s else None,
-        "overhead_s": None,
         "states": [],
     }
     graph = fields.pop("graph", False)
@@ -279,13 +253,11 @@ def peak_record(
         "inputs": "made up",
         "limited_by": load.limited_by if load else [],
         "throttled": None if device == "cpu" else False,
-        "doubts": [],
+        **{key: [] for key in ("doubts", "not_repeated", "variants")},
         "search": Search(offered=1, tried=1, refused=[]),
         "candidates": [{"product": best, "flops": flops, "trial_tflops": burst, "flops_per_cycle": None}],
-        "not_repeated": [],
         "blocks": [block, block, block | {"tflops": chosen_at or burst}],
         "sustained": load,
-        "variants": [],
         "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},
         "investigation": None,
     }
