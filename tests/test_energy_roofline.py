@@ -1,5 +1,7 @@
 """The energy roofline's fit, of points with known terms."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from roofline.records.energy import Energy, EnergyPoint, MemoryLoad
@@ -28,9 +30,9 @@ def point(flops_per_byte, tb_per_s, clock_mhz=1980, limited_by=(), off=0.0, why=
     return EnergyPoint(dtype="fp32", multiplies=8, blocks=1, flops_per_byte=flops_per_byte, load=load)
 
 
-def fits(points):
+def fits(points, **ceilings):
     record = BandwidthRecord.model_construct(device="gpu0", energy_points=points)
-    return list(energy_fits("gpu0/bandwidth/hbm.json", record))
+    return list(energy_fits("gpu0/bandwidth/hbm.json", record, ceilings))
 
 
 def test_the_terms_are_found():
@@ -54,3 +56,18 @@ def test_a_point_that_does_not_fit_shows():
 
 def test_too_few_points_have_no_fit():
     assert fits([point(*mix) for mix in MIXES[:3]]) == []
+
+
+@pytest.mark.parametrize(
+    ("watts", "unit", "above_w"),
+    [(700.0, "cuda_core", 700 - BASE_W - 50e12 * PER_FLOP), (300.0, "cuda_core", None), (700.0, "tensor_core", None)],
+)
+def test_what_a_gemm_on_cuda_cores_draws_above_the_fit_is_on_chip(watts, unit, above_w):
+    energy = SimpleNamespace(power_w=watts, joules_per_flop=watts / 50e12)
+    gemm = SimpleNamespace(unit=unit, energy=energy)
+    (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm, fp64=gemm)
+    assert fit.gemm_above_w == (above_w and pytest.approx(above_w))
+    assert fit.gemm_above_joules_per_flop == (above_w and pytest.approx(above_w / 50e12, rel=1e-6, abs=0))
+    energy.joules_per_flop = None
+    (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm)
+    assert fit.gemm_above_w is None

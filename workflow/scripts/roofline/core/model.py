@@ -75,12 +75,11 @@ class Analysis:
 def analyse(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> Analysis:
     """Place one operation under the roof given by a peak (FLOP/s) and a bandwidth (bytes/s).
 
-    - intensity: FLOPs / bytes, infinite when there is no traffic (also for an operation that does nothing);
+    - intensity: FLOPs / bytes, infinite without traffic;
     - attainable: min(peak, intensity x bandwidth);
     - bound: 'compute' at or above the ridge point, 'memory' below it;
     - efficiency: attainable / peak in per cent, 0 at a peak of zero;
-    - estimated time: FLOPs / attainable: infinite when nothing is attainable (a copy has zero FLOPs and
-      attains zero, so it never ends by this measure), 0 when there is neither work nor traffic;
+    - estimated time: FLOPs / attainable: infinite for a copy, which attains zero; 0 without work and traffic;
     - roofline time: max(FLOPs / peak, bytes / bandwidth), finite for a copy.
 
     At zero bandwidth everything with traffic is memory-bound, attains nothing and never ends.

@@ -48,10 +48,8 @@ def find_levels(points: Points) -> list[Level]:
     Fitting by Segmented Straight Lines, JASA 64, 1969). A plateau is a line through the median of its points that falls
     by 0 to 2 % an octave, spans SHORTEST_OCTAVES and ends with points that fit. It costs LEVEL_PRICE; its points cost
     half their squared residual over the noise, up to OUTLIER_PRICE; points of a transition cost LOOSE_PRICE, before the
-    first plateau START_PRICE. Each level starts lower than the last one ended by SMALLEST_JUMP.
-
-    Levels within 15 % of each other, or seen by a single point, are not separated; a transition that spends an octave
-    at one height is a level.
+    first plateau START_PRICE. Each level starts lower than the last one ended by SMALLEST_JUMP. Levels within 15 % of
+    each other, or seen by a single point, are not separated.
     """
     x = [math.log2(size) for size, _ in points]
     y = [math.log(bandwidth) for _, bandwidth in points]

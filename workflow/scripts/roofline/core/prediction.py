@@ -1,10 +1,9 @@
 """The model that predicts a cell, in one page: docs/prediction.md.
 
-A cell's device time is what it costs to start, plus the passes next to its roof, plus the larger of FLOPs / compute
-ceiling and bytes / memory ceiling, each by the share of the ceiling that the implementation attains, and of what passes
-through other memory levels, of which the slowest sets the memory's time; its caller's time
-is the larger of that and what the calls cost the host. The regime follows by the rule of regimes.py, which also names
-the regime found. A prediction is right where its regime is, and its time within a factor of TIMES.
+GPU time: what a cell costs to start, plus the passes next to its roof, plus the larger of FLOPs / compute ceiling and
+bytes / memory ceiling of the slowest level, each by the share of the ceiling that the implementation attains. CPU time:
+the larger of that and what the calls cost the host. The regime follows by the rule of regimes.py. A prediction is right
+where its regime is, and its time within a factor of TIMES.
 """
 
 import math

@@ -37,10 +37,8 @@ def regime(
     compute_s: float | None,
     memory_s: float | None,
 ) -> str | None:
-    """`implementation` where roof and overheads explain less than half of the time; else the larger of them.
-
-    That is `overhead`, or the larger part of the roof, `compute` or `memory`. None where one of these is not known and
-    the overheads alone do not explain half.
+    """`implementation` where roof and overheads explain less than half of the time; else the largest of `overhead`,
+    `compute` and `memory`. None where one is not known and the overheads alone do not explain half.
 
     `latency_s` is the caller's time, `device_latency_s` the device's part alone (None where the device is its own
     caller), `start_s` what the same code takes where there is next to nothing to do (of the device's time where there

@@ -41,12 +41,11 @@ def deciles(samples: Sequence[float]) -> float | None:
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """A confidence interval of the median from order statistics, for samples in the order they were taken.
 
-    Of n independent samples, [x(k), x(n+1-k)] misses the median with probability 2 P(Binomial(n, 1/2) < k), whatever
-    their distribution; k is the largest that keeps this under 1 - confidence (Hahn and Meeker, Statistical Intervals,
-    section 5.2). Timings drift and resemble their neighbours: n of them place the median only as well as m = n / tau
-    independent ones (`autocorrelation_time`), and the rank is that of m samples, scaled to n. None where even the
-    extremes do not reach the confidence: under 6 effective samples at 95 %. A run of fewer than about 12 tau samples
-    cannot show how long its memory is, and its interval is too narrow.
+    Of n independent samples, [x(k), x(n+1-k)] misses the median with probability 2 P(Binomial(n, 1/2) < k); k is the
+    largest that keeps this under 1 - confidence (Hahn and Meeker, Statistical Intervals, section 5.2). Timings resemble
+    their neighbours: n of them place the median only as well as m = n / tau independent ones (`autocorrelation_time`),
+    and the rank is that of m samples, scaled to n. None under 6 effective samples at 95 %. Of fewer than about 12 tau
+    samples the interval is too narrow.
     """
     if not samples:
         return None
@@ -76,11 +75,11 @@ def autocorrelation_time(samples: Sequence[float]) -> float:
     The share of n samples above the median has the variance tau / (4 n). tau is the sum over all lags of the
     autocovariance of the indicators [x > median], over the 1/4 of an even split. The sum stops where two neighbouring
     lags no longer add anything positive, and pairs may not grow with the lag: Geyer's initial monotone sequence
-    (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3). Indicators about a median of the
-    same samples are biased low by tau / n at each lag (Marriott and Pope, Biometrika 41, 1954), which is added.
+    (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3). The bias by tau / n at each lag
+    (Marriott and Pope, Biometrika 41, 1954) is added.
 
-    A coarse timer makes many samples equal: lying below the median then differs from not lying above it, and the larger
-    tau of both counts. Raises ValueError without samples.
+    A coarse timer makes many samples equal: the larger tau counts, of lying above and of lying below the median. Raises
+    ValueError without samples.
     """
     middle = median(samples)
     above = "".join("1" if sample > middle else "0" for sample in samples)

@@ -49,8 +49,8 @@ def vendor_figures(
 ) -> dict:
     """Dense peaks and bandwidth from the vendor for a device, as plain data, each with its source.
 
-    The arguments are what the device reports, None if it does not. If name, compute capability, multiprocessors and
-    memory size agree with a card of the table ('match': 'exact'), the figures are the printed ones. Otherwise they
+    The arguments are what the device reports. If name, compute capability, multiprocessors and memory size
+    agree with a card of the table ('match': 'exact'), the figures are the printed ones. Otherwise they
     follow from the rates of the architecture ('formula') and the rate class of the named card ('entry'). 'absent' has
     the reason for each dtype without a peak.
     """

@@ -4,8 +4,8 @@
     HOST                cores and memory: exclusive for a measurement of the CPU, shared by those of GPUs
     HOST_PATH           from the host to a GPU: transfers, and calls whose latency is timed, one after another
 
-A lock is a lock of the kernel on a file that every user may open. It ends with its process. Locks are taken in the
-order GPUs by UUID, HOST, HOST_PATH, which excludes deadlocks.
+A lock is the kernel's, on a file that every user may open, and ends with its process. The order GPUs by UUID, HOST,
+HOST_PATH excludes deadlocks.
 """
 
 import contextlib

@@ -3,11 +3,6 @@
 A new operator is a package under operators/ whose operator.py has a subclass of Operator, or a file that the config
 names (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
 
-    class Operator          counts, inputs, reference, cases
-    class Implementation    one way to compute it on one kind of device
-    class Case              one shape and dtype
-    class Job               the cases that share a record file
-
 Its title, labels and advice are in operators/about.py.
 """
 

@@ -117,10 +117,8 @@ def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord
 
 def _investigation(peak: PeakFlops) -> Investigation | None:
     found = peak.investigation
-    if found is None:
-        return None
-    finding = next((trial.finding for trial in found.trials if trial.what == found.verdict), None)
-    return Investigation(reason=found.reason, finding=finding, ruled_out=found.ruled_out)
+    of_verdict = found and (trial.finding for trial in found.trials if trial.what == found.verdict)
+    return found and Investigation.like(found, finding=next(of_verdict, None))
 
 
 def memory_ceilings(

@@ -128,8 +128,7 @@ def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None
     timings = [one for one in (measured.latency, measured.device_latency) if one]
     faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
-    allowed = slow_end_s / faster.median_s
-    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, allowed)
+    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s)
 
 
 def _exceeded(

@@ -9,13 +9,14 @@ import numpy
 
 from roofline.core.statistics import median
 from roofline.records.memory import BandwidthRecord
-from roofline.table.rows import EnergyFit
+from roofline.table.cell_rows import Ceilings
+from roofline.table.rows import ComputeCeiling, EnergyFit
 
 ONE_CLOCK = 0.01  # what counts is within this of the median clock
 FEWEST = 4
 
 
-def energy_fits(path: str, record: BandwidthRecord) -> Iterator[EnergyFit]:
+def energy_fits(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Iterator[EnergyFit]:
     """By least squares of relative residuals, on points that no power limit holds back."""
     for dtype in dict.fromkeys(point.dtype for point in record.energy_points):
         free = [point for point in record.energy_points if point.dtype == dtype and point.free]
@@ -26,13 +27,26 @@ def energy_fits(path: str, record: BandwidthRecord) -> Iterator[EnergyFit]:
         moved, flops, watts = map(numpy.array, zip(*points, strict=True))
         relative = numpy.stack([numpy.ones(len(points)), moved, flops], axis=1) / watts[:, None]
         terms = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=None)[0]
-        names = ("base_w", "joules_per_byte", "joules_per_flop")
+        base_w, per_byte, per_flop = map(float, terms)
         yield EnergyFit(
             device=record.device,
             dtype=dtype,
-            **dict(zip(names, map(float, terms), strict=True)),
+            base_w=base_w,
+            joules_per_byte=per_byte,
+            joules_per_flop=per_flop,
+            **_above(ceilings.get(dtype), base_w, per_flop),
             rms=float(numpy.sqrt(numpy.mean((relative @ terms - 1) ** 2))),
             clock_mhz=clock,
             points=points,
             record=path,
         )
+
+
+def _above(gemm: ComputeCeiling | None, base_w: float, joules_per_flop: float) -> dict[str, float]:
+    """What a sustained GEMM on CUDA cores draws above the fit, its few bytes of memory left out."""
+    joules = gemm and gemm.unit == "cuda_core" and gemm.energy and gemm.energy.joules_per_flop
+    if not joules:
+        return {}
+    flops = gemm.energy.power_w / joules
+    above_w = gemm.energy.power_w - base_w - joules_per_flop * flops
+    return {"gemm_above_w": above_w, "gemm_above_joules_per_flop": above_w / flops} if above_w > 0 else {}

@@ -55,7 +55,7 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
         operators=[*cells, *(one for one in users if isinstance(one, Cell))],
         sweeps=[row for one in bandwidths for row in ceiling_rows.sweeps(*one)],
         levels=[row for one in bandwidths for row in ceiling_rows.plateaus(*one)],
-        energy_fits=[fit for one in bandwidths for fit in energy_fits(*one)],
+        energy_fits=[fit for one in bandwidths for fit in energy_fits(*one, _of(ceilings, one[1].device))],
         peers=[ceiling_rows.peer_path(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
         instructions=[
             instruction_roofline(path, one, _of(ceilings, one.device), cells, found.counted_on(one.device))

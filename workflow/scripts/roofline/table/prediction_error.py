@@ -1,8 +1,8 @@
 """Why a cell took longer or shorter than was sealed: the largest of four causes.
 
-The sealed prediction is made again, each time with one more assumption replaced by what this run measured: what the
-calls cost, what the GPU takes to start, the two ceilings. What a replacement moves, in seconds, is that cause's part of
-the error. The rest is the share that the cell attained of its roof, or launch overhead where the GPU waits for calls.
+The sealed prediction is made again, each time with one more assumption replaced by what this run measured: what calls
+cost, what the GPU takes to start, the two ceilings. The seconds that a replacement moves are the part of that cause.
+The rest is the share that was attained of the roof, or launch overhead where the GPU waits for calls.
 """
 
 from collections.abc import Mapping

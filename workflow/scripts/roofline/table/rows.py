@@ -1,7 +1,7 @@
-"""roofline.json, the public format and the one table of a run. The field descriptions here are its documentation.
+"""roofline.json, the public format and the one table of a run, documented by its field descriptions.
 
-Rows are built once, from records, and never change. Paths are relative to results/. Times are seconds: `cpu_time_s` is
-what a caller waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A multiply-add is two FLOPs.
+Rows are built once, from records. Paths are relative to results/. Times are seconds: `cpu_time_s` is what a caller
+waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A multiply-add is two FLOPs.
 """
 
 from collections.abc import Iterable
@@ -190,6 +190,10 @@ class EnergyFit(Row):
     joules_per_flop: float
     rms: NotNegative = Field(description="of the relative residuals")
     clock_mhz: Positive = Field(description="of all points, within 1 %")
+    gemm_above_w: Positive | None = Field(
+        default=None, description="that the GEMM sustains on CUDA cores above the fit"
+    )
+    gemm_above_joules_per_flop: Positive | None = Field(default=None, description="the same: on-chip data movement")
     points: list[tuple[Positive, Positive, Positive]] = Field(description="bytes/s, FLOPs/s and watts")
     record: str
 

@@ -28,11 +28,7 @@ MATMULS = f"matrix products within {percent(AWAY)} of the vendor's peak"
 ISSUE_RATE = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
 
 
-@check(
-    NEAR_MAXIMUM,
-    doubts_figures=True,
-    action=f"unlock it with nvidia-smi -rgc and -rac where you may, else {ANOTHER}",
-)
+@check(NEAR_MAXIMUM, doubts_figures=True, action=f"unlock it with nvidia-smi -rgc and -rac if you may, or {ANOTHER}")
 def clock(known: Evidence) -> Outcome:
     """The fastest of the register-only kernels counts: not all of them are a light load."""
     highest, boost = known.device.hardware.get("sm_clock_max_mhz"), known.device.vendor.boost_clock_mhz

@@ -34,8 +34,7 @@ def verified(known: Evidence) -> Outcome:
         return Outcome("not_applicable", "nothing was predicted")
     errors = list(known.table.devices[known.device.device].violations)
     unknown = sum(not (one.regime or one.no_roof) for one in cells)
-    if unknown:
-        errors.append(f"{unknown} of {len(cells)} cells have no regime, since a ceiling was not measured")
+    errors += [f"{unknown} of {len(cells)} cells have no regime, since a ceiling was not measured"] if unknown else []
     return Outcome("fail" if errors else "pass", _first(errors) or f"{len(cells)} cells")
 
 
@@ -65,11 +64,7 @@ def _judged(one: Counted) -> list[bool]:
     return [judged for judged in found if judged is not None]
 
 
-@check(
-    AGREE,
-    of_cpus=True,
-    action="run again, and believe the higher figures: a virtual machine cannot see other guests of its host",
-)
+@check(AGREE, of_cpus=True, action="run again, believe the higher figures: other guests of the host are not seen")
 def agree(known: Evidence) -> Outcome | None:
     """Of CPUs: the ceilings of a GPU are compared with its clock and the vendor's figures."""
     if KINDS[known.device.device_kind].accelerator:

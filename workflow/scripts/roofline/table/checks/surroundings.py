@@ -10,11 +10,7 @@ QUIET = "no other load during measurements"
 COOL = "no thermal throttling under load"
 
 
-@check(
-    ALONE,
-    doubts_figures=True,
-    action="end the other process (nvidia-smi shows it), or ask for a card of your own; then make AGAIN=1",
-)
+@check(ALONE, doubts_figures=True, action="end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1")
 def alone(known: Evidence) -> Outcome:
     seen = {path: [block.other_processes for block in found] for path, found in _blocks(known).items()}
     counts = [count for found in seen.values() for count in found if count is not None]
