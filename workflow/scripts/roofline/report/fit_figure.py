@@ -11,8 +11,8 @@ from roofline.table.rows import EnergyFit, Roofline
 
 HEAD, FOOT, HIGH = 92.0, 58.0, 300.0
 MARKS = (
-    "Curve: the fit, at the roofs of memory and compute. Dots: measured. Dashed: the energy balance point, at which "
-    "bytes and FLOPs cost as much. Dotted: the ridge point."
+    "Curve: the fit at the roofs. Dots: measured, above it if few blocks ran. Dashed: energy balance point, where "
+    "bytes and FLOPs cost the same. Dotted: ridge point."
 )
 INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 
@@ -47,4 +47,5 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
     words = (
         f"{number(fit.base_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP\n{len(points)} points, rms {percent(fit.rms)}"
     )
-    axes.text(0.98, 0.97, words, ha="right", va="top", transform=axes.transAxes, size=style.SMALL_SIZE)
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    axes.text(0.02, 0.03, words, va="bottom", transform=axes.transAxes, size=style.SMALL_SIZE, bbox=box)

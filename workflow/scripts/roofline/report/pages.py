@@ -23,6 +23,7 @@ def pages(report: Report) -> dict[str, str]:
         "paragraphs": interpretation.paragraphs(report),
         "verified": predictions.verified(verified, table),
         "between": rendering.macro("sentences.j2", "peers", table),
+        "energy": rendering.macro("sentences.j2", "energy", table),
         "counters": rendering.macro("sentences.j2", "counters", counters.facts(table)),
         "counted": counters.table_of(table.counted, table),
         "lessons": interpretation.lessons(report),
