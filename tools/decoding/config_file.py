@@ -33,9 +33,7 @@ def find(named: str) -> dict[str, Any]:
     if named.lower() in shipped() and not path.exists():
         return {"name": named.lower(), **shipped()[named.lower()]}
     if not path.is_file():
-        raise BadModel(
-            f"{named}: no such file, or no {CONFIG} in it; allowed: a {CONFIG}, a folder with one, or {known}"
-        )
+        raise BadModel(f"{named}: no such file or {CONFIG} in it; allowed: a {CONFIG}, a folder with one, or {known}")
     config, source = _read(path), named
     for other, method in QUANTISED.items() if path.name == CONFIG and isinstance(config, dict) else ():
         description = path.with_name(other)

@@ -2,16 +2,14 @@
 
     python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--in 1024 --out 256] [--price 2.5] [--help]
 
-MODEL is the path of a Hugging Face config.json, or a name of README.md. CARD is a run (a results folder, an archive, a
-folder of reference/), by default results/, or a card of config/datasheets.yaml, whose ceilings are those of the vendor.
-Several are shown side by side. --measure times the step of a dense model on the GPU of this machine first.
+MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
 """
 
 import argparse
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +29,7 @@ from config_file import BadModel
 from dense import NotDense, dense
 from number_formats import CACHES, PLAIN
 from serving import Request
+from speed_tables import Timed, Times
 
 import roofline.api as api
 
@@ -42,7 +41,7 @@ MOST = 1 << 30
 MOST_NEAR = 5  # names that an unknown one is answered with
 DPI = 160
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
-Times = Mapping[tuple[int, int], float]  # seconds of a measured step, by batch and context
+LOAD_S = 3.0  # of steps without a pause: a second to settle, and 16 ticks of the energy counter
 
 
 def main(arguments: list[str]) -> int:
@@ -146,9 +145,7 @@ def card_of(name: str) -> Card:
     """The first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
     if not Path(name).exists():
         if name == str(api.RESULTS):
-            raise api.UserError(
-                "no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200"
-            )
+            raise api.UserError("no results here yet: run make first, or name a card: CARD=reference/nvidia-h200")
         return promised(name)
     run = api.open_run(name)
     for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
@@ -174,9 +171,7 @@ def promised(name: str) -> Card:
     near = [one for one in cards if name.lower() in one.lower()]
     if name not in cards and len(near) != 1:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
-        raise api.UserError(
-            f"{name}: not a run, and not a card of config/datasheets.yaml; {known}allowed: a path, or a name from there"
-        )
+        raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {known}allowed: a path or such a name")
     name = name if name in cards else near[0]
     memory_bytes, ceilings = api.datasheets.nominal_bytes(cards[name]), bound.of_datasheet(cards[name])
     return Card(name, "by its datasheet, not measured", memory_bytes, "the bandwidth of the datasheet", ceilings)
@@ -186,7 +181,7 @@ def promised(name: str) -> Card:
 
 
 def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, contexts: list[int]) -> tuple[Times, str]:
-    """GPU times of steps on this machine, and why others were not measured. Raises UserError."""
+    """Steps on this machine, and why others were not measured. Raises UserError."""
     gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
     if not gpu or [one.name for one in cards] != [gpu.name]:
         here = gpu.name if gpu else "no GPU"
@@ -207,11 +202,18 @@ def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, cont
     if failed:
         return {}, failed[target].why
     record = api.read_record(api.OperatorRecord, FOLDER / target)
-    times = {
-        (one.shape["batch"], one.shape["context"]): (one.device_latency or one.latency).median_s
-        for one in record.measurements
-    }
+    with api.open_device(gpu.device) as device:
+        times = {(one.shape["batch"], one.shape["context"]): timed(device, found, one) for one in record.measurements}
     return times, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
+
+
+def timed(device, found: dict, one) -> Timed:
+    """A measured step; for its joules it is repeated without a pause."""
+    seconds = (one.device_latency or one.latency).median_s
+    operator, case = decode_step.DecodeStep(), decode_step.case_of(found, **one.shape)
+    chain = decode_step.Chain.prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
+    load = api.load_of(device, chain.step(None), one.shape["batch"], seconds, LOAD_S)
+    return Timed(seconds, load and load.energy and load.energy.each)
 
 
 # ---------------------------------------------------------------- words

@@ -26,9 +26,8 @@ def operations(
 ) -> list[Operation]:
     """Every operation that reads weights or K/V, for `batch` sequences of `context` tokens, the new one among them.
 
-    Of experts the fewest that a batch can use are read, or as `expected` under uniform routing. Weights are read once,
-    whatever the batch. What stays on the chip is left out: activations, norms' FLOPs, the new token's K/V.
-    """
+    Of experts the fewest that a batch can use are read, or as `expected` under uniform routing. What stays on the chip
+    is left out: activations, norms' FLOPs, the new token's K/V."""
     tokens = {layer.attention: batch * layer.attention.tokens(context) for layer in model.layers}
     return _all(model, batch, batch, lambda one: (tokens[one], one.products * tokens[one]), cache, expected)
 
@@ -36,9 +35,7 @@ def operations(
 def of_prompt(model: Model, prompt: int, cached: int, cache: NumberFormat) -> list[Operation]:
     """Every operation of a prefill: `prompt` tokens, the keys and values of whose first `cached` are there already.
 
-    A token attends to itself and to those before it. The head makes one token. Experts are those that uniform routing
-    uses. What is cached is read once; the keys and values of the other tokens are written once.
-    """
+    The head makes one token, experts are by uniform routing, what is cached is read once, other K/V written once."""
     new = prompt - cached
 
     def attended(one: Attention) -> tuple[int, int]:

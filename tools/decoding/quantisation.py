@@ -186,8 +186,7 @@ def _compressed(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberForma
     if classes:
         raise BadModel(f"{WHERE}config_groups: targets {shown(classes)}; allowed: Linear, names, re:")
     targets.sort(key=lambda one: 2 if one[0] == "Linear" else one[0].startswith("re:"))
-    rules = [("re:" if name == "Linear" else name, of) for name, of in targets]
-    return rules, plain
+    return [("re:" if name == "Linear" else name, of) for name, of in targets], plain
 
 
 def _weights(group: Fields, plain: NumberFormat) -> NumberFormat:

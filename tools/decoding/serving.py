@@ -48,10 +48,8 @@ def served(model: Model, card: Card, request: Request, cache: str, steps: Sequen
 
 
 def _seconds(model: Model, card: Card, request: Request, cache: str, batch: int) -> float:
-    """One prompt after another, then a token of every answer at each step, the first included.
-
-    Between windows, bytes and FLOPs of a step are linear in the context. Experts are those that uniform routing uses.
-    """
+    """One prompt after another, then a token of every answer at each step, the first included. Between windows, bytes
+    and FLOPs of a step are linear in the context."""
     prompt_s = bound(of_prompt(model, request.prompt, request.cached, PLAIN[cache]), card.burst).seconds
     first, last = request.prompt, request.longest
     windows = {layer.attention.window or 0 for layer in model.layers}

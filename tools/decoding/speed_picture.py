@@ -17,7 +17,7 @@ HEAD, HIGH, AXIS = 78.0, 190.0, 52.0
 
 @style.styled()
 def draw(model: str, cards: Sequence[Card], steps: Sequence[Sequence[Step]], times: Mapping) -> Figure:
-    """`times` has the seconds of steps that were measured, by batch and context."""
+    """`times` has the steps that were measured, by batch and context."""
     height = HEAD + len(cards) * (HIGH + AXIS)
     figure = style.headed(height, f"Decode speed of {model}: upper bound", [MARKS])
     place = style.margins(height, top=HEAD, bottom=AXIS) | {"hspace": AXIS / HIGH}
@@ -37,7 +37,12 @@ def _paint(axes: Axes, title: str, steps: Sequence[Step], times: Mapping) -> Non
             axes.plot(batches, [one.most_per_s for one in mine], ls=(0, (3, 2)), **look)
         timed = [batch for batch in batches if (batch, context) in times]
         axes.plot(
-            timed, [batch / times[batch, context] for batch in timed], color=colour, marker="x", ls="none", zorder=5
+            timed,
+            [batch / times[batch, context].seconds for batch in timed],
+            color=colour,
+            marker="x",
+            ls="none",
+            zorder=5,
         )
         for one in mine:
             axes.plot(

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from typing import NamedTuple
 
 from bound import Card, Step
 
@@ -12,13 +13,20 @@ HEAD = 8  # letters of a line in the head of a column
 UNFIT, LEGEND = "*", "*: does not fit the memory"
 
 
-def one_card(steps: Sequence[Step], times: Mapping[tuple[int, int], float]) -> api.Table:
-    """`times`: seconds of measured steps, by batch and context."""
+class Timed(NamedTuple):
+    seconds: float  # of a measured step
+    joules_per_token: float | None = None
+
+
+Times = Mapping[tuple[int, int], Timed]  # by batch and context
+
+
+def one_card(steps: Sequence[Step], times: Times) -> api.Table:
     rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
     return api.filled(list(rows[0]), [list(row.values()) for row in rows], left=0)
 
 
-def _row(step: Step, measured_s: float | None) -> dict[str, str]:
+def _row(step: Step, timed: Timed | None) -> dict[str, str]:
     """A dash: not known, or too wide next to dollars or whole requests."""
     ((part, share),) = largest_parts(step, 1)
     alone = not (step.usd_per_million or step.output_per_s)
@@ -28,10 +36,11 @@ def _row(step: Step, measured_s: float | None) -> dict[str, str]:
         **_speeds(step),
         "step by uniform routing": api.duration(step.expected.seconds) if step.routed else "-",
         "step at least": api.duration(step.bound.seconds),
-        "measured": api.duration(measured_s) if measured_s else "-",
-        "of the bound": api.percent(step.bound.seconds / measured_s) if measured_s else "-",
+        "measured": api.duration(timed.seconds) if timed else "-",
+        "of the bound": api.percent(step.bound.seconds / timed.seconds) if timed else "-",
         "one by one": api.duration(step.expected.one_by_one_s) if alone else "-",
         "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
+        "J per token": api.number(timed.joules_per_token) if timed and timed.joules_per_token else "-",
         "J per token, about": api.number(step.joules_per_token) if step.joules_per_token else "-",
         "limited by": step.expected.limited_by,
         "largest part": f"{part} {api.percent(share)}" if alone else "-",

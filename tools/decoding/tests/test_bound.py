@@ -1,8 +1,10 @@
 """The bound of a decode step: bytes and FLOPs, its time under ceilings, what fits, and the command."""
 
 import re
+from types import SimpleNamespace
 
 import config_file
+import decode_step
 import decoding
 import pytest
 import speed_picture
@@ -128,11 +130,20 @@ def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
 def test_a_measured_step_is_shown_with_its_share_of_the_bound():
     card = Card("A card", "made up", 80 << 30, "hbm_read", CARD)
     found = steps(MODELS["llama-3-8b"], card, [1, 8], [1024], "bf16")
-    times = {(1, 1024): 2 * found[0].bound.seconds}
-    first, other = speed_tables.one_card(found, times).rows
-    columns = speed_tables.one_card(found, times).columns
-    assert first[columns.index("of the bound")] == "50 %" and other[columns.index("measured")] == "-"
+    times = {(1, 1024): speed_tables.Timed(2 * found[0].bound.seconds, 2.5)}
+    table = speed_tables.one_card(found, times)
+    first, other = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    assert (first["of the bound"], first["J per token"], other["measured"]) == ("50 %", "2.5", "-")
     assert "measured" not in speed_tables.one_card(found, {}).columns
     (axes,) = speed_picture.draw("llama-3-8b", [card], [found], times).axes
     (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert list(cross.get_xdata()) == [1] and list(cross.get_ydata()) == [found[0].tokens_per_s / 2]
+
+
+@pytest.mark.parametrize(("energy", "joules"), [(SimpleNamespace(each=2.5), 2.5), (None, None)])
+def test_a_step_is_repeated_for_its_joules_per_token(monkeypatch, energy, joules):
+    monkeypatch.setattr(decode_step.DecodeStep, "inputs", lambda *case, seed: {})
+    monkeypatch.setattr(decode_step.Chain, "prepared", lambda *of: SimpleNamespace(step=lambda scope: None))
+    monkeypatch.setattr(decoding.api, "load_of", lambda *of: of[2] == 8 and SimpleNamespace(energy=energy))
+    one = SimpleNamespace(shape={"batch": 8, "context": 64}, device_latency=SimpleNamespace(median_s=4e-3))
+    assert decoding.timed(None, config_file.find("llama-3.2-1b"), one) == (4e-3, joules)

@@ -38,6 +38,7 @@ from roofline.devices.levels import roofs as memory_ceilings
 from roofline.measure import ncu
 from roofline.measure.lock import HOST, measuring
 from roofline.measure.lock import of_gpu as lock_of
+from roofline.measure.memory_load import load_of
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator
 from roofline.operators.constants import Constant, of_gpu_host
 from roofline.operators.decode_attention import fused as attention_kernel
@@ -127,6 +128,7 @@ class CardFacts(NamedTuple):
     record: DeviceRecord
     figures: list[Quantity]  # without a doubt
     checks: list[CheckResult]
+    roofline: Roofline
 
 
 def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
@@ -136,9 +138,8 @@ def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFac
     for name, record in found.device_records().items():
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
         known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
-        judged = judge.judge(known, judge.OF_MACHINE)
         figures = [one for one in quantities(table) if one.device == name and not one.doubt]
-        facts[name] = CardFacts(record, figures, judged)
+        facts[name] = CardFacts(record, figures, judge.judge(known, judge.OF_MACHINE), table)
     return facts
 
 
@@ -163,10 +164,7 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
 
 
 def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str):
-    """A device's measured ceilings with dots of one's own, as a Matplotlib figure that `figure_style.save` writes.
-
-    Each dot: FLOP/byte, TFLOPS, its label, and the dtype that colours it.
-    """
+    """A device's measured ceilings with dots (FLOP/byte, TFLOPS, label, dtype) of one's own, as a Matplotlib figure."""
     return import_module("roofline.report.roofline_figure").draw_dots(run.roofline, device, dots)
 
 
