@@ -90,14 +90,8 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
 
 
 def vendor_peak(tflops: float = 160.0, **fields) -> VendorPeak:
-    known = {
-        "unit": "tensor_core",
-        "operations_per_clock_per_multiprocessor": 1024.0,
-        "source": "made up",
-        "verified": True,
-        "derived": False,
-    }
-    return VendorPeak(tflops=tflops, **known | fields)
+    known = {"unit": "tensor_core", "operations_per_clock_per_multiprocessor": 1024.0, "source": "made up"}
+    return VendorPeak(tflops=tflops, **known | {"verified": True, "derived": False} | fields)
 
 
 def vendor_figures(**fields) -> VendorFigures:

@@ -99,14 +99,8 @@ class SmallRun:
     # -- its manifest
 
     def manifest(self, **fields) -> Manifest:
-        known = {
-            "settings": SETTINGS,
-            "asked": ASKED,
-            "usd_per_hour": None,
-            "run_started_at": f"{DAY}11:59:58+00:00",
-            "created_at": MADE,
-            "sources": SOURCES,
-        }
+        known = {"settings": SETTINGS, "asked": ASKED, "usd_per_hour": None, "sources": SOURCES}
+        known |= {"run_started_at": f"{DAY}11:59:58+00:00", "created_at": MADE}
         return make_manifest(self.root, self.paths, self.jobs, **known | fields)
 
     def write_manifest(self, **fields) -> Manifest:

@@ -1,5 +1,7 @@
 """make health ADD=ARCHIVE: add the runs of an archive or a results folder to reference/cards/."""
 
+from against_known import watts
+
 import roofline.api as api
 
 
@@ -22,6 +24,8 @@ def add(source: str) -> list[str]:
 
 def card_run(run: api.Run, device: str) -> api.CardRun:
     record, figures = run.devices[device], [one for one in run.quantities if one.device == device and not one.doubt]
+    values = {one.key: one.value for one in figures if not one.key.startswith("p2p_")}
+    values |= {key: value for key, value, _ in watts(run.roofline, device)}
     return api.CardRun(
         date=record.queried_at,
         commit=run.commit,
@@ -31,5 +35,5 @@ def card_run(run: api.Run, device: str) -> api.CardRun:
         driver=record.software.get("driver"),
         cublas=record.software.get("cublas_loaded"),
         power_limit_w=record.hardware.get("power_limit_w"),
-        values={one.key: float(f"{one.value:.6g}") for one in figures if not one.key.startswith("p2p_")},
+        values={key: float(f"{value:.6g}") for key, value in values.items()},
     )

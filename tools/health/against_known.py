@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from verdict import ANOTHER, Row
 
-from roofline.api import Cards, comparable, counted, number, percent, standing
+from roofline.api import Cards, Roofline, comparable, counted, number, percent, standing
 
 KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # the host has a part in the others
+Figure = tuple[str, float, str]  # its key in reference/cards, value and unit
 NOTE, FAIL = 0.03, 0.08  # below their median
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
 
@@ -40,12 +41,25 @@ class Ceiling(NamedTuple):
 
 def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> list[Ceiling]:
     """Those of a device record, next to runs of other cards that were measured alike."""
+    return ranked(device, [(one.key, one.value, one.unit) for one in figures if one.kind in KINDS], effort, cards)
+
+
+def watts(roofline: Roofline, device: str) -> list[Figure]:
+    """Of the idle card and of its sustained loads, as far as the energy counter gave them."""
+    found = [("idle/power_w", roofline.devices[device].idle_w)]
+    loads = [one for one in roofline.ceilings if one.device == device and one.energy and not one.energy.why]
+    found += [(f"{one.name}/power_w", one.energy.power_w) for one in loads]
+    return [(key, value, "W") for key, value in found if value]
+
+
+def ranked(device, figures: Iterable[Figure], effort: str, cards: Cards | None) -> list[Ceiling]:
+    """The highest has rank 1."""
     runs = comparable(device, cards.runs, effort) if cards else []
     found = []
-    for figure in (one for one in figures if one.kind in KINDS):
-        at = standing(figure.key, figure.value, runs)
+    for key, value, unit in figures:
+        at = standing(key, value, runs)
         known = (at.rank, at.rank_at_worst, at.median, at.lowest, at.highest) if at and at.rank else ()
-        found.append(Ceiling(figure.key, figure.value, figure.unit, at.others if at else 0, *known))
+        found.append(Ceiling(key, value, unit, at.others if at else 0, *known))
     return found
 
 

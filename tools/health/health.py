@@ -115,11 +115,14 @@ def judged(one, product: str, facts, rows: Sequence, failures: Mapping, repeated
     """A card, as written in health.json; the rows are of what was seen while nothing of ours ran."""
     known = api.cards(one.name)
     ceilings = against_known.ceilings(facts.record, facts.figures, SETTINGS["effort"], known) if facts else []
+    watts = against_known.watts(facts.roofline, one.device) if facts else []
+    watts = against_known.ranked(facts.record, watts, SETTINGS["effort"], known) if watts else []
     ranked = {one.key for one in ceilings if one.median is not None}
     rows = [*rows, verdict.measured(failures), verdict.repeatable(repeated), against_known.near(ceilings)]
     rows += verdict.of_library(facts.checks, product, ranked) if facts else []
     shown = {"device": one.device, "name": one.name, "uuid": one.uuid, "status": verdict.status(rows, RATES)}
-    return shown | {"checks": [row._asdict() for row in rows], "ceilings": [one._asdict() for one in ceilings]}
+    tables = {"checks": rows, "ceilings": ceilings, "watts": watts}
+    return shown | {name: [row._asdict() for row in table] for name, table in tables.items()}
 
 
 def targets(device: str, product: str) -> dict[str, str]:
@@ -162,7 +165,7 @@ def screen(cards: Sequence[dict]) -> str:
     lines, order = [], list(MARKS)
     for card in cards:
         lines.append(f"{card['device']} {card['name']} ({card['uuid']}): {card['status']}")
-        lines += [f"  {against_known.Ceiling(**one)}" for one in card["ceilings"]]
+        lines += [f"  {against_known.Ceiling(**one)}" for one in card["ceilings"] + card["watts"]]
         for one in sorted(card["checks"], key=lambda one: order.index(one["result"])):
             if len(cards) == 1 or one["result"] != "pass":
                 lines.append(f"  {MARKS[one['result']]:<4}  {one['name']}: {one['reason']}")

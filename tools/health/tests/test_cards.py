@@ -13,6 +13,11 @@ from roofline.table.quantities import Quantity
 
 CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})
 
+ENERGIES = {"fp16": {"power_w": 690.0, "why": None}, "bf16": {"power_w": 600.0, "why": "they differ"}}
+LOADS = [SimpleNamespace(device="gpu0", name=name, energy=SimpleNamespace(**of)) for name, of in ENERGIES.items()]
+POWERED = SimpleNamespace(devices={"gpu0": SimpleNamespace(idle_w=120.0)}, ceilings=LOADS)
+WATTS = {"idle/power_w": 120.0, "fp16/power_w": 690.0}
+
 
 def run(card, value, **changes):
     known = {"date": "2026-11-22T12:00:00+00:00", "commit": None, "method": CARD.method, "effort": "default"}
@@ -43,12 +48,23 @@ def test_a_note_begins_at_three_and_a_failure_at_eight_percent_below_the_median(
     assert row.result == result and bool(row.action) == (result != "pass")
 
 
+def test_watts_have_a_rank_if_known_cards_have_them():
+    runs = [
+        run(card, None, values={"fp16/power_w": one}) for card, one in zip("abcde", range(600, 800, 40), strict=True)
+    ]
+    idle, fp16 = against_known.ranked(
+        CARD, against_known.watts(POWERED, "gpu0"), "default", api.Cards(card=CARD.name, runs=runs)
+    )
+    assert (idle.value, idle.median, idle.rank) == (120, None, None)
+    assert (fp16.value, fp16.median, fp16.rank, fp16.unit) == (690, 680, 3, "W")
+
+
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
     """A run of one card, as if it were opened, and no known cards."""
     monkeypatch.setattr(known_cards, "CARDS", tmp_path)
     found = SimpleNamespace(devices={"gpu0": CARD}, quantities=[figure(4711.123)], effort="default", commit=None)
-    found.roofline = SimpleNamespace(faults=[])
+    found.roofline = POWERED
     monkeypatch.setattr(api, "open_run", lambda source: found)
     return found
 
@@ -57,7 +73,7 @@ def test_a_run_is_added_once(opened):
     for _ in range(2):
         assert len(add_card.add("archive")) == 1
         (added,) = api.cards(CARD.name).runs
-        assert (added.card_id, added.values) == (api.card_id(CARD.uuid), {"hbm_read": 4711.12})
+        assert (added.card_id, added.values) == (api.card_id(CARD.uuid), {"hbm_read": 4711.12, **WATTS})
 
 
 @pytest.mark.parametrize("device", [device_record("cpu"), CARD.model_copy(update={"hardware": {"mig_slice": "1g"}})])

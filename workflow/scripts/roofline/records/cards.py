@@ -25,7 +25,9 @@ class CardRun(Record):
     driver: str | None
     cublas: str | None = Field(description="the version that was loaded")
     power_limit_w: Positive | None
-    values: dict[str, Positive] = Field(description="by the keys of Run.quantities; without disturbed records")
+    values: dict[str, Positive] = Field(
+        description="by the keys of Run.quantities, watts by */power_w; without disturbed records"
+    )
 
 
 class Cards(Record):
