@@ -25,9 +25,7 @@ class CardRun(Record):
     driver: str | None
     cublas: str | None = Field(description="the version that was loaded")
     power_limit_w: Positive | None
-    values: dict[str, Positive] = Field(
-        description="by the keys of Run.quantities, watts by */power_w; without disturbed records"
-    )
+    values: dict[str, Positive] = Field(description="undisturbed, by the keys of Run.quantities; watts by */power_w")
 
 
 class Cards(Record):

@@ -91,8 +91,11 @@ def picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
 
 def energy_words(roofline: Roofline, device: str) -> str:
     """What the figures of energy are of, and why there are none; empty without sustained load."""
-    found = [one.energy for one in roofline.ceilings if one.device == device and one.energy]
-    measured, missing = [one for one in found if not one.why], dict.fromkeys(one.why for one in found if one.why)
+    found = {one.name: one.energy for one in roofline.ceilings if one.device == device and one.energy}
+    measured, missing = [one for one in found.values() if not one.why], {}
+    for name, one in found.items():
+        if one.why:
+            missing.setdefault(one.why, []).append(name)
     words, row = [], roofline.devices[device]
     if measured:
         celsius = span(one.temperature_c for one in measured if one.temperature_c)
@@ -102,7 +105,7 @@ def energy_words(roofline: Roofline, device: str) -> str:
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
     if row.idle_w:
         words.append(f"idle {number(row.idle_w)} W at {number(row.idle_clock_mhz or 0)} MHz")
-    words += [f"without a figure: {why}" for why in missing]
+    words += [f"no figure of {listed(names)}: {why}" for why, names in missing.items()]
     return f"{'; '.join(words)}." if words else ""
 
 
