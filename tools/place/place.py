@@ -1,9 +1,9 @@
-"""make place: the kernels of a program that Nsight Compute profiled, under ceilings that were measured of the card.
+"""make place: a program that Nsight Compute or the profiler of PyTorch recorded, under ceilings measured of the card.
 
-    python tools/place/place.py [REPORT] [--card CARD]
+    python tools/place/place.py [REPORT] [--trace TRACE] [--card CARD]
 
-REPORT is a .ncu-rep file; without it, the ncu command that collects a report is printed. CARD is a run on the same
-model of card (a results folder, an archive, a folder of reference/), by default results/. No GPU is needed.
+REPORT is a .ncu-rep file, TRACE a trace of torch.profiler; without either, how to collect both is printed. CARD is a run
+on the same model of card (a results folder, an archive, a folder of reference/), by default results/. No GPU is needed.
 """
 
 import argparse
@@ -16,12 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
-sys.path.append(str(Path(sys.prefix, "tools", "place")))  # where envs/install.sh puts ncu-report
+sys.path.append(str(Path(sys.prefix, "tools", "place")))  # where envs/install.sh puts its packages
 
 import ncu_counts
 import place_page
 import place_picture
 import placing
+import trace_events
+import trace_page
+import trace_rows
 
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, write_text
 
@@ -29,13 +32,29 @@ PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = Path("reference/nvidia-h200")
 SHOWN, TOLD = 20, 3  # rows and sentences on the screen
 DPI = 160
+COLLECT = """\
+import time, torch
+from torch.profiler import profile, schedule
+
+def timed(steps):  # call it once before, to warm up
+    torch.cuda.synchronize(); start = time.perf_counter()
+    for _ in range(steps): step()  # a training step or a decode step of yours
+    torch.cuda.synchronize(); return (time.perf_counter() - start) / steps
+
+timed(3); seconds = timed(10)
+with profile(record_shapes=True, schedule=schedule(wait=0, warmup=1, active=5)) as profiler:
+    for _ in range(6): profiler.add_metadata_json("step_s", str(seconds)); step(); profiler.step()
+profiler.export_chrome_trace("my.json.gz")"""
 
 
 def main(arguments: list[str]) -> int:
     given = parsed(arguments)
     try:
-        if not given.report:
+        if not given.report and not given.trace:
             print(how_to(given.card))
+            return 0
+        if given.trace:
+            print(placed_trace(Path(given.trace), given.card))
             return 0
         report = ncu.read(Path(given.report), ncu_counts.counts)
         run = read_card(given.card)
@@ -54,8 +73,26 @@ def main(arguments: list[str]) -> int:
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
+    parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz")
     parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
     return parser.parse_args(arguments)
+
+
+def placed_trace(path: Path, card: str) -> str:
+    """Writes page, pictures and table of each GPU; returns what the screen shows. Raises UserError and OSError."""
+    run = read_card(card)
+    found = trace_rows.sections(trace_events.read(path), run)
+    pictures = [f"{NAME}.png" if len(found) == 1 else f"{NAME}_gpu{one.gpu}.png" for one in found]
+    write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", PLACED / f"{NAME}.json")
+    write_text(trace_page.page(found, card, pictures), PLACED / f"{NAME}.md")
+    for section, picture in zip(found, pictures, strict=True):
+        ceilings = [one for one in run.roofline.ceilings if one.device == section.device]
+        figure_style.save(place_picture.draw(section, ceilings), [PLACED / picture], DPI)
+    parts = []
+    for one in found:
+        parts += [wrapped(text) for text in (trace_page.verdict(one), *trace_page.notes(one))]
+        parts += [str(trace_page.table(one, SHOWN))]
+    return "\n\n".join([*parts, f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"])
 
 
 def read_card(name: str) -> Run:
@@ -69,7 +106,7 @@ def read_card(name: str) -> Run:
 
 
 def how_to(card: str) -> str:
-    """The two commands, for the card that is named, or that of this folder; without either for the reference's."""
+    """How to collect a trace or a report and place it, for the card that is named, or that of this folder; without either for the reference's."""
     try:
         run = read_card(card)
     except UserError:
@@ -81,7 +118,9 @@ def how_to(card: str) -> str:
     capability = device.hardware["compute_capability"]
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
-        f"Collect a report, with your program in place of `python my.py` (metrics are named for compute capability "
+        f"Collect a trace of a PyTorch program:\n\n{COLLECT}\n\n"
+        f"Then place it, on any machine:\n\nmake place TRACE=my.json.gz{with_card}\n\n"
+        f"Where hardware counters may be read, collect a report, with your program in place of `python my.py` (metrics are named for compute capability "
         f"{capability}, that of {device.name}; CARD=a run names another card):\n\n"
         f"{ncu_counts.command(tuple(map(int, capability.split('.'))))}\n\n"
         f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"

@@ -52,7 +52,8 @@ def title_of(kernel: Placed) -> str:
 
 
 def shape_of(kernel: Placed) -> str:
-    return f"{_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}"
+    """Of the launch; of an operator in a trace that of its tensors."""
+    return getattr(kernel, "shape", None) or f"{_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}"
 
 
 def _dimensions(sizes: Sequence[int]) -> str:
@@ -237,23 +238,23 @@ def _row(kernel: Placed) -> list[str]:
         title_of(kernel),
         limit_of(kernel),
         str(kernel.launches),
-        _or_dash(duration, kernel.total_s),
-        _or_dash(_share, kernel.share_of_time),
-        _or_dash(duration, kernel.mean_s),
-        *(_or_dash(_share, one.share if one else None) for one in roofs),
-        _or_dash(_share, kernel.issued_share),
-        _or_dash(number, kernel.attained_tflops),
-        _or_dash(number, kernel.intensities.get("memory")),
-        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
+        or_dash(duration, kernel.total_s),
+        or_dash(share_words, kernel.share_of_time),
+        or_dash(duration, kernel.mean_s),
+        *(or_dash(share_words, one.share if one else None) for one in roofs),
+        or_dash(share_words, kernel.issued_share),
+        or_dash(number, kernel.attained_tflops),
+        or_dash(number, kernel.intensities.get("memory")),
+        or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
         f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
     ]
 
 
-def _share(share: float) -> str:
+def share_words(share: float) -> str:
     return percent(share) if share >= SMALLEST or not share else f"< {percent(SMALLEST)}"
 
 
-def _or_dash(form, value: float | None) -> str:
+def or_dash(form, value: float | None) -> str:
     return "-" if value is None else form(value)
 
 

@@ -80,14 +80,14 @@ class Profile:
     kernels: list[Placed]
 
 
-def device_of(report: ncu.Report, run: Run) -> str:
-    """The GPU of a run that is a card of the report's model. Raises UserError."""
+def device_of(path: str, card: str, run: Run) -> str:
+    """The GPU of a run that is a card of this model. Raises UserError."""
     names = {name: run.devices[name].name for name in gpus(run)}
-    found = next((device for device, name in names.items() if name == report.card.name), None)
+    found = next((device for device, name in names.items() if name == card), None)
     if found is None:
         known = ", ".join(dict.fromkeys(names.values()))
         raise UserError(
-            f"{report.path}: profiled on {report.card.name}, but the ceilings are of {known}; "
+            f"{path}: profiled on {card}, but the ceilings are of {known}; "
             "a report is placed under those of the same model of card"
         )
     return found
@@ -100,7 +100,7 @@ def gpus(run: Run) -> list[str]:
 
 def place(report: ncu.Report, run: Run) -> Profile:
     """Every kernel of a report, those that take most time first. Raises UserError for another card."""
-    device = device_of(report, run)
+    device = device_of(report.path, report.card.name, run)
     ceilings = [one for one in run.roofline.ceilings if one.device == device]
     alone = (one.start_s for one in run.roofline.operators if one.device == device and not one.graph)
     start_s = min(filter(None, alone), default=None)
@@ -201,20 +201,20 @@ def _roofs(kernel: ncu_counts.Launches, flops, ceilings: Sequence[Ceiling], cloc
         fit = [one for one in ceilings if one.kind == "compute" and (one.unit, one.dtype) == (unit, dtype)]
         if amount:
             best = max(fit, key=lambda one: one.tflops, default=None)
-            yield _roof("compute", best, amount, clock, mean_s, unit, dtype)
+            yield roof_of("compute", best, amount, clock, mean_s, unit, dtype)
     moved = {level: kernel.total(name) for level, name in CACHES.items()}
     by_tma = kernel.total("tma_instructions") != 0  # or not known
     if by_tma and moved["l1"] is not None and moved["l2"] is not None and moved["l1"] < PASSED_BY * moved["l2"]:
         moved["l1"] = None
     for level, amount in moved.items():
         if amount is not None:
-            yield _roof(level, by_name.get(level), amount / kernel.launches, clock, mean_s)
+            yield roof_of(level, by_name.get(level), amount / kernel.launches, clock, mean_s)
     read, written, either = (kernel.total(f"memory_{which}bytes") for which in ("read_", "write_", ""))
     apart = read is not None and written is not None
     amount, mix = (read + written, mix_of(read, written)) if apart else (either, "read")
     if amount is not None:
         found = next((by_name[name] for name in memory_ceilings("gpu", mix) if name in by_name), None)
-        yield _roof("memory", found, amount / kernel.launches, None, mean_s)
+        yield roof_of("memory", found, amount / kernel.launches, None, mean_s)
 
 
 def mix_of(read_bytes: float, write_bytes: float) -> str:
@@ -225,7 +225,7 @@ def mix_of(read_bytes: float, write_bytes: float) -> str:
     return "write" if write_bytes >= MOSTLY * moved else "copy"
 
 
-def _roof(level: str, ceiling: Ceiling | None, amount: float, clock, mean_s, unit=None, dtype=None) -> Roof:
+def roof_of(level: str, ceiling: Ceiling | None, amount: float, clock, mean_s, unit=None, dtype=None) -> Roof:
     """Scaled to the clock of the kernel if that is lower. `clock` is None for memory, which has its own."""
     if ceiling is None:
         return Roof(level, None, amount, unit=unit, dtype=dtype)
