@@ -8,6 +8,9 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from pathlib import Path
+
+import yaml
 
 from roofline.api import counter_names, ncu
 
@@ -19,38 +22,11 @@ CLOCK = "sm__cycles_elapsed"
 CLOCKS = (CLOCK, "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same domain
 INSTRUCTIONS = "smsp__inst_executed"  # of warps
 TMA, FIRST_TMA = "sm__inst_executed_pipe_tma", (9, 0)
-SECTOR, LINE = 32, 128  # bytes
 
-# From which compute capability on: operands of tensor cores that have their own ceiling here, with their counters.
-# On 10.0 fp4 and fp6 are counted with fp8.
-_SINCE_8_0 = {
-    "fp64": ("fp64",),
-    "tf32": ("tf32_dst_fp32",),
-    "fp16": ("fp16_dst_fp16", "fp16_dst_fp32"),
-    "bf16": ("bf16_dst_fp32",),
-    "int8": ("int8",),
-}
-TENSOR_OPERANDS: dict[Capability, dict[str, tuple[str, ...]]] = {
-    (7, 0): {"fp16": ("fp16_dst_fp16", "fp16_dst_fp32")},
-    (7, 5): {"fp16": ("fp16_dst_fp16", "fp16_bf16_tf32_dst_fp32"), "int8": ("int8",)},
-    (8, 0): _SINCE_8_0,
-    (8, 9): _SINCE_8_0 | {"fp8_e4m3": ("fp8",)},
-    (9, 0): _SINCE_8_0 | {"fp16": ("fp16",), "fp8_e4m3": ("fp8",)},
-    (10, 0): _SINCE_8_0 | {"fp8_e4m3": ("fp4_fp6_fp8_dst_fp16", "fp4_fp6_fp8_dst_fp32")},
-    (10, 3): _SINCE_8_0 | {"fp8_e4m3": ("fp8_dst_fp16", "fp8_dst_fp32")},
-}
-# Each traffic by the counter that the command asks for, then those of sections: bytes of a count, and the counter.
-BYTES = {
-    "memory_read_bytes": ((1, "dram__bytes_read"), (1, "dram__bytes_op_read"), (SECTOR, "dram__sectors_read")),
-    "memory_write_bytes": ((1, "dram__bytes_write"), (1, "dram__bytes_op_write"), (SECTOR, "dram__sectors_write")),
-    "memory_bytes": ((1, "dram__bytes"),),
-    "l2_bytes": ((SECTOR, "lts__t_sectors_srcunit_tex"), (SECTOR, "lts__lts2xbar_cycles_active")),
-    "l1_bytes": (
-        (1, "l1tex__t_bytes"),
-        (LINE, "l1tex__lsu_writeback_active_mem_lgds"),
-        (LINE, "l1tex__lsu_writeback_active_mem_lg"),
-    ),
-}
+# Which counters count operands of tensor cores, and bytes of each level.
+NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TENSOR_OPERANDS: dict[Capability, dict[str, str]] = {tuple(one.pop("since")): one for one in NAMES["tensor_operands"]}
+BYTES: dict[str, dict[str, int]] = NAMES["bytes"]
 ASKED_BYTES = ("memory_read_bytes", "memory_write_bytes", "l2_bytes", "l1_bytes")
 RENAMED = (12, 0)  # from here on reads and writes of memory have their second names
 
@@ -93,14 +69,15 @@ def command(capability: Capability, report: str = "my", program: Sequence[str] =
     return shlex.join(["ncu", *options, "--export", report, *program])
 
 
-def tensor_operands(capability: Capability) -> dict[str, tuple[str, ...]]:
-    return next((found for since, found in reversed(TENSOR_OPERANDS.items()) if capability >= since), {})
+def tensor_operands(capability: Capability) -> dict[str, list[str]]:
+    found = next((found for since, found in reversed(TENSOR_OPERANDS.items()) if capability >= since), {})
+    return {dtype: names.split() for dtype, names in found.items()}
 
 
 def asked(capability: Capability) -> list[str]:
     """The metrics that a report needs to be placed whole."""
     renamed = capability >= RENAMED
-    traffic = [BYTES[name][1 if renamed and name.startswith("memory_") else 0][1] for name in ASKED_BYTES]
+    traffic = [[*BYTES[name]][renamed and name.startswith("memory_")] for name in ASKED_BYTES]
     sass = [counter for dtype in _cuda_cores(capability) for counter in _instructions(dtype)]
     tensor = [f"{counter_names.TENSOR}{one}" for each in tensor_operands(capability).values() for one in each]
     sums = (*traffic, INSTRUCTIONS, *([TMA] if capability >= FIRST_TMA else []), *sass, *tensor)
@@ -126,7 +103,7 @@ def counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
 
     found: dict[Key, float | None] = {"duration_s": seconds, "sm_clock_mhz": clock and clock / 1e6}
     for name, alternatives in BYTES.items():
-        known = (unit * count for unit, counter in alternatives if (count := total(counter)) is not None)
+        known = (unit * count for counter, unit in alternatives.items() if (count := total(counter)) is not None)
         found[name] = next(known, None)
     found["warp_instructions"] = total(INSTRUCTIONS)
     found["tma_instructions"] = total(TMA) if capability >= FIRST_TMA else 0.0

@@ -2,12 +2,13 @@
 
     python tools/place/place.py [REPORT] [--trace TRACE] [--card CARD]
 
-REPORT is a .ncu-rep file, TRACE a trace of torch.profiler; without either, how to collect both is printed. CARD is a run
-on the same model of card (a results folder, an archive, a folder of reference/), by default results/. No GPU is needed.
+REPORT is a .ncu-rep file, TRACE a trace of torch.profiler; without either, how to collect them is printed. CARD is a
+run on the same model of card (results, an archive, a folder of reference/), by default results/. No GPU is needed.
 """
 
 import argparse
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -32,19 +33,7 @@ PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = Path("reference/nvidia-h200")
 SHOWN, TOLD = 20, 3  # rows and sentences on the screen
 DPI = 160
-COLLECT = """\
-import time, torch
-from torch.profiler import profile, schedule
-
-def timed(steps):  # call it once before, to warm up
-    torch.cuda.synchronize(); start = time.perf_counter()
-    for _ in range(steps): step()  # a training step or a decode step of yours
-    torch.cuda.synchronize(); return (time.perf_counter() - start) / steps
-
-timed(3); seconds = timed(10)
-with profile(record_shapes=True, schedule=schedule(wait=0, warmup=1, active=5)) as profiler:
-    for _ in range(6): profiler.add_metadata_json("step_s", str(seconds)); step(); profiler.step()
-profiler.export_chrome_trace("my.json.gz")"""
+COLLECT = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)  # in the README
 
 
 def main(arguments: list[str]) -> int:
@@ -53,20 +42,10 @@ def main(arguments: list[str]) -> int:
         if not given.report and not given.trace:
             print(how_to(given.card))
             return 0
-        if given.trace:
-            print(placed_trace(Path(given.trace), given.card))
-            return 0
-        report = ncu.read(Path(given.report), ncu_counts.counts)
-        run = read_card(given.card)
-        profile = placing.place(report, run)
-        ceilings = [one for one in run.roofline.ceilings if one.device == profile.device]
-        write_text(json.dumps(asdict(profile), indent=1) + "\n", PLACED / f"{NAME}.json")
-        write_text(place_page.page(profile, given.card, f"{NAME}.png"), PLACED / f"{NAME}.md")
-        figure_style.save(place_picture.draw(profile, ceilings), [PLACED / f"{NAME}.png"], DPI)
+        print(placed(given.report, given.trace, given.card))
     except (UserError, OSError) as error:
         print(error)
         return 1
-    print(shown(profile, given.card))
     return 0
 
 
@@ -78,20 +57,23 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def placed_trace(path: Path, card: str) -> str:
-    """Writes page, pictures and table of each GPU; returns what the screen shows. Raises UserError and OSError."""
-    run = read_card(card)
-    found = trace_rows.sections(trace_events.read(path), run)
-    pictures = [f"{NAME}.png" if len(found) == 1 else f"{NAME}_gpu{one.gpu}.png" for one in found]
-    write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", PLACED / f"{NAME}.json")
-    write_text(trace_page.page(found, card, pictures), PLACED / f"{NAME}.md")
-    for section, picture in zip(found, pictures, strict=True):
-        ceilings = [one for one in run.roofline.ceilings if one.device == section.device]
-        figure_style.save(place_picture.draw(section, ceilings), [PLACED / picture], DPI)
-    parts = []
-    for one in found:
-        parts += [wrapped(text) for text in (trace_page.verdict(one), *trace_page.notes(one))]
-        parts += [str(trace_page.table(one, SHOWN))]
+def placed(report: str | None, trace: str | None, card: str) -> str:
+    """Writes page, pictures and table; returns what the screen shows. Raises UserError and OSError."""
+    if trace:
+        events, run = trace_events.read(Path(trace)), read_card(card)
+        found = trace_rows.sections(events, run)
+    else:
+        counts, run = ncu.read(Path(report), ncu_counts.counts), read_card(card)
+        found = [placing.place(counts, run)]
+    pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(found)))]
+    rows = [asdict(one) for one in found]
+    write_text(json.dumps(rows if trace else rows[0], indent=1) + "\n", PLACED / f"{NAME}.json")
+    page = trace_page.page(found, card, pictures) if trace else place_page.page(found[0], card, pictures[0])
+    write_text(page, PLACED / f"{NAME}.md")
+    for one, picture in zip(found, pictures, strict=True):
+        ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == one.device]
+        figure_style.save(place_picture.draw(one, ceilings), [PLACED / picture], DPI)
+    parts = [part for one in found for part in (shown_trace(one) if trace else shown(one, card))]
     return "\n\n".join([*parts, f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"])
 
 
@@ -106,7 +88,7 @@ def read_card(name: str) -> Run:
 
 
 def how_to(card: str) -> str:
-    """How to collect a trace or a report and place it, for the card that is named, or that of this folder; without either for the reference's."""
+    """How to collect and place a trace and a report, for the card that is named, that of this folder, or another."""
     try:
         run = read_card(card)
     except UserError:
@@ -114,26 +96,31 @@ def how_to(card: str) -> str:
             raise
         card = str(REFERENCE)
         run = read_card(card)
+    collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
     device = run.devices[placing.gpus(run)[0]]
     capability = device.hardware["compute_capability"]
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
-        f"Collect a trace of a PyTorch program:\n\n{COLLECT}\n\n"
+        f"Collect a trace of a PyTorch program:\n\n{collect}\n\n"
         f"Then place it, on any machine:\n\nmake place TRACE=my.json.gz{with_card}\n\n"
-        f"Where hardware counters may be read, collect a report, with your program in place of `python my.py` (metrics are named for compute capability "
-        f"{capability}, that of {device.name}; CARD=a run names another card):\n\n"
+        f"Or collect a report of counters, with your program in place of `python my.py` (metrics are named for "
+        f"compute capability {capability}, that of {device.name}; CARD=a run names another card):\n\n"
         f"{ncu_counts.command(tuple(map(int, capability.split('.'))))}\n\n"
         f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
     )
 
 
-def shown(profile: placing.Profile, source: str) -> str:
+def shown(profile: placing.Profile, source: str) -> list[str]:
     """On the screen: the start of everything."""
     lines = place_page.words(profile, source)
     lines += [place_page.sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
-    parts = [*map(wrapped, lines), str(place_page.table(profile.kernels[:SHOWN]))]
-    parts += [command] if (command := place_page.wanted(profile)) else []
-    return "\n\n".join([*parts, f"Written: {PLACED}/{NAME}.md, {NAME}.png, {NAME}.json"])
+    command = place_page.wanted(profile)
+    return [*map(wrapped, lines), str(place_page.table(profile.kernels[:SHOWN])), *[command] * bool(command)]
+
+
+def shown_trace(section: trace_rows.Section) -> list[str]:
+    lines = map(wrapped, [trace_page.verdict(section), *trace_page.notes(section)])
+    return [*lines, str(place_page.table(section.kernels[:SHOWN]))]
 
 
 def wrapped(text: str) -> str:

@@ -5,38 +5,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import ncu_counts
+import yaml
 from placing import Placed, Profile, Roof
 
 from roofline.api import LEVEL_TITLES, Table, counted, duration, filled, listed, number, percent, regime_words
 
 LEVELS = {"compute": "compute", "l1": LEVEL_TITLES["l1"], "l2": LEVEL_TITLES["l2"], "memory": "memory"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
-QUANTITIES = {
-    "time": "time",
-    "clock": "clock",
-    "flops": "FLOPs",
-    "memory": "traffic of memory",
-    "l2": "traffic of L2",
-    "l1": "traffic of L1",
-    "instructions": "instructions",
-}
+QUANTITIES = {"flops": "FLOPs"} | {level: f"traffic of {LEVELS[level]}" for level in ("memory", "l2", "l1")}
 LONGEST = 96  # characters of a kernel's name, with the functor of PyTorch's elementwise kernels
 ROWS, TOLD = 200, 8  # kernels in the table, and with a sentence
 IDLE = 0.5  # of the multiprocessors: fewer blocks leave most of them idle
 NEXT = 0.05  # of a launch's time: a further ceiling below it is not worth naming
-ADVICE = {
-    "memory": "move fewer bytes: fuse it with its neighbours, keep data in a smaller dtype, reuse what is in the L2",
-    "l2": "ask the L2 for less: larger tiles, reuse in registers and shared memory",
-    "l1": "fewer and wider loads: coalesced accesses of 16 bytes, reuse in registers",
-    "tensor_core": "fewer FLOPs, or cheaper ones: less padding, a dtype of fewer bits",
-    "cuda_core": "fewer FLOPs, or tensor cores if it is a product",
-    "overhead": "it is about as short as a launch: fuse kernels, or give each more work",
-    "implementation": "if it waits, more loads in flight, more warps per multiprocessor, fewer dependent steps; "
-    "if it issues integer math and conversions, fewer",
-    "issued": "fewer instructions other than FLOPs: wider loads, less index arithmetic, fewer conversions",
-    "latency": "latency-bound, as it seldom issues: more loads in flight, more warps per multiprocessor, fewer "
-    "dependent steps",
-}
+ADVICE = yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
 ISSUED = 0.5  # of the instructions that schedulers can issue: from this on they set the time
 PARAMETERS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$")
 CASTS = re.compile(r"\((?:bool|char|int|short|unsigned|long| )+\)(?=-?\d)")  # of template arguments: (int)8
@@ -52,8 +33,8 @@ def title_of(kernel: Placed) -> str:
 
 
 def shape_of(kernel: Placed) -> str:
-    """Of the launch; of an operator in a trace that of its tensors."""
-    return getattr(kernel, "shape", None) or f"{_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}"
+    """Of the launch; an operator of a trace has its shape in its title."""
+    return f", {_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}" if kernel.grid else ""
 
 
 def _dimensions(sizes: Sequence[int]) -> str:
@@ -66,7 +47,7 @@ def _dimensions(sizes: Sequence[int]) -> str:
 
 def words_of(kernel: Placed) -> str:
     share = "no time" if kernel.share_of_time is None else f"{percent(kernel.share_of_time)} of the time"
-    return f"{title_of(kernel)}, {shape_of(kernel)}, {share}"
+    return f"{title_of(kernel)}{shape_of(kernel)}, {share}"
 
 
 def limit_of(kernel: Placed) -> str:
@@ -127,7 +108,7 @@ def _missing(kernels: Sequence[Placed]) -> str:
     for one in kernels:
         flops = [f"FLOPs of {listed(dtypes)} on {UNITS[unit]}" for unit, dtypes in one.missing_flops.items()]
         for quantity in one.missing:
-            for what in flops if quantity == "flops" else [QUANTITIES[quantity]]:
+            for what in flops if quantity == "flops" else [QUANTITIES.get(quantity, quantity)]:
                 lacking[what] = lacking.get(what, 0) + 1
     if not lacking:
         return ""
@@ -221,7 +202,7 @@ def table(kernels: Sequence[Placed]) -> Table:
     """The kernels that take most time; the rest in one row."""
     columns = ["kernel", "limited by", "launches", "total", "of all", "each"]
     columns += [f"of {name}" for name in LEVELS.values()]
-    columns += ["issued", "TFLOPS", "FLOP/byte", "MHz", "grid x block"]
+    columns += ["sustained", "issued", "TFLOPS", "GFLOP", "MB", "FLOP/byte", "MHz", "grid x block", "saves"]
     rows = [_row(one) for one in kernels[:ROWS]]
     rest = kernels[ROWS:]
     if rest:
@@ -238,23 +219,27 @@ def _row(kernel: Placed) -> list[str]:
         title_of(kernel),
         limit_of(kernel),
         str(kernel.launches),
-        or_dash(duration, kernel.total_s),
-        or_dash(share_words, kernel.share_of_time),
-        or_dash(duration, kernel.mean_s),
-        *(or_dash(share_words, one.share if one else None) for one in roofs),
-        or_dash(share_words, kernel.issued_share),
-        or_dash(number, kernel.attained_tflops),
-        or_dash(number, kernel.intensities.get("memory")),
-        or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
-        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
+        _or_dash(duration, kernel.total_s),
+        _or_dash(_share, kernel.share_of_time),
+        _or_dash(duration, kernel.mean_s),
+        *(_or_dash(_share, one.share if one else None) for one in roofs),
+        _or_dash(_share, roofs[0].sustained_share if roofs[0] else None),
+        _or_dash(_share, kernel.issued_share),
+        _or_dash(number, kernel.attained_tflops),
+        _or_dash(number, kernel.least_bytes and kernel.flops / 1e9),
+        _or_dash(number, kernel.least_bytes and kernel.least_bytes / 1e6),
+        _or_dash(number, kernel.intensities.get("memory")),
+        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
+        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}" if kernel.grid else "",
+        " to ".join(dict.fromkeys(map(duration, kernel.saving_s))),
     ]
 
 
-def share_words(share: float) -> str:
+def _share(share: float) -> str:
     return percent(share) if share >= SMALLEST or not share else f"< {percent(SMALLEST)}"
 
 
-def or_dash(form, value: float | None) -> str:
+def _or_dash(form, value: float | None) -> str:
     return "-" if value is None else form(value)
 
 

@@ -1,7 +1,7 @@
 """Kernels of a user's program under the ceilings that were measured of the card."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 
 import ncu_counts
@@ -29,32 +29,35 @@ class Roof:
     clock_scale: float | None = None  # of a launch at a lower clock: what the ceiling was multiplied by
     unit: str | None = None  # of a compute ceiling
     dtype: str | None = None
+    sustained_share: float | None = None  # of what a compute ceiling sustains
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Placed:
     """The launches of one kernel with one grid and block. None: the report lacks it."""
 
     name: str
     signature: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
     launches: int
     total_s: float | None
     share_of_time: float | None
     mean_s: float | None
-    sm_clock_mhz: float | None
+    sm_clock_mhz: float | None = None
     flops: float | None  # of a launch, without those of the fp16 pipe
     attained_tflops: float | None
     intensities: dict[str, float]  # FLOPs per byte of each level
     roofs: list[Roof]
-    issued_share: float | None  # warp instructions over multiprocessors x 4 schedulers x cycles
+    issued_share: float | None = None  # warp instructions over multiprocessors x 4 schedulers x cycles
     regime: str | None
     limited_by: str | None  # the ceiling that takes most of the time, if compute or memory is the limit
     limited_at: str | None  # its level
-    tma_instructions: float | None
-    missing: list[str]
-    missing_flops: dict[str, list[str]]  # dtypes by unit
+    tma_instructions: float | None = None
+    missing: list[str] = field(default_factory=list)
+    missing_flops: dict[str, list[str]] = field(default_factory=dict)  # dtypes by unit
+    least_bytes: float | None = None  # of an operator in a trace: arguments and results once
+    saving_s: tuple[float, ...] = ()  # by all launches at the roof, of memory and of the L2 if the bytes fit there
 
     def roof_at(self, level: str) -> Roof | None:
         """The roof of a level that takes most of the time."""
@@ -138,45 +141,47 @@ def _placed(
     of_launch = fsum(counted) if counted else None
     roofs = list(_roofs(kernel, flops, ceilings, clock, mean_s))
     missing, missing_flops = _missing(kernel)
-    least = {
-        "compute": max((one.least_s for one in roofs if one.least_s and one.level == "compute"), default=0.0),
-        "memory": max((one.least_s for one in roofs if one.least_s and one.level != "compute"), default=0.0),
-    }
-    complete = set(missing) <= {"instructions"} and not any(one.ceiling is None for one in roofs)
-    regime = mean_s and regime_of(mean_s, start_s, least["compute"], least["memory"], complete)
-    limit = next((one for one in roofs if one.least_s is not None and one.least_s == least.get(regime)), None)
     return Placed(
         name=kernel.name,
         signature=kernel.signature,
         grid=kernel.grid,
         block=kernel.block,
-        launches=kernel.launches,
-        total_s=total_s,
-        share_of_time=total_s / whole_s if total_s is not None and whole_s else None,
-        mean_s=mean_s,
         sm_clock_mhz=clock,
-        flops=of_launch,
-        attained_tflops=of_launch / mean_s / 1e12 if of_launch is not None and mean_s else None,
-        intensities={
-            one.level: of_launch / one.amount for one in roofs if one.level != "compute" and one.amount and of_launch
-        },
-        roofs=roofs,
         issued_share=_issued_share(kernel, mean_s, clock, multiprocessors),
-        regime=regime,
-        limited_by=limit and limit.ceiling,
-        limited_at=limit and limit.level,
         tma_instructions=kernel.total("tma_instructions"),
         missing=missing,
         missing_flops=missing_flops,
+        **rated(kernel.launches, total_s, whole_s, of_launch, roofs, start_s, set(missing) <= {"instructions"}),
     )
 
 
-def regime_of(seconds: float, start_s: float | None, compute_s: float, memory_s: float, complete: bool) -> str | None:
-    """As of an operator. If a count is missing, a kernel that the others explain too little of has none."""
-    found = found_regime(
-        latency_s=seconds, device_latency_s=None, start_s=start_s, compute_s=compute_s, memory_s=memory_s
-    )
-    return None if found == "implementation" and not complete else found
+def rated(launches: int, total_s, whole_s: float, flops, roofs: list[Roof], start_s: float | None, whole: bool) -> dict:
+    """Fields of a row that follow from others. `whole`: whether its counts are."""
+    mean_s = (total_s or 0.0) / launches or None
+    least = {
+        "compute": max((one.least_s for one in roofs if one.least_s and one.level == "compute"), default=0.0),
+        "memory": max((one.least_s for one in roofs if one.least_s and one.level != "compute"), default=0.0),
+    }
+    complete = whole and not any(one.ceiling is None for one in roofs)
+    seconds = {"latency_s": mean_s, "compute_s": least["compute"], "memory_s": least["memory"]}
+    regime = mean_s and found_regime(**seconds, device_latency_s=None, start_s=start_s)
+    if regime == "implementation" and not complete:  # a count is missing, and the others explain too little
+        regime = None
+    limit = next((one for one in roofs if one.least_s is not None and one.least_s == least.get(regime)), None)
+    below = [one for one in roofs if one.level != "compute" and one.amount and flops]
+    return {
+        "launches": launches,
+        "total_s": total_s,
+        "share_of_time": total_s / whole_s if total_s is not None and whole_s else None,
+        "mean_s": mean_s,
+        "flops": flops,
+        "attained_tflops": flops / mean_s / 1e12 if flops is not None and mean_s else None,
+        "intensities": {one.level: flops / one.amount for one in below},
+        "roofs": roofs,
+        "regime": regime,
+        "limited_by": limit and limit.ceiling,
+        "limited_at": limit and limit.level,
+    }
 
 
 def _clock(kernel: ncu_counts.Launches) -> float | None:
@@ -236,7 +241,9 @@ def roof_of(level: str, ceiling: Ceiling | None, amount: float, clock, mean_s, u
     scaled = clock and own_mhz and clock < LOCKED * own_mhz
     scale = clock / own_mhz if scaled else None
     least_s = amount / (rate * (scale or 1.0))
-    return Roof(level, ceiling.name, amount, least_s, least_s / mean_s if mean_s else None, scale, unit, dtype)
+    share, sustained = least_s / mean_s if mean_s else None, ceiling.kind == "compute" and ceiling.sustained_tflops
+    of_sustained = share * ceiling.tflops / sustained if share is not None and sustained and not scaled else None
+    return Roof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, of_sustained)
 
 
 def _missing(kernel: ncu_counts.Launches) -> tuple[list[str], dict[str, list[str]]]:

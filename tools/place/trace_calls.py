@@ -1,35 +1,37 @@
-"""Events of a GPU by the operator's call that launched them, with the call's work by the formula of the operator."""
+"""Events of a GPU by the operator's call that launched them, with the work that the operator's formula gives."""
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from formulas.base import Call, Tensor, Work, find
-from trace_events import CpuEvent, GpuEvent, Trace
+from trace_events import Event, Trace
 
 COLLECTIVE = re.compile(r"nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
-IN_GRAPH = "kernels of a CUDA graph, of one shape nowhere else"
 OVER_LINK = re.compile(r"HtoD|DtoH")
+NESTED = 200  # operators before a launch among which the one around it is looked for
+NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
 UNFIT = (AttributeError, IndexError, KeyError, TypeError, ValueError)  # of a formula, by inputs that it does not expect
 
 
-class Label(NamedTuple):
+@dataclass(frozen=True)
+class Label:
     """What calls have in common that are one row."""
 
     name: str
     shape: str = ""
     work: Work | None = None
     lacking: str | None = None  # what has no formula
-    kind: str = "operator"  # operator, collective, or copy: between host and device
-    inferred: bool = False  # from the same kernel outside of the graph
+    kind: str = "operator"  # operator, collective, idle, or copy: between host and device
+    inferred: bool = False  # of a CUDA graph: taken from the same kernel outside
 
 
-def labelled(trace: Trace, events: Sequence[GpuEvent]) -> list[tuple[Label, bool]]:
+def labelled(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
     """The label of each event, and whether it counts as a call: of a call with several kernels the longest does."""
-    nesting, calls = Nesting(trace), {}
+    caller, calls = caller_in(trace), {}
     for place, event in enumerate(events):
-        calls.setdefault(nesting.call(event) or (place,), []).append(place)
+        calls.setdefault(caller(event) or (place,), []).append(place)
     found, eager, longest = {}, {}, {}
     for call, places in calls.items():
         main = max(places, key=lambda place: events[place].end - events[place].start)
@@ -37,72 +39,63 @@ def labelled(trace: Trace, events: Sequence[GpuEvent]) -> list[tuple[Label, bool
         longest.setdefault(label, _code(events[main]))
         for place in places:
             found[place] = label, place == main
-            if call in trace.operators:
+            if call in trace.operators and label.work:
                 eager.setdefault(_code(events[place]), set()).add(label)
     for place, event in enumerate(events):
-        if nesting.in_graph(event) and found[place][0].kind == "operator":
-            label, *others = eager.get(_code(event)) or [found[place][0]._replace(lacking=IN_GRAPH)]
-            if not others and not label.lacking:
-                found[place] = label._replace(inferred=True), longest[label] == _code(event)
-            else:
-                found[place] = found[place][0]._replace(lacking=IN_GRAPH), True
+        if found[place][0].lacking == NO_OPERATOR and _in_graph(trace, event):
+            label, *others = eager.get(_code(event), (None, None))
+            inferred = not others and (replace(label, inferred=True), longest[label] == _code(event))
+            found[place] = inferred or (replace(found[place][0], lacking=IN_GRAPH), True)
     return [found[place] for place in range(len(events))]
 
 
-def _code(event: GpuEvent) -> tuple:
-    return event.name, event.grid, event.block
+def _code(event: Event) -> tuple:
+    return event.name, str(event.args.get("grid")), str(event.args.get("block"))
 
 
-class Nesting:
-    """Which operator's call launched an event."""
+def _in_graph(trace: Trace, event: Event) -> bool:
+    return event.correlation in trace.launches and "GraphLaunch" in trace.launches[event.correlation].name
 
-    def __init__(self, trace: Trace):
-        self.operators, self.launches = trace.operators, trace.launches
-        self.threads: dict[tuple, list[CpuEvent]] = {}
 
-    def in_graph(self, event: GpuEvent) -> bool:
-        launch = self.launches.get(event.correlation)
-        return launch is not None and "GraphLaunch" in launch.name
+def caller_in(trace: Trace) -> Callable[[Event], int | None]:
+    """Finds the id of the operator by the event, by its launch, or by what the launch is nested in."""
+    threads: dict[tuple, list[Event]] = {}
+    for one in sorted(trace.operators.values(), key=lambda one: one.start):
+        threads.setdefault(one.thread, []).append(one)
 
-    def call(self, event: GpuEvent) -> int | None:
-        """The id of the operator, by the event, by its launch, or by what the launch is nested in."""
-        if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or self.in_graph(event):
+    def caller(event: Event) -> int | None:
+        launch = trace.launches.get(event.correlation)
+        if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or _in_graph(trace, event):
             return None
-        launch = self.launches.get(event.correlation)
-        known = (event.operator, launch and launch.operator)  # some versions repeat the correlation there
-        direct = (one for one in known if one != event.correlation and one in self.operators)
-        return next(direct, None) or (launch and self._around(launch))
+        for known in (event.operator, launch and launch.operator):
+            if known in trace.operators and known != event.correlation:  # which some versions repeat there
+                return known
+        mine = threads.get(launch.thread, ()) if launch else ()
+        place = bisect_right(mine, launch.start, key=lambda one: one.start) if mine else 0
+        around = (one.operator for one in reversed(mine[max(0, place - NESTED) : place]) if one.end >= launch.start)
+        return next(around, None)
 
-    def _around(self, launch: CpuEvent) -> int | None:
-        """The innermost operator of the thread."""
-        if not self.threads:
-            for one in sorted(self.operators.values(), key=lambda one: one.start):
-                self.threads.setdefault(one.thread, []).append(one)
-        mine = self.threads.get(launch.thread, [])
-        place = bisect_right(mine, launch.start, key=lambda one: one.start)
-        nested = (one for one in reversed(mine[max(0, place - 200) : place]) if one.end >= launch.start)
-        return next((one.operator for one in nested), None)
+    return caller
 
 
-def _label(operator: CpuEvent | None, event: GpuEvent) -> Label:
+def _label(operator: Event | None, event: Event) -> Label:
     if COLLECTIVE.search(event.name):
         return Label(event.name, kind="collective")
     if operator is None and event.kind != "kernel":
-        moved, copied = event.moved_bytes, event.kind == "gpu_memcpy"
-        kind = "copy" if OVER_LINK.search(event.name) else "operator"
-        return Label(event.name, f"{moved} bytes", Work(0, moved * copied, moved * (kind != "copy")), kind=kind)
+        moved, link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
+        work = Work(0, moved * (event.kind == "gpu_memcpy"), moved * (not link))
+        return Label(event.name, f"{moved} bytes", work, kind="copy" if link else "operator")
     if operator is None:
-        return Label(event.name, f"{event.grid} x {event.block}", lacking="kernels without an operator")
-    name = operator.name.removeprefix("aten::")
-    call = Call(name, inputs_of(operator.inputs or {}), event.name)
-    formula, shape = find(name), _shape(call)
-    if formula is None:
-        return Label(name, shape, lacking=name)
+        return Label(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
+    call = Call(operator.name.removeprefix("aten::"), inputs_of(operator.args), event.name)
+    formula = find(call.name)
+    shape = ", ".join(dict.fromkeys("x".join(map(str, one.dims)) for one in call.tensors()[:4] if one.dims))
     try:
-        work = formula(call)
+        work = formula and formula(call)
     except UNFIT:
         work = None
-    return Label(name, (work and work.shape) or shape, work, None if work else f"{name} with such inputs")
+    lacking = None if work else call.name + " with these inputs" * bool(formula)
+    return Label(call.name, (work and work.shape) or shape, work, lacking)
 
 
 def inputs_of(recorded: dict) -> tuple:
@@ -114,13 +107,7 @@ def inputs_of(recorded: dict) -> tuple:
 
 def _input(dims: list, kind: str, strides: list, scalar: str):
     if kind == "TensorList":
-        pairs = zip(dims, strides, strict=False)
-        return tuple(Tensor(tuple(size), tuple(stride), kind) for size, stride in pairs)
+        return tuple(Tensor(tuple(size), tuple(size), kind) for size in dims)
     if kind in ("Scalar", "ScalarList", ""):
         return scalar or None
-    return Tensor(tuple(dims), tuple(strides if len(strides) == len(dims) else dims), kind)
-
-
-def _shape(call: Call) -> str:
-    """Of the tensors, the same once."""
-    return ", ".join(dict.fromkeys("x".join(map(str, one.dims)) for one in call.tensors()[:4] if one.dims))
+    return Tensor(tuple(dims), tuple(strides), kind)

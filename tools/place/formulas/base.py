@@ -1,7 +1,6 @@
-"""What a formula sees of an operator's call, and what it gives: FLOPs and least bytes.
+"""A formula gives an operator's FLOPs and least bytes: a function of a `Call`, registered by `@formula(...)`.
 
-A formula is a function of a `Call`, named for operators by `@formula(...)`; every file of this folder is loaded. Names
-are without `aten::`. None: the work does not follow from what the trace holds.
+Every file of this folder is loaded. Names are without `aten::`. None: the work does not follow from the trace.
 """
 
 import re
@@ -11,35 +10,23 @@ from importlib import import_module
 from math import prod
 from pathlib import Path
 
-# By PyTorch's name of a type: bytes of an element, and the dtype of its ceiling.
-TYPES = {
-    "float": (4, "fp32"),
-    "double": (8, "fp64"),
-    "c10::Half": (2, "fp16"),
-    "c10::BFloat16": (2, "bf16"),
-    "c10::Float8_e4m3fn": (1, "fp8_e4m3"),
-    "c10::Float8_e5m2": (1, "fp8_e4m3"),
-    "signed char": (1, "int8"),
-    "unsigned char": (1, "int8"),
-    "bool": (1, ""),
-    "short": (2, ""),
-    "int": (4, ""),
-    "long int": (8, ""),
-    "c10::complex<float>": (8, "fp32"),
-}
-# Types in the names of kernels that copy or step through lists of tensors.
-IN_NAME = re.compile(r"OpaqueType<(\d+)|\b(c10::BFloat16|c10::Half|float|double|long)\b")
+ITEM_BYTES = {"double": 8, "long int": 8, "c10::Half": 2, "c10::BFloat16": 2, "short": 2, "bool": 1, "signed char": 1}
+DTYPES = {"float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8"}
 
 
 @dataclass(frozen=True)
 class Tensor:
     dims: tuple[int, ...]
     strides: tuple[int, ...]
-    type: str
+    type: str  # PyTorch's name
 
     @property
     def item_bytes(self) -> int:
-        return TYPES.get(self.type, (4, ""))[0]
+        return 1 if "Float8" in self.type or self.type == "unsigned char" else ITEM_BYTES.get(self.type, 4)
+
+    @property
+    def dtype(self) -> str:
+        return "fp8_e4m3" if "Float8" in self.type else DTYPES.get(self.type, "fp32")
 
     @property
     def count(self) -> int:
@@ -57,8 +44,8 @@ class Call:
     inputs: tuple  # by argument: a Tensor, a tuple of them, the text of a scalar or list, or None
     kernel: str  # the name of the longest
 
-    def tensors(self, until: int | None = None) -> list[Tensor]:
-        lists = (one if isinstance(one, tuple) else (one,) for one in self.inputs[:until])
+    def tensors(self) -> list[Tensor]:
+        lists = (one if isinstance(one, tuple) else (one,) for one in self.inputs)
         return [one for some in lists for one in some if isinstance(one, Tensor)]
 
     def sizes(self, place: int) -> list[int]:
@@ -73,8 +60,8 @@ class Work:
     flops: float
     read_bytes: float
     write_bytes: float
-    dtype: str = "fp32"  # of the arithmetic; of element-wise work that of CUDA cores
-    product: bool = False  # a matrix product, an attention, a convolution: what model FLOPs count
+    dtype: str = "fp32"  # of the arithmetic; fp32 is that of CUDA cores
+    product: bool = False  # a matrix product, an attention or a convolution: what MFU counts
     shape: str = ""
 
 
@@ -82,8 +69,6 @@ FORMULAS: dict[str, Callable[[Call], Work | None]] = {}
 
 
 def formula(*names: str):
-    """Registers a function for operators."""
-
     def register(function: Callable[[Call], Work | None]):
         FORMULAS.update(dict.fromkeys(names, function))
         return function
@@ -95,30 +80,9 @@ def find(name: str) -> Callable[[Call], Work | None] | None:
     """The formula of an operator, or of those that start alike, such as `triton_*`."""
     for path in Path(__file__).parent.glob("[a-z]*.py") if not FORMULAS else ():
         import_module(f"formulas.{path.stem}")
-    return FORMULAS.get(name) or FORMULAS.get(f"{name.partition('_')[0]}_*")
+    alike = (one for key, one in FORMULAS.items() if key.endswith("*") and name.startswith(key[:-1]))
+    return FORMULAS.get(name) or next(alike, None)
 
 
 def read(tensors: Iterable[Tensor | None]) -> int:
     return sum(one.bytes for one in tensors if one)
-
-
-def mapped(inputs: list[Tensor], flops_each: float, result: Tensor | None = None, item: int | None = None) -> Work:
-    """Every input read once, one output written: `result`, or what the inputs broadcast to."""
-    if result:
-        count, item = result.count, item or result.item_bytes
-    else:
-        widest = max(inputs, key=lambda one: (bool(one.dims), one.item_bytes * (one.type != "bool")))
-        count, item = prod(broadcast(inputs)), item or widest.item_bytes
-    return Work(flops_each * count, read(inputs), item * count)
-
-
-def broadcast(tensors: list[Tensor]) -> list[int]:
-    rank = max(len(one.dims) for one in tensors)
-    padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
-    return [0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True)]
-
-
-def item_in(kernel: str) -> int | None:
-    """Bytes of an element by the name of a kernel, for lists of tensors, whose types a trace does not hold."""
-    found = IN_NAME.search(kernel)
-    return found and int(found[1] or {"float": 4, "double": 8, "long": 8}.get(found[2], 2))

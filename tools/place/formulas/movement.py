@@ -1,8 +1,12 @@
 """Copies, reductions, look-ups, and optimizers, which step through lists of tensors."""
 
+import re
 from math import prod
 
-from formulas.base import FORMULAS, Call, Work, formula, item_in, mapped, read
+from formulas.base import Call, Work, formula, read
+
+# A trace holds no types of lists of tensors. The names of their kernels do.
+ITEM = re.compile(r"OpaqueType<(\d+)|\b(?:(c10::BFloat16|c10::Half)|(float)|(double|long))\b")
 
 
 @formula("copy_")
@@ -20,54 +24,28 @@ def reduction(call: Call) -> Work:
     return Work(given.count, given.bytes, left * (8 if call.name.startswith("arg") else given.item_bytes))
 
 
-@formula("cat")
-def cat(call: Call) -> Work | None:
-    count, item = sum(one.count for one in call.tensors()), item_in(call.kernel)
-    return Work(0, item * count, item * count) if count and item else None
-
-
 @formula("index_select", "gather", "embedding")
 def look_up(call: Call) -> Work:
     """What the indices name: at most the whole table."""
-    table, index = call.tensors(3)[:2]
-    row = 1 if call.name == "gather" else table.count // table.dims[_axis(call)]
-    found = index.count * row * table.item_bytes
+    table, index = call.tensors()[:2]
+    axis = call.sizes(1)[0] if call.name == "index_select" else 0
+    found = index.count * (1 if call.name == "gather" else table.count // table.dims[axis]) * table.item_bytes
     return Work(0, min(found, table.bytes) + index.bytes, found)
-
-
-def _axis(call: Call) -> int:
-    return call.sizes(1)[0] if call.name == "index_select" else 0
 
 
 @formula("embedding_dense_backward")
 def look_up_backward(call: Call) -> Work:
     gradient = call.inputs[0]
-    return Work(gradient.count, read(call.tensors(2)), call.sizes(2)[0] * gradient.dims[-1] * gradient.item_bytes)
+    return Work(gradient.count, read(call.tensors()), call.sizes(2)[0] * gradient.dims[-1] * gradient.item_bytes)
 
 
-@formula("nll_loss_forward", "nll_loss2d_forward")
-def loss(call: Call) -> Work:
-    """One entry of each row."""
-    return Work(call.inputs[1].count, call.inputs[1].count * call.inputs[0].item_bytes + call.inputs[1].bytes, 8)
-
-
-@formula("nll_loss_backward")
-def loss_backward(call: Call) -> Work:
-    return mapped([call.inputs[2]], 0, call.inputs[1])
-
-
-FOREACH = tuple(f"_foreach_{name}_" for name in "add sub mul div addcmul addcdiv lerp sqrt neg zero copy".split())
-
-
-@formula("_fused_adamw_", "_fused_adam_", "_fused_sgd_", "_foreach_sqrt", "_foreach_norm", "_amp_foreach", *FOREACH)
+@formula("cat", "_fused_adam*", "_fused_sgd_", "_foreach_*")
 def lists(call: Call) -> Work | None:
-    """All lists read; the first written, by Adam also its two moments. Types are those of the kernel's name."""
+    """All lists read; the first written, by Adam also its two moments."""
     counts = [sum(tensor.count for tensor in one) for one in call.inputs if isinstance(one, tuple)]
-    item = item_in(call.kernel)
-    if not item or not sum(counts):
+    found = ITEM.search(call.kernel)
+    if not found or not sum(counts):
         return None
-    written = counts[0] * (3 if "adam" in call.name else 1)
-    return Work(sum(counts), item * sum(counts), item * written)
-
-
-FORMULAS["_foreach_mul"] = FORMULAS["_foreach_div"] = FORMULAS["_foreach_add"] = lists
+    item = int(found[1] or (2 if found[2] else 4 if found[3] else 8))
+    written = item * counts[0] * (3 if "adam" in call.name else 1)
+    return Work(0 if call.name == "cat" else sum(counts), item * sum(counts), written)

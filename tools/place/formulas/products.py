@@ -3,27 +3,25 @@
 import re
 from math import prod
 
-from formulas.base import TYPES, Call, Tensor, Work, formula, read
+from formulas.base import Call, Tensor, Work, formula, read
 
 TENSOR_CORES = re.compile(r"tf32|s1688|s884|nvjet")  # of a kernel that multiplies fp32
 BY_NAME = {"fp8_e4m3": re.compile(r"e4m3|e5m2|fp8|nvjet_q"), "int8": re.compile(r"imma|i8816|i16832|s8_s8")}
 RESULTS = {"5": "c10::Half", "6": "float", "15": "c10::BFloat16"}  # by PyTorch's number of a type
 
 
-def arithmetic(call: Call, of_type: str) -> str:
+def arithmetic(call: Call, operand: Tensor) -> str:
     """By the kernel's name, then by the type of the operands."""
     named = (dtype for dtype, pattern in BY_NAME.items() if pattern.search(call.kernel))
-    by_type = "tf32" if of_type == "float" and TENSOR_CORES.search(call.kernel) else TYPES[of_type][1]
-    return next(named, by_type)
+    return next(named, "tf32" if operand.type == "float" and TENSOR_CORES.search(call.kernel) else operand.dtype)
 
 
 def product(call: Call, a: Tensor, b: Tensor, added=(), result: str | None = None) -> Work:
     *batch, m, k = a.dims
-    n = b.dims[-1] if len(b.dims) > 1 else 1
-    count = prod(batch)
+    n, count = b.dims[-1] if len(b.dims) > 1 else 1, prod(batch)
     written = count * m * n * Tensor((), (), result or a.type).item_bytes
-    shape = " x ".join(map(str, (m, n, k))) + (f", {count} times" if count > 1 else "")
-    return Work(2 * count * m * n * k, read([a, b, *added]), written, arithmetic(call, a.type), True, shape)
+    shape = f"{m} x {n} x {k}" + f", {count} times" * (count > 1)
+    return Work(2 * count * m * n * k, read([a, b, *added]), written, arithmetic(call, a), True, shape)
 
 
 @formula("mm", "bmm", "mv")
@@ -43,12 +41,8 @@ def linear(call: Call) -> Work:
     return product(call, flat, Tensor(b.dims[::-1], b.strides[::-1], b.type), call.tensors()[2:])
 
 
-@formula("_int_mm")
-def of_integers(call: Call) -> Work:
-    return product(call, *call.inputs[:2], result="int")
-
-
-@formula("_scaled_mm")
-def scaled(call: Call) -> Work:
-    result = RESULTS.get(str(call.inputs[6]) if len(call.inputs) > 6 else "", "c10::BFloat16")
-    return product(call, *call.inputs[:2], call.tensors(5)[2:], result)
+@formula("_scaled_mm", "_int_mm")
+def narrow(call: Call) -> Work:
+    """The seventh argument is the type of the result."""
+    result = "int" if call.name == "_int_mm" else RESULTS.get((*call.inputs, *[""] * 7)[6], "c10::BFloat16")
+    return product(call, *call.inputs[:2], call.tensors()[2:], result)
