@@ -35,7 +35,7 @@ class Written:
         self.events, self.ids = [], 0
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args) -> None:
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args})
+        self.events.append(dict(ph="X", cat=cat, name=name, pid=1, tid=tid, ts=ts, dur=dur, args=args))
 
     def operator(self, name: str, at: float, *inputs: Tensor | str) -> int:
         self.ids += 1
