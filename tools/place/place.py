@@ -39,10 +39,8 @@ COLLECT = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)  # in
 def main(arguments: list[str]) -> int:
     given = parsed(arguments)
     try:
-        if not given.report and not given.trace:
-            print(how_to(given.card))
-            return 0
-        print(placed(given.report, given.trace, given.card))
+        wanted = given.report or given.trace
+        print(placed(given.report, given.trace, given.card) if wanted else how_to(given.card))
     except (UserError, OSError) as error:
         print(error)
         return 1

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from formulas.base import Call, Tensor, Work, find
 from trace_events import Event, Trace
 
-COLLECTIVE = re.compile(r"nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
+COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
 OVER_LINK = re.compile(r"HtoD|DtoH")
-NESTED = 200  # operators before a launch among which the one around it is looked for
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
-UNFIT = (AttributeError, IndexError, KeyError, TypeError, ValueError)  # of a formula, by inputs that it does not expect
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def caller_in(trace: Trace) -> Callable[[Event], int | None]:
                 return known
         mine = threads.get(launch.thread, ()) if launch else ()
         place = bisect_right(mine, launch.start, key=lambda one: one.start) if mine else 0
-        around = (one.operator for one in reversed(mine[max(0, place - NESTED) : place]) if one.end >= launch.start)
+        around = (one.operator for one in reversed(mine[max(0, place - 200) : place]) if one.end >= launch.start)
         return next(around, None)
 
     return caller
@@ -92,7 +90,7 @@ def _label(operator: Event | None, event: Event) -> Label:
     shape = ", ".join(dict.fromkeys("x".join(map(str, one.dims)) for one in call.tensors()[:4] if one.dims))
     try:
         work = formula and formula(call)
-    except UNFIT:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # other inputs than it expects
         work = None
     lacking = None if work else call.name + " with these inputs" * bool(formula)
     return Label(call.name, (work and work.shape) or shape, work, lacking)
@@ -106,8 +104,8 @@ def inputs_of(recorded: dict) -> tuple:
 
 
 def _input(dims: list, kind: str, strides: list, scalar: str):
-    if kind == "TensorList":
-        return tuple(Tensor(tuple(size), tuple(size), kind) for size in dims)
     if kind in ("Scalar", "ScalarList", ""):
         return scalar or None
-    return Tensor(tuple(dims), tuple(strides), kind)
+    lists = [(dims, strides)] if kind != "TensorList" else zip(dims, dims, strict=True)
+    found = tuple(Tensor(tuple(sizes), tuple(steps), kind) for sizes, steps in lists)
+    return found if kind == "TensorList" else found[0]

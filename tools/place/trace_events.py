@@ -15,7 +15,6 @@ from roofline.api import UserError
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 READ = {*ON_GPU, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"}
 STEP = "ProfilerStep#"
-CUT = ("premature EOF", "end-of-stream")  # in what the libraries say
 COLLECT = "collect one as `make place` prints"
 
 
@@ -54,7 +53,7 @@ def read(path: Path) -> Trace:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
-        cut = any(word in str(error) for word in CUT) and path.stat().st_size
+        cut = ("premature EOF" in str(error) or "end-of-stream" in str(error)) and path.stat().st_size
         what = "cut or still being written" if cut else "not the JSON of torch.profiler"
         raise UserError(f"{path}: {what}; {COLLECT}") from None
     finally:
@@ -86,14 +85,12 @@ def _add(trace: Trace, raw: dict) -> None:
 
 
 def _require(trace: Trace) -> None:
-    reason = ""
-    if not trace.operators and not trace.gpu:
-        reason = "not a trace of torch.profiler (of TensorFlow, JAX or another program?)"
-    elif any(name.startswith("AMD") for name in trace.cards.values()):
-        reason = "of an AMD GPU; ceilings are measured on NVIDIA GPUs"
-    elif not trace.gpu:
-        reason = f"nothing ran on a GPU; {COLLECT}, on a machine with a GPU"
-    elif not any(one.args.get("Input Dims") for one in trace.operators.values()):
-        reason = f"no shapes were recorded (record_shapes=True); {COLLECT}"
-    if reason:
-        raise UserError(f"{trace.path}: {reason}")
+    shaped = any(one.args.get("Input Dims") for one in trace.operators.values())
+    for missing, reason in (
+        (not trace.operators and not trace.gpu, "not a trace of torch.profiler (of TensorFlow, JAX, another program?)"),
+        (any("AMD" in one for one in trace.cards.values()), "of an AMD GPU; ceilings are measured on NVIDIA GPUs"),
+        (not trace.gpu, f"nothing ran on a GPU; {COLLECT}, on a machine with a GPU"),
+        (not shaped, f"no shapes were recorded (record_shapes=True); {COLLECT}"),
+    ):
+        if missing:
+            raise UserError(f"{trace.path}: {reason}")

@@ -12,13 +12,18 @@ from roofline.api import counted, duration, listed, percent, regime_words
 ADDED = "A file in tools/place/formulas adds one."
 FIRST, WORTH = 3, 0.02  # sentences of the verdict, each at least this share of the step
 ABOVE = 1.03  # a share from which on something is not what it seems
+WHY = {
+    "memory": "a cache, or fewer bytes than its arguments have",
+    "compute": "another dtype, or Winograd's FLOPs",
+}
 
 
 def verdict(section: Section) -> str:
     """The step, what it would take at the roofs, and what would save most."""
     step = section.step
+    unknown_s = fsum(one.total_s for one in section.kernels if one.label.lacking)
     text = f"{'The step takes' if step.name else 'The trace covers'} {duration(step.seconds)}; "
-    text += f"{duration(section.roofs_s)} at the roofs."
+    text += f"{duration(section.roofs_s)} at the roofs{f', {duration(unknown_s)} of it unknown' if unknown_s else ''}."
     worth = [one for one in section.kernels if one.saving_s and one.saving_s[0] >= WORTH * step.seconds]
     for what, advice in map(_of_row, worth[:FIRST]):  # each advice once
         text += f" {what}{f': {advice}' if advice not in text else ''}."
@@ -39,10 +44,10 @@ def _of_row(one: Operation) -> tuple[str, str]:
 
 def notes(section: Section) -> list[str]:
     step, rows, lacking = section.step, section.kernels, {}
-    which = f"{step.name}, the median of {step.steps} without the first" if step.name else "no steps, so all of it"
+    which = f"{step.name or 'all of it'}{f', the median of {step.steps} without the first' if step.steps > 1 else ''}"
     lines = [
         f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} GPU events. Busy "
-        f"{duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU {percent(section.mfu)}, of the "
+        f"{duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU {percent(section.mfu)} of the "
         "measured ceilings."
     ]
     if step.seconds != step.profiled_s:
@@ -56,7 +61,8 @@ def notes(section: Section) -> list[str]:
         first = sorted(lacking, key=lacking.get, reverse=True)[:8]
         shown = listed(f"{what} {duration(lacking[what])}" for what in first)
         lines += [f"No formula for {percent(fsum(lacking.values()) / step.seconds)} of the time: {shown}. {ADDED}"]
-    lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other streams ran too."]
+    if any(one.label.inferred or one.overlapped for one in rows):
+        lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other streams ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
 
 
@@ -65,9 +71,7 @@ def _above(one: Operation) -> str:
     roof = max((roof for roof in one.roofs if roof.level != "l2"), key=lambda roof: roof.share or 0.0, default=None)
     if not roof or (roof.share or 0.0) <= ABOVE or one.label.kind != "operator":
         return ""
-    why = "a cache, or fewer bytes than its arguments have"
-    if roof.level == "compute":
-        why = "another arithmetic than that of its dtype, or fewer FLOPs (Winograd)"
+    why = WHY[roof.level]
     return f"{title_of(one)} is at {percent(roof.share)} of {roof.ceiling}: {why}."
 
 

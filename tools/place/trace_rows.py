@@ -24,7 +24,7 @@ class Operation(Placed):
 
 @dataclass(frozen=True)
 class Section:
-    """One GPU of a trace: its step; operators and gaps by what they would save."""
+    """One GPU of a trace: its step; operators and gaps by what they would save, or by their time."""
 
     report: str
     device: str
@@ -56,10 +56,9 @@ def sections(trace: Trace, run: Run) -> list[Section]:
         busy_s = step.busy_s - fsum(one.saving_s[0] for one in rows if one.saving_s)
         products = [one for one in rows if one.label.work and one.label.work.product]
         needed_s = fsum(one.total_s * roof.share for one in products if (roof := one.roof_at("compute")) and roof.share)
-        rows += [_idle(*gap, step.seconds) for gap in step.gaps.items() if gap[1]]
-        rows.sort(key=lambda one: (-(one.saving_s or (0.0,))[0], -one.total_s))
-        mfu = needed_s / step.seconds if step.seconds else 0.0
-        found.append(Section(trace.path, device, card, gpu, step, max(0.0, busy_s), mfu, rows))
+        rows += [_idle(*gap, step.seconds) for gap in step.gaps.items() if gap[1] > 1e-8]
+        rows.sort(key=lambda one: -(one.saving_s or (one.total_s,))[0])
+        found.append(Section(trace.path, device, card, gpu, step, max(0.0, busy_s), needed_s / step.seconds, rows))
     return found
 
 

@@ -10,6 +10,7 @@ from trace_calls import COLLECTIVE
 from trace_events import Event, Trace
 
 LAUNCH, WAITED = "gaps between launches", "gaps after the host waited for the GPU"
+NEVER_0 = 1e-6  # us, for what is divided by
 NEXT_TO_COPY, QUEUED = "gaps next to copies", "gaps between kernels that were queued"
 
 
@@ -49,17 +50,17 @@ def step_of(trace: Trace, events: Sequence[Event]) -> Step:
 
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:
     """Start, end and name of each step: from its first kernel, by launch, to that of the next."""
-    steps, first, last = sorted(trace.steps), {}, events[0].end
+    steps, first, last = sorted(trace.steps), {}, 0.0
     starts = [one.start for one in steps]
     for one in events:
         launch = trace.launches.get(one.correlation)
         number = bisect_right(starts, launch.start) - 1 if launch and one.kind == "kernel" else -1
         if number >= 0 and launch.start <= steps[number].end:
             first.setdefault(number, one.start)
-            last = max(last, one.end)
+            last = max(last, one.end + NEVER_0)
     names = {start: steps[number].name for number, start in first.items()}
     if not names:
-        return [(events[0].start, max(one.end for one in events), "")]
+        return [(events[0].start, max(one.end for one in events) + NEVER_0, "")]
     return [(start, end, names[start]) for start, end in pairwise([*sorted(names), last])]
 
 
@@ -68,7 +69,7 @@ def _gaps(trace: Trace, events: Sequence[Event]) -> Iterable[tuple[str, float]]:
     waits, before = sorted(one.end for one in trace.launches.values() if "Synchronize" in one.name), events[0]
     for one in events:
         launch = trace.launches.get(one.correlation)
-        if one.start > before.end and launch and launch.end > before.end:
+        if one.start > before.end and launch and launch.end > before.end and one.correlation != before.correlation:
             place = bisect_right(waits, before.end)
             waited = place < len(waits) and waits[place] <= launch.start
             yield WAITED if waited else LAUNCH, one.start - before.end

@@ -55,9 +55,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Of one call."""
-
-    flops: float
+    flops: float  # of one call
     read_bytes: float
     write_bytes: float
     dtype: str = "fp32"  # of the arithmetic; fp32 is that of CUDA cores

@@ -15,13 +15,12 @@ def forward(call: Call) -> Work:
     sizes = zip(image.dims[2:], weight.dims[2:], *map(call.sizes, FORWARD[call.name]), strict=True)
     spots = prod((size + 2 * pad - far * (wide - 1) - 1) // step + 1 for size, wide, pad, step, far in sizes)
     outputs = image.dims[0] * weight.dims[0] * spots
-    written = outputs * image.item_bytes
-    return _work(call, outputs * prod(weight.dims[1:]), call.tensors(), written, image, weight)
+    return _work(call, outputs * prod(weight.dims[1:]), call.tensors(), outputs * image.item_bytes, image, weight)
 
 
+# A forward's FLOPs for each gradient that is asked for, of the input and of the weight.
 @formula("convolution_backward")
 def backward(call: Call) -> Work:
-    """A forward's FLOPs for each gradient that is asked for, of the input and of the weight."""
     gradient, image, weight = call.inputs[:3]
     for_image, for_weight, *_ = (one == "True" for one in call.inputs[10].strip("[]").split(", "))
     spots = image if call.inputs[7] == "True" else gradient  # transposed

@@ -15,9 +15,9 @@ READ, NORMS = (
 READ |= {f"{name}_": count for name, count in READ.items() if not name.endswith("_")}
 
 
+# Of a dropout without its mask.
 @formula(*READ)
 def elementwise(call: Call) -> Work:
-    """Of a dropout without its mask."""
     inputs, result = call.tensors()[: READ[call.name]], call.inputs[0]
     count = result.count if call.name.endswith("_") else 0
     if not count:

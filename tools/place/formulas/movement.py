@@ -11,22 +11,21 @@ ITEM = re.compile(r"OpaqueType<(\d+)|\b(?:(c10::BFloat16|c10::Half)|(float)|(dou
 
 @formula("copy_")
 def copy(call: Call) -> Work:
-    target, source = call.inputs[:2]
-    return Work(0, source.bytes, target.bytes)
+    return Work(0, call.inputs[1].bytes, call.inputs[0].bytes)
 
 
+# The second argument names the axes, of a norm the third; without any all are reduced.
 @formula("sum", "mean", "amax", "amin", "argmax", "argmin", "any", "all", "max", "min", "prod", "linalg_vector_norm")
 def reduction(call: Call) -> Work:
-    """The second argument names the axes, of a norm the third; without any all are reduced."""
     given, axes = call.inputs[0], call.sizes(2 if call.name == "linalg_vector_norm" else 1)
     gone = {axis % len(given.dims) for axis in axes if given.dims} or set(range(len(given.dims)))
     left = prod(size for axis, size in enumerate(given.dims) if axis not in gone)
     return Work(given.count, given.bytes, left * (8 if call.name.startswith("arg") else given.item_bytes))
 
 
+# What the indices name: at most the whole table.
 @formula("index_select", "gather", "embedding")
 def look_up(call: Call) -> Work:
-    """What the indices name: at most the whole table."""
     table, index = call.tensors()[:2]
     axis = call.sizes(1)[0] if call.name == "index_select" else 0
     found = index.count * (1 if call.name == "gather" else table.count // table.dims[axis]) * table.item_bytes
@@ -39,9 +38,9 @@ def look_up_backward(call: Call) -> Work:
     return Work(gradient.count, read(call.tensors()), call.sizes(2)[0] * gradient.dims[-1] * gradient.item_bytes)
 
 
+# All lists read; the first written, by Adam also its two moments.
 @formula("cat", "_fused_adam*", "_fused_sgd_", "_foreach_*")
 def lists(call: Call) -> Work | None:
-    """All lists read; the first written, by Adam also its two moments."""
     counts = [sum(tensor.count for tensor in one) for one in call.inputs if isinstance(one, tuple)]
     found = ITEM.search(call.kernel)
     if not found or not sum(counts):

@@ -24,25 +24,14 @@ def product(call: Call, a: Tensor, b: Tensor, added=(), result: str | None = Non
     return Work(2 * count * m * n * k, read([a, b, *added]), written, arithmetic(call, a), True, shape)
 
 
-@formula("mm", "bmm", "mv")
+@formula("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation")
 def plain(call: Call) -> Work:
-    return product(call, *call.inputs[:2])
+    added = int("add" in call.name)
+    return product(call, *call.inputs[added : added + 2], call.inputs[:added])
 
 
-@formula("addmm", "baddbmm", "addmv", "_addmm_activation")
-def with_sum(call: Call) -> Work:
-    return product(call, *call.inputs[1:3], call.inputs[:1])
-
-
-@formula("linear")
-def linear(call: Call) -> Work:
-    a, b = call.inputs[:2]
-    flat = Tensor((a.count // a.dims[-1], a.dims[-1]), (1, 1), a.type)
-    return product(call, flat, Tensor(b.dims[::-1], b.strides[::-1], b.type), call.tensors()[2:])
-
-
+# The seventh argument is the type of the result.
 @formula("_scaled_mm", "_int_mm")
 def narrow(call: Call) -> Work:
-    """The seventh argument is the type of the result."""
     result = "int" if call.name == "_int_mm" else RESULTS.get((*call.inputs, *[""] * 7)[6], "c10::BFloat16")
     return product(call, *call.inputs[:2], call.tensors()[2:], result)

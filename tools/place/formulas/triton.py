@@ -12,9 +12,9 @@ from formulas.products import product
 PRODUCT = re.compile(r"^triton_tem_fused_.*(?:mm|linear|matmul)")
 
 
+# Too many bytes if the kernel touches a slice of an argument.
 @formula("triton_*")
 def fused(call: Call) -> Work | None:
-    """Too many bytes if the kernel touches a slice of an argument."""
     *given, result = call.tensors()
     matrices = [one for one in given if len(one.dims) == len(result.dims) >= 2] if PRODUCT.match(call.name) else []
     for a, b in permutations(matrices, 2):

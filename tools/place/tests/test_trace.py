@@ -95,7 +95,6 @@ SQUARE = tensor(4, 64)
         ("mm", [tensor(4, 8), tensor(8, 2), tensor(4, 2)], 128, 2 * (32 + 16 + 8), "bf16"),  # out= is no input
         ("addmm", [tensor(8, strides=(0,)), tensor(4, 8), tensor(8, 8)], 512, 2 * (1 + 32 + 64 + 32), "bf16"),
         ("bmm", [tensor(3, 4, 8, kind=FP32), tensor(3, 8, 2, kind=FP32)], 384, 4 * 3 * (32 + 16 + 8), "fp32"),
-        ("linear", [tensor(2, 4, 8), tensor(16, 8), tensor(16)], 2 * 8 * 8 * 16, 2 * (64 + 128 + 16 + 128), "bf16"),
         ("_scaled_mm", [*[tensor(16, 16, kind=FP8)] * 2], 2 * 16**3, 2 * 256 + 512, "fp8_e4m3"),
         ("_int_mm", [*[tensor(16, 16, kind=INT8)] * 2], 2 * 16**3, 2 * 256 + 1024, "int8"),
         ("_flash_attention_forward", [QUERY] * 3 + ["0"] * 5 + ["True"], 2 * 16 * 256**2 * 64, 8 * 262144, "bf16"),
