@@ -78,7 +78,7 @@ def _add(trace: Trace, raw: dict) -> None:
         trace.gpu.append(one)
     elif one.kind == "cpu_op":
         trace.operators[one.operator] = one
-    elif one.kind != "user_annotation":
+    elif one.kind != "user_annotation" and one.correlation is not None:
         trace.launches[one.correlation] = one
     elif one.name.startswith(STEP):
         trace.steps.append(one)

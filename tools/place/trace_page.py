@@ -5,11 +5,10 @@ from math import fsum
 from pathlib import Path
 
 from place_page import ADVICE, table, title_of
-from trace_rows import Operation, Section
+from trace_rows import PARTLY, Operation, Section
 
 from roofline.api import counted, duration, listed, percent, regime_words
 
-ADDED = "A file in tools/place/formulas adds one."
 FIRST, WORTH = 3, 0.02  # sentences of the verdict, each at least this share of the step
 ABOVE = 1.03  # a share from which on something is not what it seems
 WHY = {
@@ -23,10 +22,11 @@ def verdict(section: Section) -> str:
     step = section.step
     unknown_s = fsum(one.total_s for one in section.kernels if one.label.lacking)
     text = f"{'The step takes' if step.name else 'The trace covers'} {duration(step.seconds)}; "
-    text += f"{duration(section.roofs_s)} at the roofs{f', {duration(unknown_s)} of it unknown' if unknown_s else ''}."
+    text += f"{duration(section.roofs_s)} at the roofs"
+    text += f", {duration(unknown_s)} of it without a formula." if unknown_s > WORTH * step.seconds else "."
     worth = [one for one in section.kernels if one.saving_s and one.saving_s[0] >= WORTH * step.seconds]
     for what, advice in map(_of_row, worth[:FIRST]):  # each advice once
-        text += f" {what}{f': {advice}' if advice not in text else ''}."
+        text += f" {what}." if advice in text else f" {what}{';' if ':' in advice else ':'} {advice}."
     if step.exposed_s >= WORTH * step.seconds:
         text += f" {duration(step.exposed_s)} are collectives that no kernel overlaps."
     return text
@@ -60,9 +60,9 @@ def notes(section: Section) -> list[str]:
     if lacking:
         first = sorted(lacking, key=lacking.get, reverse=True)[:8]
         shown = listed(f"{what} {duration(lacking[what])}" for what in first)
-        lines += [f"No formula for {percent(fsum(lacking.values()) / step.seconds)} of the time: {shown}. {ADDED}"]
-    if any(one.label.inferred or one.overlapped for one in rows):
-        lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other streams ran too."]
+        lines += [f"No formula for {percent(fsum(lacking.values()) / step.seconds)} of the time: {shown}."]
+    if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
+        lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
 
 

@@ -7,11 +7,12 @@ from math import fsum
 from placing import Ceiling, Placed, Roof, device_of, mix_of, rated, roof_of
 from trace_calls import Label, labelled
 from trace_events import Trace
-from trace_steps import Step, overlapping, step_of
+from trace_steps import Step, shared_s, step_of
 
 from roofline.api import Run, memory_ceilings
 
 START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 us
+PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Operation(Placed):
     """The calls of an operator with one shape, as launches; a call may launch several kernels."""
 
     label: Label
-    overlapped: float  # share of its time in kernels that ran at the same time as others
+    overlapped: float  # share of its time in which another kernel ran too
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,9 @@ def sections(trace: Trace, run: Run) -> list[Section]:
         events = [one for one in trace.gpu if one.args.get("device", 0) == gpu]
         events.sort(key=lambda one: (one.start, one.end))
         step, labels, groups = step_of(trace, events), labelled(trace, events), {}
-        overlapped = overlapping([events[place] for place in step.places])
-        for number, place in enumerate(step.places):
-            label, counts = labels[place]
-            seconds = (events[place].end - events[place].start) / 1e6
-            groups.setdefault(label, []).append((seconds, counts, seconds * (number in overlapped)))
+        for place, shared in zip(step.places, shared_s([events[place] for place in step.places]), strict=True):
+            (label, counts), seconds = labels[place], (events[place].end - events[place].start) / 1e6
+            groups.setdefault(label, []).append((seconds, counts, shared))
         l2_bytes = run.devices[device].hardware.get("l2_bytes") or 0
         rows = [_operation(*group, ceilings, l2_bytes, step.seconds) for group in groups.items()]
         busy_s = step.busy_s - fsum(one.saving_s[0] for one in rows if one.saving_s)
@@ -68,16 +67,17 @@ def _idle(kind: str, seconds: float, whole_s: float) -> Operation:
 
 
 def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s: float) -> Operation:
-    """Of its events: seconds, whether each counts as a call, and seconds of those that overlapped."""
-    total_s, calls, shared_s = map(fsum, zip(*mine, strict=True))
-    calls, overlapped, work = max(1, round(calls)), shared_s / total_s if total_s else 0.0, label.work
+    """Of its events: seconds, whether each counts as a call, and seconds in which others ran too."""
+    total_s, calls, shared = map(fsum, zip(*mine, strict=True))
+    calls, overlapped, work = max(1, round(calls)), min(1.0, shared / total_s) if total_s else 0.0, label.work
+    name = label.name.replace("(anonymous namespace)::", "").replace("void ", "").partition("(")[0][:60]
     roofs = list(roofs_of(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
     compute_s = max((one.least_s or 0.0 for one in roofs if one.level == "compute"), default=0.0)
     known = bool(roofs) and all(one.ceiling for one in roofs)
     bounds = [max(compute_s, one.least_s) for one in roofs if one.level != "compute"] if known else []
     return Operation(
         name=label.name,
-        signature=f"{label.name}{'*' * label.inferred}{'+' * bool(overlapped)} {label.shape}",
+        signature=f"{name}{'*' * label.inferred}{'+' * (overlapped > PARTLY)} {label.shape}",
         label=label,
         overlapped=overlapped,
         least_bytes=work and work.read_bytes + work.write_bytes,
