@@ -11,10 +11,6 @@ from roofline.api import counted, duration, listed, percent, regime_words
 
 FIRST, WORTH = 3, 0.02  # sentences of the verdict, each at least this share of the step
 ABOVE = 1.03  # a share from which on something is not what it seems
-WHY = {
-    "memory": "a cache, or fewer bytes than its arguments have",
-    "compute": "another dtype, or Winograd's FLOPs",
-}
 
 
 def verdict(section: Section) -> str:
@@ -36,7 +32,7 @@ def _of_row(one: Operation) -> tuple[str, str]:
     if one.label.kind == "idle":
         return f"{duration(one.total_s)} are {one.label.name}", ADVICE[one.label.name]
     key = one.roof_at("compute").unit if one.limited_at == "compute" else one.limited_at or one.regime
-    key = "operator" if key == "implementation" else key
+    key = "copy" if one.label.kind == "copy" else "operator" if key == "implementation" else key
     share = max((roof.share for roof in one.roofs if roof.share and roof.level != "l2"), default=0.0)
     what = f"{duration(one.total_s)} are {counted(one.launches, 'call')} of {title_of(one)} at {percent(share)} of"
     return f"{what} the roof, {regime_words(one.regime)}", ADVICE[key]
@@ -60,7 +56,9 @@ def notes(section: Section) -> list[str]:
     if lacking:
         first = sorted(lacking, key=lacking.get, reverse=True)[:8]
         shown = listed(f"{what} {duration(lacking[what])}" for what in first)
-        lines += [f"No formula for {percent(fsum(lacking.values()) / step.seconds)} of the time: {shown}."]
+        lines += [
+            f"No formula for {percent(fsum(lacking.values()) / step.seconds)} of the time: {shown} (add to formulas/)."
+        ]
     if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
         lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
@@ -71,8 +69,7 @@ def _above(one: Operation) -> str:
     roof = max((roof for roof in one.roofs if roof.level != "l2"), key=lambda roof: roof.share or 0.0, default=None)
     if not roof or (roof.share or 0.0) <= ABOVE or one.label.kind != "operator":
         return ""
-    why = WHY[roof.level]
-    return f"{title_of(one)} is at {percent(roof.share)} of {roof.ceiling}: {why}."
+    return f"{title_of(one)} is at {percent(roof.share)} of {roof.ceiling}: {ADVICE[f'above {roof.level}']}."
 
 
 def page(found: Sequence[Section], source: str, pictures: Sequence[str]) -> str:

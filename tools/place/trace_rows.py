@@ -70,7 +70,8 @@ def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s
     """Of its events: seconds, whether each counts as a call, and seconds in which others ran too."""
     total_s, calls, shared = map(fsum, zip(*mine, strict=True))
     calls, overlapped, work = max(1, round(calls)), min(1.0, shared / total_s) if total_s else 0.0, label.work
-    name = label.name.replace("(anonymous namespace)::", "").replace("void ", "").partition("(")[0][:60]
+    name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
+    name = name if label.kind == "copy" else name.partition("(")[0][:60]
     roofs = list(roofs_of(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
     compute_s = max((one.least_s or 0.0 for one in roofs if one.level == "compute"), default=0.0)
     known = bool(roofs) and all(one.ceiling for one in roofs)
