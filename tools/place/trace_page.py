@@ -42,9 +42,9 @@ def notes(section: Section) -> list[str]:
     step, rows, lacking = section.step, section.kernels, {}
     which = f"{step.name or 'all of it'}{f', the median of {step.steps} without the first' if step.steps > 1 else ''}"
     lines = [
-        f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} GPU events. Busy "
-        f"{duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU {percent(section.mfu)} of the "
-        "measured ceilings."
+        f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} of {step.events} GPU "
+        f"events. Busy {duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU {percent(section.mfu)} "
+        "of the measured ceilings."
     ]
     if step.seconds != step.profiled_s:
         lines += [f"Under the profiler it took {duration(step.profiled_s)}; gaps are scaled to the time without."]
@@ -56,9 +56,7 @@ def notes(section: Section) -> list[str]:
     if lacking:
         first = sorted(lacking, key=lacking.get, reverse=True)[:8]
         shown = listed(f"{what} {duration(lacking[what])}" for what in first)
-        lines += [
-            f"No formula for {percent(fsum(lacking.values()) / step.seconds)} of the time: {shown} (add to formulas/)."
-        ]
+        lines += [f"No formula in formulas/: {percent(fsum(lacking.values()) / step.seconds)} of the time, {shown}."]
     if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
         lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]

@@ -1,4 +1,4 @@
-"""The step of a trace: what ran on the GPU between its first kernel and the next step's, and the gaps between."""
+"""The step of a trace: what ran on the GPU from its first event to the next step's, and the gaps between."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -20,6 +20,7 @@ class Step:
 
     name: str  # empty: the trace has no steps
     steps: int
+    events: int  # of all steps, and before and after them
     seconds: float
     profiled_s: float  # differs from `seconds` if the program stored what a step takes without the profiler
     busy_s: float  # at least one stream was
@@ -45,16 +46,17 @@ def step_of(trace: Trace, events: Sequence[Event]) -> Step:
         gaps[kind] = gaps.get(kind, 0.0) + width / 1e6
     scale = (seconds - busy_s) / sum(gaps.values())  # the profiler widens gaps
     gaps = {kind: scale * width for kind, width in gaps.items()}
-    return Step(name, len(spans), seconds, profiled_s, busy_s, gaps, collective_s, busy_s - others_s, places)
+    counts, exposed_s = (len(spans), len(events)), busy_s - others_s
+    return Step(name, *counts, seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
 
 
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:
-    """Start, end and name of each step: from its first kernel, by launch, to that of the next."""
+    """Start, end and name of each step: from the first event that it launched to that of the next."""
     steps, first, last = sorted(trace.steps), {}, 0.0
     starts = [one.start for one in steps]
     for one in events:
         launch = trace.launches.get(one.correlation)
-        number = bisect_right(starts, launch.start) - 1 if launch and one.kind == "kernel" else -1
+        number = bisect_right(starts, launch.start) - 1 if launch else -1
         if number >= 0 and launch.start <= steps[number].end:
             first.setdefault(number, one.start)
             last = max(last, one.end + NEVER_0)
