@@ -90,8 +90,7 @@ def device_of(path: str, card: str, run: Run) -> str:
     if found is None:
         known = ", ".join(dict.fromkeys(names.values()))
         raise UserError(
-            f"{path}: profiled on {card}, but the ceilings are of {known}; "
-            "a report is placed under those of the same model of card"
+            f"{path}: profiled on {card}, but the ceilings are of {known}; both must be of the same model of card"
         )
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from formulas.base import Call, Tensor, Work, find
-from trace_events import Event, Trace
+from trace_events import MISSHAPED, Event, Trace
 
 COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
 OVER_LINK = re.compile(r"HtoD|DtoH")
@@ -90,7 +90,7 @@ def _label(operator: Event | None, event: Event) -> Label:
     shape = ", ".join(dict.fromkeys("x".join(map(str, one.dims)) for one in call.tensors()[:4] if one.dims))
     try:
         work = formula and formula(call)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # other inputs than it expects
+    except (*MISSHAPED, IndexError, ZeroDivisionError):  # other inputs than it expects
         work = None
     lacking = None if work else call.name + " with these inputs" * bool(formula)
     return Label(call.name, (work and work.shape) or shape, work, lacking)

@@ -15,6 +15,7 @@ from roofline.api import UserError
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 READ = {*ON_GPU, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"}
 STEP = "ProfilerStep#"
+MISSHAPED = (AttributeError, KeyError, TypeError, ValueError)  # events that are not as torch.profiler writes them
 COLLECT = "collect one as `make place` prints"
 
 
@@ -52,7 +53,7 @@ def read(path: Path) -> Trace:
                 _add(trace, raw)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
+    except (ijson.JSONError, EOFError, OSError, zlib.error, *MISSHAPED) as error:
         cut = ("premature EOF" in str(error) or "end-of-stream" in str(error)) and path.stat().st_size
         what = "cut or still being written" if cut else "not the JSON of torch.profiler"
         raise UserError(f"{path}: {what}; {COLLECT}") from None

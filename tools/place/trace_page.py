@@ -42,9 +42,9 @@ def notes(section: Section) -> list[str]:
     step, rows, lacking = section.step, section.kernels, {}
     which = f"{step.name or 'all of it'}{f', the median of {step.steps} without the first' if step.steps > 1 else ''}"
     lines = [
-        f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} of {step.events} GPU "
-        f"events. Busy {duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU {percent(section.mfu)} "
-        "of the measured ceilings."
+        f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} of {step.events} "
+        f"GPU events. Busy {duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU "
+        f"{percent(section.mfu)} of the measured ceilings."
     ]
     if step.seconds != step.profiled_s:
         lines += [f"Under the profiler it took {duration(step.profiled_s)}; gaps are scaled to the time without."]
