@@ -56,7 +56,7 @@ def notes(section: Section) -> list[str]:
     if lacking:
         first = sorted(lacking, key=lacking.get, reverse=True)[:8]
         shown = listed(f"{what} {duration(lacking[what])}" for what in first)
-        lines += [f"No formula in formulas/: {percent(fsum(lacking.values()) / step.seconds)} of the time, {shown}."]
+        lines += [f"Without a formula: {percent(fsum(lacking.values()) / step.seconds)} of the time ({shown})."]
     if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
         lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
