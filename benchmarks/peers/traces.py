@@ -20,6 +20,7 @@ HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, INNER = 4096, 32, 8, 128, 14336  # of Llama-
 ATTENTION, KEYS = HEADS * HEAD_SIZE, KV_HEADS * HEAD_SIZE
 WARM, TIMED, ACTIVE = 5, 10, 5  # steps
 COPIES = 8  # of operands: several times an L2
+ATTENTIONS = [getattr(torch.ops.aten, f"_scaled_dot_product_{of}_attention") for of in ("flash", "efficient", "cudnn")]
 Step = Callable[[], object]
 
 
@@ -108,9 +109,15 @@ def captured(step: Step) -> Step:
     return graph.replay
 
 
+def attention_flops(query, key, value, *_, **__) -> int:
+    """The counter's own refuses grouped heads."""
+    return 2 * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3])
+
+
 def collect(path: Path, step: Step, eager: Step) -> dict:
     """The first step that is recorded runs eagerly: it gives kernels of a graph their shapes, and is left out."""
-    with FlopCounterMode(display=False) as counter:
+    counted = dict.fromkeys(ATTENTIONS, attention_flops)
+    with FlopCounterMode(display=False, custom_mapping=counted) as counter:
         eager()
     seconds = timing.seconds_by_events(torch, lambda _: step(), WARM, TIMED)
     with profile(record_shapes=True, schedule=schedule(wait=0, warmup=1, active=ACTIVE, repeat=1)) as profiler:
