@@ -30,21 +30,30 @@ def labelled(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
     caller, calls = caller_in(trace), {}
     for place, event in enumerate(events):
         calls.setdefault(caller(event) or (place,), []).append(place)
-    found, eager, longest = {}, {}, {}
+    found, longest = {}, {}
     for call, places in calls.items():
         main = max(places, key=lambda place: events[place].end - events[place].start)
         label = _label(trace.operators.get(call), events[main])
         longest.setdefault(label, _code(events[main]))
-        for place in places:
-            found[place] = label, place == main
-            if call in trace.operators and label.work:
-                eager.setdefault(_code(events[place]), set()).add(label)
+        found |= {place: (label, place == main) for place in places}
+    outside, inside = {}, {}
     for place, event in enumerate(events):
-        if found[place][0].lacking == NO_OPERATOR and _in_graph(trace, event):
-            label, *others = eager.get(_code(event), (None, None))
-            inferred = not others and (replace(label, inferred=True), longest[label] == _code(event))
+        if found[place][0].lacking != NO_OPERATOR:
+            outside.setdefault(_code(event), []).append(found[place][0])
+        elif _in_graph(trace, event):
+            inside.setdefault((_code(event), event.correlation), []).append(place)
+    for (code, _), places in inside.items():
+        shapes = _in_turn(outside.get(code, []), len(places))
+        for place, label in zip(places, shapes or [None] * len(places), strict=True):
+            inferred = label and (replace(label, inferred=True), longest[label] == code)
             found[place] = inferred or (replace(found[place][0], lacking=IN_GRAPH), True)
     return [found[place] for place in range(len(events))]
+
+
+def _in_turn(outside: list[Label], count: int) -> list[Label]:
+    """Those of a kernel that a graph runs `count` times: always the same outside, or the same `count` again and again."""
+    turn = outside[:1] * count if len(set(outside)) == 1 else outside[:count]
+    return turn if len(set(outside)) == 1 or turn * (len(outside) // count) == outside else []
 
 
 def _code(event: Event) -> tuple:
