@@ -14,7 +14,6 @@ from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
 DRAWN = 60  # kernels
-TITLE = "Kernels under measured ceilings"
 NOTHING = "No kernel of the report has FLOPs, time and traffic together."
 MARKS = (
     "Each kernel is at its FLOPs per byte of L1, L2 and memory: a dot for each level, in the colour of its slope, "
@@ -29,7 +28,7 @@ SCALED = (0, (3, 2))
 @style.styled()
 def draw(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
     kernels = drawn(profile)
-    title = f"{TITLE}: {Path(profile.report).name} on {profile.card}"
+    title = f"{Path(profile.report).name} on {profile.card}"
     if not kernels:
         return style.nothing(title, NOTHING)
     scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
@@ -71,7 +70,8 @@ def _paint(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], s
         axes.annotate(ceiling_words(peak), (x1, peak.tflops), (4, words_y - y), textcoords="offset points", **look)
     _paint_kernels(axes, kernels)
     handles = [style.line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
-    handles += [style.dot(f"at its {LEVELS[level]} intensity", colour) for level, colour in COLOURS.items()]
+    shown = {level: COLOURS[level] for level, _ in slopes}
+    handles += [style.dot(f"at its {LEVELS[level]} intensity", colour) for level, colour in shown.items()]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=style.SMALL_SIZE)
 
 

@@ -51,7 +51,7 @@ def labelled(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
 
 
 def _in_turn(outside: list[Label], count: int) -> list[Label]:
-    """Those of a kernel that a graph runs `count` times: always the same outside, or the same `count` again and again."""
+    """Those of a kernel that a graph runs `count` times: outside always the same, or the same `count` in turn."""
     turn = outside[:1] * count if len(set(outside)) == 1 else outside[:count]
     return turn if len(set(outside)) == 1 or turn * (len(outside) // count) == outside else []
 

@@ -46,8 +46,7 @@ def read(path: Path) -> Trace:
     gc.disable()  # it would walk all events again and again: three times as long
     try:
         devices, step_s = (next(_items(path, key), None) for key in ("deviceProperties", "step_s"))
-        devices = devices if isinstance(devices, list) else [devices or {}]
-        trace = Trace(str(path), {one.get("id", 0): one.get("name", "") for one in devices}, step_s)
+        trace = Trace(str(path), {one.get("id", 0): one.get("name", "") for one in devices or []}, step_s)
         for raw in _items(path, "traceEvents.item"):
             if raw.get("ph") == "X" and raw.get("cat") in READ:
                 _add(trace, raw)

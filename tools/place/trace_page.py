@@ -1,5 +1,6 @@
 """A trace's verdict, notes and page."""
 
+from collections import Counter
 from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
@@ -39,7 +40,7 @@ def _of_row(one: Operation) -> tuple[str, str]:
 
 
 def notes(section: Section) -> list[str]:
-    step, rows, lacking = section.step, section.kernels, {}
+    step, rows, lacking = section.step, section.kernels, Counter()
     which = f"{step.name or 'all of it'}{f', the median of {step.steps} without the first' if step.steps > 1 else ''}"
     lines = [
         f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} of {step.events} "
@@ -51,12 +52,10 @@ def notes(section: Section) -> list[str]:
     if step.collective_s:
         lines += [f"Collectives: {duration(step.collective_s)}, {duration(step.exposed_s)} of it exposed."]
     for one in rows:
-        if what := one.label.lacking:
-            lacking[what] = lacking.get(what, 0.0) + one.total_s
+        lacking += Counter({one.label.lacking: one.total_s} if one.label.lacking else {})
     if lacking:
-        first = sorted(lacking, key=lacking.get, reverse=True)[:8]
-        shown = listed(f"{what} {duration(lacking[what])}" for what in first)
-        lines += [f"Without a formula: {percent(fsum(lacking.values()) / step.seconds)} of the time ({shown})."]
+        shown = listed(f"{what} {duration(seconds)}" for what, seconds in lacking.most_common(8))
+        lines += [f"Without a formula: {percent(lacking.total() / step.seconds)} of the time ({shown})."]
     if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
         lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
@@ -73,6 +72,5 @@ def _above(one: Operation) -> str:
 def page(found: Sequence[Section], source: str, pictures: Sequence[str]) -> str:
     parts = [f"# {Path(found[0].report).name} under measured ceilings", f"Ceilings: {source}."]
     for one, picture in zip(found, pictures, strict=True):
-        parts += [f"## GPU {one.gpu}", verdict(one), *notes(one), str(table(one.kernels))]
-        parts += [f"![Operators under their ceilings]({picture})"]
+        parts += [f"## GPU {one.gpu}", verdict(one), *notes(one), str(table(one.kernels)), f"![Operators]({picture})"]
     return "\n\n".join(parts) + "\n"

@@ -44,8 +44,7 @@ def sections(trace: Trace, run: Run) -> list[Section]:
         card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or "a GPU without a name"
         device = device_of(trace.path, card, run)
         ceilings = [one for one in run.roofline.ceilings if one.device == device]
-        events = [one for one in trace.gpu if one.args.get("device", 0) == gpu]
-        events.sort(key=lambda one: (one.start, one.end))
+        events = sorted((one for one in trace.gpu if one.args.get("device", 0) == gpu), key=lambda one: one[:2])
         step, labels, groups = step_of(trace, events), labelled(trace, events), {}
         for place, shared in zip(step.places, shared_s([events[place] for place in step.places]), strict=True):
             (label, counts), seconds = labels[place], (events[place].end - events[place].start) / 1e6
@@ -71,7 +70,7 @@ def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s
     total_s, calls, shared = map(fsum, zip(*mine, strict=True))
     calls, overlapped, work = max(1, round(calls)), min(1.0, shared / total_s) if total_s else 0.0, label.work
     name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
-    name = name if label.kind == "copy" else name.partition("(")[0][:60]
+    name = name if label.kind == "copy" else name.partition("(")[0].strip()[: None if label.work else 60]
     roofs = list(roofs_of(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
     compute_s = max((one.least_s or 0.0 for one in roofs if one.level == "compute"), default=0.0)
     known = bool(roofs) and all(one.ceiling for one in roofs)

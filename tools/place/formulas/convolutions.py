@@ -1,4 +1,4 @@
-"""Convolutions: 2 FLOPs per output, input channel of its group, and place of the kernel."""
+"""Convolutions: 2 FLOPs per output, input channel of its group, and place of the kernel. Pooling: one per place."""
 
 from math import prod
 
@@ -12,9 +12,7 @@ FORWARD = {"cudnn_convolution": (2, 3, 4), "cudnn_convolution_relu": (4, 3, 5), 
 @formula(*FORWARD)
 def forward(call: Call) -> Work:
     image, weight = call.inputs[:2]
-    sizes = zip(image.dims[2:], weight.dims[2:], *map(call.sizes, FORWARD[call.name]), strict=True)
-    spots = prod((size + 2 * pad - far * (wide - 1) - 1) // step + 1 for size, wide, pad, step, far in sizes)
-    outputs = image.dims[0] * weight.dims[0] * spots
+    outputs = image.dims[0] * weight.dims[0] * _spots(image, weight.dims[2:], *map(call.sizes, FORWARD[call.name]))
     return _work(call, outputs * prod(weight.dims[1:]), call.tensors(), outputs * image.item_bytes, image, weight)
 
 
@@ -27,6 +25,19 @@ def backward(call: Call) -> Work:
     products = spots.count * prod(weight.dims[1:]) * (for_image + for_weight)
     written = for_image * image.count * image.item_bytes + for_weight * weight.count * weight.item_bytes
     return _work(call, products, [gradient, *[weight] * for_image, *[image] * for_weight], written, image, weight)
+
+
+# Written: the largest of each window, and where it was, a long integer.
+@formula("max_pool2d_with_indices")
+def pool(call: Call) -> Work:
+    image, window = call.inputs[0], call.sizes(1)
+    outputs = prod(image.dims[:-2]) * _spots(image, window, *map(call.sizes, (3, 2, 4)))
+    return Work(outputs * prod(window), image.bytes, outputs * (image.item_bytes + 8))
+
+
+def _spots(image: Tensor, window, pads, steps, dilations) -> int:
+    sizes = zip(image.dims[-len(window) :], window, pads, steps, dilations, strict=True)
+    return prod((size + 2 * pad - far * (wide - 1) - 1) // step + 1 for size, wide, pad, step, far in sizes)
 
 
 def _work(call: Call, products: int, taken: list[Tensor], written: float, image: Tensor, weight: Tensor) -> Work:

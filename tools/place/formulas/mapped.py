@@ -15,7 +15,6 @@ READ, NORMS = (
 READ |= {f"{name}_": count for name, count in READ.items() if not name.endswith("_")}
 
 
-# Of a dropout without its mask.
 @formula(*READ)
 def elementwise(call: Call) -> Work:
     inputs, result = call.tensors()[: READ[call.name]], call.inputs[0]
@@ -25,7 +24,8 @@ def elementwise(call: Call) -> Work:
         rank = max(len(one.dims) for one in inputs)
         sides = zip(*((1,) * (rank - len(one.dims)) + one.dims for one in inputs), strict=True)
         count = prod(max(side) if all(side) else 0 for side in sides)
-    return Work(count, read(inputs), count * (1 if call.name in LISTED["to_bool"].split() else result.item_bytes))
+    written = 1 if call.name in LISTED["to_bool"].split() else result.item_bytes + (call.name == "native_dropout")
+    return Work(count, read(inputs), count * written)  # the mask of a dropout is written too
 
 
 @formula(*NORMS)

@@ -11,7 +11,9 @@ ITEM = re.compile(r"OpaqueType<(\d+)|\b(?:(c10::BFloat16|c10::Half)|(float)|(dou
 
 @formula("copy_")
 def copy(call: Call) -> Work:
-    return Work(0, call.inputs[1].bytes, call.inputs[0].bytes)
+    to, source = call.inputs[:2]
+    types = f" {source.dtype} to {to.dtype}" if source.type != to.type else ""
+    return Work(0, source.bytes, to.bytes, shape="x".join(map(str, to.dims)) + types)
 
 
 # The second argument names the axes, of a norm the third; without any all are reduced.

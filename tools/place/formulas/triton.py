@@ -5,6 +5,7 @@ Their FLOPs are known only of products, whose name says so: triton_tem_fused_mm_
 
 import re
 from itertools import permutations
+from math import prod
 
 from formulas.base import Call, Work, formula, read
 from formulas.products import product
@@ -12,7 +13,7 @@ from formulas.products import product
 PRODUCT = re.compile(r"^triton_tem_fused_.*(?:mm|linear|matmul)")
 
 
-# Too many bytes if the kernel touches a slice of an argument.
+# A pointwise kernel writes one element per index, and its scalars are how many. What is read of a slice is the whole.
 @formula("triton_*")
 def fused(call: Call) -> Work | None:
     *given, result = call.tensors()
@@ -20,4 +21,5 @@ def fused(call: Call) -> Work | None:
     for a, b in permutations(matrices, 2):
         if (*a.dims[-2:], b.dims[-1]) == (result.dims[-2], b.dims[-2], result.dims[-1]):
             return product(call, a, b, [one for one in given if one is not a and one is not b], result.type)
-    return Work(0, read(given), result.bytes)
+    indices = [int(one) for one in call.inputs if str(one).isdigit() and call.name.startswith("triton_poi")]
+    return Work(0, read(given), min(result.bytes, result.item_bytes * prod(indices or result.dims)))
