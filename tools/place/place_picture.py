@@ -70,8 +70,7 @@ def _paint(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], s
         axes.annotate(ceiling_words(peak), (x1, peak.tflops), (4, words_y - y), textcoords="offset points", **look)
     _paint_kernels(axes, kernels)
     handles = [style.line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
-    shown = {level: COLOURS[level] for level, _ in slopes}
-    handles += [style.dot(f"at its {LEVELS[level]} intensity", colour) for level, colour in shown.items()]
+    handles += [style.dot(f"at its {LEVELS[level]} intensity", COLOURS[level]) for level in dict(slopes)]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=style.SMALL_SIZE)
 
 

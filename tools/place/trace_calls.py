@@ -22,7 +22,7 @@ class Label:
     work: Work | None = None
     lacking: str | None = None  # what has no formula
     kind: str = "operator"  # operator, collective, idle, or copy: between host and device
-    inferred: bool = False  # of a CUDA graph: taken from the same kernel outside
+    inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
 
 def labelled(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
@@ -43,17 +43,16 @@ def labelled(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
         elif _in_graph(trace, event):
             inside.setdefault((_code(event), event.correlation), []).append(place)
     for (code, _), places in inside.items():
-        shapes = _in_turn(outside.get(code, []), len(places))
-        for place, label in zip(places, shapes or [None] * len(places), strict=True):
+        for place, label in zip(places, _in_turn(outside.get(code, []), len(places)), strict=True):
             inferred = label and (replace(label, inferred=True), longest[label] == code)
             found[place] = inferred or (replace(found[place][0], lacking=IN_GRAPH), True)
     return [found[place] for place in range(len(events))]
 
 
-def _in_turn(outside: list[Label], count: int) -> list[Label]:
-    """Those of a kernel that a graph runs `count` times: outside always the same, or the same `count` in turn."""
-    turn = outside[:1] * count if len(set(outside)) == 1 else outside[:count]
-    return turn if len(set(outside)) == 1 or turn * (len(outside) // count) == outside else []
+def _in_turn(outside: list[Label], count: int) -> list[Label | None]:
+    """Of a kernel that a graph runs `count` times: its label outside if it is always the same, or `count` in turn."""
+    outside = outside[:1] * count if len(set(outside)) == 1 else outside
+    return outside[:count] if outside and outside[:count] * (len(outside) // count) == outside else [None] * count
 
 
 def _code(event: Event) -> tuple:

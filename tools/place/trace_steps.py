@@ -53,17 +53,15 @@ def step_of(trace: Trace, events: Sequence[Event]) -> Step:
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:
     """Start, end and name of each step: from the first event that it launched to that of the next."""
     steps, first, last = sorted(trace.steps), {}, 0.0
-    starts = [one.start for one in steps]
     for one in events:
         launch = trace.launches.get(one.correlation)
-        number = bisect_right(starts, launch.start) - 1 if launch else -1
+        number = bisect_right(steps, launch.start, key=lambda one: one.start) - 1 if launch else -1
         if number >= 0 and launch.start <= steps[number].end:
-            first.setdefault(number, one.start)
+            first.setdefault(number, (one.start, steps[number].name))
             last = max(last, one.end + NEVER_0)
-    names = {start: steps[number].name for number, start in first.items()}
-    if not names:
+    if not first:
         return [(events[0].start, max(one.end for one in events) + NEVER_0, "")]
-    return [(start, end, names[start]) for start, end in pairwise([*sorted(names), last])]
+    return [(start, end, name) for (start, name), (end, _) in pairwise([*sorted(first.values()), (last, "")])]
 
 
 def _gaps(trace: Trace, events: Sequence[Event]) -> Iterable[tuple[str, float]]:
