@@ -17,6 +17,7 @@ from formulas.base import Call, Tensor, find
 from roofline.api import open_run
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+DATA = Path(__file__).with_name("data")  # cut from traces of benchmarks/peers/traces.py, PyTorch 2.11
 H100 = CHECKOUT / "reference" / "nvidia-h100-80gb-hbm3"
 RUN = open_run(H100)
 CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu0"}
@@ -109,6 +110,9 @@ SQUARE = tensor(4, 64)
         ("mean", [tensor(4, 64, kind=FP32), "[-1]", "True"], 256, 4 * (256 + 4), "fp32"),
         ("index_select", [tensor(1000, 64), "0", tensor(5, kind=LONG)], 0, 2 * 2 * 5 * 64 + 40, "fp32"),
         ("embedding_dense_backward", [tensor(5, 64), tensor(5, kind=LONG), "9"], 320, 2 * 320 + 40 + 1152, "fp32"),
+        ("max_pool2d_with_indices", [IMAGE, "[3, 3]", "[2, 2]", *["[1, 1]"] * 2], 73728, 65536 + 10 * 8192, "fp32"),
+        ("native_dropout", [SQUARE, "0.1", "True"], 256, 256 * (2 + 2 + 1), "fp32"),
+        ("triton_poi_fused_copy_1", [SQUARE, tensor(8, 64), "256"], 0, 2 * 512, "fp32"),
         ("triton_red_fused_mean_0", [SQUARE, tensor(64), SQUARE, "4"], 0, 2 * (512 + 64), "fp32"),
         ("triton_tem_fused_mm_3", [SQUARE, tensor(64, 8), tensor(4, 8)], 4096, 2 * (256 + 512 + 32), "bf16"),
     ],
@@ -185,16 +189,35 @@ def test_what_has_no_formula_has_a_time_and_no_share(sections):
     assert "my::op" in " ".join(trace_page.notes(section))
 
 
-def test_the_parts_sum_to_the_whole(sections):
-    trace = Written()
-    for number in range(20):
-        trace.call("aten::mm", 100 * number, 30 + number, tensor(512, 512), tensor(512, 512 + 64 * (number % 3)))
-        trace.kernel("Memset", 100 * number + 60, 2, launch=100.0 * number + 3, kind="gpu_memset", bytes=1 << 20)
-    (section,) = sections(trace)
-    assert fsum(one.total_s for one in section.kernels) == pytest.approx(section.step.seconds)
-    ran = fsum(one["dur"] for one in trace.events if one["cat"] in trace_events.ON_GPU) / 1e6
-    assert fsum(one.total_s for one in section.kernels if one.name != "idle") == pytest.approx(ran)
-    assert sum(one.launches for one in section.kernels if one.name == "mm") == 20
+# Of a step: what its events took, microseconds; FLOPs by torch.utils.flop_counter, which ignores the causal mask.
+GRAPH = {"mm": 893353197568, "_cudnn_attention_forward": 68719476736 / 2}
+TRAINING = {"mm": 2130303778816, "addmm": 755914244096}
+TRAINING |= {"_cudnn_attention_forward": 137438953472, "_cudnn_attention_backward": 343597383680}
+
+
+@pytest.mark.parametrize(
+    ("name", "ran_us", "flops", "lacking"),
+    [("llama_prefill_graph", 1438.997, GRAPH, 0), ("training", 13439.263, TRAINING, 4)],
+)
+def test_steps_that_ran_on_an_h100(name, ran_us, flops, lacking):
+    (section,) = trace_rows.sections(trace_events.read(DATA / f"{name}.json.gz"), RUN)
+    rows, found = [one for one in section.kernels if one.name != "idle"], {}
+    for one in rows:
+        found[one.name] = found.get(one.name, 0) + (one.flops or 0) * one.launches
+    assert {key: found[key] for key in flops} == flops
+    assert fsum(one.total_s for one in rows) == pytest.approx(ran_us / 1e6, rel=1e-5)
+    assert fsum(one.total_s for one in section.kernels) == pytest.approx(section.step.seconds, rel=5e-3)
+    assert sum(bool(one.label.lacking) for one in rows) == lacking
+
+
+def test_shapes_of_a_graph_are_taken_in_turn():
+    """Three of its products ran the same kernel with the same grid."""
+    (section,) = trace_rows.sections(trace_events.read(DATA / "llama_prefill_graph.json.gz"), RUN)
+    products = [one for one in section.kernels if one.name == "mm"]
+    assert {one.label.shape for one in products} == {
+        *("2048 x 6144 x 4096", "2048 x 4096 x 4096", "2048 x 28672 x 4096", "2048 x 4096 x 14336")
+    }
+    assert all(one.label.inferred and 0.9 < one.roof_at("compute").share < 1.1 for one in products)
 
 
 def test_kernels_of_one_call_are_one_call(sections):
