@@ -57,7 +57,7 @@ def notes(section: Section) -> list[str]:
         shown = listed(f"{what} {duration(seconds)}" for what, seconds in lacking.most_common(8))
         lines += [f"Without a formula: {percent(lacking.total() / step.seconds)} of the time ({shown})."]
     if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
-        lines += ["Marked *: the shape is that of the same kernel outside of its CUDA graph. +: other kernels ran too."]
+        lines += ["Marked *: a shape inferred from the same kernel outside of its graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
 
 

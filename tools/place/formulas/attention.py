@@ -20,7 +20,7 @@ def attention(call: Call) -> Work | None:
     pairs = query.dims[0] * query.dims[heads] * (queries * keys - causal * min(queries, keys) * queries / 2)
     flops = 2 * pairs * (query.dims[3] + value.dims[3])
     shape = f"batch {query.dims[0]}, {query.dims[heads]} x {key.dims[heads]} heads of {query.dims[3]}, "
-    shape += f"{queries} x {keys}{' causal, half counted' * causal}"
+    shape += f"{'causal half of ' * causal}{queries} x {keys}"
     if first:  # backward
         written = sum(one.count * one.item_bytes for one in inputs)
         return Work(2.5 * flops, read(call.tensors()), written, query.dtype, True, shape)
