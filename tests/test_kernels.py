@@ -84,14 +84,15 @@ def clean(*source_name_target_defines) -> Code:
 
 REGISTERS = 64 * 1024  # of a block, in every generation
 # Threads of the largest block. In memory.cu the need of the kernel decides their number, which must not be tiny.
-THREADS = {"caches.cu": max(caches.GRIDS)[0], "memory.cu": 512}
+THREADS = {"caches.cu": max(caches.GRIDS)[0], "energy.cu": 256, "memory.cu": 512}
+MACROS = {"energy.cu": ("-DDOUBLE=1", "-DMULTIPLIES=16")}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", EVERYWHERE, ids=lambda path: path.name)
 def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
     text = kernel_source(source)
-    code, entries = clean(text, source.name, architecture), entries_of(text)
+    code, entries = clean(text, source.name, architecture, MACROS.get(source.name, ())), entries_of(text)
     assert code.startswith(b"\x7fELF")
     assert entries and all(f".text.{entry}\0".encode() in code for entry in entries)
     if threads := THREADS.get(source.name):
