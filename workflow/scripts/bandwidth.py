@@ -5,7 +5,7 @@ from pathlib import Path
 
 from roofline.core.terms import Unsupported
 from roofline.devices import discovery
-from roofline.devices.levels import SWEEP, TRANSFERS
+from roofline.devices.levels import MAIN_MEMORY, SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.energy import idle
 from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
@@ -59,13 +59,13 @@ def run(
     else:
         streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
         found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
-        if sustained_s:
+        if sustained_s and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
             found["idle"] = idle(device)
             found["bandwidths"] = [
                 under_load(device, stream, one, sustained_s) if one.name in LOADED else one
                 for stream, one in zip(streams, found["bandwidths"], strict=True)
             ]
-            found["energy_points"] = [*energy_points(device, POINT_S)] if energy else []
+            found["energy_points"] = [*energy_points(device, POINT_S)] if energy and found["idle"] else []
         if chain := device.chain(level):
             found["latencies"] = [load_latency(device, chain, **options)]
     return BandwidthRecord(
