@@ -1,4 +1,4 @@
-"""The energy roofline: joules per FLOP over intensity, as fitted, with the measured points and the balance points."""
+"""The energy roofline: joules per FLOP over intensity, fitted and measured, with the balance points."""
 
 import numpy
 from matplotlib.axes import Axes
@@ -20,11 +20,14 @@ INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 @style.styled()
 def draw(roofline: Roofline) -> Figure:
     fits = roofline.energy_fits
-    height = HEAD + FOOT + HIGH
+    across = min(2, len(fits))
+    down = -(-len(fits) // across)
+    height = HEAD + down * (FOOT + HIGH)
     figure = style.headed(height, "Energy per FLOP over intensity, CUDA cores", style.wrapped(MARKS))
-    grid = figure.add_gridspec(1, len(fits), **style.margins(height, top=HEAD, bottom=FOOT) | {"wspace": 0.17})
+    apart = {"wspace": 0.17, "hspace": FOOT / HIGH}
+    grid = figure.add_gridspec(down, across, **style.margins(height, top=HEAD, bottom=FOOT) | apart)
     for place, fit in enumerate(fits):
-        _paint(figure.add_subplot(grid[0, place]), fit, roofline, SERIES_COLOURS[place])
+        _paint(figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % across])
     return figure
 
 
