@@ -63,11 +63,16 @@ def test_too_few_points_have_no_fit():
     [(700.0, "cuda_core", 700 - BASE_W - 50e12 * PER_FLOP), (300.0, "cuda_core", None), (700.0, "tensor_core", None)],
 )
 def test_what_a_gemm_on_cuda_cores_draws_above_the_fit_is_on_chip(watts, unit, above_w):
-    energy = SimpleNamespace(power_w=watts, joules_per_flop=watts / 50e12)
+    energy = SimpleNamespace(power_w=watts, joules_per_flop=watts / 50e12, clock_mhz=1970)
     gemm = SimpleNamespace(unit=unit, energy=energy)
     (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm, fp64=gemm)
     assert fit.gemm_above_w == (above_w and pytest.approx(above_w))
     assert fit.gemm_above_joules_per_flop == (above_w and pytest.approx(above_w / 50e12, rel=1e-6, abs=0))
-    energy.joules_per_flop = None
-    (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm)
-    assert fit.gemm_above_w is None
+    for changed in ({"clock_mhz": 1700}, {"joules_per_flop": None}):
+        vars(energy).update(changed)
+        (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm)
+        assert fit.gemm_above_w is None
+
+
+def test_terms_that_the_points_do_not_separate_are_not_shown():
+    assert fits([point(8, tb_per_s, off=0.1 * tb_per_s) for tb_per_s in (1, 1.5, 2, 2.5)]) == []

@@ -54,13 +54,13 @@ class EnergyPoint(Record):
 
     @property
     def free(self) -> bool:
-        """Whether there is a figure, at a known clock that no power limit held down."""
+        """Whether there is a figure, at a known clock that no power limit held."""
         held = {*self.load.limited_by} & {"sw_power_cap", "hw_power_brake_slowdown"}
         return bool(self.load.energy and not self.load.energy.why and self.load.sm_clock_mhz and not held)
 
     @property
     def rates(self) -> tuple[float, float, float]:
-        """Bytes/s, FLOPs/s and watts between the ticks of the energy counter. Only of a point with a figure."""
+        """Bytes/s, FLOPs/s and watts between the ticks, of a point with a figure."""
         energy = self.load.energy
         bytes_per_s = energy.work / energy.seconds
         return bytes_per_s, self.flops_per_byte * bytes_per_s, energy.power_w

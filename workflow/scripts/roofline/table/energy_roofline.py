@@ -28,13 +28,15 @@ def energy_fits(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Itera
         relative = numpy.stack([numpy.ones(len(points)), moved, flops], axis=1) / watts[:, None]
         terms = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=None)[0]
         base_w, per_byte, per_flop = map(float, terms)
+        if min(terms) <= 0:  # the points do not separate them
+            continue
         yield EnergyFit(
             device=record.device,
             dtype=dtype,
             base_w=base_w,
             joules_per_byte=per_byte,
             joules_per_flop=per_flop,
-            **_above(ceilings.get(dtype), base_w, per_flop),
+            **_above(ceilings.get(dtype), base_w, per_flop, clock),
             rms=float(numpy.sqrt(numpy.mean((relative @ terms - 1) ** 2))),
             clock_mhz=clock,
             points=points,
@@ -42,10 +44,10 @@ def energy_fits(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Itera
         )
 
 
-def _above(gemm: ComputeCeiling | None, base_w: float, joules_per_flop: float) -> dict[str, float]:
-    """What a sustained GEMM on CUDA cores draws above the fit, its few bytes of memory left out."""
+def _above(gemm: ComputeCeiling | None, base_w: float, joules_per_flop: float, clock: float) -> dict[str, float]:
+    """What a sustained GEMM on CUDA cores draws above the fit at its clock, without its few bytes."""
     joules = gemm and gemm.unit == "cuda_core" and gemm.energy and gemm.energy.joules_per_flop
-    if not joules:
+    if not joules or abs((gemm.energy.clock_mhz or 0) / clock - 1) > ONE_CLOCK:
         return {}
     flops = gemm.energy.power_w / joules
     above_w = gemm.energy.power_w - base_w - joules_per_flop * flops

@@ -82,7 +82,7 @@ class Load(Row):
 
 
 class Energy(Row):
-    """Of a settled load, idle power included, from one tick of the energy counter to another."""
+    """Of a settled load between two ticks of the energy counter, idle power included."""
 
     joules_per_flop: Positive | None = None
     joules_per_byte: Positive | None = None
@@ -190,10 +190,8 @@ class EnergyFit(Row):
     joules_per_flop: float
     rms: NotNegative = Field(description="of the relative residuals")
     clock_mhz: Positive = Field(description="of all points, within 1 %")
-    gemm_above_w: Positive | None = Field(
-        default=None, description="that the GEMM sustains on CUDA cores above the fit"
-    )
-    gemm_above_joules_per_flop: Positive | None = Field(default=None, description="the same: on-chip data movement")
+    gemm_above_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
+    gemm_above_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")
     points: list[tuple[Positive, Positive, Positive]] = Field(description="bytes/s, FLOPs/s and watts")
     record: str
 
