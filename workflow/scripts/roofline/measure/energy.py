@@ -12,7 +12,7 @@ from roofline.records.energy import Energy, Idle
 FEWEST_TICKS = 16  # between the first tick and the last
 AGREE = 0.03  # of the counter and of NVML's power readings
 IDLE_S, SETTLING_S = 2.0, 0.9
-NO_COUNTER = "NVML has no energy counter of it (before Volta, MIG, or refused)"
+NO_COUNTER = "NVML reads no energy counter here (before Volta, MIG, or refused)"
 
 
 def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Sequence[tuple[float, float]]) -> Energy:
@@ -42,14 +42,14 @@ def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Seque
 
 
 def _done(points: Sequence[tuple[float, float]], at_s: float) -> float:
-    """The work that is done by a moment, between points in proportion to time."""
+    """The work done by a moment: between points, in proportion to time."""
     import numpy
 
     return float(numpy.interp(at_s, *zip(*points, strict=True)))
 
 
 def idle(device: Device) -> Idle | None:
-    """Power of the device with its context open and nothing to do; None without a counter."""
+    """Power with a context and an empty queue; None without a counter."""
     device.synchronize()
     with watched(device) as looks:
         time.sleep(IDLE_S)

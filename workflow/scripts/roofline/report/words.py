@@ -101,12 +101,12 @@ def energy_words(roofline: Roofline, device: str) -> str:
         celsius = span(one.temperature_c for one in measured if one.temperature_c)
         limit = row.hardware.get("power_limit_w")
         of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].scope}"
-        words.append(f"Energy is that of the whole {of} under sustained load, idle power included")
+        words.append(f"of the whole {of} under sustained load, idle power included")
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
     if row.idle_w:
         words.append(f"idle {number(row.idle_w)} W at {number(row.idle_clock_mhz or 0)} MHz")
     words += [f"no figure of {listed(names)}: {why}" for why, names in missing.items()]
-    return f"{'; '.join(words)}." if words else ""
+    return f"Energy: {'; '.join(words)}." if words else ""
 
 
 def regime_counts(cells: Sequence[Cell]) -> str:
