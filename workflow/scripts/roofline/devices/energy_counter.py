@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import NamedTuple
 
 PERIOD_S = 0.002  # between two looks
-PROMPT_S = 0.01  # between two looks where the thread did not have to wait
+PROMPT_S = 0.01  # between two looks, if the thread did not wait
 
 
 class Look(NamedTuple):
@@ -22,7 +22,7 @@ class Look(NamedTuple):
 
 @contextmanager
 def watched(device) -> Iterator[list[Look]]:
-    """What a thread reads while the block runs; nothing without a counter."""
+    """Read while the block runs; nothing without a counter."""
     looks: list[Look] = []
     ended = Event()
 

@@ -30,7 +30,7 @@ def _passes(run: Callable[[int], None], count: int, index: int) -> None:
 
 
 def load_of(device: Device, step, size_bytes: int, step_s: float, seconds: float) -> MemoryLoad | None:
-    """What a step that moves so many bytes, or makes so many tokens, sustains for so many seconds, and the energy."""
+    """What a step of so many bytes (or tokens) sustains for so many seconds, and its energy."""
     nothing = {"layout": None, "algorithm": None, "accumulation": "none", "output": "none"}
     work = SimpleNamespace(step=step, flops=size_bytes, product=Product(library="stream", shape={}, **nothing))
     load = once(device, work, seconds, step_s)

@@ -1,6 +1,6 @@
 """A kernel that reads memory and multiplies in registers: points of the energy roofline.
 
-Reads at full speed reach the power limit of some cards, so the number of resident blocks varies too.
+Reads at full speed reach the power limit of some cards, so resident blocks vary too.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ CHECKED, TOLERANCE = 1 << 20, 1e-3  # numbers, and of their sum
 
 class EnergyKernel(NamedTuple):
     dtype: str
-    multiplies: int  # multiply-adds on each number
-    blocks: int  # per multiprocessor
+    multiplies: int
+    blocks: int
     flops_per_byte: float
     bytes: int  # of one pass
     run: Callable[[int], None]  # with the number of passes
