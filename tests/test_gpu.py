@@ -112,7 +112,7 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, refere
 
 
 BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warmup": 3, "iterations": 64}
-ALONE = {"mixes": None, "cards": ["gpu0"], "loaded": None}
+ALONE = {"mixes": None, "cards": ["gpu0"], "loaded": None, "energy": False, "sustained_s": 1}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def test_bandwidths_are_of_their_kind(sealed, level, low, high):
     path, seals = sealed(Gemm())
     bandwidth.opened.cache_clear()  # a device that was opened since has the stream
     record = bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH, **ALONE)
+    assert level == "hbm" or not record.idle
     for found in record.bandwidths:
+        assert bool(found.load) == (found.name in ("hbm_read", "hbm_copy"))
         assert low < found.gb_per_s < high
         assert found.verified and 1 <= len(found.trials) == found.search.tried <= found.search.offered
         assert (found.sm_clock_mhz is not None) == (level in ("l2", "l1", "shared"))
