@@ -40,7 +40,7 @@ def look_up_backward(call: Call) -> Work:
     return Work(gradient.count, read(call.tensors()), call.sizes(2)[0] * gradient.dims[-1] * gradient.item_bytes)
 
 
-# All lists read; the first written, by Adam also its two moments.
+# All lists read; the first written, by Adam also its two moments, by a norm nothing of its size.
 @formula("cat", "_fused_adam*", "_fused_sgd_", "_foreach_*")
 def lists(call: Call) -> Work | None:
     counts = [sum(tensor.count for tensor in one) for one in call.inputs if isinstance(one, tuple)]
@@ -48,5 +48,5 @@ def lists(call: Call) -> Work | None:
     if not found or not sum(counts):
         return None
     item = int(found[1] or (2 if found[2] else 4 if found[3] else 8))
-    written = item * counts[0] * (3 if "adam" in call.name else 1)
+    written = item * counts[0] * (3 if "adam" in call.name else "norm" not in call.name)
     return Work(0 if call.name == "cat" else sum(counts), item * sum(counts), written)
