@@ -35,8 +35,8 @@ def first_token(model: Model, card: Card, request: Request, cache: str) -> str:
     cached = f" ({request.cached} cached)" if request.cached else ""
     limit = f"{least.limited_by}-bound" + ", experts by uniform routing" * model.routed
     at_least = f"at least {duration(least.seconds)} ({limit})"
-    about = f"about {duration(estimate)}" if estimate else "unknown"
-    return f" First token of a prompt of {request.prompt} tokens{cached}: {at_least}; at the sustained rate {about}."
+    about = f"; at the sustained rate about {duration(estimate)}" if estimate else ""
+    return f" First token of a prompt of {request.prompt} tokens{cached}: {at_least}{about}."
 
 
 def served(model: Model, card: Card, request: Request, cache: str, steps: Sequence[Step]) -> list[Step]:
@@ -48,13 +48,13 @@ def served(model: Model, card: Card, request: Request, cache: str, steps: Sequen
 
 
 def _seconds(model: Model, card: Card, request: Request, cache: str, batch: int) -> float:
-    """One prompt after another, then a token of every answer at each step, the first included. Between windows, bytes
-    and FLOPs of a step are linear in the context."""
+    """One prompt after another, each with its first token, then a token of every answer at each step. Between windows,
+    bytes and FLOPs of a step are linear in the context."""
     prompt_s = bound(of_prompt(model, request.prompt, request.cached, PLAIN[cache]), card.burst).seconds
     first, last = request.prompt, request.longest
     windows = {layer.attention.window or 0 for layer in model.layers}
     bends = sorted({first, last, *(one for one in windows if first < one < last)})
     at = [bound(operations(model, batch, one, PLAIN[cache], expected=True), card.burst) for one in bends]
     both = ([one.memory_s for one in at], [one.compute_s for one in at])
-    contexts = numpy.arange(first, last + 1)
+    contexts = numpy.arange(first + 1, last + 1)
     return batch * prompt_s + float(numpy.maximum(*(numpy.interp(contexts, bends, one) for one in both)).sum())

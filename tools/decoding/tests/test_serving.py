@@ -76,7 +76,7 @@ def test_a_mix_is_the_sum_of_its_prompts_and_of_every_step(name):
     found, request = model(name), Request(100, 20, 60)  # gpt-oss: over its window of 128
     (step,) = serving.served(found, CARD, request, "bf16", bound.steps(found, CARD, [300], [159], "bf16"))
     seconds = 300 * bound.bound(of_prompt(found, 100, 20, BF16), CEILINGS).seconds
-    for context in range(100, 160):
+    for context in range(101, 160):
         seconds += bound.bound(operations(found, 300, context, BF16, expected=True), CEILINGS).seconds
     assert step.output_per_s == pytest.approx(300 * 60 / seconds)
     assert step.usd_per_million == pytest.approx(3.6 / 3600 / step.output_per_s * 1e6)
