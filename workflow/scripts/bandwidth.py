@@ -59,10 +59,10 @@ def run(
     else:
         streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
         found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
-        if sustained_s and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
+        if (sustained_s or energy) and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
             found["idle"] = idle(device)
             found["bandwidths"] = [
-                under_load(device, stream, one, sustained_s) if one.name in LOADED else one
+                under_load(device, stream, one, sustained_s) if sustained_s and one.name in LOADED else one
                 for stream, one in zip(streams, found["bandwidths"], strict=True)
             ]
             found["energy_points"] = [*energy_points(device, POINT_S)] if energy and found["idle"] else []
