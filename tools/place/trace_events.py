@@ -34,7 +34,7 @@ class Event(NamedTuple):
 class Trace:
     path: str
     cards: dict[int, str]
-    step_s: float | None  # without the profiler, if the program stored it
+    step_s: float  # without the profiler, if the program stored it; else 0
     gpu: list[Event] = field(default_factory=list)
     operators: dict[int, Event] = field(default_factory=dict)
     launches: dict[int, Event] = field(default_factory=dict)
@@ -45,8 +45,8 @@ def read(path: Path) -> Trace:
     """Raises UserError, in one line, for what is no trace of torch.profiler, is cut, or lacks kernels or shapes."""
     gc.disable()  # it would walk all events again and again: three times as long
     try:
-        devices, step_s = (next(_items(path, key), None) for key in ("deviceProperties", "step_s"))
-        trace = Trace(str(path), {one.get("id", 0): one.get("name", "") for one in devices or []}, step_s)
+        devices, step_s = (next(_items(path, key), 0) for key in ("deviceProperties", "step_s"))
+        trace = Trace(str(path), {one.get("id", 0): one.get("name", "") for one in devices or []}, float(step_s))
         for raw in _items(path, "traceEvents.item"):
             if raw.get("ph") == "X" and raw.get("cat") in READ:
                 _add(trace, raw)
