@@ -193,7 +193,7 @@ class Device(Protocol):
         return {}
 
     def energy(self) -> tuple[float, float | None] | None:
-        """Joules since the driver was loaded, and watts now if they are known; None without an energy counter."""
+        """Joules since the driver was loaded, and watts now if known; None without a counter."""
 
     def timer_ratio(self) -> float | None:
         """The host's clock over this device's, by which its steps are timed; None where they are one."""

@@ -30,19 +30,20 @@ class EnergyKernel(NamedTuple):
     flops_per_byte: float
     bytes: int  # of one pass
     run: Callable[[int], None]  # with the number of passes
-    verify: Callable[[], None]  # raises ArithmeticError where the sum is wrong
+    verify: Callable[[], None]  # raises ArithmeticError
 
 
 def energy_kernels(device) -> Iterator[EnergyKernel]:
+    size = min(SIZE_BYTES, device.identity.memory_free_bytes // 8)
     for dtype, mixes in MIXES.items():
-        numbers = device.normal((SIZE_BYTES // ITEM_BYTES[dtype],), dtype, SEED)
+        numbers = device.normal((size // ITEM_BYTES[dtype],), dtype, SEED)
         total = float(device.to_host(numbers[:CHECKED]).sum(dtype=numpy.float64))
         for multiplies, blocks in mixes:
             yield _kernel(device, dtype, numbers, total, multiplies, blocks)
 
 
 def _kernel(device, dtype: str, numbers, total: float, multiplies: int, blocks: int) -> EnergyKernel:
-    """`total` is the sum of the first numbers, by which the kernel is checked."""
+    """`total`: the sum of the first numbers, to check."""
     number, grid = array_dtype(dtype).type, blocks * device.multiprocessors
     defines = (f"-DDOUBLE={int(dtype == 'fp64')}", f"-DMULTIPLIES={multiplies}")
     kernel = device.kernel("energy.cu", "read_and_multiply", defines)

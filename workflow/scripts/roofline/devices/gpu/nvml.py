@@ -201,7 +201,7 @@ def state(handle) -> dict:
 
 
 def energy(handle) -> tuple[float, float | None] | None:
-    """Joules since the driver was loaded, from Volta on, and watts now; None where there is no counter."""
+    """Joules since the driver was loaded, and watts now; None without a counter (before Volta)."""
     millijoules = ask("DeviceGetTotalEnergyConsumption", handle)
     return None if millijoules is None else (millijoules / 1000, _power(handle)["power_w"])
 
