@@ -40,10 +40,10 @@ def test_the_work_of_a_slower_second_half_is_counted_as_it_was_done():
     assert found.work == pytest.approx(0.75 * WORK_PER_S * found.seconds, rel=0.05)
 
 
-def test_a_tick_that_was_found_late_is_no_end():
-    late = [look for look in looks() if not 1.09 < look.at - START < 1.17]
+def test_ticks_that_were_found_late_are_placed_by_the_others():
+    late = [look for look in looks() if not any(begun < look.at - START < begun + 0.07 for begun in (1.09, 2.79))]
     found = of_load(late, START, 1.05, points())
-    assert found.joules / found.work * WORK_PER_S == pytest.approx(WATTS, rel=3e-3)
+    assert found.joules / found.work * WORK_PER_S == pytest.approx(WATTS, rel=1e-2)
 
 
 @pytest.mark.parametrize(("readings", "relied_on"), [(700.0, True), (715.0, False), (None, True)])
@@ -61,9 +61,12 @@ class Counting:
 
     at = 0.0
 
-    def energy(self):
+    def joules(self):
         self.at += 0.01
-        return round(self.at, 1) * 100.0, 101.0
+        return round(self.at, 1) * 100.0
+
+    def power_w(self):
+        return 101.0
 
     def synchronize(self):
         pass

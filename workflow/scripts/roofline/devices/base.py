@@ -192,8 +192,10 @@ class Device(Protocol):
     def state(self) -> dict:
         return {}
 
-    def energy(self) -> tuple[float, float | None] | None:
-        """Joules since the driver was loaded, and watts now if known; None without a counter."""
+    def joules(self) -> float | None:
+        """None without a counter."""
+
+    def power_w(self) -> float | None: ...
 
     def timer_ratio(self) -> float | None:
         """The host's clock over this device's, by which its steps are timed; None where they are one."""

@@ -115,8 +115,11 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     def state(self) -> dict:
         return nvml.state(self._handle)
 
-    def energy(self) -> tuple[float, float | None] | None:
-        return nvml.energy(self._handle)
+    def joules(self) -> float | None:
+        return nvml.joules(self._handle)
+
+    def power_w(self) -> float | None:
+        return nvml.power(self._handle)["power_w"]
 
     def memory_errors(self) -> dict:
         return nvml.memory_errors(self._handle)

@@ -193,20 +193,20 @@ def state(handle) -> dict:
     return {
         "sm_clock_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
         "memory_clock_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
-        **_power(handle),
+        **power(handle),
         "temperature_c": ask("DeviceGetTemperature", handle, "NVML_TEMPERATURE_GPU"),
         "throttle_reasons": throttle_reasons(next((bits for bits in reasons if bits is not None), None)),
         "other_processes": other_processes(handle),
     }
 
 
-def energy(handle) -> tuple[float, float | None] | None:
-    """Joules since the driver was loaded, and watts now; None without a counter (before Volta)."""
+def joules(handle) -> float | None:
+    """Since the driver was loaded; None without a counter (before Volta)."""
     millijoules = ask("DeviceGetTotalEnergyConsumption", handle)
-    return None if millijoules is None else (millijoules / 1000, _power(handle)["power_w"])
+    return None if millijoules is None else millijoules / 1000
 
 
-def _power(handle) -> dict:
+def power(handle) -> dict:
     """Watts now; where the driver has no such reading its average, of a second on an H200."""
     values = ask("DeviceGetFieldValues", handle, [POWER_INSTANT])
     if values and values[0].nvmlReturn == SUCCESS:
