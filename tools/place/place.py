@@ -30,7 +30,7 @@ import trace_rows
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, write_text
 
 PLACED, NAME = RESULTS / "placed", "placement"
-REFERENCE = Path("reference/nvidia-h200")
+REFERENCE = "reference/nvidia-h200"
 SHOWN, TOLD = 20, 3  # rows and sentences on the screen
 DPI = 160
 COLLECT = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)  # in the README
@@ -92,8 +92,7 @@ def how_to(card: str) -> str:
     except UserError:
         if card != str(RESULTS):
             raise
-        card = str(REFERENCE)
-        run = read_card(card)
+        card, run = REFERENCE, read_card(REFERENCE)
     collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
     device = run.devices[placing.gpus(run)[0]]
     capability = device.hardware["compute_capability"]
@@ -112,8 +111,7 @@ def shown(profile: placing.Profile, source: str) -> list[str]:
     """On the screen: the start of everything."""
     lines = place_page.words(profile, source)
     lines += [place_page.sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
-    command = place_page.wanted(profile)
-    return [*map(wrapped, lines), str(place_page.table(profile.kernels[:SHOWN])), *[command] * bool(command)]
+    return [*map(wrapped, lines), str(place_page.table(profile.kernels[:SHOWN])), *place_page.wanted(profile)]
 
 
 def shown_trace(section: trace_rows.Section) -> list[str]:

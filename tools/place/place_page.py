@@ -143,10 +143,10 @@ def _not_drawn(kernels: Sequence[Placed]) -> str:
     return f"In the table, not in the picture: {listed(lines)}." if lines else ""
 
 
-def wanted(profile: Profile) -> str:
-    """The command that would have collected what a report lacks; empty if it lacks nothing."""
+def wanted(profile: Profile) -> list[str]:
+    """The command that would have collected what a report lacks; none if it lacks nothing."""
     lacking = any(one.missing for one in profile.kernels)
-    return ncu_counts.command(profile.compute_capability) if lacking else ""
+    return [ncu_counts.command(profile.compute_capability)] * lacking
 
 
 def sentence(kernel: Placed, multiprocessors: int) -> str:
@@ -200,7 +200,8 @@ def _advice_of(kernel: Placed) -> str:
 
 def table(kernels: Sequence[Placed]) -> Table:
     """The kernels that take most time; the rest in one row."""
-    columns = ["kernel", "limited by", "launches", "total", "of all", "each"]
+    what, times = ("kernel", "launches") if any(one.grid for one in kernels) else ("operator", "calls")
+    columns = [what, "limited by", times, "total", "of all", "each"]
     columns += [f"of {name}" for name in LEVELS.values()]
     columns += ["sustained", "issued", "TFLOPS", "GFLOP", "MB", "FLOP/byte", "MHz", "grid x block", "saves"]
     rows = [_row(one) for one in kernels[:ROWS]]
@@ -249,5 +250,5 @@ def page(profile: Profile, source: str, picture: str) -> str:
     parts = [f"# {Path(profile.report).name} under measured ceilings", *words(profile, source)]
     parts += ["\n".join(f"{place}. {text}" for place, text in enumerate(sentences, 1)), str(table(profile.kernels))]
     parts += [f"![Kernels under their ceilings]({picture})"]
-    parts += [f"```sh\n{lacking}\n```"] if (lacking := wanted(profile)) else []
+    parts += [f"```sh\n{command}\n```" for command in wanted(profile)]
     return "\n\n".join(parts) + "\n"

@@ -18,7 +18,8 @@ def verdict(section: Section) -> str:
     """The step, what it would take at the roofs, and what would save most."""
     step = section.step
     unknown_s = fsum(one.total_s for one in section.kernels if one.label.lacking)
-    text = f"{'The step takes' if step.name else 'The trace covers'} {duration(step.seconds)}; "
+    text = f"{'The step takes' if step.name else 'The trace covers'} {duration(step.seconds)}"
+    text += " under the profiler, which widens gaps; " if step.seconds == step.profiled_s else "; "
     text += f"{duration(section.roofs_s)} at the roofs"
     text += f", {duration(unknown_s)} of it without a formula." if unknown_s > WORTH * step.seconds else "."
     worth = [one for one in section.kernels if one.saving_s and one.saving_s[0] >= WORTH * step.seconds]

@@ -9,7 +9,7 @@ from trace_calls import Label, labelled
 from trace_events import Trace
 from trace_steps import Step, shared_s, step_of
 
-from roofline.api import Run, memory_ceilings
+from roofline.api import Run, UserError, memory_ceilings
 
 START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 us
 PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it ends
@@ -38,7 +38,7 @@ class Section:
 
 
 def sections(trace: Trace, run: Run) -> list[Section]:
-    """Raises UserError for cards that the run did not measure."""
+    """Raises UserError for cards that the run did not measure, and for a step_s that cannot be."""
     found = []
     for gpu in sorted({one.args.get("device", 0) for one in trace.gpu}):
         card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or "a GPU without a name"
@@ -46,14 +46,16 @@ def sections(trace: Trace, run: Run) -> list[Section]:
         ceilings = [one for one in run.roofline.ceilings if one.device == device]
         events = sorted((one for one in trace.gpu if one.args.get("device", 0) == gpu), key=lambda one: one[:2])
         step, labels, groups = step_of(trace, events), labelled(trace, events), {}
+        if step.name and trace.step_s and not step.busy_s / 2 < trace.step_s < 2 * step.profiled_s:
+            raise UserError(f"{trace.path}: step_s is {trace.step_s:g} s; its steps take {step.profiled_s:.3g} s")
         for place, shared in zip(step.places, shared_s([events[place] for place in step.places]), strict=True):
             (label, counts), seconds = labels[place], (events[place].end - events[place].start) / 1e6
             groups.setdefault(label, []).append((seconds, counts, shared))
         l2_bytes = run.devices[device].hardware.get("l2_bytes") or 0
         rows = [_operation(*group, ceilings, l2_bytes, step.seconds) for group in groups.items()]
         busy_s = step.busy_s - fsum(one.saving_s[0] for one in rows if one.saving_s)
-        products = [one for one in rows if one.label.work and one.label.work.product]
-        needed_s = fsum(one.total_s * roof.share for one in products if (roof := one.roof_at("compute")) and roof.share)
+        products = [(one.total_s, one.roof_at("compute")) for one in rows if one.label.work and one.label.work.product]
+        needed_s = fsum(seconds * min(1.0, roof.share) for seconds, roof in products if roof and roof.share)
         rows += [_idle(*gap, step.seconds) for gap in step.gaps.items() if gap[1] > 1e-8]
         rows.sort(key=lambda one: -(one.saving_s or (one.total_s,))[0])
         found.append(Section(trace.path, device, card, gpu, step, max(0.0, busy_s), needed_s / step.seconds, rows))

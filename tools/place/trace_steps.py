@@ -41,13 +41,12 @@ def step_of(trace: Trace, events: Sequence[Event]) -> Step:
     busy_s, others_s, collective_s = (covered_s(some, end) for some in (mine, others, collective))
     profiled_s = (end - start) / 1e6
     seconds = max(busy_s, trace.step_s if trace.step_s and name else profiled_s)
-    gaps = {LAUNCH: max(1e-12, (end - max(one.end for one in mine)) / 1e6)}
-    for kind, width in _gaps(trace, mine):
+    gaps = {LAUNCH: 1e-12}
+    for kind, width in _gaps(trace, [*mine, *events[places[-1] + 1 :][:1]]):
         gaps[kind] = gaps.get(kind, 0.0) + width / 1e6
-    scale = (seconds - busy_s) / sum(gaps.values())  # the profiler widens gaps
+    scale, exposed_s = (seconds - busy_s) / sum(gaps.values()), busy_s - others_s  # the profiler widens gaps
     gaps = {kind: scale * width for kind, width in gaps.items()}
-    counts, exposed_s = (len(spans), len(events)), busy_s - others_s
-    return Step(name, *counts, seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
+    return Step(name, len(spans), len(events), seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
 
 
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:

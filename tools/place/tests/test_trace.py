@@ -14,7 +14,7 @@ import trace_rows
 import trace_steps
 from formulas.base import Call, Tensor, find
 
-from roofline.api import open_run
+from roofline.api import UserError, open_run
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 DATA = Path(__file__).with_name("data")  # cut from traces of benchmarks/peers/traces.py, PyTorch 2.11
@@ -285,6 +285,17 @@ def test_the_median_step_without_the_first(sections):
     (scaled,) = sections(trace)
     assert scaled.step.seconds == pytest.approx(60e-6) and scaled.step.profiled_s == pytest.approx(100e-6)
     assert fsum(scaled.step.gaps.values()) == pytest.approx(50e-6)
+    trace.head["step_s"] = 60.0  # of milliseconds, as it seems
+    with pytest.raises(UserError, match="step_s"):
+        sections(trace)
+
+
+def test_a_wait_at_the_end_of_a_step_is_the_hosts(sections):
+    trace = stepped([100] * 4)
+    for start in (5, 105, 205, 305):
+        trace.add("cuda_runtime", "cudaStreamSynchronize", start, 15, correlation=start)
+    assert set(sections(trace)[0].step.gaps) == {trace_steps.WAITED, trace_steps.LAUNCH}
+    assert sections(trace)[0].step.gaps[trace_steps.WAITED] == pytest.approx(90e-6)
 
 
 def test_gaps_by_their_cause(sections):
