@@ -10,60 +10,13 @@ from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 SAMPLED_ROWS = 8
-STEP = 256  # of the sides of candidates
+STEP = 256  # of sides
 
 
 def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
-    return _products(device, dtype, [size], seed)[0]
-
-
-def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
-    """Squares of no more than `most_flops` and half of the free memory, on parts of the same operands: the largest up
-    to twice the size, the size, and half of it, which is always one."""
-    free = host.memory_available_bytes()
-    largest = min(2 * size, round((most_flops / 2) ** (1 / 3)) // STEP * STEP)
-    fitting = [
-        side
-        for side in {size, largest}
-        if side and 2 * workspace_bytes(side, dtype) <= free and flops(side, side, side) <= most_flops
-    ]
-    return _products(device, dtype, sorted({max(1, size // 2), *fitting}, reverse=True), seed)
-
-
-def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
-    """Library and output of the reference GEMM."""
-    return [("numpy.matmul", dtype)]
-
-
-def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]:
-    return []
-
-
-def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
-    """The candidate that is this product, on its own operands. Raises LookupError where none is."""
-    found = reference_product(device, dtype, product.shape["m"], seed)
-    if found.product != product:
-        raise LookupError(f"NumPy has no {product}")
-    return found
-
-
-def variants(device, dtype: str, product: Product, seed: int) -> list[list[Workload]]:
-    """None: NumPy's product has one accumulation and one output for each dtype."""
-    return []
-
-
-def _products(device, dtype: str, sizes: list[int], seed: int) -> list[Workload]:
-    items = max(sizes) ** 2
-    a, b = (device.normal((items,), dtype, seed + i) for i in range(2))
-    c = device.empty((items,), dtype)
-    return [
-        _square(*(array[: size**2].reshape(size, size) for array in (a, b, c)), dtype, device.workers) for size in sizes
-    ]
-
-
-def _square(a, b, c, dtype: str, workers) -> Workload:
-    """C = A B by NumPy's BLAS, of n x n arrays of one dtype."""
-    size = len(a)
+    """C = A B by NumPy's BLAS, of size x size arrays of one dtype."""
+    a, b = (device.normal((size, size), dtype, seed + i) for i in range(2))
+    c, workers = device.empty((size, size), dtype), device.workers
 
     def multiply(index: int) -> None:
         numpy.matmul(a, b, out=c)
@@ -101,3 +54,35 @@ def _square(a, b, c, dtype: str, workers) -> Workload:
         clear=clear,
         compare=compare,
     )
+
+
+def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
+    """The largest square up to the size of no more than `most_flops` and half of the free memory, or one of STEP.
+
+    A trial next to smaller ones would choose by noise: a BLAS is as fast on larger squares.
+    """
+    largest = min(size, round((most_flops / 2) ** (1 / 3)) // STEP * STEP)
+    fits = 2 * workspace_bytes(largest, dtype) <= host.memory_available_bytes()
+    return [reference_product(device, dtype, largest if largest and fits else min(size, STEP), seed)]
+
+
+def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
+    """Library and output of the reference GEMM."""
+    return [("numpy.matmul", dtype)]
+
+
+def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]:
+    return []
+
+
+def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
+    """The candidate that is this product, on its own operands. Raises LookupError where none is."""
+    found = reference_product(device, dtype, product.shape["m"], seed)
+    if found.product != product:
+        raise LookupError(f"NumPy has no {product}")
+    return found
+
+
+def variants(device, dtype: str, product: Product, seed: int) -> list[list[Workload]]:
+    """None: NumPy's product has one accumulation and one output for each dtype."""
+    return []
