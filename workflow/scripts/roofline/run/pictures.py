@@ -17,32 +17,37 @@ from roofline.report.words import fail_lines
 from roofline.run import run_lock
 from roofline.table.rows import Roofline
 
+Drawing = tuple[Callable[[], Figure], set[str]]  # with the devices that it shows
 
-def drawings(roofline: Roofline) -> dict[str, Callable[[], Figure]]:
-    """How each picture of which something was measured is drawn, by the name of its file."""
-    found: dict[str, Callable[[], Figure]] = {}
+
+def drawings(roofline: Roofline) -> dict[str, Drawing]:
+    """Each picture of which something was measured, by the name of its file."""
+    found: dict[str, Drawing] = {}
     for device, names in picture_names({name: one.kind for name, one in roofline.devices.items()}).items():
-        found |= dict.fromkeys(names, partial(roofline_figure.draw, roofline, device))
+        found |= dict.fromkeys(names, (partial(roofline_figure.draw, roofline, device), {device}))
     for name, about in roofline.operator_info.items():
-        if any(one.operator == name and one.fraction_of_roof for one in roofline.operators):
-            draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw
-            found[f"{about.picture}.png"] = partial(draw_operator, roofline, name)
+        devices = {one.device for one in roofline.operators if one.operator == name and one.fraction_of_roof}
+        draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw
+        if devices:
+            found[f"{about.picture}.png"] = partial(draw_operator, roofline, name), devices
     loads = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
-    figures = {
-        "sweep.png": (roofline.sweeps, sweep_figure),
-        "energy.png": (roofline.energy_fits, fit_figure),
-        "load.png": (loads, load_figure),
-        "instruction_roofline.png": (roofline.instructions, instruction_figure),
-    }
-    found |= {name: partial(figure.draw, roofline) for name, (rows, figure) in figures.items() if rows}
+    for name, rows, figure in (
+        ("sweep.png", roofline.sweeps, sweep_figure),
+        ("energy.png", roofline.energy_fits, fit_figure),
+        ("load.png", loads, load_figure),
+        ("instruction_roofline.png", roofline.instructions, instruction_figure),
+    ):
+        if rows:
+            found[name] = partial(figure.draw, roofline), {one.device for one in rows}
     return found
 
 
 def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = ()) -> None:
     """Write every picture into a folder, or those named: what turned out impossible to measure says so."""
-    known = drawings(roofline)
-    failed = fail_lines(roofline.faults)
-    jobs = [(known.get(name), folder / name) for name in names or known]
+    known, jobs = drawings(roofline), []
+    for name in names or known:
+        how, devices = known.get(name, (None, ()))
+        jobs.append((how, folder / name, fail_lines(one for one in roofline.faults if one.device in devices)))
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
@@ -50,7 +55,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     except OSError:  # /dev/shm, where its semaphores belong, cannot be written
         pool = ThreadPoolExecutor(1)
     with pool:
-        for job in [pool.submit(_draw, how, path, failed, dpi) for how, path in jobs]:
+        for job in [pool.submit(_draw, *job, dpi) for job in jobs]:
             job.result()
 
 
