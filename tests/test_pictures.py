@@ -10,6 +10,7 @@ from roofline.core.formatting import capacity, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import CROSSED
 from roofline.report.roofline_content import chosen, content
+from roofline.run.pictures import drawings
 
 RUN = reference()
 OPERATIONS = [
@@ -123,3 +124,8 @@ def test_load_has_burst_and_sustained_lines_and_axes_from_zero():
         assert len(first.lines[0].get_ydata()) == len(ceiling.load.first_tflops)
         assert [line.get_ydata()[0] for line in row[0].lines[1:]] == [ceiling.burst_tflops, ceiling.sustained_tflops]
         assert all(axes.get_ylim()[0] == 0 and max(axes.lines[0].get_ydata()) < axes.get_ylim()[1] for axes in row)
+
+
+def test_a_picture_shows_what_failed_on_its_devices():
+    shown = {name: devices for name, (_, devices) in drawings(RUN).items()}
+    assert (shown["load.png"], shown["roofline_cpu.png"]) == ({"gpu0"}, {"cpu"})
