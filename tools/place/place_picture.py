@@ -16,8 +16,8 @@ COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL
 DRAWN = 60  # kernels
 NOTHING = "No kernel of the report has FLOPs, time and traffic together."
 MARKS = (
-    "Each kernel is at its FLOPs per byte of L1, L2 and memory: a dot for each level, in the colour of its slope, "
-    "the larger the more time. A dot on its own slope, or on the horizontal line of its dtype, is at that ceiling."
+    "A dot for each level that is known, at its FLOPs per byte, in the colour of its slope, the larger the more time. "
+    "A dot on its slope, or on the line of its dtype, is at that ceiling. What has no FLOPs is in the table alone."
 )
 SCALED_MARK = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."
 HEAD, HIGH, AXIS = 30.0, 340.0, 44.0

@@ -104,7 +104,8 @@ def energy_words(roofline: Roofline, device: str) -> str:
         words.append(f"of the whole {of} under sustained load, idle power included")
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
     if row.idle_w:
-        words.append(f"idle {number(row.idle_w)} W at {number(row.idle_clock_mhz or 0)} MHz")
+        at = f" at {number(row.idle_clock_mhz)} MHz" if row.idle_clock_mhz else ""
+        words.append(f"idle {number(row.idle_w)} W{at}")
     words += [f"no figure of {listed(names)}: {why}" for why, names in missing.items()]
     return f"Energy: {'; '.join(words)}." if words else ""
 
