@@ -12,9 +12,9 @@ from roofline.records.timing import Contention, DeviceState, Timing
 
 T = TypeVar("T")
 
-MOST_ATTEMPTS = 6
-MOST_S = 2.0  # of one block's repeats
-MOST_JOB_S = 6.0  # of all repeats for a record: some hosts are always busy
+MOST_ATTEMPTS = 4
+MOST_S = 1.0  # of one block's repeats
+MOST_JOB_S = 3.0  # of all repeats for a record: some hosts are always busy
 FIRST_REST_S = 0.1  # doubled before each further attempt
 VISIBLE_S = 1.0  # least window for /proc/stat, which counts hundredths of a second for each CPU
 LAG_S = 0.2  # NVML's reasons for a clock were 0.1 to 0.2 s behind the load on an H200
