@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from statistics import linear_regression
 from threading import Event, Thread
 from typing import NamedTuple
 
@@ -38,10 +37,13 @@ def watched(device) -> Iterator[list[Look]]:
 
 
 def ticks(looks: Sequence[Look], start: float, end: float) -> list[Look]:
-    """The ticks between two moments, equally far apart. Looks find some late: a line through all is closer."""
+    """The ticks between two moments, equally far apart: on a line through all, as those found late are placed badly."""
+    import numpy
+
     within = [look for look in looks if start < look.at <= end]
     changes = [(earlier, later) for earlier, later in pairwise(within) if later.joules != earlier.joules]
     if len(changes) < 2:
         return []
-    each_s, first = linear_regression(range(len(changes)), [(one.at + other.at) / 2 for one, other in changes])
+    middles, spans = numpy.array([((one.at + other.at) / 2, other.at - one.at) for one, other in changes]).T
+    each_s, first = numpy.polyfit(range(len(changes)), middles, 1, w=1 / spans)
     return [later._replace(at=first + each_s * place) for place, (_, later) in enumerate(changes)]
