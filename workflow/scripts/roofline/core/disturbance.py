@@ -17,8 +17,8 @@ class Limits(NamedTuple):
     throttled: float  # by the container's CPU quota
 
 
-# Work that is split over all cores waits for the one that it shares with another process. A caller of a GPU needs one
-# core: a host with others left to run on does not disturb it. The device's own time knows nothing of the host.
+# Work that is split over all cores waits for the one that another process uses. A caller of a GPU needs one core alone.
+# The device's own time knows nothing of the host.
 LIMITS: dict[Sensitive, Limits | None] = {
     "cpu": Limits(other_load=0.05, waiting=0.25, stolen=0.02, throttled=0.01),
     "caller": Limits(other_load=0.75, waiting=0.25, stolen=0.10, throttled=0.01),

@@ -61,8 +61,7 @@ class Prediction(NamedTuple):
 
 
 def weighted_sum(terms: Mapping[str, float], constants: Mapping[str, float]) -> float:
-    """The sum of multiples of named constants, the same in every version of Python: since 3.12 its own sum() keeps more
-    digits. Raises KeyError for a constant that is not there."""
+    """The sum of multiples of named constants, alike in every version of Python. Raises KeyError for an unknown one."""
     return math.fsum(factor * constants[name] for name, factor in terms.items())
 
 

@@ -1,9 +1,8 @@
-"""The energy counter of a device, which a thread reads while something runs. NVML's ticks every 100 ms."""
+"""The energy counter of a device, read by a thread while something runs. NVML's ticks every 100 ms."""
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from threading import Event, Thread
 from typing import NamedTuple
 
@@ -37,13 +36,14 @@ def watched(device) -> Iterator[list[Look]]:
 
 
 def ticks(looks: Sequence[Look], start: float, end: float) -> list[Look]:
-    """The ticks between two moments, equally far apart: on a line through all, as those found late are placed badly."""
+    """The ticks between two moments, on a line through all: those found late are off."""
     import numpy
 
-    within = [look for look in looks if start < look.at <= end]
-    changes = [(earlier, later) for earlier, later in pairwise(within) if later.joules != earlier.joules]
-    if len(changes) < 2:
+    at, joules = numpy.reshape([(one.at, one.joules) for one in looks if start < one.at <= end], (-1, 2)).T
+    later = numpy.flatnonzero(numpy.diff(joules)) + 1
+    if len(later) < 2:
         return []
-    middles, spans = numpy.array([((one.at + other.at) / 2, other.at - one.at) for one, other in changes]).T
-    each_s, first = numpy.polyfit(range(len(changes)), middles, 1, w=1 / spans)
-    return [later._replace(at=first + each_s * place) for place, (_, later) in enumerate(changes)]
+    steps, spans = joules[later] - joules[later - 1], at[later] - at[later - 1]
+    places = numpy.cumsum(numpy.maximum(1, numpy.rint(steps / numpy.median(steps))))  # one may be two ticks
+    each_s, first = numpy.polyfit(places, at[later] - spans / 2, 1, w=1 / spans)
+    return [Look(first + each_s * place, joules[one], None) for place, one in zip(places, later, strict=True)]

@@ -24,7 +24,7 @@ def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Seque
         return Energy(why=NO_COUNTER)
     found = ticks(looks, start + settled_s, start + points[-1][0])
     if len(found) <= FEWEST_TICKS:
-        return Energy(why=f"{len(found)} ticks of the energy counter under the settled load: too few")
+        return Energy(why=f"too few ticks of the energy counter under the settled load ({len(found)})")
     first, last = found[0], found[-1]
     joules, seconds = last.joules - first.joules, last.at - first.at
     readings = [look.power_w for look in looks if look.power_w and first.at < look.at <= last.at]

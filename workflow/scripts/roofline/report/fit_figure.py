@@ -11,8 +11,8 @@ from roofline.table.rows import EnergyFit, Roofline
 
 HEAD, FOOT, HIGH = 92.0, 58.0, 300.0
 MARKS = (
-    "Curve: the fit at the roofs. Dots: measured, above it if few blocks ran. Dashed: energy balance point, where "
-    "bytes and FLOPs cost the same. Dotted: ridge point."
+    "Curve: the fit at the roofs, within the power limit. Dots: measured, above it if few blocks ran. Dashed: energy "
+    "balance point, where bytes and FLOPs cost the same. Dotted: ridge point."
 )
 INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 
@@ -40,7 +40,10 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
     compute = roofline.ceiling(fit.device, f"{fit.dtype}_fma")
     if memory and compute:
         rates = numpy.minimum(1e12 * compute.tflops, 1e9 * memory.gb_per_s * INTENSITIES)
-        joules = fit.base_w / rates + fit.joules_per_flop + fit.joules_per_byte / INTENSITIES
+        marginal = fit.joules_per_flop + fit.joules_per_byte / INTENSITIES
+        if limit_w := roofline.devices[fit.device].hardware.get("power_limit_w"):
+            rates = numpy.minimum(rates, max(0.0, limit_w - fit.base_w) / marginal)
+        joules = fit.base_w / rates + marginal
         axes.plot(INTENSITIES, 1e12 * joules, color=colour, lw=1.6)
         axes.axvline(1e3 * compute.tflops / memory.gb_per_s, color=colour, lw=1.2, ls=":")
     axes.axvline(fit.joules_per_byte / fit.joules_per_flop, color=colour, lw=1.2, ls="--")

@@ -94,6 +94,7 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     example = next(iter([*waiting, *slow, *bound]), None)
     return {
         "count": len(fast),
+        "scope": fast[0].scope if fast else None,
         "intensities": intensities,
         "ridge": number(min(ridges)) if ridges else "",
         "far": bool(ridges) and max(intensities, default=0) < min(ridges) / FAR,

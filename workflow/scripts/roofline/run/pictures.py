@@ -1,4 +1,4 @@
-"""All pictures of a run, each drawn in its own process: one after another takes several times as long."""
+"""All pictures of a run, each drawn in a process of its own."""
 
 import multiprocessing
 import os
@@ -43,7 +43,7 @@ def drawings(roofline: Roofline) -> dict[str, Drawing]:
 
 
 def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = ()) -> None:
-    """Write every picture into a folder, or those named: what turned out impossible to measure says so."""
+    """Write every picture into a folder, or those named; one of nothing measured says so."""
     known, jobs = drawings(roofline), []
     for name in names or known:
         how, devices = known.get(name, (None, ()))

@@ -17,7 +17,7 @@ from roofline.records.compute import Product
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
-# By their keys in the device record. cudaGetDeviceProperties asks for a hundred, which takes 0.1 s of each job.
+# By their keys in the device record. cudaGetDeviceProperties asks for a hundred: 0.1 s of each job.
 PROPERTIES = {
     "multiprocessors": "MultiProcessorCount",
     "l2_bytes": "L2CacheSize",
@@ -35,7 +35,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         """`peer` is another card, for what is measured between the two. Without `context` cells can only be planned."""
         if identity.fault:
             raise RuntimeError(identity.fault)
-        # Only this card, and its peer: then they are CuPy's devices 0 and 1, whatever the caller's order of devices.
+        # Only this card and its peer, as CuPy's devices 0 and 1, whatever order the caller has.
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         os.environ["CUDA_VISIBLE_DEVICES"] = f"{identity.uuid},{peer.uuid}" if peer else identity.uuid
         import cupy
