@@ -41,8 +41,9 @@ def _of_row(one: Operation) -> tuple[str, str]:
 
 
 def notes(section: Section) -> list[str]:
-    step, rows, lacking = section.step, section.kernels, Counter()
-    which = f"{step.name or 'all of it'}{f', the median of {step.steps} without the first' if step.steps > 1 else ''}"
+    step, rows = section.step, section.kernels
+    lacking = sum((Counter({one.label.lacking: one.total_s}) for one in rows if one.label.lacking), Counter())
+    which = f"{step.name or 'all of it'}{f', the median of {step.steps} without the ends' if step.steps > 1 else ''}"
     lines = [
         f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {which}; {len(step.places)} of {step.events} "
         f"GPU events. Busy {duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU "
@@ -52,8 +53,6 @@ def notes(section: Section) -> list[str]:
         lines += [f"Under the profiler it took {duration(step.profiled_s)}; gaps are scaled to the time without."]
     if step.collective_s:
         lines += [f"Collectives: {duration(step.collective_s)}, {duration(step.exposed_s)} of it exposed."]
-    for one in rows:
-        lacking += Counter({one.label.lacking: one.total_s} if one.label.lacking else {})
     if lacking:
         shown = listed(f"{what} {duration(seconds)}" for what, seconds in lacking.most_common(8))
         lines += [f"Without a formula: {percent(lacking.total() / step.seconds)} of the time ({shown})."]

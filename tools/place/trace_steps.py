@@ -31,9 +31,10 @@ class Step:
 
 
 def step_of(trace: Trace, events: Sequence[Event]) -> Step:
-    """The median step, without the first; the whole trace if it has no steps. Events are sorted by start."""
+    """The median step, without the first and the last, which no other ends; the whole trace if it has no steps."""
     spans = _spans(trace, events)
-    _, start, end, name = median_low((after - first, first, after, name) for first, after, name in spans[1:] or spans)
+    middle = spans[1:-1] or spans[1:] or spans
+    _, start, end, name = median_low((after - first, first, after, name) for first, after, name in middle)
     places = [place for place, one in enumerate(events) if start <= one.start < end]
     mine = [events[place] for place in places]
     others = [one for one in mine if not COLLECTIVE.search(one.name)]

@@ -279,11 +279,11 @@ def stepped(widths) -> Written:
 def test_the_median_step_without_the_first(sections):
     trace = stepped([900, 100, 300, 200, 50])
     (section,) = sections(trace)
-    assert (section.step.name, section.step.steps) == ("ProfilerStep#1", 5)  # of 100, 300, 200 and 10 us
-    assert section.step.seconds == pytest.approx(100e-6) and section.step.busy_s == pytest.approx(10e-6)
+    assert (section.step.name, section.step.steps) == ("ProfilerStep#3", 5)  # of 100, 300 and 200 us
+    assert section.step.seconds == pytest.approx(200e-6) and section.step.busy_s == pytest.approx(10e-6)
     trace.head["step_s"] = 60e-6
     (scaled,) = sections(trace)
-    assert scaled.step.seconds == pytest.approx(60e-6) and scaled.step.profiled_s == pytest.approx(100e-6)
+    assert scaled.step.seconds == pytest.approx(60e-6) and scaled.step.profiled_s == pytest.approx(200e-6)
     assert fsum(scaled.step.gaps.values()) == pytest.approx(50e-6)
     trace.head["step_s"] = 60.0  # of milliseconds, as it seems
     with pytest.raises(UserError, match="step_s"):

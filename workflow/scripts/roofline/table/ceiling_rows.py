@@ -28,19 +28,20 @@ from roofline.table.rows import (
 )
 from roofline.table.standing import standing
 
-MOST_POINTS = 120  # of a curve: more are finer than a picture shows
-FEWER_CORES = 1.15  # times the rate of more cores: quiet runs of one host stay within 1.10
-BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceiling is not one
+MOST_POINTS = 120  # of a curve: a picture shows no more
+FEWER_CORES = 1.15  # times the rate of more cores: quiet hosts stay within 1.10
+BEATEN = 1.10  # a faster reference GEMM refutes it
 
 
 def compute_ceilings(
     peaks: Sequence[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
 ) -> Iterator[ComputeCeiling]:
     """Of one device, with what its known cards reached."""
-    registers = {record.dtype: record.peak.tflops for _, record in peaks if record.peak}
-    for path, record in peaks:
-        if record.peak:
-            yield _compute(path, record, device, registers.get(f"{record.dtype}_fma"), known)
+    found = [one for one in peaks if one[1].peak]
+    sound = [one for path, one in found if not _compute(path, one, device, None, known).doubt]
+    registers = {one.dtype: one.peak.tflops for one in sound}
+    for path, record in found:
+        yield _compute(path, record, device, registers.get(f"{record.dtype}_fma"), known)
 
 
 def _compute(
@@ -91,8 +92,7 @@ def _variant(one: Block) -> Variant:
 def _impossible(peak: PeakFlops, registers: float | None, most: float) -> bool:
     """Above what the clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
     of_registers = peak.tflops / registers if registers and peak.unit == "cpu" and peak.method == "gemm" else 0
-    of_reference = (peak.reference_tflops or 0) / peak.burst_tflops
-    return peak.tflops > most or of_registers > 1 or of_reference > BEATEN
+    return peak.tflops > most or of_registers > 1 or (peak.reference_tflops or 0) > BEATEN * peak.burst_tflops
 
 
 def _load(load: Sustained, flops: int) -> Load:

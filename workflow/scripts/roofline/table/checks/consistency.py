@@ -20,7 +20,7 @@ def below_roofs(known: Evidence) -> Outcome:
     cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
     above = {known.table.full_name(one): one.above_roof for one in cells if one.doubt == "impossible"}
     if above:
-        words = _first([f"{name}: {percent(share)}" for name, share in above.items()])
+        words = _first([f"{name} at {percent(share)} of its roof" for name, share in above.items()])
         return Outcome("fail", words, max(above.values()), 1)
     shares = [one.share for one in cells if one.share is not None]
     result = "pass" if shares else "not_applicable"
@@ -66,7 +66,7 @@ def _judged(one: Counted) -> list[bool]:
 
 @check(AGREE, of_cpus=True, action="run again, believe the higher figures: other guests of the host are not seen")
 def agree(known: Evidence) -> Outcome | None:
-    """Of CPUs: the ceilings of a GPU are compared with its clock and the vendor's figures."""
+    """Of CPUs: a GPU's are compared with its clock and the vendor's."""
     if KINDS[known.device.device_kind].accelerator:
         return None
     ceilings = [*known.compute, *known.memory]
