@@ -57,7 +57,7 @@ def test_a_short_load_and_a_card_without_a_counter_have_a_reason():
 
 
 class Counting:
-    """100 W, by a clock of its own."""
+    """A device that draws 100 W."""
 
     at = 0.0
 

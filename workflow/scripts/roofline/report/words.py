@@ -84,7 +84,7 @@ def _ordinal(place: int) -> str:
 
 
 def picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
-    """Per FLOP or byte under sustained load, idle power included; empty if there is no figure."""
+    """Per FLOP or byte under sustained load, idle power included; empty if unknown."""
     each = c.energy and (c.energy.joules_per_flop or c.energy.joules_per_byte)
     return number(1e12 * each) if each else ""
 

@@ -1,4 +1,4 @@
-"""All pictures of a run, each drawn in a process of its own."""
+"""All pictures of a run, drawn in parallel processes."""
 
 import multiprocessing
 import os
