@@ -24,11 +24,11 @@ def energy_fits(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Itera
         points = [point.rates for point in free if abs(point.load.sm_clock_mhz / clock - 1) <= ONE_CLOCK]
         if len(points) < FEWEST:
             continue
-        moved, flops, watts = map(numpy.array, zip(*points, strict=True))
+        moved, flops, watts = numpy.transpose(points) / [[1e12], [1e12], [1]]
         relative = numpy.stack([numpy.ones(len(points)), moved, flops], axis=1) / watts[:, None]
-        terms = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=None)[0]
-        base_w, per_byte, per_flop = map(float, terms)
-        if min(terms) <= 0:  # the points do not separate them
+        terms, _, rank, _ = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=1e-6)
+        base_w, per_byte, per_flop = map(float, terms / (1, 1e12, 1e12))
+        if rank < 3 or min(terms) <= 0:  # the points do not separate them
             continue
         yield EnergyFit(
             device=record.device,
