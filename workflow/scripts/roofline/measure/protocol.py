@@ -32,12 +32,13 @@ def time_caller(
     time_budget_s: float,
     checked_s: float | None = None,
     least: int = 1,
+    lead: int = 0,
 ) -> Timing:
     """CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
     The steps that fit the budget are timed in one block, of a GPU at least `least`. On a CPU at least LEAST_ON_CPU are,
     and the warm-up goes on as long as each step is the fastest so far, for up to half of a second budget. A check that
-    just took most of the budget (`checked_s`) warmed up.
+    just took most of the budget (`checked_s`) warmed up. The first `lead` steps of a queue do not count.
     """
     synchronous = KINDS[device.kind].synchronous
     least = min(iterations, LEAST_ON_CPU) if synchronous else least
@@ -60,12 +61,13 @@ def time_caller(
         while len(samples) < iterations and (len(samples) < least or time.monotonic() + each < deadline):
             fitting = int((deadline - time.monotonic()) / each) if each else iterations
             count = max(1, least - len(samples), min(iterations - len(samples), fitting))
-            samples += device.step_times(step, count, first=first)
-            first += count
+            samples += device.step_times(step, lead + count, first=first)[lead:]
+            first += lead + count
             if count > longest:
                 longest, clock_mhz = count, device.clock_of_block()
             each = statistics.median(samples)
-        return timing_of(CALLER_METHOD, warmed, iterations, samples).model_copy(update={"sm_clock_mhz": clock_mhz})
+        timing = timing_of(CALLER_METHOD, warmed + lead, iterations, samples)
+        return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
 
     return _with_contention(device, block, "caller", others=False)
 

@@ -15,12 +15,12 @@ from roofline.measure.undisturbed import LAG_S, StateLog, undisturbed
 from roofline.records.compute import LoadPoint, Sustained
 
 CHUNK_S = 0.05  # between two looks: NVML's readings come tens of milliseconds apart
-SINGLY, MOST_SINGLY = 2, 1000  # so many chunks at the beginning are timed product by product, if of no more products
-SETTLING_S = 1.0  # the opening burst, and the first dip by which power control answers it
+SINGLY, MOST_SINGLY = 2, 1000  # the first chunks are timed product by product, if of no more products
+SETTLING_S = 1.0  # the opening burst and the first dip of power control
 SHORTEST_S = 0.3  # of a cycle: an H200's dips come every 0.9 s
 FLAT, ALIKE = 0.002, 0.3  # of the mean: what swings less has no cycles; autocorrelation of what has
 FEWEST_POINTS, PARTS = 8, 4
-STARVED = 0.03  # less work a cycle than the usual; of an H200 that is kept busy, dips or none, it is 0.7 % at most
+STARVED = 0.03  # less work a cycle than usual; at most 0.7 % on an H200 that is kept busy
 
 
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
@@ -33,7 +33,7 @@ def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustaine
 
 
 def once(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
-    """The same, whatever else the device does meanwhile."""
+    """The same without repeats."""
     count = max(1, round(CHUNK_S / step_s))
     singly = SINGLY if count <= MOST_SINGLY else 0
     curve: list[LoadPoint] = []
@@ -93,8 +93,8 @@ def summarise(
 
 
 def fed(points: Sequence[LoadPoint]) -> list[LoadPoint]:
-    """Those in which the device always had work; all where no clock is known. Where its queue ran dry it did clearly
-    less of it a cycle than in most: under a lower clock it does as much."""
+    """Those in which the device always had work; all if no clock is known. An empty queue lowers the work per cycle, a
+    lower clock does not."""
     usual = _median_of(point.tflops / point.sm_clock_mhz for point in points if point.sm_clock_mhz)
     return [one for one in points if not usual or one.tflops >= (1 - STARVED) * usual * (one.sm_clock_mhz or 0)]
 
