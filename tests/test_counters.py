@@ -17,9 +17,10 @@ from roofline.table.run_records import Results
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
     operators = registry.registered()
     config = by_effort(config_model(operators)(), "quick")
-    found = counting.representative((one, one.profiled(config)) for one in operators.values())
-    assert [rule for rule, _ in found] == ["peak_flops", "decode_attn", "row_norm"]
-    assert all(len(job.cases) == 1 for _, job in found)
+    found = dict(counting.representative((one, one.profiled(config)) for one in operators.values()))
+    assert {rule: len(job.cases) for rule, job in found.items()} == {"peak_flops": 1, "decode_attn": 1, "row_norm": 1}
+    config.decode_attn.seq_lens.append(2048)
+    assert operators["decode_attn"].profiled(config) == found["decode_attn"], "an added S re-measures no counters"
 
 
 # ---------------------------------------------------------------- what a report holds

@@ -31,6 +31,7 @@ COLD_CACHE_MULTIPLE = 3
 LARGEST_ROTATION_BYTES = 2 << 30
 MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
 WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, besides what a case needs itself
+COUNTED_BYTES = 1 << 30  # several times an L2; an added larger case is not counted
 
 
 GENERIC_CONSTANTS: dict[str, Constants] = {
@@ -94,7 +95,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """Files that jobs need and that its own rule makes: `make(path, params)`, with JSON-able params by path."""
+    """Files that jobs need and its own rule makes: `make(path, params)`, with JSON-able params by path."""
 
     rule: str
     pattern: str  # results/checkpoints/{name}.safetensors
@@ -139,7 +140,7 @@ class Implementation(ABC):
 
     @classmethod
     def unsupported(cls, device, case: Case) -> str | None:
-        """Why a device cannot compute a case this way, in one line, with which it is skipped; None where it can."""
+        """Why a device cannot compute a case this way, in one line; None if it can."""
         return None
 
     @classmethod
@@ -159,7 +160,7 @@ class Implementation(ABC):
                 self.device.poison(copy[name])
 
     def copy_of(self, index: int) -> dict:
-        """The inputs of what step number `index` returns: of its last application."""
+        """The inputs of the last application of step number `index`."""
         return self.copies[((index + 1) * self.per_call - 1) % len(self.copies)]
 
     def compute(self, inputs: dict) -> Any:
@@ -176,20 +177,20 @@ class Implementation(ABC):
         return {}
 
     def cores(self, scope: str | None) -> int | None:
-        """How many cores of a CPU compute a step, where not all do: it is below the roof of so many."""
+        """How many cores of a CPU compute a step, if not all: its roof is theirs."""
         return None
 
     def level_bytes(self, scope: str | None) -> dict[RegimeLevel, int]:
-        """Bytes that pass through the L2 or through shared memory, of all multiprocessors, where they may be what takes
-        longest. The regime of a memory-bound cell names the level that does."""
+        """Bytes through the L2 or shared memory, of all multiprocessors, if they may take longest. The regime of a
+        memory-bound cell names the level that does."""
         return {}
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
-        """What the kernel executes, for the hardware's counters to confirm; None where nobody counted."""
+        """What the kernel executes, for counters to confirm; None if unknown."""
         return None
 
     def costs(self, scope: str | None) -> CostTerms:
-        """What a step costs besides its work, as multiples of the operator's constants."""
+        """What a step costs besides its work, in multiples of constants."""
         start = {"array_kernel_s": float(self.launches)} if not KINDS[self.kind].synchronous else None
         return CostTerms(calls={"array_operation_s": float(self.launches)}, start=start)
 
@@ -205,7 +206,7 @@ class Operator(ABC):
     implementations: ClassVar[tuple[type[Implementation], ...]]
     mix: ClassVar[str] = "read"  # of memory accesses: read, write, copy or triad
     unit: ClassVar[str] = "cuda_core"  # that it computes on where a GPU has tensor cores too
-    # By the dtype of the case: the norm of the difference over the norm.
+    # By dtype: the norm of the difference over the norm.
     tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 5e-2}
     constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
     prerequisite: ClassVar[Prerequisite | None] = None
@@ -233,8 +234,7 @@ class Operator(ABC):
     def bytes(self, case: Case, scope: str | None = None) -> int: ...
 
     def rotated_bytes(self, case: Case, scope: str | None = None) -> int:
-        """Of the bytes those that rotate; by default all. They decide how many copies there are, and whether they are
-        cold, before there are arrays."""
+        """Of the bytes those that rotate; by default all. They decide how many copies there are."""
         return self.bytes(case, scope)
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
@@ -250,11 +250,16 @@ class Operator(ABC):
         return case.resized(**dict.fromkeys(case.shape, 1))
 
     def profiled(self, config) -> Job | None:
-        """The job whose hardware counters may be read, by the settings alone: of the case that moves most. None without
-        a kernel that is launched outside a graph."""
+        """The job whose hardware counters may be read, by the settings alone: of the smallest case that moves
+        COUNTED_BYTES, or else of the largest. None without a kernel that is launched outside a graph."""
         jobs = [replace(job, cases=(case,)) for job in self.jobs(config) for case in job.cases]
         launched = any(not one.graph for one in self.implementations_on("gpu"))
-        return max(jobs, key=lambda job: self.bytes(job.cases[0], self.first_scope)) if jobs and launched else None
+
+        def apart(job: Job) -> tuple[bool, int]:
+            more = self.bytes(job.cases[0], self.first_scope) - COUNTED_BYTES
+            return more < 0, abs(more)
+
+        return min(jobs, key=apart, default=None) if launched else None
 
     def ready_cells(self, device, case: Case) -> Iterable[Implementation] | None:
         """A profiled case's implementations, where they bring their own inputs."""
@@ -265,7 +270,7 @@ class Operator(ABC):
         return next((scope for one in self.implementations for scope in one.scopes), None)
 
     def unsupported(self, device, case: Case) -> str | None:
-        """Why no implementation can compute a case on a device, in one line, with which it is skipped."""
+        """Why no implementation can compute a case on a device, in one line."""
         return None
 
     # -- what it is computed from, and what must come of it
