@@ -73,7 +73,7 @@ def _items(path: Path, key: str) -> Iterator:
 def _add(trace: Trace, raw: dict) -> None:
     args, start, thread = raw.get("args") or {}, float(raw["ts"]), (raw.get("pid"), raw.get("tid"))
     ids = args.get("External id", args.get("external id")), args.get("correlation")
-    one = Event(start, start + float(raw.get("dur", 0)), raw["name"], raw["cat"], thread, *ids, args)
+    one = Event(start, start + max(0.0, float(raw.get("dur", 0))), raw["name"], raw["cat"], thread, *ids, args)
     if one.kind in ON_GPU:
         trace.gpu.append(one)
     elif one.kind == "cpu_op":
