@@ -1,7 +1,7 @@
 variables += ARCHIVES FLEET
-.PHONY: fleet setup-fleet
+.PHONY: fleet setup-fleet slurm
 
-fleet: $(if $(ARCHIVES),setup-any,setup-fleet) ## which cards are slow: ARCHIVES="n1.tar.gz n2.tar.gz", or every node of a Slurm cluster (tools/fleet/config.yaml; FLEET=folder)
+fleet: $(if $(ARCHIVES),setup-any,slurm setup-fleet) ## which cards are slow: ARCHIVES="n1.tar.gz n2.tar.gz", or every node of a Slurm cluster (tools/fleet/config.yaml; FLEET=folder)
 ifneq ($(ARCHIVES),)
 	@$(python) tools/fleet/fleet.py $(ARCHIVES) --into "$${FLEET:-fleet}"
 else
@@ -10,6 +10,9 @@ else
 		--workflow-profile tools/fleet/profile --directory "$${FLEET:-fleet}" $(ARGS)
 	@test ! -s "$${FLEET:-fleet}/failing_nodes.txt"
 endif
+
+slurm:
+	@sinfo > /dev/null 2>&1 || { echo 'No Slurm cluster answers here (sinfo); or give ARCHIVES="n1.tar.gz n2.tar.gz".' >&2; exit 1; }
 
 test: setup-fleet
 
