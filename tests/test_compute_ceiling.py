@@ -46,8 +46,8 @@ def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():
 
 # ---------------------------------------------------------------------------------------------- the whole measurement
 
-REFERENCE, BEST, LARGE = 2048, 4096, 8192  # about a millisecond a step: samples are rounded to a tenth of a nanosecond
-SUSTAINED_S = 3.0
+# About a millisecond a step: samples are rounded to a tenth of a nanosecond.
+REFERENCE, BEST, LARGE, SUSTAINED_S = 2048, 4096, 8192, 3.0
 
 
 class Card(FakeDevice):
