@@ -102,7 +102,7 @@ class Card(FakeDevice):
 
     def step_times(self, step, count, first=0, look=None):
         start, *others = super().step_times(step, count, first, look)
-        return [start * (1.1 if others and self.kind == "gpu" else 1), *others]
+        return [start * (1.1 if others else 1), *others]
 
     def load_times(self, step, count, seconds, singly):
         for chunk in range(60):

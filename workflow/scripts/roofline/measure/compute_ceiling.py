@@ -23,9 +23,9 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
 
-# Every block starts alike, and is over before the power limit acts, 30 to 60 ms after the start on an H100.
+# Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
-LEAD = 1  # not counted: it finds an empty queue, and took 51 to 146 us longer on H100s
+LEAD = 1  # not counted: it finds cold caches of a CPU; an empty queue of a GPU, 51 to 146 us on H100s
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
@@ -301,8 +301,7 @@ def _block(device: Device, workload: Workload, options: dict) -> Block:
     if not KINDS[device.kind].synchronous:
         *_, step_s = device.step_times(workload.step, 2)
         options = options | {"warmup": WARM_UP, "iterations": _steps(step_s), "time_budget_s": MOST_BLOCK_S}
-        options["lead"] = LEAD
-    return _block_of(workload, *_timed(device, workload, **options))
+    return _block_of(workload, *_timed(device, workload, **options, lead=LEAD))
 
 
 def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_mhz: float | None) -> Block:
