@@ -1,9 +1,10 @@
 """The facts behind the three paragraphs of interpretation.md and the lessons of ROOFLINE.md; templates say them."""
 
+from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import listed, number, percent
 from roofline.report import rendering
 from roofline.report.model import DeviceView, OperatorView, Report, furthest_apart
-from roofline.report.words import CAUSES, limits
+from roofline.report.words import CAUSES
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Roofline
 
@@ -26,7 +27,7 @@ def paragraphs(report: Report) -> list[str]:
 
 
 def _fitted(lines: list[str]) -> str:
-    """As many sentences as there is room for: the first and warnings, then the others, then what fills a short one."""
+    """As many sentences as fit: the first and warnings, then the others, then what fills a short one."""
     order = {WARNING: 0, OPTIONAL: 2}
     chosen: dict[int, str] = {}
     for place in sorted(range(len(lines)), key=lambda place: order.get(lines[place][0], 1) if place else 0):
@@ -56,7 +57,7 @@ def _trust(report: Report) -> dict:
         "held": listed(f"{number(c.sustained_tflops)} in {c.name}" for c in held),
         "bursts": listed(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound),
         "falls": [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops],
-        "reasons": listed(dict.fromkeys(words for c in held if (words := limits(c)))),
+        "reasons": limiting_words(reason for c in held for reason in c.limited_by),
         "gemms": [cell.share for cell in gemms if cell.record in records],
         "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",

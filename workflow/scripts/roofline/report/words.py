@@ -55,13 +55,13 @@ def shares(c: ComputeCeiling) -> str:
 
 
 def limits(c: ComputeCeiling | MemoryCeiling) -> str:
-    """NVML's throttle reasons under its load, in words; empty if none was reported."""
+    """NVML's throttle reasons under load, in words; empty if none."""
     words = limiting_words(c.limited_by)
     return f"{words}, throughout" if c.throttled and words else words
 
 
 def standing_words(roofline: Roofline, device: str) -> str:
-    """Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803); empty if no other card is known."""
+    """Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803); empty if none is known."""
     mine = [one for one in roofline.ceilings if one.device == device and one.standing]
     shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
     most, name = max((one.standing.others for one in shown), default=0), roofline.devices[device].name
