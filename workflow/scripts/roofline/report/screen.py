@@ -3,7 +3,7 @@
 import shlex
 import textwrap
 
-from roofline.core.formatting import duration, flops_unit, listed, number, percent, starred
+from roofline.core.formatting import duration, flops_unit, number, percent, starred
 from roofline.report.model import DeviceView, OperatorView, Report
 from roofline.report.words import (
     LEVELS,
@@ -74,7 +74,7 @@ def _device(device: DeviceView, report: Report, cost: list[str]) -> list[str]:
 
 
 def _fitted(line: str, width: int) -> list[str]:
-    """A row of a table is cut to the width; of a sentence two lines are shown."""
+    """A row of a table is cut; of a sentence two lines are shown."""
     if "   " in line:
         return [line if len(line) <= width else f"{line[: width - 1]}…"]
     return textwrap.wrap(line, width, subsequent_indent="    ", max_lines=2, placeholder=" …")
@@ -114,20 +114,19 @@ def _memory(device: DeviceView) -> list[str]:
 def _operators(device: DeviceView, report: Report) -> list[str]:
     if not device.operators:
         return []
-    head = f"  {'operator':<20}{'best case':<40}{'time':>8}{'of roof':>9}  cells limited by"
+    head = f"  {'operator':<20}{'best case':<38}{'time':>8}{'of roof':>9}  cells limited by"
     return [head, *(_operator(one, report) for one in device.operators)]
 
 
 def _operator(one: OperatorView, report: Report) -> str:
-    """The cell nearest to its roof; what limits the others, and what would help most of them."""
+    """The best cell, what limits most cells, what helps."""
     if one.best is None:
         return f"    {one.title:<18}no cell to rely on, or no roof"
     best = one.best
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
-    case = case if len(case) <= 39 else f"{case[:38]}…"
-    helps = f"; try {listed(one.remedies[:1])}" if one.remedies else ""
+    case = case if len(case) < 38 else f"{case[:36]}…"
+    helps = f"; try {one.remedies[0]}" if one.remedies else ""
     figures = f"{duration(best.own_time_s):>8}{percent(best.share):>9}"
-    words = regime_counts([cell for cell in one.cells if cell.share])
-    return (
-        f"    {one.title:<18}{case:<40}{figures}  {words.replace('-bound', '').replace('limited by the ', '')}{helps}"
-    )
+    cells = [cell for cell in one.cells if cell.share]
+    words = regime_counts(cells).split(",")[0].replace("-bound", "").replace("limited by the ", "")
+    return f"    {one.title:<18}{case:<38}{figures}  {words.replace(' ', f' of {len(cells)} ', 1)}{helps}"
