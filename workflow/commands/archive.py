@@ -97,8 +97,8 @@ def report(root: Path, path: Path) -> None:
     manifest = manifest_of(root)
     left = [name for name in unlisted_files(root, manifest) if not name.startswith(NEVER_LISTED)]
     if left:
-        it, more = ("it", "") if len(left) == 1 else ("them", f" and {len(left) - 1} more")
-        print(f"left out, because the config no longer asks for {it}: {left[0]}{more}")
+        more = f" and {len(left) - 1} more" if left[1:] else ""
+        print(f"left out, because no job of this config makes them: {left[0]}{more}")
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")

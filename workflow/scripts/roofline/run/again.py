@@ -11,13 +11,13 @@ from roofline.records.device import DeviceRecord
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_any
 
-NOTHING = "nothing to measure again: no record was disturbed"
+NOTHING = "nothing to measure again: no record was disturbed, calibrations aside"
 ASIDE = Path("previous", "again")
 INCOMPLETE = Path(".snakemake", "incomplete")
 
 
 def disturbed(results: Path, asked: Collection[str]) -> list[str]:
-    """The records that the last run's table names as disturbed and that are among the cells asked for."""
+    """The records that the last table names as disturbed, among the cells asked for."""
     table = results / "roofline.json"
     named = read(Roofline, table).repeatable if table.exists() else []
     return [str(results / path) for path in named if path.removesuffix(".json") in asked]
