@@ -37,7 +37,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, dry_run, folder, run_lock, settings, targets
-from roofline.run.jobs import print_what_can_be_printed
+from roofline.run.jobs import RUN_STARTED, now, print_what_can_be_printed
 from roofline.table.run_records import read_any
 
 PR_SET_PDEATHSIG = 1
@@ -70,6 +70,7 @@ def main(arguments: list[str]) -> int:
     last = Path(path_of(cell)) if cell else MANIFEST
     before = made_at(last)
     os.environ[console.ARGUMENTS] = shlex.join(chosen_by)
+    os.environ[RUN_STARTED] = now()  # of both passes of --again
     status = measure_again(arguments, disturbed) if disturbed else 0
     status = status or run_workflow(arguments)
     if status == 0 and before and made_at(last) == before:

@@ -57,8 +57,8 @@ BUDGETS = 3  # time budgets of its section that a measuring job spends
 
 
 def remember_start() -> None:
-    """Leave the moment, and the options that chose the settings, for the jobs of this run and for the manifest."""
-    os.environ[RUN_STARTED] = now()
+    """Leave the moment, and the options that chose the settings, for the jobs and the manifest."""
+    os.environ.setdefault(RUN_STARTED, now())
     os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
 
 
