@@ -25,11 +25,11 @@ from roofline.records.timing import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
-LEAD = 1  # not counted: it finds cold caches of a CPU; an empty queue of a GPU, 51 to 146 us on H100s
+LEAD = 1  # not counted: a CPU's caches are cold, a GPU's queue is empty (51 to 146 us on H100s)
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
-LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.12}  # of a product, unless the reference GEMM takes longer
+LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product, unless the reference GEMM takes longer
 NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
 FINALISTS = 3  # so many shapes
 CLOSE = 0.99  # of the fastest finalist: these get a second block
