@@ -88,7 +88,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     given.request = asked = Request(*given.prompt, *given.prefix, *given.answer)
     if asked.cached and asked.cached >= asked.prompt:
-        raise api.UserError(f"PREFIX: {asked.cached}; allowed: with IN, and fewer tokens than its {asked.prompt}")
+        raise api.UserError(f"PREFIX: {asked.cached}; allowed: fewer tokens than IN ({asked.prompt})")
     if asked.answer and (given.context or not asked.prompt):
         raise api.UserError(f"OUT: {asked.answer}; allowed: with IN, and without CONTEXT")
     return given

@@ -12,7 +12,7 @@ else
 endif
 
 slurm:
-	@sinfo > /dev/null 2>&1 || { echo 'No Slurm cluster answers here (sinfo); or give ARCHIVES="n1.tar.gz n2.tar.gz".' >&2; exit 1; }
+	@sinfo > /dev/null 2>&1 || { echo 'No Slurm cluster answers (sinfo). To compare archives: ARCHIVES="n1.tar.gz n2.tar.gz"' >&2; exit 1; }
 
 test: setup-fleet
 
