@@ -209,7 +209,7 @@ class _Kernel:
         what = self.name.partition("_")[0]
         if what in BYTES and self.name != "read_shared":
             took(what, BYTES[what] * int(given.vectors) * 4 * WORDS_A_VECTOR)
-        elif what in ("turn", "fold"):
+        elif what == "fold":
             steps = int(given.defines["STEPS_A_ROUND"]) * int(given.rounds)
             took("fma", 2 * given.before.size * steps)
         elif what == "chase":
@@ -286,17 +286,13 @@ def _normal(dtype):
     return kernel
 
 
-def _go_on(way):
-    def kernel(given):
-        numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
-        assert given.before.size % (numbers * given.blocks * given.threads) == 0
-        shown = slice(SHOWN_THREADS if RATES else None)
-        start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
-        k, offset = float(given.factors[0]), float(given.factors[-1])
-        after = given.after.reshape(numbers, -1)
-        after[:, shown] = fma.REFERENCES[way](start, steps * int(given.rounds), k, offset)
-
-    return kernel
+def _fold(given):
+    numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
+    assert given.before.size % (numbers * given.blocks * given.threads) == 0
+    shown = slice(SHOWN_THREADS if RATES else None)
+    start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
+    k, offset = float(given.factors[0]), float(given.factors[-1])
+    given.after.reshape(numbers, -1)[:, shown] = fma.folded(start, steps * int(given.rounds), k, offset)
 
 
 def _issue(given):
@@ -305,7 +301,7 @@ def _issue(given):
     start = instructions.starts(threads)
     steps = int(given.rounds) * pairs // instructions.NUMBERS
     floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
-    floats[:] = fma.REFERENCES["fold"](start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
+    floats[:] = fma.folded(start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
     few = int(given.rounds) == instructions.COMPARED_ROUNDS  # over more, none is looked at
     words[:] = instructions.shifted(start, 2 * pairs) if few else start
 
@@ -443,7 +439,7 @@ KERNELS = {
     "read_l2_broadcast": _read_by_all,
     "read_shared": _read_by_all,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
-    **{f"{way}_{dtype}": _go_on(way) for way in ("turn", "fold") for dtype in ("fp64", "fp32", "fp16")},
+    **{f"fold_{dtype}": _fold for dtype in fma.FACTORS},
 }
 
 

@@ -8,7 +8,7 @@ import numpy
 
 from roofline.core.dtypes import relative_error, require_close
 from roofline.core.model import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
-from roofline.devices.gpu.fma import REFERENCES, TOLERANCE, TOLERANCE_OF_ALL
+from roofline.devices.gpu.fma import TOLERANCE, TOLERANCE_OF_ALL, folded
 from roofline.devices.gpu.memory import START
 from roofline.records.timing import Check
 
@@ -88,7 +88,7 @@ def _issue(device, threads: int, pairs: int) -> IssueKernel:
         first = starts(threads)
         for count, tolerance in ((rounds, TOLERANCE_OF_ALL["fp32"]), (COMPARED_ROUNDS, TOLERANCE["fp32"])):
             found, shifts = of_first_block(count)
-            expected = REFERENCES["fold"](first.astype(numpy.float64), count * pairs // NUMBERS, FACTOR, OFFSET)
+            expected = folded(first.astype(numpy.float64), count * pairs // NUMBERS, FACTOR, OFFSET)
             error = relative_error(found, expected)
             require_close(f"issue kernel, {count} rounds", error, tolerance)
         if not numpy.array_equal(shifts, shifted(first, COMPARED_ROUNDS * pairs)):

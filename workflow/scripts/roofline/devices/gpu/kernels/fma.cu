@@ -1,12 +1,8 @@
 // The peak of the CUDA cores: multiply-adds on registers alone, with nothing to wait for.
 //
-// Each thread keeps NUMBERS numbers in independent chains, which hide the latency of one another. Neither way of going
-// on grows or shrinks them much, so the operands keep changing as in real work, and after a few steps the result can be
-// compared with float64 arithmetic:
-//     turn: pairs (x, y) turn round the origin, x -= k y; y += k x
-//     fold: every number is folded over, x = k x + l with k a little above -1, and so very slowly drawn together
-// A turn reads three different registers, which not every assignment of registers to banks serves at full rate; a fold
-// reads one that differs.
+// Each thread keeps NUMBERS numbers in independent chains, which hide the latency of one another. Every number is folded
+// over, x = k x + l with k a little above -1, and so very slowly drawn together: the operands keep changing as in real
+// work, and after a few steps the result can be compared with float64 arithmetic.
 
 #include <cuda_fp16.h>
 
@@ -24,42 +20,14 @@ __device__ __forceinline__ float multiply_add(float a, float b, float c) { retur
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 __device__ __forceinline__ __half2 multiply_add(__half2 a, __half2 b, __half2 c) { return __hfma2(a, b, c); }
 
-__device__ __forceinline__ float negative(float a) { return -a; }
-__device__ __forceinline__ double negative(double a) { return -a; }
-__device__ __forceinline__ __half2 negative(__half2 a) { return __hneg2(a); }
-
-struct Turn {
-    template <typename Number>
-    static __device__ __forceinline__ void step(Number (&x)[NUMBERS], Number k, Number minus_k, Number l) {
-#pragma unroll
-        for (int i = 0; i < NUMBERS / 2; ++i) {
-            x[i] = multiply_add(minus_k, x[NUMBERS / 2 + i], x[i]);
-        }
-#pragma unroll
-        for (int i = 0; i < NUMBERS / 2; ++i) {
-            x[NUMBERS / 2 + i] = multiply_add(k, x[i], x[NUMBERS / 2 + i]);
-        }
-    }
-};
-
-struct Fold {
-    template <typename Number>
-    static __device__ __forceinline__ void step(Number (&x)[NUMBERS], Number k, Number minus_k, Number l) {
-#pragma unroll
-        for (int i = 0; i < NUMBERS; ++i) {
-            x[i] = multiply_add(x[i], k, l);
-        }
-    }
-};
-
 // `before` and `after` hold the numbers of all threads, a thread's spaced by the number of threads; `factors` holds k
 // and l.
-template <typename Way, typename Number>
-__device__ void go_on(const Number* before, Number* after, const Number* factors, unsigned int rounds,
-                      unsigned long long* cycles_and_ns) {
+template <typename Number>
+__device__ void fold(const Number* before, Number* after, const Number* factors, unsigned int rounds,
+                     unsigned long long* cycles_and_ns) {
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
     const unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;
-    const Number k = factors[0], l = factors[1], minus_k = negative(k);
+    const Number k = factors[0], l = factors[1];
     Number x[NUMBERS];
 #pragma unroll
     for (int i = 0; i < NUMBERS; ++i) {
@@ -70,7 +38,10 @@ __device__ void go_on(const Number* before, Number* after, const Number* factors
     for (unsigned int round = 0; round < rounds; ++round) {
 #pragma unroll
         for (int step = 0; step < STEPS_A_ROUND; ++step) {
-            Way::step(x, k, minus_k, l);
+#pragma unroll
+            for (int i = 0; i < NUMBERS; ++i) {
+                x[i] = multiply_add(x[i], k, l);
+            }
         }
     }
     watch.tell(cycles_and_ns);
@@ -80,33 +51,18 @@ __device__ void go_on(const Number* before, Number* after, const Number* factors
     }
 }
 
-extern "C" __global__ void turn_fp32(const float* before, float* after, const float* factors, unsigned int rounds,
-                                     unsigned long long* cycles_and_ns) {
-    go_on<Turn>(before, after, factors, rounds, cycles_and_ns);
-}
-
 extern "C" __global__ void fold_fp32(const float* before, float* after, const float* factors, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    go_on<Fold>(before, after, factors, rounds, cycles_and_ns);
-}
-
-extern "C" __global__ void turn_fp64(const double* before, double* after, const double* factors, unsigned int rounds,
-                                     unsigned long long* cycles_and_ns) {
-    go_on<Turn>(before, after, factors, rounds, cycles_and_ns);
+    fold(before, after, factors, rounds, cycles_and_ns);
 }
 
 extern "C" __global__ void fold_fp64(const double* before, double* after, const double* factors, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    go_on<Fold>(before, after, factors, rounds, cycles_and_ns);
+    fold(before, after, factors, rounds, cycles_and_ns);
 }
 
 // Pairs of fp16 in one register.
-extern "C" __global__ void turn_fp16(const __half2* before, __half2* after, const __half2* factors,
-                                     unsigned int rounds, unsigned long long* cycles_and_ns) {
-    go_on<Turn>(before, after, factors, rounds, cycles_and_ns);
-}
-
 extern "C" __global__ void fold_fp16(const __half2* before, __half2* after, const __half2* factors,
                                      unsigned int rounds, unsigned long long* cycles_and_ns) {
-    go_on<Fold>(before, after, factors, rounds, cycles_and_ns);
+    fold(before, after, factors, rounds, cycles_and_ns);
 }
