@@ -41,7 +41,7 @@ def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():
 
     tried = [trial(8192, 500, 1400), trial(4096, 505, 1200), trial(4096, 490, 1900), trial(2048, 470, 1900)]
     assert finalists(tried) == [1, 2, 0]
-    assert finalists([*tried, *(trial(size, 504, 1500) for size in (256, 512, 1024))]) == [1, 2, 4, 5]
+    assert finalists([*tried, *(trial(size, 504, 1500) for size in (256, 512, 1024))]) == [1, 2, 4]
 
 
 # ---------------------------------------------------------------------------------------------- the whole measurement
@@ -161,10 +161,11 @@ def test_the_ceiling_is_the_median_of_three_blocks_of_the_best_product():
 def test_a_product_whose_blocks_disagree_falls_out(load):
     peak = peak_of(Card(unsteady=[BEST]), sustained_s=load)
     assert (peak.burst.product, peak.burst_tflops, len(peak.blocks)) == (product(LARGE), near(120), 3)
-    (out,) = peak.not_repeated
-    assert (out.product, out.blocks_tflops) == (product(BEST), [near(150 / 1.1), near(150)])
+    assert [(one.product, one.blocks_tflops) for one in peak.not_repeated] == [
+        (product(BEST), [near(150 / 1.1), near(150)])
+    ] * 2
     unsteady = peak_of(Card(unsteady=[BEST, LARGE, REFERENCE]), sustained_s=load)
-    assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 2
+    assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 3
     assert spread([block.tflops for block in unsteady.blocks]) == near(0.1)
 
 

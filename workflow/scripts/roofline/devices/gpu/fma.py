@@ -19,9 +19,9 @@ VARIANTS = ((8, 4), (16, 16), (16, 32))
 FACTORS = {"fp64": (-1 + 2**-30, 0.5), "fp32": (-1 + 2**-16, 0.5), "fp16": (-1 + 2**-10, 0.5)}
 # fp16 numbers lie side by side, two in a register.
 LANES = {"fp64": 1, "fp32": 1, "fp16": 2}
-# A few steps are compared closely: errors of rounding add up to a few units in the last place, and in fp16, where a fold
-# takes a number nearly back every second step, to 3 % of it. Over all steps of a run, up to 32768, rounding in fp32 adds
-# up to 1.4e-5, in fp16 to a quarter; a step left out or a number not written is more.
+# A few steps are compared closely: errors of rounding add up to a few units in the last place, and in fp16, where a
+# fold takes a number nearly back every second step, to 3 % of it. Over all steps of a run, up to 32768, rounding in
+# fp32 adds up to 1.4e-5, in fp16 to a quarter; a step left out or a number not written is more.
 COMPARED_STEPS = 32
 TOLERANCE = {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2}
 TOLERANCE_OF_ALL = {"fp64": 1e-11, "fp32": 1e-4, "fp16": 0.5}
