@@ -58,6 +58,7 @@ def small_quiet_host(tmp_path_factory) -> None:
             (cache / name).write_text(text)
     (root / "tmp").mkdir()  # for locks: workers do not wait for one another
     os.environ[host.ROOT] = str(root)
+    os.environ["CUPY_CACHE_DIR"] = str(root / "kernels")
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ def open_gpu(
     cupy.PROPERTIES.update(properties)
     driver = _load(monkeypatch, "driver", "cuda/bindings/driver.py")
     monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    _load(monkeypatch, "cuda.pathfinder", "cuda/pathfinder.py")
     cublaslt = _load(monkeypatch, "nvmath.bindings.cublasLt", "nvmath/bindings/cublasLt.py")
     monkeypatch.setitem(sys.modules, "nvmath.bindings", SimpleNamespace(cublasLt=cublaslt))
     for variable in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):  # which a device sets for its process

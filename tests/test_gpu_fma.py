@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roofline.devices.datasheets import CEILINGS
 from roofline.devices.gpu import fma
-from roofline.devices.gpu.fma import FACTORS, Form, folded
+from roofline.devices.gpu.fma import FACTORS, folded
 
 FMA = tuple(ceiling for ceiling in CEILINGS if ceiling.endswith("_fma"))
 KINDS = {"fp64": numpy.float64, "fp32": numpy.float32, "fp16": numpy.float16}
@@ -52,7 +52,7 @@ def test_a_kernel_that_does_nothing_or_twice_as_much_is_beyond_the_tolerance(dty
 def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device, ceiling):
     # 3 rounds of 32 steps over 16 numbers in each of 5 x 64 threads, two FLOPs each.
     by_hand = 2 * (2 if ceiling == "fp16_fma" else 1) * 32 * 16 * 3 * 5 * 64
-    assert fma.flops(ceiling, Form(16, 32), blocks=5, threads=64, rounds=3) == by_hand
+    assert fma.flops(ceiling, blocks=5, threads=64, rounds=3, numbers=16, steps=32) == by_hand
     launches, dtype = record_launches(monkeypatch, device), fma.dtype_of(ceiling)
     found = list(device.fma_candidates(ceiling, seed=1))
     tried = [(w.product.shape["numbers"], w.product.shape["steps"]) for w in found]
@@ -61,8 +61,7 @@ def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device,
     for workload in found:
         check, shape = workload.check(), workload.product.shape
         assert check.error <= check.tolerance == fma.TOLERANCE_OF_ALL[dtype]
-        form = Form(shape["numbers"], shape["steps"])
-        assert workload.flops == fma.flops(ceiling, form, shape["blocks"], shape["threads"], shape["rounds"])
+        assert workload.flops == fma.flops(ceiling, **shape)
         workload.step(0)
         *launch, arguments = launches[-1]
         assert launch == [f"fold_{dtype}", shape["blocks"], shape["threads"]]

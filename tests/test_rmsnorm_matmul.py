@@ -1,5 +1,7 @@
 """RMSNorm + matmul: its division of the work, its prediction, its settings; every implementation."""
 
+from pathlib import Path
+
 import fake_gpu
 import numpy
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.measure.operator_job import Options, measure, skipped
+from roofline.measure.operator_job import Options, kernels, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
@@ -122,7 +124,8 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     device = open_gpu(monkeypatch, capability, MultiProcessorCount=2)
     record = device_record("gpu0")
     job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
-    options = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05)
+    options, used = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05), set()
+    monkeypatch.setattr(device, "kernel", lambda *one: used.add(one) or type(device).kernel(device, *one))
     found = measure(OPERATOR, device, job, seals_for(record, OPERATOR), options)
     lacking = dtype == "bf16" and capability == "7.5"
     assert len(skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
@@ -130,6 +133,8 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
     assert {one.cache for one in found} <= {"cold"} and {one.shape["batch"] for one in found} <= {1, 9}
+    own = {one for one in used if isinstance(one[0], Path)}
+    assert own <= kernels(OPERATOR, device, job, None, True) and bool(own) != lacking, "compiled ahead"
 
 
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import Seals, predicted, predicted_cell
+from roofline.measure.operator_job import Seals, kernels, predicted, predicted_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.records.base import read, write
@@ -23,21 +23,28 @@ GEMM = "peak_flops"
 def run(
     name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict
 ) -> PredictionsRecord:
-    """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals."""
+    """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals.
+
+    Kernels of a GPU are compiled on all cores meanwhile, and not while a job holds it.
+    """
     device = discovery.open_device(name, context=discovery.kind_of(name) == "cpu")  # next to what is measured
     sealed = read(PredictionRecord, seals["device"])
     records = [read(OperatorPredictionRecord, path) for path in constants]
     of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
     operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
+    needed = {*device.ceiling_kernels()}
     for dtype in gemms["dtypes"]:
         planned = operators[GEMM].planned(device, dtype, gemms["size"])
+        needed.update(*(cell.kernels() for cell in planned))
         found = [predicted_cell(cell, None, of_operator[cell.operator.name], cold=False) for cell in planned]
         cells += _noted(found, PeakFlopsRecord, f"{name}/{GEMM}/{dtype}")
     for task in tasks:
         operator, what = operators[task["operator"]], Job.from_json(task["job"])
-        seals_of = of_operator[operator.name]
-        found = predicted(operator, device, what, seals_of, task["implementations"], task["cache"] == "cold")
+        how = task["implementations"], task["cache"] == "cold"
+        needed |= kernels(operator, device, what, *how)
+        found = predicted(operator, device, what, of_operator[operator.name], *how)
         cells += _noted(found, OperatorRecord, f"{name}/{task['operator']}/{what.path}")
+    device.compile_at_once(needed)
     paths = [*seals.values(), *constants]
     hashes = {below_results(path): file_sha256(path) for path in paths}
     return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells)

@@ -15,6 +15,7 @@ import re
 import sys
 import time
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -137,11 +138,12 @@ BYTES = {"read": 1, "write": 1, "copy": 2, "triad": 3, "link": 1}  # arrays
 
 
 class RawModule:
-    def __init__(self, code, options=()):
+    def __init__(self, *, path):
+        code, *options = json.loads(Path(path).read_text())
         text = code.replace("\\\n", "\n")
         self.signatures: dict[str, list] = {}  # of each kernel those of all its architectures
-        macros, _, _ = text.partition("#line 1\n")
-        self._defines = dict(line.split()[1:] for line in macros.splitlines())
+        macros = (option[2:].partition("=") for option in options if option.startswith("-D"))
+        self._defines = {name: value or "1" for name, _, value in macros}
         for name, parameters in SIGNATURE.findall(text):
             parameters = re.sub(r"\bDTYPE\b", self._defines.get("DTYPE", "Fp16"), parameters)
             depths = DEPTHS.findall(text) if name.endswith("_") else [""]
@@ -178,9 +180,6 @@ class _Kernel:
         self._does = KERNELS[re.sub(r"_\d+$", "", name)]
         self.kernel = SimpleNamespace(ptr=id(self))
         BY_HANDLE[self.kernel.ptr] = self
-
-    def compile(self):
-        pass
 
     def __call__(self, grid, block, arguments, *, shared_mem=0, stream=None):
         assert len(grid) < 3 and 0 < grid[0] < 1 << 31 and all(0 < rows < 1 << 16 for rows in grid[1:])
@@ -578,7 +577,12 @@ cuda = SimpleNamespace(
         profilerStart=_profiler_starts,
         profilerStop=lambda: None,
     ),
-    nvrtc=SimpleNamespace(getVersion=lambda: (12, 9)),
+    nvrtc=SimpleNamespace(  # its cubin is the source and the options
+        getVersion=lambda: (12, 9),
+        createProgram=lambda code, *nothing: [code],
+        compileProgram=lambda program, options: program.extend(options),
+        getCUBIN=lambda program: json.dumps(program).encode(),
+    ),
     cublas=SimpleNamespace(getVersion=lambda handle: 120902),
     device=SimpleNamespace(get_cublas_handle=lambda: 0),
     Device=_Device,

@@ -188,6 +188,9 @@ class Device(Protocol):
 
     def compile_at_once(self, kernels: Iterable[tuple]) -> None: ...
 
+    def ceiling_kernels(self) -> Iterable[tuple]:
+        return ()
+
     # -- its state
     def state(self) -> dict:
         return {}

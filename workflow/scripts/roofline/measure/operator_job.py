@@ -53,9 +53,8 @@ class Options:
 def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
     overheads: dict[tuple, dict] = {}
-    found, plans = [], list(planned(operator, device, job, options.implementations, options.cold))
-    device.compile_at_once(kernels(operator, device, plans))
-    for case, chosen, count in plans:
+    found: list[Measurement] = []
+    for case, chosen, count in planned(operator, device, job, options.implementations, options.cold):
         shared, copies = arrays(operator, device, case, count)
         references: dict = {}
         for implementation in chosen:
@@ -74,10 +73,10 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
     return found
 
 
-def kernels(operator: Operator, device: Device, plans: list[tuple]) -> set[tuple]:
-    """Those of all cells, and of the smallest cases, as far as they are known before there are arrays."""
+def kernels(operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool) -> set[tuple]:
+    """Those of a job's cells, and of the smallest cases, as far as they are known before there are arrays."""
     found: set[tuple] = set()
-    for case, chosen, _ in plans:
+    for case, chosen, _ in planned(operator, device, job, wanted, cold):
         for kind, size in itertools.product(chosen, filter(None, (case, operator.smallest(case)))):
             with contextlib.suppress(Exception):  # what is wrong shows when the cell is prepared
                 found |= {*kind(operator, device, size).kernels()}

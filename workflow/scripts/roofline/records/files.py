@@ -17,12 +17,16 @@ def below_results(path: Path | str) -> str:
 
 
 def write_text(text: str, path: Path | str) -> None:
-    """Write a text file next to its place and rename it."""
+    write_bytes(text.encode(), path)
+
+
+def write_bytes(content: bytes, path: Path | str) -> None:
+    """Write a file next to its place and rename it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -59,7 +59,6 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
-        self._modules: dict = {}
         if not context:
             return
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -170,6 +169,9 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     def memory_ceilings(self, mix: str) -> list[str]:
         return levels.roofs(self.kind, mix)
 
+    def ceiling_kernels(self) -> list[tuple]:
+        return [*fma.KERNELS, *instructions.KERNELS, ("caches.cu", ""), ("memory.cu", "")]
+
     def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
         return iter(fma.candidates(self, ceiling, seed))
 
@@ -209,7 +211,6 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
 
     def launcher(self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool) -> Callable[[tuple], None]:
         """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""
-        kernel.compile()
         handle = kernel.kernel.ptr
         if overlap and self.overlaps:
             return lambda arguments: driver_calls.overlapping(

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from typing import NamedTuple
 
 import numpy
 
@@ -33,44 +32,36 @@ COMPARED_THREADS = 1 << 16
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:
     """Every variant on several grids, each about as much work as the first takes STEP_S for."""
     found: list[Workload] = []
-    device.compile_at_once(("fma.cu", f"fold_{dtype_of(ceiling)}", _defines(*variant)) for variant in VARIANTS)
-    for (threads, each), variant in itertools.product(GRIDS, VARIANTS):
-        form, blocks, rounds = Form(*variant), each * device.multiprocessors, None
-        if found:
-            rounds = max(1, found[0].flops // flops(ceiling, form, blocks, threads, 1))
-        found.append(_workload(device, ceiling, form, threads, blocks, rounds, seed))
+    for (threads, each), (numbers, steps) in itertools.product(GRIDS, VARIANTS):
+        shape = {"blocks": each * device.multiprocessors, "threads": threads, "numbers": numbers, "steps": steps}
+        rounds = max(1, found[0].flops // flops(ceiling, rounds=1, **shape)) if found else None
+        found.append(_workload(device, ceiling, seed, rounds=rounds, **shape))
     return found
 
 
 def again(device, ceiling: str, product: Product, seed: int) -> Workload:
     """The same kernel on its own numbers."""
-    shape = product.shape
-    form = Form(shape["numbers"], shape["steps"])
-    return _workload(device, ceiling, form, shape["threads"], shape["blocks"], shape["rounds"], seed)
+    return _workload(device, ceiling, seed, **product.shape)
 
 
-class Form(NamedTuple):
-    """What code a kernel is."""
-
-    numbers: int
-    steps: int
-
-
-def flops(ceiling: str, form: Form, blocks: int, threads: int, rounds: int) -> int:
+def flops(ceiling: str, blocks: int, threads: int, rounds: int, numbers: int, steps: int) -> int:
     """A multiply-add, two FLOPs, for each number, lane and step."""
-    return 2 * LANES[dtype_of(ceiling)] * form.numbers * form.steps * rounds * blocks * threads
+    return 2 * LANES[dtype_of(ceiling)] * numbers * steps * rounds * blocks * threads
 
 
 def _defines(numbers: int, steps: int) -> tuple[str, ...]:
     return (f"-DNUMBERS={numbers}", f"-DSTEPS_A_ROUND={steps}")
 
 
-def _workload(device, ceiling: str, form: Form, threads: int, blocks: int, rounds: int | None, seed: int) -> Workload:
+KERNELS = [("fma.cu", "", _defines(*variant)) for variant in VARIANTS]
+
+
+def _workload(device, ceiling: str, seed: int, blocks, threads, rounds: int | None, numbers, steps) -> Workload:
     dtype, lanes = dtype_of(ceiling), LANES[dtype_of(ceiling)]
-    before = device.normal((form.numbers * blocks * threads * lanes,), dtype, seed)
+    before = device.normal((numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
     factors = device.array(numpy.repeat(numpy.array(FACTORS[dtype], array_dtype(dtype)), lanes))
-    kernel = device.kernel("fma.cu", f"fold_{dtype}", _defines(*form))
+    kernel = device.kernel("fma.cu", f"fold_{dtype}", _defines(numbers, steps))
 
     def run(count: int) -> None:
         arguments = (before, after, factors, numpy.uint32(count), device.kernel_clock)
@@ -78,24 +69,24 @@ def _workload(device, ceiling: str, form: Form, threads: int, blocks: int, round
 
     rounds = rounds or _rounds(device, run)
 
-    def error_after(steps: int, tolerance: float) -> float:
+    def error_after(count: int, tolerance: float) -> float:
         device.synchronize()
-        start, end = (_of_first_threads(device, array, form.numbers) for array in (before, after))
+        start, end = (_of_first_threads(device, array, numbers) for array in (before, after))
         k, offset = (float(factor) for factor in device.to_host(factors)[::lanes])
-        error = relative_error(end, folded(start, steps, k, offset))
-        require_close(f"{ceiling} kernel, {steps} steps", error, tolerance)
+        error = relative_error(end, folded(start, count, k, offset))
+        require_close(f"{ceiling} kernel, {count} steps", error, tolerance)
         return error
 
     def compare() -> Check:
         """All steps of the last run, then a few steps closely."""
-        error = error_after(rounds * form.steps, TOLERANCE_OF_ALL[dtype])
+        error = error_after(rounds * steps, TOLERANCE_OF_ALL[dtype])
         device.poison(after)
-        run(COMPARED_STEPS // form.steps)
-        error_after(COMPARED_STEPS // form.steps * form.steps, TOLERANCE[dtype])
-        what = f"all {rounds * form.steps} steps of its first threads against their closed form in float64"
+        run(COMPARED_STEPS // steps)
+        error_after(COMPARED_STEPS // steps * steps, TOLERANCE[dtype])
+        what = f"all {rounds * steps} steps of its first threads against their closed form in float64"
         return Check(compared=what, error=error, tolerance=TOLERANCE_OF_ALL[dtype])
 
-    shape = {"blocks": blocks, "threads": threads, "rounds": rounds, "numbers": form.numbers, "steps": form.steps}
+    shape = {"blocks": blocks, "threads": threads, "rounds": rounds, "numbers": numbers, "steps": steps}
     return Workload(
         product=Product(
             library="a register-only kernel of this project (kernels/fma.cu)",
@@ -105,7 +96,7 @@ def _workload(device, ceiling: str, form: Form, threads: int, blocks: int, round
             accumulation=dtype,
             output=dtype,
         ),
-        flops=flops(ceiling, form, blocks, threads, rounds),
+        flops=flops(ceiling, **shape),
         step=lambda index: run(rounds),
         clear=lambda: device.poison(after),
         compare=compare,

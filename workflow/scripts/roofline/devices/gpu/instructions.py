@@ -49,7 +49,6 @@ class WallKernel:
 
 
 def issue_kernels(device) -> list[IssueKernel]:
-    device.compile_at_once((SOURCE, "issue", _macros(pairs)) for pairs in PAIRS)
     return [_issue(device, threads, pairs) for threads in THREADS for pairs in PAIRS]
 
 
@@ -60,6 +59,9 @@ def wall_kernels(device) -> list[WallKernel]:
 def _macros(pairs: int) -> tuple[str, ...]:
     """Given to every kernel of the source, so that it is compiled once for each number of pairs."""
     return (f"-DPAIRS={pairs}",)
+
+
+KERNELS = [(SOURCE, "", _macros(pairs)) for pairs in PAIRS]
 
 
 # ---------------------------------------------------------------- issue

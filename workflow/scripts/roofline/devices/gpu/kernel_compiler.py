@@ -1,5 +1,6 @@
-"""Our own CUDA kernels: their sources, compiled for the card at hand."""
+"""Our own CUDA kernels: their sources, compiled for the card at hand by NVRTC, which needs no context on it."""
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -8,17 +9,18 @@ from functools import cache
 from pathlib import Path
 
 from roofline.devices import host
+from roofline.records.files import write_bytes
 
 CEILING_KERNELS = Path(__file__).parent / "kernels"
-COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0")  # each kernel of a source on its own core
-# What only Hopper has. CuPy asks for the plain architecture too; NVRTC from 12.9 on takes the more special one.
-HOPPER, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)
+# Each kernel of a source on its own core; denormal numbers are zeros, as in CuPy's own kernels.
+COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0", "-ftz=true")
+HOPPER, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # what only Hopper has
 INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 @cache
 def kernel_source(path: Path) -> str:
-    """A source with its own headers put in: CuPy's cache of compiled kernels would not see them change."""
+    """A source with its own headers put in: the cache sees them change."""
     text = path.read_text(encoding="utf-8")
     return INCLUDED.sub(lambda header: kernel_source(path.parent / header[1]), text)
 
@@ -29,15 +31,8 @@ def with_headers(path: Path) -> set[Path]:
     return {path}.union(*(with_headers(Path(os.path.normpath(path.parent / name))) for name in headers))
 
 
-def in_source(code: str, defines: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The code with its macros, and the other options: for each new set CuPy compiles an empty source first."""
-    macros = [option.removeprefix("-D").partition("=") for option in defines if option.startswith("-D")]
-    lines = [*(f"#define {name} {value if given else 1}" for name, given, value in macros), "#line 1", code]
-    return "\n".join(lines), tuple(option for option in defines if not option.startswith("-D"))
-
-
 class KernelCompiler:
-    """Part of the GPU device: compiled modules by their source and macros."""
+    """Part of the GPU device."""
 
     @property
     def is_hopper(self) -> bool:
@@ -46,17 +41,32 @@ class KernelCompiler:
 
     def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of a .cu file (a bare name is one of ours for ceilings), compiled for this card with macros."""
-        path = source if isinstance(source, Path) else CEILING_KERNELS / source
-        return self.compiled(kernel_source(path), name, defines)
+        return self.compiled(kernel_source(CEILING_KERNELS / source), name, defines)
 
     def compile_at_once(self, kernels: Iterable[tuple]) -> None:
-        """Compile kernels in parallel, each by the arguments of `kernel`. Errors are left to `kernel`."""
+        """Compile kernels in parallel, each by the arguments of `kernel`, to which errors are left."""
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
-            pool.map(lambda one: self.kernel(*one).compile(), kernels)
+            pool.map(lambda one: self._cubin(kernel_source(CEILING_KERNELS / one[0]), *one[2:]), kernels)
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
-        if (code, defines) not in self._modules:
-            source, options = in_source(code, defines)
-            self._modules[code, defines] = self.xp.RawModule(code=source, options=COMPILE_OPTIONS + options)
-        return self._modules[code, defines].get_function(name)
+        return self.xp.RawModule(path=str(self._cubin(code, defines))).get_function(name)
+
+    def _cubin(self, code: str, defines: tuple[str, ...] = ()) -> Path:
+        """The code compiled with macros, from the cache or anew. Raises RuntimeError with NVRTC's remarks."""
+        from cuda.pathfinder import find_nvidia_header_directory
+
+        nvrtc, options = self.xp.cuda.nvrtc, (*COMPILE_OPTIONS, *defines)
+        if not any(option.startswith("-arch=") for option in defines):
+            options += ("-arch=sm_{}{}".format(*self.capability),)
+        key = repr((code, options, nvrtc.getVersion()))
+        folder = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+        path = folder / f"roofline-{hashlib.sha256(key.encode()).hexdigest()}.cubin"
+        if not path.exists():
+            program = nvrtc.createProgram(code, "kernel.cu", (), ())
+            try:
+                nvrtc.compileProgram(program, (*options, f"-I{find_nvidia_header_directory('cudart')}"))
+            except nvrtc.NVRTCError:
+                raise RuntimeError(nvrtc.getProgramLog(program)) from None
+            write_bytes(nvrtc.getCUBIN(program), path)
+        return path

@@ -103,6 +103,9 @@ class TensorMatmul(CudaProduct):
     name = tensor_matmul.NAME
     sources = (*CudaProduct.sources, *sorted(with_headers(tensor_matmul.KERNEL)))
 
+    def kernels(self) -> list[tuple]:
+        return [tensor_matmul.source(self.case.dtype, self.device.is_hopper)]
+
     def executed_flops(self, scope: str | None) -> ExecutedFlops:
         """Of whole tiles. cuBLASLt's C, stored by columns, is C^T to the kernel."""
         rows, columns, depth = tensor_matmul.tile(self.device.is_hopper)

@@ -56,6 +56,11 @@ def blocks(m: int, n: int, is_hopper: bool, multiprocessors: int) -> int:
     return CLUSTER * math.ceil(tiles / turns)
 
 
+def source(dtype: str, is_hopper: bool) -> tuple:
+    """The kernel, as a device compiles it."""
+    return KERNEL, NAME, (*(HOPPER_OPTIONS if is_hopper else ()), f"-DBF16={int(dtype == 'bf16')}")
+
+
 def launch(device, dtype: str, a, b, c) -> Callable[[], None]:
     """A function that computes C [m, n] = A [m, k] B^T of B [n, k], arrays in C order that the caller keeps.
 
@@ -68,8 +73,7 @@ def launch(device, dtype: str, a, b, c) -> Callable[[], None]:
     (m, k), n, is_hopper = a.shape, b.shape[0], device.is_hopper
     if reason := refusal(dtype, device.capability, n, k):
         raise ValueError(reason)
-    options = HOPPER_OPTIONS if is_hopper else ()
-    kernel = device.kernel(KERNEL, NAME, (*options, f"-DBF16={int(dtype == 'bf16')}"))
+    kernel = device.kernel(*source(dtype, is_hopper))
     operands = [tensor_map(*one) for one in zip((a, b, c), HOPPER_MAP_ROWS, strict=True)] if is_hopper else [a, b, c]
     arguments = (*operands, *map(numpy.int32, (m, n, k)))
     shared_bytes = HOPPER_SHARED_BYTES if is_hopper else SHARED_BYTES
