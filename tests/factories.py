@@ -30,6 +30,8 @@ class FakeDevice:
     name, memory_level, cache_level, cache_ceilings, last_level_cache_bytes = "gpu0", "hbm", "l2", ["l2"], 1 << 20
     multiprocessors = 132
 
+    def joules(self): ...
+
     def __init__(self, kind: str = "gpu", reasons=lambda now: []):
         self.kind, self.reasons = kind, reasons
         self.now, self.numbers = 0.0, []

@@ -25,14 +25,14 @@ def run(
 ) -> PredictionsRecord:
     """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals.
 
-    Kernels of a GPU are compiled on all cores meanwhile, and not while a job holds it.
+    The kernels of a GPU are compiled then, on all cores, while no job holds it.
     """
     device = discovery.open_device(name, context=discovery.kind_of(name) == "cpu")  # next to what is measured
     sealed = read(PredictionRecord, seals["device"])
     records = [read(OperatorPredictionRecord, path) for path in constants]
     of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
     operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
-    needed = {*device.ceiling_kernels()}
+    needed: set[tuple] = set()
     for dtype in gemms["dtypes"]:
         planned = operators[GEMM].planned(device, dtype, gemms["size"])
         needed.update(*(cell.kernels() for cell in planned))
@@ -44,7 +44,7 @@ def run(
         needed |= kernels(operator, device, what, *how)
         found = predicted(operator, device, what, of_operator[operator.name], *how)
         cells += _noted(found, OperatorRecord, f"{name}/{task['operator']}/{what.path}")
-    device.compile_at_once(needed)
+    device.compile_ahead(needed)
     paths = [*seals.values(), *constants]
     hashes = {below_results(path): file_sha256(path) for path in paths}
     return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells)

@@ -186,10 +186,7 @@ class Device(Protocol):
     def while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None:
         pass
 
-    def compile_at_once(self, kernels: Iterable[tuple]) -> None: ...
-
-    def ceiling_kernels(self) -> Iterable[tuple]:
-        return ()
+    def compile_ahead(self, kernels: Iterable[tuple]) -> None: ...
 
     # -- its state
     def state(self) -> dict:

@@ -135,7 +135,7 @@ class Implementation(ABC):
         return cell
 
     def kernels(self) -> list[tuple]:
-        """CUDA kernels that it launches: (source, name, macros), to be compiled at once with others."""
+        """CUDA kernels that it launches: (source, name, macros), to be compiled before jobs."""
         return []
 
     @classmethod

@@ -31,6 +31,8 @@ PROPERTIES = {
 
 
 class Device(Arrays, Timer, KernelCompiler, base.Device):
+    ceiling_kernels = (*fma.KERNELS, *instructions.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
+
     def __init__(self, identity: Identity, peer: Identity | None = None, context: bool = True):
         """`peer` is another card, for what is measured between the two. Without `context` cells can only be planned."""
         if identity.fault:
@@ -59,6 +61,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
+        self._modules: dict = {}
         if not context:
             return
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -168,9 +171,6 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
 
     def memory_ceilings(self, mix: str) -> list[str]:
         return levels.roofs(self.kind, mix)
-
-    def ceiling_kernels(self) -> list[tuple]:
-        return [*fma.KERNELS, *instructions.KERNELS, ("caches.cu", ""), ("memory.cu", "")]
 
     def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
         return iter(fma.candidates(self, ceiling, seed))

@@ -10,17 +10,16 @@ from roofline.devices.base import Workload
 from roofline.records.compute import Product
 from roofline.records.timing import Check
 
-# Numbers per thread and steps per round: the first leads in fp64 on H100 and H200, where it is 10 % behind in fp32 and
-# fp16, the last in fp16.
+# Numbers per thread and steps per round. On H100 and H200 the first leads in fp64, the last in fp16.
 VARIANTS = ((8, 4), (16, 16), (16, 32))
 # The factors k and l, in every lane. A fold draws its numbers together, within 1 / (1 + k) steps to 1/e: as many as the
 # dtype's digits allow, and the check can tell from none.
 FACTORS = {"fp64": (-1 + 2**-30, 0.5), "fp32": (-1 + 2**-16, 0.5), "fp16": (-1 + 2**-10, 0.5)}
 # fp16 numbers lie side by side, two in a register.
 LANES = {"fp64": 1, "fp32": 1, "fp16": 2}
-# A few steps are compared closely: errors of rounding add up to a few units in the last place, and in fp16, where a
-# fold takes a number nearly back every second step, to 3 % of it. Over all steps of a run, up to 32768, rounding in
-# fp32 adds up to 1.4e-5, in fp16 to a quarter; a step left out or a number not written is more.
+# Over a few steps errors of rounding add up to a few units in the last place, and in fp16, where a fold takes a number
+# nearly back every second step, to 3 % of it; over all steps of a run, up to 32768, in fp32 to 1.4e-5, in fp16 to a
+# quarter. A step left out or a number not written is more.
 COMPARED_STEPS = 32
 TOLERANCE = {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2}
 TOLERANCE_OF_ALL = {"fp64": 1e-11, "fp32": 1e-4, "fp16": 0.5}

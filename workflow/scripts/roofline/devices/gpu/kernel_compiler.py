@@ -12,7 +12,7 @@ from roofline.devices import host
 from roofline.records.files import write_bytes
 
 CEILING_KERNELS = Path(__file__).parent / "kernels"
-# Each kernel of a source on its own core; denormal numbers are zeros, as in CuPy's own kernels.
+# Each kernel of a source on its own core; denormal numbers are zeros, as in CuPy's.
 COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0", "-ftz=true")
 HOPPER, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # what only Hopper has
 INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
@@ -20,7 +20,7 @@ INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 @cache
 def kernel_source(path: Path) -> str:
-    """A source with its own headers put in: the cache sees them change."""
+    """A source with its own headers put in."""
     text = path.read_text(encoding="utf-8")
     return INCLUDED.sub(lambda header: kernel_source(path.parent / header[1]), text)
 
@@ -43,25 +43,29 @@ class KernelCompiler:
         """A kernel of a .cu file (a bare name is one of ours for ceilings), compiled for this card with macros."""
         return self.compiled(kernel_source(CEILING_KERNELS / source), name, defines)
 
-    def compile_at_once(self, kernels: Iterable[tuple]) -> None:
-        """Compile kernels in parallel, each by the arguments of `kernel`, to which errors are left."""
+    def compile_ahead(self, kernels: Iterable[tuple]) -> None:
+        """Compile kernels, by the arguments of `kernel`, and those of ceilings. Errors are left to it."""
+        every = (*kernels, *self.ceiling_kernels)
+        different = {(kernel_source(CEILING_KERNELS / source), *defines) for source, _, *defines in every}
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
-            pool.map(lambda one: self._cubin(kernel_source(CEILING_KERNELS / one[0]), *one[2:]), kernels)
+            pool.map(lambda one: self._cubin(*one), different)
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
-        return self.xp.RawModule(path=str(self._cubin(code, defines))).get_function(name)
+        if (code, defines) not in self._modules:
+            self._modules[code, defines] = self.xp.RawModule(path=str(self._cubin(code, defines)))
+        return self._modules[code, defines].get_function(name)
 
     def _cubin(self, code: str, defines: tuple[str, ...] = ()) -> Path:
-        """The code compiled with macros, from the cache or anew. Raises RuntimeError with NVRTC's remarks."""
+        """The code, compiled or from the cache. Raises RuntimeError with NVRTC's remarks."""
         from cuda.pathfinder import find_nvidia_header_directory
 
         nvrtc, options = self.xp.cuda.nvrtc, (*COMPILE_OPTIONS, *defines)
-        if not any(option.startswith("-arch=") for option in defines):
+        if HOPPER_OPTIONS[0] not in defines:
             options += ("-arch=sm_{}{}".format(*self.capability),)
-        key = repr((code, options, nvrtc.getVersion()))
-        folder = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
-        path = folder / f"roofline-{hashlib.sha256(key.encode()).hexdigest()}.cubin"
+        key = repr((code, options, nvrtc.getVersion(), self.identity.software))
+        folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
+        path = Path(folder, f"roofline-{hashlib.sha256(key.encode()).hexdigest()}.cubin")
         if not path.exists():
             program = nvrtc.createProgram(code, "kernel.cu", (), ())
             try:
