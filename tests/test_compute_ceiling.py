@@ -161,11 +161,10 @@ def test_the_ceiling_is_the_median_of_three_blocks_of_the_best_product():
 def test_a_product_whose_blocks_disagree_falls_out(load):
     peak = peak_of(Card(unsteady=[BEST]), sustained_s=load)
     assert (peak.burst.product, peak.burst_tflops, len(peak.blocks)) == (product(LARGE), near(120), 3)
-    assert [(one.product, one.blocks_tflops) for one in peak.not_repeated] == [
-        (product(BEST), [near(150 / 1.1), near(150)])
-    ] * 2
+    out = [(one.product, one.blocks_tflops) for one in peak.not_repeated]
+    assert out == [(product(BEST), [near(150 / 1.1), near(150)])] * 2
     unsteady = peak_of(Card(unsteady=[BEST, LARGE, REFERENCE]), sustained_s=load)
-    assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 3
+    assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 2
     assert spread([block.tflops for block in unsteady.blocks]) == near(0.1)
 
 
