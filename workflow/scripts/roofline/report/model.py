@@ -245,7 +245,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     cells = [c for c in table.operators if (c.device, c.operator) == (device, name) and c.cpu_time_s]
     if not cells:
         return None
-    sound = [cell for cell in cells if cell.share]
+    sound, scope = [cell for cell in cells if cell.share], _scope(cells, table)
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
     example = next((cell for cell in sound if cell.regime == usual), None)
@@ -255,8 +255,8 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         name=name,
         device=device,
         cells=cells,
-        scope=_scope(cells, table),
-        best=max(sound, key=lambda cell: cell.share, default=None),
+        scope=scope,
+        best=max((cell for cell in sound if cell.scope == scope), key=lambda cell: cell.share, default=None),
         remedies=table.remedies(example) if example else [],
         slowest=slow.own_time_s / fast.own_time_s if fast else None,
     )

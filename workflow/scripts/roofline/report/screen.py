@@ -126,7 +126,7 @@ def _operator(one: OperatorView, report: Report) -> str:
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"
     helps = f"; try {one.remedies[0]}" if one.remedies else ""
-    figures = f"{duration(best.own_time_s):>8}{percent(best.share):>9}"
+    figures = f"{duration(best.cpu_time_s):>8}{percent(best.share):>9}"
     cells = [cell for cell in one.cells if cell.share]
     words = regime_counts(cells).split(",")[0].replace("-bound", "").replace("limited by the ", "")
     return f"    {one.title:<18}{case:<38}{figures}  {words.replace(' ', f' of {len(cells)} ', 1)}{helps}"
