@@ -33,29 +33,30 @@ def run(
     of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
     operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
     needed: set[tuple] = set()
+    hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
     for dtype in gemms["dtypes"]:
         planned = operators[GEMM].planned(device, dtype, gemms["size"])
         needed.update(*(cell.kernels() for cell in planned))
         found = [predicted_cell(cell, None, of_operator[cell.operator.name], cold=False) for cell in planned]
-        cells += _noted(found, PeakFlopsRecord, f"{name}/{GEMM}/{dtype}")
+        cells += _noted(found, PeakFlopsRecord, f"{name}/{GEMM}/{dtype}", hashes)
     for task in tasks:
         operator, what = operators[task["operator"]], Job.from_json(task["job"])
         how = task["implementations"], task["cache"] == "cold"
         needed |= kernels(operator, device, what, *how)
         found = predicted(operator, device, what, of_operator[operator.name], *how)
-        cells += _noted(found, OperatorRecord, f"{name}/{task['operator']}/{what.path}")
+        cells += _noted(found, OperatorRecord, f"{name}/{task['operator']}/{what.path}", hashes)
     device.compile_ahead(needed)
-    paths = [*seals.values(), *constants]
-    hashes = {below_results(path): file_sha256(path) for path in paths}
     return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells)
 
 
-def _noted(cells: list[PredictedCell], kind: type[JobRecord], path: str) -> list[PredictedCell]:
-    """With when they were measured, if that was before this file was written: as before an S was added."""
+def _noted(cells: list[PredictedCell], kind: type[JobRecord], path: str, hashes: dict) -> list[PredictedCell]:
+    """With when they were measured, if that was before this file was written, under these seals: an S was added."""
     known = {}
     with contextlib.suppress(OSError, UserError):
         record = read(kind, RESULTS / f"{path}.json")
-        known = {one.identity: record.started_at for one in record.measurements}
+        known = {
+            one.identity: record.started_at for one in record.measurements if record.seals.items() <= hashes.items()
+        }
     return [one.model_copy(update={"measured_at": known.get(one.identity)}) for one in cells]
 
 
