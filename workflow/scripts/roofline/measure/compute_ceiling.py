@@ -80,8 +80,8 @@ def measure(
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
 
-    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
-    does a CPU, which reports neither clock nor power.
+    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W and keep their burst. Nor does
+    a CPU, which reports no clock.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
     products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)

@@ -203,7 +203,7 @@ def report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, fl
         bandwidths=bandwidths,
         worst=sorted(sound, key=_factor, reverse=True)[:WORST],
         predicted=predicted,
-        again=_again(table, names[0], source, elapsed_s or {}),
+        again=_again(table, devices[0], source, elapsed_s or {}),
     )
 
 
@@ -315,16 +315,16 @@ def _factor(cell: Cell) -> float:
     return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
 
 
-def _again(table: Roofline, device: str, source: Source, elapsed_s: Mapping[str, float]) -> Reproduction | None:
-    """The cell of a device nearest to its roof that is measured by its own job."""
+def _again(table: Roofline, of: DeviceView, source: Source, elapsed_s: Mapping[str, float]) -> Reproduction | None:
+    """The best case of an operator that is measured by its own job."""
     of_ceilings = {one.record for one in table.ceilings}
-    cells = [c for c in table.entries if c.device == device and c.share and c.record not in of_ceilings]
+    cells = [one.best for one in of.operators if one.best and one.best.record not in of_ceilings]
     best = max(cells, key=lambda cell: cell.share, default=None)
     if best is None:
         return None
     commands = [f"git clone {source.url} roofline && cd roofline"] if source.url else []
     commands += [f"git checkout {source.commit}"] if source.commit else []
-    needed = [elapsed_s.get(one) for one in (best.record, f"{device}/calibration.json")]
+    needed = [elapsed_s.get(one) for one in (best.record, f"{of.name}/calibration.json")]
     return Reproduction(
         name=table.full_name(best),
         row=best,

@@ -29,7 +29,7 @@ COMPARED_THREADS = 1 << 16
 
 
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:
-    """Every variant on several grids, each about as much work as the first takes STEP_S for."""
+    """Every variant on several grids, each of about STEP_S."""
     found: list[Workload] = []
     for (threads, each), (numbers, steps) in itertools.product(GRIDS, VARIANTS):
         shape = {"blocks": each * device.multiprocessors, "threads": threads, "numbers": numbers, "steps": steps}

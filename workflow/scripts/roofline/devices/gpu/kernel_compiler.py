@@ -1,4 +1,4 @@
-"""Our own CUDA kernels: their sources, compiled for the card at hand by NVRTC, which needs no context on it."""
+"""Our own CUDA kernels, compiled for the card at hand by NVRTC, which needs no context on it."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ def kernel_source(path: Path) -> str:
 
 
 def with_headers(path: Path) -> set[Path]:
-    """A source and every header of ours that it includes, directly or through others."""
+    """A source and every header of ours that it includes."""
     headers = INCLUDED.findall(path.read_text(encoding="utf-8"))
     return {path}.union(*(with_headers(Path(os.path.normpath(path.parent / name))) for name in headers))
 
@@ -40,7 +40,7 @@ class KernelCompiler:
         return self.capability == HOPPER
 
     def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
-        """A kernel of a .cu file (a bare name is one of ours for ceilings), compiled for this card with macros."""
+        """A kernel of a .cu file (a bare name: of ceilings), compiled for this card with macros."""
         return self.compiled(kernel_source(CEILING_KERNELS / source), name, defines)
 
     def compile_ahead(self, kernels: Iterable[tuple]) -> None:
