@@ -25,7 +25,7 @@ def run(
 ) -> PredictionsRecord:
     """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals.
 
-    The kernels of a GPU are compiled then, on all cores, while no job holds it.
+    Then a GPU's kernels are compiled, on all cores, while no job holds it.
     """
     device = discovery.open_device(name, context=discovery.kind_of(name) == "cpu")  # next to what is measured
     sealed = read(PredictionRecord, seals["device"])

@@ -42,8 +42,7 @@ def is_held() -> bool:
 
 def refusal() -> str:
     """What to say where it is held."""
-    number = LOCK.read_text(encoding="utf-8").strip()
-    return f"another run is going on in this folder (process {number}): wait for it to end"
+    return f"another run is going on in this folder (process {LOCK.read_text().strip()}): wait for it to end"
 
 
 def end_with_run() -> None:

@@ -40,11 +40,11 @@ class KernelCompiler:
         return self.capability == HOPPER
 
     def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
-        """A kernel of a .cu file (a bare name: of ceilings), compiled for this card with macros."""
+        """A kernel of a .cu file (a bare name: one for ceilings), compiled for this card with macros."""
         return self.compiled(kernel_source(CEILING_KERNELS / source), name, defines)
 
     def compile_ahead(self, kernels: Iterable[tuple]) -> None:
-        """Compile kernels, by the arguments of `kernel`, and those of ceilings. Errors are left to it."""
+        """Compile kernels, given as to `kernel`, and those of ceilings. Errors are left to `kernel`."""
         every = (*kernels, *self.ceiling_kernels)
         different = {(kernel_source(CEILING_KERNELS / source), *defines) for source, _, *defines in every}
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
