@@ -1,8 +1,8 @@
 """Why a cell took longer or shorter than was sealed: the largest of four causes.
 
 The sealed prediction is made again, each time with one more assumption replaced by what this run measured: what calls
-cost, what the GPU takes to start, the two ceilings. The seconds that a replacement moves are the part of that cause.
-The rest is the share that was attained of the roof, or launch overhead where the GPU waits for calls.
+cost, what the GPU takes to start, the two ceilings, the share of the roof that the GPU attained. The seconds that a
+replacement moves are the part of that cause. The rest is launch overhead.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,6 @@ from roofline.records.prediction import PredictionRecord
 from roofline.table.rows import Cause
 
 CLOSE = 0.01  # of the measured time: a median wanders as far, so that a smaller error has no cause
-BUSY = 0.8  # of the caller's time: a GPU that works for less of it waits for its caller
 
 
 def largest(found: Mapping[Cause, float], measured_s: float) -> tuple[Cause | None, float | None]:
@@ -50,9 +49,8 @@ def causes(
     # Without a time of the smallest case, nothing is known of what the calls cost.
     known = measured.overhead_s is not None and measured.device_overhead_s is not None
     started = replace(launched, start_s=measured.device_overhead_s) if known else launched
-    waits = alone is not None and alone.median_s < BUSY * caller
     steps = [(assumed, promised), (launched, promised), (started, promised), (started, measured_rates)]
-    times = [*(time_s(*step) for step in steps), caller]
-    launch, start, ceiling, rest = (after - before for before, after in pairwise(times))
-    share = 0.0 if waits else rest
-    return {"launch": launch + rest - share, "start": start, "ceiling": ceiling, "share": share}
+    worked = max(launched.call_s or 0.0, alone.median_s) if alone else caller
+    times = [*(time_s(*step) for step in steps), worked]
+    launch, start, ceiling, share = (after - before for before, after in pairwise(times))
+    return {"launch": launch + caller - worked, "start": start, "ceiling": ceiling, "share": share}
