@@ -16,7 +16,6 @@ AGREE = "ceilings agree with each other"
 
 @check(BELOW, of_cpus=True)
 def below_roofs(known: Evidence) -> Outcome:
-    """A cell is above its roof if the whole 95 % interval of its time is."""
     cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
     above = {known.table.full_name(one): one.above_roof for one in cells if one.doubt == "impossible"}
     if above:
