@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from roofline.devices import host
 
 CHECKOUT = Path(__file__).parents[1]
-NEWEST = CHECKOUT / "reference/nvidia-h100-80gb-hbm3"  # the reference run that README.md shows
+NEWEST = CHECKOUT / "reference/nvidia-h200"  # the reference run that README.md shows
 SOURCES = ("Snakefile", "README.md", "LICENSE", "workflow", "config", "envs", "profiles", "examples", "pyproject.toml")
 SOURCES += (".gitignore",)
 CACHE_MIB = 8  # of the host that tests run on, see conftest.py

@@ -85,11 +85,11 @@ def test_slower_faster_and_the_same_with_a_stored_variation(run, known):
     assert of(compare([run], [another(run, factor=0.9, only=time)]), time).verdict == "FASTER"
 
 
-def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, known):
+def test_other_operands_and_disturbed_records_are_not_judged(run, known):
     known(runs=0.001)
     disturbed = compare([run], [another(run, factor=0.5, doubtful="fp16")])
     assert of(disturbed, "fp16").verdict == "UNCLEAR" and "disturbed" in of(disturbed, "fp16").reason
-    assert of(disturbed, "fp32").verdict == "SLOWER" and "few samples" in of(disturbed, "h2d_pageable").reason
+    assert of(disturbed, "fp32").verdict == "SLOWER"
     helped = compare([run], [another(run, "sound"), another(run, factor=0.5, doubtful="fp16")])
     assert of(helped, "fp16").verdict == "SAME" and len(of(helped, "fp16").b) == 1
     figures = [one._replace(inputs="zeros") if one.key == "fp16" else one for one in run.quantities]
