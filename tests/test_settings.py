@@ -108,6 +108,7 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
         times = [expected_s(rule, checked) for checked in (quick, default, thorough)]
         assert 0 < times[0] < times[1] < times[2]
+    assert expected_s("bandwidth_hbm", thorough, 2) > 60, "the energy roofline is a minute of it"
     assert thorough.config.bandwidth.size_mib is None, "null is its own value where no effort speaks of it"
 
 

@@ -50,10 +50,12 @@ OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its c
 _interrupted, _signal = False, ""
 _kills_before = host.kills_for_memory()
 
-# Seconds of a job that no earlier run has timed: to start, of what measures nothing, and of the profiler.
-START_UP_S, OTHER_JOB_S, PROFILED_S = 2.0, 0.5, 15.0
-LONG_S = 2.0  # a job of which progress is shown
+# Seconds of a job that no earlier run has timed, as on H100 and H200.
+START_UP_S, OTHER_JOB_S, ENERGY_S = 2.0, 0.5, 65.0
+WITHOUT_BUDGET_S = {"device_query": 5.0, "counters": 8.0}
 BUDGETS = 3  # time budgets of its section that a measuring job spends
+SPENT_S = 1.5  # at most, of a budget: what there is to try ends
+LONG_S = 2.0  # a job of which progress is shown
 
 
 def remember_start() -> None:
@@ -86,8 +88,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
         Thread(target=_show_progress, args=(expected,), daemon=True).start()
 
 
-def _show_progress(expected: Mapping[str, float]) -> None:
-    """Once a second, in this process, which measures nothing."""
+def _show_progress(expected: Mapping[str, float]) -> None:  # in this process, which measures nothing
     while True:
         time.sleep(1)
         if line := progress(expected):
@@ -118,23 +119,22 @@ def expected_s(rule: str, checked: Checked, records: int = 1) -> float:
     """About how long a job takes that has not run here before."""
     section = _section(rule, checked)
     if section is None:
-        return {"device_query": START_UP_S, "counters": PROFILED_S}.get(rule, OTHER_JOB_S)
-    return START_UP_S + records * BUDGETS * section.time_budget_s + (getattr(section, "sustained_s", 0) or 0)
+        return WITHOUT_BUDGET_S.get(rule, OTHER_JOB_S)
+    loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
+    return START_UP_S + records * BUDGETS * min(section.time_budget_s, SPENT_S) + loads_s
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in ("device_query", "counters") or _section(rule, checked) is not None
+    return rule in WITHOUT_BUDGET_S or _section(rule, checked) is not None
 
 
-def _section(rule: str, checked: Checked) -> BaseModel | None:
-    """The settings of a rule that measures in a time budget."""
+def _section(rule: str, checked: Checked) -> BaseModel | None:  # of a rule that measures in a time budget
     names = {"bandwidth": "bandwidth", "instructions": "bandwidth", "peak_flops": "peak_flops"}
     section = getattr(checked.config, next((names[start] for start in names if rule.startswith(start)), rule), None)
     return section if hasattr(section, "time_budget_s") else None
 
 
-def summarise(results: Path) -> None:
-    """The summary of a finished run, and where the files are."""
+def summarise(results: Path) -> None:  # after a run
     _end_progress()
     try:
         roofline = read(Roofline, results / "roofline.json")
@@ -156,8 +156,7 @@ def _end_progress() -> None:
     CURRENT_FILE.unlink(missing_ok=True)
 
 
-def make(*target: str) -> str:
-    """A command that concerns this run."""
+def make(*target: str) -> str:  # with the arguments of this run
     return screen.make(os.environ.get(ARGUMENTS, ""), *target)
 
 
@@ -176,8 +175,7 @@ def is_passed_on(record: LogRecord) -> bool:
     return not (died or interrupted or said.startswith(CHATTER) or REPORTED in said)
 
 
-def explain() -> None:
-    """After a failure: what is kept and what to do."""
+def explain() -> None:  # after a failure
     _end_progress()
     if not _interrupted:
         print(
