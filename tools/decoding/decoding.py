@@ -155,7 +155,7 @@ def card_of(name: str) -> Card:
         if read and products:
             burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
             sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
-            ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
+            ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.sustained_gb_per_s or read.gb_per_s, sustained))
             doubted = api.listed(one.name for one in (read, *products.values()) if one.doubt)
             how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
             gpus = sum(one.device_kind == "gpu" for one in run.devices.values()) or 1

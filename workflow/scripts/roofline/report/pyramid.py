@@ -18,8 +18,6 @@ Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by nam
 
 @dataclass(frozen=True)
 class Layer:
-    """One level of a device's memory."""
-
     name: str
     size: str
     bandwidth: str
@@ -29,7 +27,6 @@ class Layer:
 
 
 def pyramid(name: str, roofline: Roofline) -> list[Layer]:
-    """The levels of a device's memory from the registers out: what each holds, and what was measured of it."""
     device, ceilings = roofline.devices[name], {c.name: c for c in roofline.ceilings if c.device == name}
     caches = [one for one in roofline.levels if (one.device, one.series) == (name, ALL_CORES)]
     card = KINDS[device.kind].accelerator
@@ -77,8 +74,9 @@ def _held(size: int | None) -> str:
 
 
 def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str, str, str]:
-    """The rates of those that were measured, their names, the load latency, and the energy of a byte."""
+    """Rates, names, load latency and energy of a byte, of those that were measured."""
     there = [ceilings[name] for name in names if name in ceilings]
     rates = dict.fromkeys(starred(rate(c.gb_per_s), c.doubt) for c in there)
+    rates |= {f"{rate(c.sustained_gb_per_s)} sustained": None for c in there if c.sustained_gb_per_s}
     latency = "".join(duration(c.load_latency_s) for c in there if c.load_latency_s)
     return " / ".join(rates), " / ".join(c.name for c in there), latency, "".join(map(picojoules, there))
