@@ -126,8 +126,9 @@ def snakemake(arguments: list[str]) -> None:
     from snakemake.cli import main
     from snakemake.settings.types import MaxJobsPerTimespan
 
-    # With a limit it looks for jobs again a second after each look: 0.1 cores beside what is measured, and a late end.
-    MaxJobsPerTimespan.parse_choice = lambda limit: None
+    # With its limit it looks for jobs again a second after each look: 0.1 cores beside measurements, and a late end.
+    parse = MaxJobsPerTimespan.parse_choice
+    MaxJobsPerTimespan.parse_choice = lambda limit: None if limit == "100/1s" else parse(limit)
     sys.argv = ["snakemake", *arguments]
     main()
 

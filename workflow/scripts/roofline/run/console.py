@@ -52,9 +52,9 @@ _kills_before = host.kills_for_memory()
 
 # Seconds of a job that no earlier run has timed, as on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = 2.0, 0.5, 65.0
-WITHOUT_BUDGET_S = {"device_query": 5.0, "counters": 8.0}
+KNOWN_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0}
 BUDGETS = 3  # time budgets of its section that a measuring job spends
-SPENT_S = 1.5  # at most, of a budget: what there is to try ends
+SEARCH_S = 0.5  # of a GPU's, at most: what there is to try ends
 LONG_S = 2.0  # a job of which progress is shown
 
 
@@ -72,9 +72,9 @@ def announce(jobs: Iterable, checked: Checked) -> None:
     before, seconds, expected, price = times_before(), 0.0, {}, checked.config.cost.usd_per_hour
     at_once = max(1, len({*devices} - {"cpu"}))  # GPUs, each measured by its own jobs
     for job in planned:
-        output = next(iter(map(str, job.output)), "")
-        expected[output] = before.get(output) or expected_s(job.rule.name, checked, len(job.output))
-        seconds += expected[output] / (1 if dict(job.wildcards).get("device", "cpu") == "cpu" else at_once)
+        output, device = next(iter(map(str, job.output)), ""), dict(job.wildcards).get("device", "cpu")
+        expected[output] = before.get(output) or expected_s(job.rule.name, checked, len(job.output), device)
+        seconds += expected[output] / (1 if device == "cpu" else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
@@ -115,17 +115,18 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
     }
 
 
-def expected_s(rule: str, checked: Checked, records: int = 1) -> float:
+def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
     """About how long a job takes that has not run here before."""
     section = _section(rule, checked)
-    if section is None:
-        return WITHOUT_BUDGET_S.get(rule, OTHER_JOB_S)
+    if section is None or rule in KNOWN_S:
+        return KNOWN_S.get(rule, OTHER_JOB_S)
     loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
-    return START_UP_S + records * BUDGETS * min(section.time_budget_s, SPENT_S) + loads_s
+    most_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
+    return START_UP_S + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in WITHOUT_BUDGET_S or _section(rule, checked) is not None
+    return rule in KNOWN_S or _section(rule, checked) is not None
 
 
 def _section(rule: str, checked: Checked) -> BaseModel | None:  # of a rule that measures in a time budget

@@ -48,7 +48,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
     regime, level = found_regime(measured, peak, gb_per_s, around.ceilings)
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
-    above, bound = above_roof(measured, compute, gb_per_s), memory if lower == "memory" else compute
+    above, bound = above_roof(measured, peak, gb_per_s), memory if lower == "memory" else compute
     known = around.seal and around.constants is not None and sealed.latency_s is not None
     by_cause = causes(measured, around.seal, around.constants, peak, gb_per_s) if known else {}
     cause, cause_s = largest(by_cause, cpu.median_s)
@@ -123,22 +123,19 @@ def _of_roof(
     return None
 
 
-def above_roof(measured: Measurement, compute: ComputeCeiling | None, gb_per_s: float | None) -> float | None:
+def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
     """The largest share of a ceiling that even the slow end of the faster time exceeds."""
-    # A compute ceiling whose own blocks differ as much does not refute a cell.
     timings = [one for one in (measured.latency, measured.device_latency) if one]
     faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
-    peak, apart = (compute.tflops, compute.blocks_apart or 0.0) if compute else (None, 0.0)
-    late = slow_end_s / faster.median_s
-    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, late, apart)
+    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s)
 
 
 def _exceeded(
-    flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float, apart=0.0
+    flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
 ) -> float | None:
-    bounds = (flops / 1e12 / (peak or math.inf), 1 + apart), (traffic / 1e9 / (gb_per_s or math.inf), 1)
-    return max((least_s / time_s for least_s, more in bounds if least_s > time_s * allowed * more), default=None)
+    share = max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
+    return share if share > allowed else None
 
 
 def relative_error(predicted_s: float | None, measured_s: float | None) -> float | None:

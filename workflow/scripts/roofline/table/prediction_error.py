@@ -50,7 +50,7 @@ def causes(
     known = measured.overhead_s is not None and measured.device_overhead_s is not None
     started = replace(launched, start_s=measured.device_overhead_s) if known else launched
     steps = [(assumed, promised), (launched, promised), (started, promised), (started, measured_rates)]
-    worked = max(launched.call_s or 0.0, alone.median_s) if alone else caller
+    worked = max(launched.call_s or 0.0, min(alone.median_s, caller)) if alone else caller
     times = [*(time_s(*step) for step in steps), worked]
     launch, start, ceiling, share = (after - before for before, after in pairwise(times))
     return {"launch": launch + caller - worked, "start": start, "ceiling": ceiling, "share": share}

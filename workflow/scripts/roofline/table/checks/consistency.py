@@ -20,7 +20,9 @@ def below_roofs(known: Evidence) -> Outcome:
     above = {known.table.full_name(one): one.above_roof for one in cells if one.doubt == "impossible"}
     if above:
         words = _first([f"{name} at {percent(share)} of its roof" for name, share in above.items()])
-        return Outcome("fail", words, max(above.values()), 1)
+        # Another guest of the host may have slowed a CPU's ceiling, and is not seen.
+        result = "fail" if KINDS[known.device.device_kind].accelerator else "note"
+        return Outcome(result, words, max(above.values()), 1)
     shares = [one.share for one in cells if one.share is not None]
     result = "pass" if shares else "not_applicable"
     return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
