@@ -11,7 +11,7 @@ from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
 from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.operators.constants import FITTED, LIMIT, Constant, Constants, of_gpu_host
+from roofline.operators.constants import FITTED, Constant, Constants, of_gpu_host
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import EPS, Unfused, UnfusedGraph
@@ -27,7 +27,7 @@ MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
 
 GPU: Constants = {
     **of_gpu_host("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
-    "event_s": Constant(3.36e-06, FITTED, "an event on either side of a step"),
+    "event_s": Constant(3.38e-06, FITTED, "an event on either side of a step"),
     "fused_start_s": Constant(  # an empty kernel there: 0.7 us
         2.55e-06, FITTED, "fused, in a graph where each application waits: its start, the first of W, and the last"
     ),
@@ -37,10 +37,10 @@ GPU: Constants = {
     "shared_memory_s_per_byte": Constant(5e-12, FITTED, "W and x through a multiprocessor's shared memory"),
     "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
     "exchange_s_per_byte": Constant(4.14e-11, FITTED, "a block's sums, handed to another block"),
-    "norm_kernel_s": Constant(1.39e-06, FITTED, "RMSNorm alone, in a graph"),
-    "product_start_s": Constant(2.89e-06, FITTED, "a library's product of few rows, next to W"),
-    "product_s_per_column": Constant(9.49e-10, FITTED, "its sums along W, which no number of blocks shortens"),
-    "product_stream_share": Constant(0.96, LIMIT, "of the memory ceiling at which the library reads W"),
+    "norm_kernel_s": Constant(1.33e-06, FITTED, "RMSNorm alone, in a graph"),
+    "product_start_s": Constant(2.64e-06, FITTED, "a library's product of few rows, before W"),
+    "product_s_per_column": Constant(1.91e-09, FITTED, "its sums along W, which no number of blocks shortens"),
+    "product_stream_share": Constant(0.934, FITTED, "of the memory ceiling at which the library reads W"),
 }
 
 

@@ -80,7 +80,7 @@ class Unfused(OnTensorCores):
         return CostTerms(
             calls={**launch(NORM_ARGUMENTS), "product_call_s": 1.0},
             start={"event_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
-            extra={"product_s_per_column": float(self.case.shape["hidden"])},
+            waits={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
         )
 
@@ -140,6 +140,6 @@ class UnfusedGraph(InGraph, Unfused):
         return CostTerms(
             calls={"graph_launch_s": 1 / self.per_call},
             start={"norm_kernel_s": 1.0, "product_start_s": 1.0},
-            extra={"product_s_per_column": float(self.case.shape["hidden"])},
+            waits={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
         )
