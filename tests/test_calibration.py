@@ -2,6 +2,7 @@
 
 import pytest
 from factories import device_record as opened_record
+from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import SEALED
@@ -11,6 +12,7 @@ from roofline.devices import discovery
 from roofline.measure.calibration import calibrate, constants
 from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
+from roofline.operators.constants import _GPU_HOST as of_host
 from roofline.records.calibration import HostCost
 
 READ = "read_s_per_byte"
@@ -30,7 +32,9 @@ def test_one_core_and_all_take_what_they_took(alone, faster, cores):
         assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
 
 
-def test_every_host_cost_of_every_operator_is_measured_in_seconds():
+def test_every_host_cost_of_every_operator_is_measured_in_seconds(monkeypatch):
+    on_gpu = calibrate(open_gpu(monkeypatch), opened_record("gpu0"), lambda: SEALED)
+    assert on_gpu.constants.keys() == of_host.keys() and len(on_gpu.blocks) == 6
     record = opened_record("cpu")
     made = calibrate(discovery.open_device("cpu"), record, lambda: SEALED)
     for operator in registry.builtin():
@@ -38,5 +42,4 @@ def test_every_host_cost_of_every_operator_is_measured_in_seconds():
         assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED}
         assert assumed <= {"blas_share"}
         assert all(seal.constants[name] == made.constants[name] for name in seal.constants.keys() - assumed)
-    cost = made.constants
-    assert 0 < cost["array_operation_s"] < cost["handover_s"] < 1e-2
+    assert 0 < made.constants["array_operation_s"] < made.constants["handover_s"] < 1e-2

@@ -110,12 +110,13 @@ Step = Callable[[int], object]  # handed the number of the step, so that it can 
 
 
 class HostWork(NamedTuple):
-    """A step that shows what work costs the host. `count`: cores, or arguments of a kernel."""
+    """A step with its cost. `count`: cores, or a kernel's arguments. `queued`: by the device's clock."""
 
     name: str
     count: int
     amount: float
     step: Step
+    queued: bool = False
 
 
 class Device(Protocol):

@@ -43,7 +43,9 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
 
 def timed_blocks(device: Device) -> list[HostCost]:
     """Of each, the round with the median in the middle."""
-    works, rounds = list(device.host_costs()), []
+    # What cannot be queued, as with CUDA_LAUNCH_BLOCKING, is left out.
+    works = [one for one in device.host_costs() if not one.queued or device.device_times(one.step, 1)]
+    rounds = []
     if KINDS[device.kind].synchronous:
         rounds = [[_timed(device, work) for work in works] for _ in range(ROUNDS)]
     else:
@@ -93,7 +95,8 @@ def _own_and_shared(alone_s: float, all_s: float, cores: int) -> tuple[float, fl
 def _timed(device: Device, work) -> HostCost:
     """A first step apart, the median of what follows counts."""
     device.step_times(work.step, 1)
-    samples, end = [], time.monotonic() + BLOCK_S
+    queued = device.device_times(work.step, MOST) if work.queued else None
+    samples, end = [round(one, 10) for one in queued or []], time.monotonic() + BLOCK_S
     while len(samples) < FEWEST or (len(samples) < MOST and time.monotonic() < end):
         samples += [round(one, 10) for one in device.step_times(work.step, 1, len(samples) + 1)]
     return HostCost(

@@ -1,6 +1,6 @@
-"""What calls cost the host of a GPU, each as a step: a launch of a kernel or a graph, a product, operations of CuPy.
+"""What calls cost the host of a GPU: a launch of a kernel or a graph, a product, operations of CuPy.
 
-All work on next to nothing, so the device never keeps its caller waiting. A step includes an event.
+All work on next to nothing: the device keeps no caller waiting. A step includes an event.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ def works(device) -> Iterator[HostWork]:
             kernel((1,), (32,), arguments[count], shared_mem=0)
 
         yield HostWork("kernel_launch_s", count, 1, launch)
+    yield HostWork("empty_kernel_s", 1, 1, launch, queued=True)
     graph = device.captured(lambda: kernels[MANY]((1,), (32,), arguments[MANY]))
     yield HostWork("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
     x, w, y = (device.normal((64, 64), "fp32", seed) for seed in range(3))

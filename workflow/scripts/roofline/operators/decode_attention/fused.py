@@ -9,7 +9,7 @@ from pathlib import Path
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
-from roofline.operators.constants import launch
+from roofline.operators.constants import LAUNCHED, launch
 from roofline.operators.decode_attention.attention import DecodeImplementation, Shape
 from roofline.records.prediction import CostTerms
 
@@ -224,7 +224,7 @@ class Fused(DecodeImplementation):
         plan = self.plan()
         return CostTerms(
             calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(ARGUMENTS),
-            start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
+            start={"graph_node_s": 1.0} if self.graph else LAUNCHED,
             extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
             floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(self.division.blocks)},
             waits={"wave_s": plan["waves"] - 1.0},

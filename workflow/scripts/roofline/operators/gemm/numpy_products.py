@@ -68,7 +68,6 @@ def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> l
 
 
 def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
-    """Library and output of the reference GEMM."""
     return [("numpy.matmul", dtype)]
 
 

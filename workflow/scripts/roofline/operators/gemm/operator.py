@@ -9,7 +9,7 @@ from roofline.core.dtypes import ITEM_BYTES, REGISTER_ONLY
 from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
-from roofline.operators.constants import CPU_HOST, FITTED, LIMIT, Constant, Constants, of_gpu_host
+from roofline.operators.constants import CPU_HOST, FITTED, LAUNCHED, LIMIT, Constant, Constants, of_gpu_host
 from roofline.operators.gemm import products, tensor_matmul
 from roofline.records.prediction import CostTerms
 
@@ -24,11 +24,11 @@ THIN = 16  # the narrowest tile
 LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
 CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        **of_gpu_host("product_call_s"),
+        **of_gpu_host("product_call_s", "empty_kernel_s"),
         "library_call_s": Constant(
             9.7e-6, "drawn cells where nothing disturbed an H200's host", "host: a library's function from Python"
         ),
-        "kernel_start_s": Constant(5.57e-06, FITTED, "a kernel, with an event on either side"),
+        "kernel_start_s": Constant(2.27e-06, FITTED, "a kernel with next to nothing to do"),
         # Elsewhere: 96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084).
         "tensor_pipe_share": Constant(0.86, LIMIT, "of the multiply-adds per clock that cuBLAS attains"),
         "fma_pipe_share": Constant(0.691, FITTED, "the same of fp32 on CUDA cores"),
@@ -81,12 +81,11 @@ class Product(Implementation):
         return self.workload.step
 
     def costs(self, scope: str | None) -> CostTerms:
-        """A call, and the share of the peak that is left by multiprocessors without a tile in the last wave."""
         by_array_library = self.name == CudaProduct.name
         tile = CUDA_CORE_TILE if self.case.dtype == "fp32" else TILE
         return CostTerms(
             calls={"product_call_s" if by_array_library else "library_call_s": 1.0},
-            start={"kernel_start_s": 1.0},
+            start=LAUNCHED,
             floor={"product_s_per_column": float(self.case.shape["k"])},
             share="stream_share",
             compute_share=PIPE_SHARES.get(self.case.dtype, "tensor_pipe_share"),

@@ -26,8 +26,7 @@ MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
 
 
 GPU: Constants = {
-    **of_gpu_host("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
-    "event_s": Constant(3.38e-06, FITTED, "an event on either side of a step"),
+    **of_gpu_host("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
     "fused_start_s": Constant(  # an empty kernel there: 0.7 us
         2.55e-06, FITTED, "fused, in a graph where each application waits: its start, the first of W, and the last"
     ),
@@ -36,7 +35,7 @@ GPU: Constants = {
     "stream_share": Constant(0.857, FITTED, "of the memory ceiling at which the fused kernel reads"),
     "shared_memory_s_per_byte": Constant(5e-12, FITTED, "W and x through a multiprocessor's shared memory"),
     "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
-    "exchange_s_per_byte": Constant(4.14e-11, FITTED, "a block's sums, handed to another block"),
+    "exchange_s_per_byte": Constant(4.08e-11, FITTED, "a block's sums, handed to another block"),
     "norm_kernel_s": Constant(1.33e-06, FITTED, "RMSNorm alone, in a graph"),
     "product_start_s": Constant(2.64e-06, FITTED, "a library's product of few rows, before W"),
     "product_s_per_column": Constant(1.91e-09, FITTED, "its sums along W, which no number of blocks shortens"),

@@ -79,7 +79,7 @@ class Unfused(OnTensorCores):
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
             calls={**launch(NORM_ARGUMENTS), "product_call_s": 1.0},
-            start={"event_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
+            start={"empty_kernel_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
             waits={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
-from roofline.operators.constants import launch
+from roofline.operators.constants import LAUNCHED, launch
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
@@ -84,20 +84,18 @@ class Naive(Implementation):
         return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
 
     def costs(self, scope: str | None) -> CostTerms:
-        """A wave of blocks waits for the memory, and each block goes through its row one piece after another."""
         at_once = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
         waves = self.case.shape["rows"] / at_once
         return CostTerms(
             calls=launch(ARGUMENTS),
-            start={"kernel_start_s": 1.0},
+            start=LAUNCHED,
             waits={"naive_wave_s": waves, "row_s_per_column": float(self.case.shape["columns"])},
             extra={"reread_s_per_byte": float(self.operator.bytes(self.case))},
             share="stream_share",
         )
 
     @cached_property
-    def arguments(self) -> list[tuple]:
-        """Of a launch for each copy."""
+    def arguments(self) -> list[tuple]:  # of a launch for each copy
         import numpy
 
         numbers = [numpy.int32(self.case.shape[name]) for name in ("rows", "columns")]
@@ -124,8 +122,7 @@ class Welford(Naive):
         self.division = divide(case.shape["rows"], case.shape["columns"], device.multiprocessors)
 
     @property
-    def threads(self) -> int:
-        """Of a block."""
+    def threads(self) -> int:  # of a block
         return self.division.threads * self.division.rows
 
     def kernels(self) -> list[tuple]:
@@ -145,7 +142,7 @@ class Welford(Naive):
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
             calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(ARGUMENTS),
-            start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
+            start={"graph_node_s": 1.0} if self.graph else LAUNCHED,
             waits={"row_s_per_column": float(self.case.shape["columns"])},
             share="stream_share",
         )

@@ -21,11 +21,9 @@ SHAPE = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
 
 
 GPU: Constants = {
-    **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
+    **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
     "array_kernel_s": Constant(2.19e-06, FITTED, "a small kernel after another in a stream"),
-    "kernel_start_s": Constant(
-        4.46e-06, FITTED, "a kernel, with an event on either side: its start, and the memory's ramp-up and drain"
-    ),
+    "kernel_start_s": Constant(1.16e-06, FITTED, "a kernel's start, and the memory's ramp-up and drain"),
     "graph_node_s": Constant(1.37e-06, FITTED, "the same as one of many nodes of a graph"),
     "stream_share": Constant(0.844, FITTED, "of the memory ceiling that long streams attain"),
     "naive_wave_s": Constant(
@@ -91,7 +89,6 @@ class RowNorm(Operator):
         return 2 * FP32_BYTES * case.shape["rows"] * case.shape["columns"]
 
     def smallest(self, case: Case) -> Case:
-        """One row."""
         return case.resized(rows=1)
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
