@@ -42,7 +42,6 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
 
 
 def timed_blocks(device: Device) -> list[HostCost]:
-    """Of each, the round with the median in the middle."""
     # What cannot be queued, as with CUDA_LAUNCH_BLOCKING, is left out.
     works = [one for one in device.host_costs() if not one.queued or device.device_times(one.step, 1)]
     rounds = []
@@ -93,7 +92,6 @@ def _own_and_shared(alone_s: float, all_s: float, cores: int) -> tuple[float, fl
 
 
 def _timed(device: Device, work) -> HostCost:
-    """A first step apart, the median of what follows counts."""
     device.step_times(work.step, 1)
     queued = device.device_times(work.step, MOST) if work.queued else None
     samples, end = [round(one, 10) for one in queued or []], time.monotonic() + BLOCK_S

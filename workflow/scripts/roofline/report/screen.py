@@ -17,7 +17,7 @@ from roofline.report.words import (
     span,
     standing_words,
 )
-from roofline.table.rows import MemoryCeiling
+from roofline.table.rows import CheckResult, MemoryCeiling
 
 WIDTH = 120  # columns, at most
 MOST_FAILS = 4  # named; ROOFLINE.md has all
@@ -62,15 +62,16 @@ def _device(device: DeviceView, report: Report, cost: list[str]) -> list[str]:
     if known := standing_words(report.table, device.name):
         lines.append(f"  {known}")
     lines += [f"  Skipped {words}" for words in skipped_words(report.table, device.name)]
-    lines += [
-        f"  FAIL: {one.check} ({one.reason}){f'; {one.action}' if one.action else ''}"
-        for one in device.failed[:MOST_FAILS]
-    ]
+    lines += [f"  FAIL: {one.check} ({one.reason}){_then(one)}" for one in device.failed[:MOST_FAILS]]
     lines += [f"  {len(device.failed) - MOST_FAILS} more in ROOFLINE.md"] if len(device.failed) > MOST_FAILS else []
-    lines += [f"  Note: {one.reason}" for one in device.notes]
+    lines += [f"  Note: {one.reason}{_then(one)}" for one in device.notes]
     if any("*" in line for line in lines):
         lines.append("  * disturbed, throttled, too few samples, or contradicted: do not use")
     return lines
+
+
+def _then(one: CheckResult) -> str:
+    return f"; {one.action}" if one.action else ""
 
 
 def _fitted(line: str, width: int) -> list[str]:
