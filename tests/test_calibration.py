@@ -34,7 +34,7 @@ def test_one_core_and_all_take_what_they_took(alone, faster, cores):
 
 def test_every_host_cost_of_every_operator_is_measured_in_seconds(monkeypatch):
     on_gpu = calibrate(open_gpu(monkeypatch), opened_record("gpu0"), lambda: SEALED)
-    assert on_gpu.constants.keys() == of_host.keys() and len(on_gpu.blocks) == 6
+    assert on_gpu.constants.keys() == of_host.keys()
     record = opened_record("cpu")
     made = calibrate(discovery.open_device("cpu"), record, lambda: SEALED)
     for operator in registry.builtin():

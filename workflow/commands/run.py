@@ -126,7 +126,7 @@ def snakemake(arguments: list[str]) -> None:
     from snakemake.cli import main
     from snakemake.settings.types import MaxJobsPerTimespan
 
-    # With its limit it looks for jobs again a second after each look: 0.1 cores beside measurements, and a late end.
+    # Its default rate limit wakes the scheduler once a second for every job that has ended, and delays the exit.
     parse = MaxJobsPerTimespan.parse_choice
     MaxJobsPerTimespan.parse_choice = lambda limit: None if limit == "100/1s" else parse(limit)
     sys.argv = ["snakemake", *arguments]

@@ -36,7 +36,8 @@ _GPU_HOST: dict[str, tuple[float, str]] = {
     "kernel_argument_s": (1.6e-7, "host: each of its arguments"),
     "graph_launch_s": (4e-6, "host: a graph launched from Python, for all its nodes"),
     "product_call_s": (9e-6, "host: a product of matrices issued from Python"),
-    # 3.3 to 4.8 us between hosts. That of the drawn cells, by their smallest kernels: the others are fitted next to it.
+    # Hosts differ: 3.3 to 4.8 us. This is the value on the host of the drawn cells, which the fitted constants assume,
+    # inferred from their smallest kernels.
     "empty_kernel_s": (3.3e-6, "GPU: an empty kernel between two events"),
 }
 LAUNCHED = {"empty_kernel_s": 1.0, "kernel_start_s": 1.0}  # the start of a kernel that is launched by itself

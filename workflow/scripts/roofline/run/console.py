@@ -50,11 +50,11 @@ OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its c
 _interrupted, _signal = False, ""
 _kills_before = host.kills_for_memory()
 
-# Seconds of a job that no earlier run has timed, as on H100 and H200.
+# Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = 2.0, 0.5, 65.0
-KNOWN_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0}
+FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0}
 BUDGETS = 3  # time budgets of its section that a measuring job spends
-SEARCH_S = 0.5  # of a GPU's, at most: what there is to try ends
+SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
 LONG_S = 2.0  # a job of which progress is shown
 
 
@@ -118,15 +118,15 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
 def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
     """About how long a job takes that has not run here before."""
     section = _section(rule, checked)
-    if section is None or rule in KNOWN_S:
-        return KNOWN_S.get(rule, OTHER_JOB_S)
+    if section is None or rule in FIXED_S:
+        return FIXED_S.get(rule, OTHER_JOB_S)
     loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
     most_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
     return START_UP_S + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in KNOWN_S or _section(rule, checked) is not None
+    return rule in FIXED_S or _section(rule, checked) is not None
 
 
 def _section(rule: str, checked: Checked) -> BaseModel | None:  # of a rule that measures in a time budget

@@ -12,7 +12,7 @@ BELOW = "no operator above its roof by more than its samples spread"
 VERIFIED = "every prediction has its measured counterpart, sealed before it"
 COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
 AGREE = "ceilings agree with each other"
-AGAIN = "rm -r results/cpu, make, believe the higher figures: other guests are unseen"
+AGAIN = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
 
 
 @check(BELOW, of_cpus=True)
