@@ -1,4 +1,4 @@
-"""Compute ceilings under sustained load: throughput, clock and power over seconds, a row for each."""
+"""Compute ceilings under sustained load: throughput, clock and power, a row for each."""
 
 from itertools import accumulate
 
@@ -20,7 +20,7 @@ COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 
 @style.styled()
 def draw(roofline: Roofline) -> Figure:
-    """On the left every GEMM of the first moments, at the time at which it ended. Every axis begins at zero."""
+    """On the left every GEMM of the first moments, at the time at which it ended."""
     rows = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
     figure = style.headed(height, "Compute ceilings under sustained load", [MARKS])

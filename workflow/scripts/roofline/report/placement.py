@@ -1,6 +1,7 @@
 """Places for labels next to their dots, where they cover no text, no dot and no line. Lengths are points."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import dist
 
 import numpy as np
 
@@ -16,7 +17,7 @@ def sampled(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
     """Points along straight lines."""
     found = [np.empty((0, 2))]
     for one, other in ends:
-        count = max(2, int(np.hypot(*np.subtract(other, one)) / STEP) + 1)
+        count = max(2, int(dist(one, other) / STEP) + 1)
         found.append(np.linspace(one, other, count))
     return np.concatenate(found)
 
@@ -26,16 +27,14 @@ def place(
 ) -> list[Box | None]:
     """A box for each dot's label; None if there is no room.
 
-    Boxes cover no point of `lines`, `texts` or dots; the leader from a dot to its box may cross lines. Of several
+    Boxes cover no point of `lines`, `texts` or dots; the leader to its dot may cross lines. Of several
     orders the best: most labels, then the shortest leaders.
     """
     corners = [np.add(dot, shift) for dot in dots for shift in ((-2, -2), (-2, 2), (2, -2), (2, 2))]
     taken = np.concatenate([lines, texts, np.array(corners).reshape(-1, 2)])
 
     def cost(boxes: list[Box | None]) -> float:
-        return sum(
-            np.hypot(*np.subtract(nearest(box, dot), dot)) if box else 1e6 for box, dot in zip(boxes, dots, strict=True)
-        )
+        return sum(dist(nearest(box, dot), dot) if box else 1e6 for box, dot in zip(boxes, dots, strict=True))
 
     orders = [
         sorted(range(len(dots)), key=lambda i: (a * round(dots[i][0]), b * dots[i][1]))
@@ -48,7 +47,7 @@ def place(
 def _placed(order, dots, sizes, taken: np.ndarray, texts: np.ndarray, frame: Box) -> list[Box | None]:
     found: list[Box | None] = [None] * len(dots)
     for i in order:
-        others = np.array([one for one in dots if np.hypot(*np.subtract(one, dots[i])) > NEAR]).reshape(-1, 2)
+        others = np.array([one for one in dots if dist(one, dots[i]) > NEAR]).reshape(-1, 2)
         passed, boxes = np.concatenate([texts, others]), [box for box in found if box]
         free = (box for box in _candidates(dots[i], sizes[i]) if _is_free(box, dots[i], passed, boxes, taken, frame))
         if box := next(free, None):
@@ -73,16 +72,17 @@ def _candidates(dot: Point, size: Point) -> Iterator[Box]:
 
 def _is_free(box: Box, dot: Point, passed: np.ndarray, boxes: Sequence[Box], taken: np.ndarray, frame: Box) -> bool:
     inside = frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
-    if not inside or _any_within(taken, box) or any(_overlap(box, other) for other in boxes):
+    if not inside or _within(taken, box).any() or any(_overlap(box, other) for other in boxes):
         return False
     leader = sampled([(dot, nearest(box, dot))])
-    apart = np.hypot(*(leader[:, None, :] - passed[None, :, :]).transpose(2, 0, 1)).min(initial=np.inf)
-    return apart > NEAR and not any(_any_within(leader, other) for other in boxes)
+    near = passed[_within(passed, (*leader.min(axis=0), *leader.max(axis=0)), NEAR)]
+    apart = np.hypot(*(leader[:, None] - near).T).min(initial=np.inf)
+    return apart > NEAR and not any(_within(leader, other).any() for other in boxes)
 
 
-def _any_within(points: np.ndarray, box: Box) -> bool:
-    low, high = np.subtract(box[:2], CLEAR), np.add(box[2:], CLEAR)
-    return bool(((points > low) & (points < high)).all(axis=1).any())
+def _within(points: np.ndarray, box: Box, clear: float = CLEAR) -> np.ndarray:
+    (x, y), (left, low, right, high) = points.T, box
+    return (x > left - clear) & (x < right + clear) & (y > low - clear) & (y < high + clear)
 
 
 def _overlap(one: Box, other: Box) -> bool:
