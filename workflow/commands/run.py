@@ -30,7 +30,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.formatting import listed
-from roofline.core.terms import UserError, accelerators
+from roofline.core.terms import KINDS, UserError, accelerators
 from roofline.devices import discovery
 from roofline.records.base import read
 from roofline.records.device import DeviceRecord
@@ -172,7 +172,8 @@ def gpus_wanted(config: dict) -> int:
     """How many GPUs the configuration asks for, or 1."""
     wanted = config.get("devices", "auto")
     if isinstance(wanted, list):
-        return max(1, len(accelerators(map(str, wanted), discovery.kind_of)))
+        known = [name for name in map(str, wanted) if discovery.kind_of(name) in KINDS]  # others are refused later
+        return max(1, len(accelerators(known, discovery.kind_of)))
     return max(1, len(discovery.discover()) - 1) if wanted == "all" else 1
 
 
