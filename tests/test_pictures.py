@@ -45,6 +45,8 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
         if cell.shape["batch"] == 1:
             assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
+    low = [one.model_copy(update={"attained_tflops": 0.01}) if one.shape["seq_len"] == 512 else one for one in cells]
+    assert not any("–1024" in dot.label for dot in content(RUN, "gpu0", low).dots)
 
 
 @pytest.mark.parametrize("rows", [[], RUN.operators, OPERATIONS], ids=["no dots", "reference", "long names"])

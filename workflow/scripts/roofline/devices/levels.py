@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofline.core.terms import KINDS, DeviceKind, Mix
+from roofline.core.terms import DeviceKind, Mix
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ TOGETHER = ("hbm", "d2d"), ("l2", "l1", "shared"), TRANSFERS  # measured by one 
 TITLES = {level.name: level.title for level in TABLE if level.title}
 MAIN_MEMORY = {"gpu": "hbm", "cpu": "dram"}
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
-SWEPT_CACHES = ("l1", "l2", "l3")  # that sweeps and ceilings may be named after
 MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not
 
 
@@ -77,4 +76,3 @@ def medium(holds: str) -> str:
 
 # The ceilings that the instruction roofline divides into transactions.
 TRANSACTION_ROOFS = {"l1": "l1", "shared": "shared", "l2": "l2", "hbm": "hbm_read"}
-MAIN_ROOFS = tuple(name for kind in KINDS for name in roofs(kind, "read"))

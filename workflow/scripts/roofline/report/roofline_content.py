@@ -215,8 +215,8 @@ def _labels(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
         key = (id(cell),) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
         apart.setdefault(key, []).append(cell)
     groups = [group for series in (*several, *apart.values()) for group in _groups(series)]
-    along = {id(cell) for series in several for cell in series}
-    return {id(group[len(group) // 2]): _words(group, roofline, id(group[0]) in along) for group in groups}
+    along = {id(cell): series for series in several for cell in series}
+    return {id(group[len(group) // 2]): _words(group, roofline, along.get(id(group[0]))) for group in groups}
 
 
 def series_of(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
@@ -240,15 +240,18 @@ def _groups(series: Sequence[Cell]) -> list[list[Cell]]:
     return groups
 
 
-def _words(group: Sequence[Cell], roofline: Roofline, along: bool) -> str:
+def _words(group: Sequence[Cell], roofline: Roofline, series: list[Cell] | None) -> str:
     """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
     about, share = roofline.operator_info.get(group[0].operator), _span(one.share for one in group)
     if about is None:
         return " ".join(filter(None, [group[0].name, share]))
-    if not along:
+    if not series:
         return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
-    places = [place_words(about.axis, size) for size in sorted(one.along(about.axis) for one in group)]
-    where = f"{about.axis.symbol} {'–'.join([places[0], places[-1]]) if len(places) > 2 else ', '.join(places)}"
+    sizes = sorted(one.along(about.axis) for one in group)
+    places = [place_words(about.axis, size) for size in sizes]
+    if 2 < len(places) == sum(sizes[0] <= one.along(about.axis) <= sizes[-1] for one in series):
+        places = [f"{places[0]}–{places[-1]}"]
+    where = f"{about.axis.symbol} {', '.join(places)}"
     peaks = {one.name for one in roofline.ceilings if one.device == group[0].device and not one.doubt}
     sound = [one for one in group if one.share and one.compute_ceiling in peaks]
     peak = _span(one.fraction_of_compute_peak for one in sound) if about.usual_share_of_peak else ""
