@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -80,8 +81,7 @@ def measure(
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
 
-    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W and keep their burst. Nor does
-    a CPU, which reports no clock.
+    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. Nor do CPUs.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
     products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)
@@ -137,7 +137,7 @@ def _third(found: Found, options: dict, sustained_s: float | None) -> Found:
     timing = timing_of(OPENING_METHOD, WARM_UP + LEAD, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
     check = blocks[0].check.model_copy(update={"error_after": workload.compare().error})
-    third = _block_of(workload, check, timing, [], None)  # the load counts clocks by chunks
+    third = _block_of(device, workload, check, timing, [], None)  # the load counts clocks by chunks
     return replace(found, load=load, blocks=[*blocks, third])
 
 
@@ -301,17 +301,19 @@ def _block(device: Device, workload: Workload, options: dict) -> Block:
     if not KINDS[device.kind].synchronous:
         *_, step_s = device.step_times(workload.step, 2)
         options = options | {"warmup": WARM_UP, "iterations": _steps(step_s), "time_budget_s": MOST_BLOCK_S}
-    return _block_of(workload, *_timed(device, workload, **options, lead=LEAD))
+    return _block_of(device, workload, *_timed(device, workload, **options, lead=LEAD))
 
 
-def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_mhz: float | None) -> Block:
+def _block_of(device: Device, workload: Workload, check: Check, latency, states: list, sm_clock_mhz) -> Block:
+    # Other guests of a CPU's host slow single products.
+    seconds = latency.median_s if KINDS[device.kind].synchronous else fmean(latency.samples_s)
     return Block(
         product=workload.product,
         inputs=workload.inputs,
         flops=workload.flops,
         check=check,
         latency=latency,
-        tflops=workload.flops * len(latency.samples_s) / sum(latency.samples_s) / 1e12,
+        tflops=workload.flops / seconds / 1e12,
         states=states,
         sm_clock_mhz=sm_clock_mhz,
     )
