@@ -1,7 +1,7 @@
 """The model of the report: what terminal, pages and pictures show of a run, selected from the rows of the table."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,20 +45,8 @@ class OperatorView:
     scope: str | None  # the part that is compared: the first that about.py names
     best: Cell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
+    fast: list[Cell]  # sound, under a roof, of that scope: each case by its fastest implementation
     slowest: float | None  # times as long as the fastest implementation of a case takes, the largest of these
-
-    @property
-    def fast(self) -> list[Cell]:
-        """Sound cells under a roof, each case by its fastest implementation."""
-        best: dict[tuple, Cell] = {}
-        for cell in self.cells:
-            if (
-                cell.share
-                and cell.scope == self.scope
-                and cell.own_time_s < getattr(best.get(_case(cell)), "own_time_s", math.inf)
-            ):
-                best[_case(cell)] = cell
-        return list(best.values())
 
 
 @dataclass(frozen=True)
@@ -246,10 +234,12 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     if not cells:
         return None
     sound, scope = [cell for cell in cells if cell.share], _scope(cells, table)
+    fastest = [*_fastest((cell for cell in sound if cell.scope == scope), _case).values()]
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
-    example = next((cell for cell in sound if cell.regime == usual), None)
     fast, slow = furthest_apart(cells) or (None, None)
+    # What the fastest do already is not advised.
+    example = next((cell for cell in [*fastest, *sound] if cell.regime == usual), None)
     return OperatorView(
         title=table.title(name),
         name=name,
@@ -258,8 +248,17 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         scope=scope,
         best=max((cell for cell in sound if cell.scope == scope), key=lambda cell: cell.share, default=None),
         remedies=table.remedies(example) if example else [],
+        fast=fastest,
         slowest=slow.own_time_s / fast.own_time_s if fast else None,
     )
+
+
+def _fastest(cells: Iterable[Cell], case_of: Callable[[Cell], tuple]) -> dict[tuple, Cell]:
+    found: dict[tuple, Cell] = {}
+    for cell in cells:
+        if cell.cpu_time_s < getattr(found.get(case_of(cell)), "cpu_time_s", math.inf):
+            found[case_of(cell)] = cell
+    return found
 
 
 def _scope(cells: Sequence[Cell], table: Roofline) -> str | None:
@@ -287,7 +286,10 @@ def furthest_apart(cells: Iterable[Cell]) -> list[Cell]:
 
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     """By the fastest implementation of each case that both have, without doubtful cells."""
-    found = {device: _fastest(table, device, operator) for device in (gpu, "cpu")}
+    found = {
+        device: _fastest(_comparable(table, device, operator), lambda cell: (cell.preset, *sorted(cell.shape.items())))
+        for device in (gpu, "cpu")
+    }
     pairs = [(cell, found["cpu"][key]) for key, cell in found[gpu].items() if key in found["cpu"]]
     if not pairs:
         return None
@@ -299,15 +301,9 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     return Ratio(title, sorted(pairs, key=lambda pair: pair[0].bytes), ceilings)
 
 
-def _fastest(table: Roofline, device: str, operator: str) -> dict[tuple, Cell]:
-    found: dict[tuple, Cell] = {}
+def _comparable(table: Roofline, device: str, operator: str) -> list[Cell]:
     cells = [c for c in table.operators if (c.device, c.operator, c.dtype) == (device, operator, "fp32")]
-    for cell in cells:
-        if cell.cpu_time_s and not cell.doubt and cell.scope == _scope(cells, table):
-            key = (cell.preset, *sorted(cell.shape.items()))
-            if key not in found or cell.cpu_time_s < found[key].cpu_time_s:
-                found[key] = cell
-    return found
+    return [cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == _scope(cells, table)]
 
 
 def _factor(cell: Cell) -> float:

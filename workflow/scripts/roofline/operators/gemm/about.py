@@ -18,8 +18,7 @@ class AboutGemm(About):
 
     def advice(self, cell: Cell, kind: str) -> Advice:
         lowest = cell.dtype in ("fp8_e4m3", "int8")
-        tf32 = (
-            ["TF32 on tensor cores"] if KINDS[kind].tensor_cores and cell.dtype == "fp32" else []
-        )  # cuBLAS's fp64 uses them
+        # cuBLAS computes fp64 on tensor cores.
+        tf32 = ["TF32 on tensor cores"] if KINDS[kind].tensor_cores and cell.dtype == "fp32" else []
         lower = [] if lowest or ITEM_BYTES[cell.dtype] <= KINDS[kind].narrowest_bytes else ["lower precision"]
         return super().advice(cell, kind) | {"compute": tf32 + lower}

@@ -5,6 +5,8 @@ from typing import ClassVar
 from roofline.core.terms import BYTES, Axis
 from roofline.operators.about import About, Cell, Way
 
+MORE_ROWS = ("larger matrices: more rows than fill the card once",)
+
 
 class AboutRowNorm(About):
     name = "row_norm"
@@ -21,10 +23,8 @@ class AboutRowNorm(About):
                 "warp shuffles",
             ),
         ),
-        "welford": Way(fused=True, improvements=("larger matrices: more rows than fill the card once",)),
-        "welford_graph": Way(
-            fused=True, graph=True, improvements=("larger matrices: more rows than fill the card once",)
-        ),
+        "welford": Way(fused=True, improvements=MORE_ROWS),
+        "welford_graph": Way(fused=True, graph=True, improvements=MORE_ROWS),
         "numpy": Way(improvements=("compiled code instead of NumPy's temporaries",)),
         "compiled": Way(fused=True, improvements=("larger matrices: more rows per core",)),
     }
