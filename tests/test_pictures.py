@@ -61,8 +61,7 @@ def test_slopes_near_one_another_have_names_apart():
     rates = {"dram_copy": 39.3, "dram_read": 30.8, "dram_read_one_core": 18}
     others = [one for one in RUN.ceilings if not one.name.startswith("dram")]
     near = [one.model_copy(update={"gb_per_s": rates[one.name]}) for one in RUN.ceilings if one.name in rates]
-    figure = roofline_figure.draw(RUN.model_copy(update={"ceilings": others + near}), "cpu")
-    assert overlapping_texts(figure) == []
+    assert overlapping_texts(roofline_figure.draw(RUN.model_copy(update={"ceilings": others + near}), "cpu")) == []
 
 
 @pytest.mark.parametrize(("block", "share"), [(1.5, True), (1.2, False)])
