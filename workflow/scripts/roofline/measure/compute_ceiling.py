@@ -26,7 +26,7 @@ from roofline.records.timing import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
-LEAD = 1  # not counted: a CPU's caches are cold, a GPU's queue is empty (51 to 146 us on H100s)
+LEAD = 1  # not counted: a CPU's caches are cold, a GPU's queue is empty
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3

@@ -136,8 +136,12 @@ def signed(share: float | None) -> str:
 
 
 def score_words(score) -> str:
-    """Median error 6.7 %, 130 of 151 within 1.25x."""
-    return f"median error {percent(score.median_error)}, {score.times_close} of {score.cells} within 1.25x"
+    alone = f" (roof and start-up alone: {_close(score.baseline)})" if score.baseline else ""
+    return f"median error {_close(score)} of {score.cells} within 1.25x{alone}"
+
+
+def _close(score) -> str:
+    return f"{percent(score.median_error)}, {score.times_close}"
 
 
 def fail_lines(failed: Iterable[CheckResult]) -> list[str]:

@@ -56,7 +56,7 @@ def job(name: str, snakemake, modules: Iterable[str] = ()) -> Iterator[None]:
             sys.exit(1)
         log.write(f"{name}, ended {now()}\n")
     _note(snakemake, started_at)
-    gc.freeze()  # the process is about to end: looking for cycles among all of its objects would take 40 ms
+    gc.freeze()  # looking for cycles at the end would take 40 ms
 
 
 def _name_current(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # thread
 # Blocks by which each pass over the L2's set is turned on, so that neighbours follow one another over the same lines.
 FOLLOWING = (1, 2)
 BROADCAST_THREADS = (512, 1024)
-BLOCKS = 5  # of which the fastest counts: how many reads are answered together differs from block to block
+BLOCKS = 5  # of which the fastest counts
 # Bytes that one step reads on each multiprocessor: one or two milliseconds of what an L1, and of what an L2 gives.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 128 * MIB
 # A sweep asks for the course of many sizes, a ceiling for one figure.
