@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -58,8 +57,8 @@ def _ours(text: str) -> list[str]:
 def _reason(reason: str) -> str:
     """A reason of Snakemake's, with few of its files and without their folders."""
     if reason.startswith("Params have changed"):
-        values = textwrap.shorten(reason[reason.find("before: ") :], LONGEST_VALUES)
-        return f"settings, device or software have changed: {values}"
+        values = reason[reason.find("before: ") :].strip()
+        return f"settings, device or software have changed{f': {values}' if len(values) <= LONGEST_VALUES else ''}"
     what, colon, files = reason.partition(": ")
     names = [name.rpartition("/roofline/")[2].removeprefix(f"{RESULTS}/") for name in files.split(", ")]
     more = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
