@@ -39,8 +39,8 @@ class Run:
         for path, record in self.records.items():
             for one in record.get("bandwidths", []):
                 self.ceilings[record["device"], one["name"]] = one["bytes"] / median(one["latency"])
-            if peak := record.get("peak"):
-                self.ceilings[record["device"], record["dtype"]] = max(peak_rates(peak).values())
+            if record.get("peak"):
+                self.ceilings[record["device"], record["dtype"]] = max(peak_rates(record).values())
             measured |= {(path, identity(one)): one for one in record["measurements"]}
         rows = self.table["operators"]
         self.cells = [(row, measured[row["record"], identity(row)]) for row in rows if row["record"]]
@@ -91,18 +91,18 @@ def rates(run: Run) -> Lines:
     for where, one in nested(run.records, "latency"):
         for rate, (work, unit) in RATES.items():
             if rate in one and work in one:
-                time_s = block_s(one, where.startswith("cpu/")) if rate == "tflops" else median(one["latency"])
+                record = run.records[where.split()[0]]
+                time_s = block_s(one, record) if rate == "tflops" else median(one["latency"])
                 yield from differs(f"{where} {rate}", one[rate], one[work] / time_s / unit)
                 if "ci95" in one:
                     ends = reversed(interval(one["latency"]) or [])
                     yield from differs(f"{where} ci95", one["ci95"], [one[work] / end / unit for end in ends] or None)
 
 
-def block_s(block: dict, of_cpu: bool) -> float:
-    """Of a product: elapsed time over products; of a CPU's the median, in records of before 2026-11-29 the same."""
-    times = block["latency"]["samples_s"]
-    ways = [np.mean(times), np.median(times)][: 1 + of_cpu]
-    return min(ways, key=lambda time_s: abs(block["flops"] / time_s / 1e12 - block["tflops"]))
+def block_s(block: dict, record: dict) -> float:
+    """The mean time of a product; on a CPU the median, since f3cb0fd6."""
+    median_counts = record["device"] == "cpu" and record["started_at"] > "2026-11-28T11:18"
+    return (np.median if median_counts else np.mean)(block["latency"]["samples_s"])
 
 
 def ceilings(run: Run) -> Lines:
@@ -112,16 +112,15 @@ def ceilings(run: Run) -> Lines:
         found = {kind: run.ceilings[row["device"], row["name"]] / unit}
         found["fraction_of_datasheet"] = ratio(found[kind], row[f"datasheet_{kind}"])
         if peak:
-            found |= {name: rate / 1e12 for name, rate in peak_rates(peak).items()}
+            found |= {name: rate / 1e12 for name, rate in peak_rates(run.records[row["record"]]).items()}
         for name, value in found.items():
             yield from differs(f"{where} {name}", row[name], value)
 
 
-def peak_rates(peak: dict) -> dict[str, float]:
+def peak_rates(record: dict) -> dict[str, float]:
     """The median block; and of the load, once settled, work over time, less what heat or a late host spoilt."""
-    found = sorted(one["flops"] / block_s(one, peak["unit"] == "cpu") for one in peak["blocks"])
-    rates = {"burst_tflops": found[len(found) // 2]}
-    load = peak["sustained"]
+    found = sorted(one["flops"] / block_s(one, record) for one in record["peak"]["blocks"])
+    rates, load = {"burst_tflops": found[len(found) // 2]}, record["peak"]["sustained"]
     if not load:
         return rates
     late = [one for one in load["curve"] if one["at_s"] > load["settled_after_s"]]

@@ -21,7 +21,7 @@ MEMORY = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 THROTTLED = {"throttled_usec": 1e6, "throttled_time": 1e9}  # by version: what makes seconds of it
-ROOT = "ROOFLINE_HOST"  # names a folder for load (`usage`), caches and locks (measure/lock.py), instead of /
+ROOT = "ROOFLINE_HOST"  # names a folder for load, caches and locks instead of /
 
 
 def usable_cores() -> int:

@@ -20,7 +20,7 @@ class Level:
     holds: str
     medium: Literal["memory", "cache", "link"] | None
     title: str = ""
-    arrays: int = 0  # of bandwidth.size_mib each that it needs at once
+    arrays: int = 0  # of bandwidth.size_mib that it needs at once, if that applies
     transfer: bool = False  # whether its size is bandwidth.transfer_size_mib
     roofs: Mapping[Mix, tuple[str, ...]] = field(default_factory=dict)
 

@@ -81,7 +81,7 @@ def measure(
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
 
-    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. Nor do CPUs.
+    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
     products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)

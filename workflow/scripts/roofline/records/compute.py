@@ -62,7 +62,7 @@ class Block(Record):
     flops: AtLeastOne
     check: Check
     latency: Timing
-    tflops: Rate = Field(description="FLOPs over the elapsed time of all samples")
+    tflops: Rate = Field(description="FLOPs over the mean sample, on a CPU over the median")
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
 

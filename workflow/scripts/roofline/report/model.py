@@ -45,8 +45,8 @@ class OperatorView:
     scope: str | None  # the part that is compared: the first that about.py names
     best: Cell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
-    fast: list[Cell]  # sound, under a roof, of that scope: each case by its fastest implementation
-    slowest: float | None  # times as long as the fastest implementation of a case takes, the largest of these
+    fast: list[Cell]  # of that scope, sound: the fastest implementation of each case
+    slowest: float | None  # the slowest implementation of a case over its fastest, at most
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,8 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
     fast, slow = furthest_apart(cells) or (None, None)
-    # What the fastest do already is not advised.
-    example = next((cell for cell in [*fastest, *sound] if cell.regime == usual), None)
+    # Of the fastest: what these do already is not advised.
+    example = next((cell for cell in fastest if cell.regime == usual), None)
     return OperatorView(
         title=table.title(name),
         name=name,

@@ -256,7 +256,7 @@ def _words(group: Sequence[Cell], roofline: Roofline, series: list[Cell] | None)
     sound = [one for one in group if one.share and one.compute_ceiling in peaks]
     peak = _span(one.fraction_of_compute_peak for one in sound) if about.usual_share_of_peak else ""
     words = ", ".join(filter(None, [about.series(group[0]), where]))
-    dtype = "" if group[0].dtype in peaks else f"{group[0].dtype} "
+    dtype = "" if roofline.ceiling(group[0].device, group[0].dtype) else f"{group[0].dtype} "
     return f"{dtype}{words}: {share or '*'}" + (f" ({peak})" if peak else "")
 
 

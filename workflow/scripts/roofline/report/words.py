@@ -136,12 +136,12 @@ def signed(share: float | None) -> str:
 
 
 def score_words(score) -> str:
-    alone = f" (roof and start-up alone: {_close(score.baseline)})" if score.baseline else ""
-    return f"median error {_close(score)} of {score.cells} within 1.25x{alone}"
+    alone, found = score.baseline, f"median error {_close(score)} within 1.25x"
+    return f"{found} (promised roof and one start-up time alone: {_close(alone)})" if alone else found
 
 
 def _close(score) -> str:
-    return f"{percent(score.median_error)}, {score.times_close}"
+    return f"{percent(score.median_error)}, {score.times_close} of {score.cells}"
 
 
 def fail_lines(failed: Iterable[CheckResult]) -> list[str]:
