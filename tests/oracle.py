@@ -91,8 +91,7 @@ def rates(run: Run) -> Lines:
     for where, one in nested(run.records, "latency"):
         for rate, (work, unit) in RATES.items():
             if rate in one and work in one:
-                record = run.records[where.split()[0]]
-                time_s = block_s(one, record) if rate == "tflops" else median(one["latency"])
+                time_s = block_s(one, run.records[where.split()[0]]) if rate == "tflops" else median(one["latency"])
                 yield from differs(f"{where} {rate}", one[rate], one[work] / time_s / unit)
                 if "ci95" in one:
                     ends = reversed(interval(one["latency"]) or [])

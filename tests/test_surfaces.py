@@ -30,8 +30,7 @@ NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 def changed(table: Roofline, keep=lambda row: True, **fields) -> Roofline:
     """The rows of some cells and ceilings, with other fields."""
     kept = {name: filter(keep, getattr(table, name)) for name in ("ceilings", "operators")}
-    rows = {name: [row.model_copy(update=fields) for row in some] for name, some in kept.items()}
-    return table.model_copy(update=rows)
+    return table.model_copy(update={name: [row.model_copy(update=fields) for row in kept[name]] for name in kept})
 
 
 def of(table: Roofline, *devices: str) -> Roofline:

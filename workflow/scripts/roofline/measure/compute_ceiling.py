@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -162,8 +161,7 @@ def _peak(
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
     if reference and peak and KINDS[device.kind].peaks_by == "vendor" and tflops < THRESHOLD * peak.tflops:
-        args = (median.tflops, load, record.vendor, kernel, time_budget_s)
-        investigation = investigate(device, ceiling, *args)
+        investigation = investigate(device, ceiling, median.tflops, load, record.vendor, kernel, time_budget_s)
     throttled = any(block.latency.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
     starved, points = (load.starved_points, len(load.curve)) if load else (0, 0)
     idle = f"the host left the device without work in {starved} of {points} moments of load, which do not count"
@@ -306,7 +304,7 @@ def _block(device: Device, workload: Workload, options: dict) -> Block:
 
 def _block_of(device: Device, workload: Workload, check: Check, latency, states: list, sm_clock_mhz) -> Block:
     # Other guests of a CPU's host slow single products.
-    seconds = latency.median_s if KINDS[device.kind].synchronous else fmean(latency.samples_s)
+    seconds = latency.median_s if KINDS[device.kind].synchronous else sum(latency.samples_s) / len(latency.samples_s)
     return Block(
         product=workload.product,
         inputs=workload.inputs,

@@ -25,7 +25,7 @@ def sampled(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
 def place(
     dots: Sequence[Point], sizes: Sequence[Point], lines: np.ndarray, texts: np.ndarray, frame: Box
 ) -> list[Box | None]:
-    """A box for each dot's label; None if there is no room.
+    """A box for each dot's label; None without room.
 
     Boxes cover no point of `lines`, `texts` or dots; the leader to its dot may cross lines. Of several
     orders the best: most labels, then the shortest leaders.
