@@ -52,20 +52,20 @@ _kills_before = host.kills_for_memory()
 
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = 2.0, 0.5, 65.0
-FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0}
+FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
 BUDGETS = 3  # time budgets of its section that a measuring job spends
 SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
 LONG_S = 2.0  # a job of which progress is shown
 
 
 def remember_start() -> None:
-    """Leave the moment, and the options that chose the settings, for the jobs and the manifest."""
+    """Leave the moment, and the options that chose the settings, to jobs and manifest."""
     os.environ.setdefault(RUN_STARTED, now())
     os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
 
 
 def announce(jobs: Iterable, checked: Checked) -> None:
-    """How many measurements there will be, about how long they take, and the cost."""
+    """How many measurements, about how long they take, and the cost."""
     planned = [job for job in jobs if job.rule.name != "all"]
     count_jobs(len(planned), COUNTER_FILE)
     devices = [dict(job.wildcards)["device"] for job in planned if _measures(job.rule.name, checked)]
@@ -74,7 +74,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
     for job in planned:
         output, device = next(iter(map(str, job.output)), ""), dict(job.wildcards).get("device", "cpu")
         expected[output] = before.get(output) or expected_s(job.rule.name, checked, len(job.output), device)
-        seconds += expected[output] / (1 if device == "cpu" else at_once)
+        seconds += expected[output] / (1 if device == "cpu" or "/p2p_" in output else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
@@ -88,7 +88,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
         Thread(target=_show_progress, args=(expected,), daemon=True).start()
 
 
-def _show_progress(expected: Mapping[str, float]) -> None:  # in this process, which measures nothing
+def _show_progress(expected: Mapping[str, float]) -> None:
     while True:
         time.sleep(1)
         if line := progress(expected):
@@ -96,7 +96,7 @@ def _show_progress(expected: Mapping[str, float]) -> None:  # in this process, w
 
 
 def progress(expected: Mapping[str, float]) -> str | None:
-    """The job that started last, its elapsed seconds and those that were expected, by its output; if it takes long."""
+    """The job that started last, with its elapsed and expected seconds, if it takes long."""
     try:
         output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
         elapsed = time.time() - CURRENT_FILE.stat().st_mtime
@@ -117,7 +117,7 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
 
 def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
     """About how long a job takes that has not run here before."""
-    section = _section(rule, checked)
+    section, rule = _section(rule, checked), rule.partition("_gpu")[0]
     if section is None or rule in FIXED_S:
         return FIXED_S.get(rule, OTHER_JOB_S)
     loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0

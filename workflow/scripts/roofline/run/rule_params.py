@@ -31,7 +31,9 @@ class RuleParams:
         self.card_of = {name: lock.of_gpu(one.uuid) for name, one in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
-        self.resources = {**self.limited, "measuring": 1, "uses": lambda wildcards: " ".join(self.used(wildcards))}
+        self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
+        # None to query a device, so that the seals of one may follow while another is queried.
+        self.resources["measuring"] = lambda wildcards, input: int(hasattr(input, "device"))
 
     def used(self, wildcards) -> list[str]:
         """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
@@ -80,7 +82,7 @@ class RuleParams:
         return [os.path.relpath(path) for path in paths if path.exists()]
 
     def of_levels(self, key: str, levels):
-        """A setting is a param of the levels that use it: no other level's record goes stale with it."""
+        """A setting is a param of the levels that use it: no other record goes stale."""
         return getattr(self.cells.config.bandwidth, key) if discovery.level_of(self.level) in levels else None
 
     def mixes(self, wildcards) -> list[str] | None:
