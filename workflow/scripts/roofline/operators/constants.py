@@ -36,7 +36,7 @@ _GPU_HOST: dict[str, tuple[float, str]] = {
     "kernel_argument_s": (1.6e-7, "host: each of its arguments"),
     "graph_launch_s": (4e-6, "host: a graph launched from Python, for all its nodes"),
     "product_call_s": (9e-6, "host: a product of matrices issued from Python"),
-    # Hosts differ: 3.2 to 3.7 us. This is the value on the host of the drawn cells, which the fitted constants assume,
+    # Hosts differ: 3.2 to 4.4 us. This is the value on the host of the drawn cells, which the fitted constants assume,
     # inferred from their smallest kernels.
     "empty_kernel_s": (3.3e-6, "GPU: an empty kernel between two events"),
 }
