@@ -25,7 +25,7 @@ from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.rule_params import RuleParams, timing
+from roofline.run.rule_params import ALONE, RuleParams, timing
 from roofline.run.targets import Cells, asked, files
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
@@ -70,7 +70,7 @@ CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH else 2)  # a GPU's next job starts meanwhile
-workflow.register_resource("measuring", workflow.cores)  # all of it for a seal, since nothing is timed before
+workflow.register_resource("measuring", ALONE)
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
     one.prerequisite.rule: (one.prerequisite, rule) for rule, one in CELLS.timed.items() if one.prerequisite

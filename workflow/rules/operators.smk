@@ -14,7 +14,7 @@ rule operator_prediction:
     conda:
         ENVIRONMENT
     resources:
-        measuring=workflow.cores,
+        measuring=ALONE,
     params:
         operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
     script:
@@ -37,7 +37,7 @@ rule predictions:
     conda:
         ENVIRONMENT
     resources:
-        measuring=workflow.cores,
+        measuring=ALONE,
     params:
         tasks=PARAMS.planned,
         gemms=PARAMS.planned_gemms,

@@ -16,6 +16,9 @@ from roofline.records import cards
 from roofline.run import sources
 from roofline.run.targets import Cells, files
 
+# Of the resource "measuring", of which a measurement takes 1: queries of devices and seals run before any of them.
+ALONE = 1000
+
 
 class RuleParams:
     """For one workflow: a module of another has its own. `level` is a job's memory level, or the first of several."""
@@ -32,8 +35,7 @@ class RuleParams:
         shared = {*self.card_of.values(), lock.HOST_PATH}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
         self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
-        # None to query a device, so that the seals of one may follow while another is queried.
-        self.resources["measuring"] = lambda wildcards, input: int(hasattr(input, "device"))
+        self.resources["measuring"] = lambda wildcards, input: 1 if hasattr(input, "device") else ALONE
 
     def used(self, wildcards) -> list[str]:
         """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
@@ -96,7 +98,7 @@ class RuleParams:
         return self.cells.sustained_s(wildcards.device, what) if what else None
 
     def operator(self, rule: str) -> dict:
-        """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""
+        """Of an operator's jobs. Cases of others and implementations of other devices make none stale."""
         settings = getattr(self.cells.config, rule)
         return {
             "operator": rule,
@@ -113,7 +115,7 @@ class RuleParams:
         return [one.name for one in self.cells.operators[rule].implementations_on(kind, wanted)]
 
     def operator_seals(self, device: str) -> list[str]:
-        """Paths of the seals of all operators that are timed on a device."""
+        """Paths of the seals of operators that are timed on a device."""
         rules = ["peak_flops", *(rule for rule in self.cells.timed if device in self.cells.on[rule])]
         return files(f"{device}/{rule}/prediction" for rule in rules)
 
