@@ -8,10 +8,10 @@ from pathlib import Path
 from roofline.core.terms import UserError
 from roofline.records.manifest import Sources
 
-MADE_BY_RUNS = ("results", "logs", ".snakemake", ".venv")
-# The workflow's own, of the top folder, without git.
-OWN = ("Snakefile", "Makefile", "*.md", "LICENSE", "pyproject.toml", ".gitignore", "benchmarks", "config", "docs")
-OWN += ("envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
+# Of the top folder: what a user keeps there besides is no source.
+OWN = ("Snakefile", "Makefile", "*.md", "*.py", "*.yaml", "LICENSE", "pyproject.toml", ".gitignore", ".ci")
+OWN += ("benchmarks", "config", "docs", "envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
+SPECS = [f":(glob){name}" for name in OWN]
 
 
 def describe(root: Path) -> Sources:
@@ -34,21 +34,20 @@ def public_url(root: Path) -> str | None:
 
 
 def changed_files(root: Path) -> list[str]:
-    """Files that differ from the commit, and untracked ones that are not ignored: a new module is a change too."""
-    options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".")
+    """Sources that differ from the commit, or are untracked and not ignored: a new module is a change too."""
+    options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *SPECS)
     return sorted(entry[3:] for entry in _git(root, "status", *options).split("\0") if entry)
 
 
 def files(root: Path) -> list[str]:
-    """The sources, relative to root: tracked and untracked-not-ignored files; without git the workflow's own."""
+    """The sources, relative to root."""
     try:
         _commit(root)
-        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *SPECS).split("\0")
     except UserError:
         inside = [path for name in OWN for own in root.glob(name) for path in (own, *own.rglob("*"))]
         listed = [str(path.relative_to(root)) for path in inside if "__pycache__" not in path.parts]
-    found = {name for name in listed if name and (root / name).is_file()}
-    return sorted(name for name in found if Path(name).parts[0] not in MADE_BY_RUNS)
+    return sorted({name for name in listed if name and (root / name).is_file()})
 
 
 def difference(root: Path) -> bytes | None:
