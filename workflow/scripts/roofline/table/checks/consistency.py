@@ -1,9 +1,9 @@
-"""Whether the figures of a run fit each other: roofs, seals, counters, and the ceilings of a CPU."""
+"""Whether figures fit each other: roofs, seals, counters, and a CPU's ceilings."""
 
 from roofline.core.formatting import percent
 from roofline.core.terms import KINDS
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
-from roofline.table.rows import Counted
+from roofline.table.rows import USERS, Counted
 
 SHOWN = 3  # in a reason
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
@@ -12,17 +12,18 @@ BELOW = "no operator above its roof by more than its samples spread"
 VERIFIED = "every prediction has its measured counterpart, sealed before it"
 COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
 AGREE = "ceilings agree with each other"
+OF_USERS = "are the numbers in `operations` right?"
 AGAIN = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
 
 
 @check(BELOW, of_cpus=True)
 def below_roofs(known: Evidence) -> Outcome:
     cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
-    above = {known.table.full_name(one): one.above_roof for one in cells if one.doubt == "impossible"}
-    if above:
-        words = _first([f"{name} at {percent(share)} of its roof" for name, share in above.items()])
-        gpu = KINDS[known.device.device_kind].accelerator
-        return Outcome("fail" if gpu else "note", words if gpu else f"{words}; {AGAIN}", max(above.values()), 1)
+    if above := [one for one in cells if one.doubt == "impossible"]:
+        words = _first([f"{known.table.full_name(one)} at {percent(one.above_roof)} of its roof" for one in above])
+        gpu, users = KINDS[known.device.device_kind].accelerator, any(one.operator == USERS for one in above)
+        words += f"; {OF_USERS}" if users else "" if gpu else f"; {AGAIN}"
+        return Outcome("fail" if gpu else "note", words, max(one.above_roof for one in above), 1)
     shares = [one.share for one in cells if one.share is not None]
     result = "pass" if shares else "not_applicable"
     return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
