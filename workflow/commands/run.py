@@ -67,16 +67,16 @@ def main(arguments: list[str]) -> int:
         print(run_lock.refusal())
         return 1
     put_back()
-    last = Path(path_of(cell)) if cell else MANIFEST
-    before = made_at(last)
+    before = made_at(MANIFEST)
     os.environ[console.ARGUMENTS] = shlex.join(chosen_by)
     os.environ[RUN_STARTED] = now()  # of both passes of --again
     status = measure_again(arguments, disturbed) if disturbed else 0
     status = status or run_workflow(arguments)
-    if status == 0 and before and made_at(last) == before:
-        print(line_of(cell) if cell else dry_run.NOTHING)
-        if not cell:
-            console.summarise(RESULTS)
+    if status == 0 and cell:
+        print(line_of(cell))
+    elif status == 0 and before and made_at(MANIFEST) == before:
+        print(dry_run.NOTHING)
+        console.summarise(RESULTS)
     return status
 
 
