@@ -122,7 +122,7 @@ def _operators(device: DeviceView, report: Report) -> list[str]:
 def _operator(one: OperatorView, report: Report) -> str:
     """The best cell, what limits most cells, what helps."""
     if one.best is None:
-        return f"    {one.title:<18}no cell to rely on, or no roof"
+        return f"    {one.title:<18}{one.cells[0].no_roof or 'no cell to rely on'}"
     best = one.best
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"

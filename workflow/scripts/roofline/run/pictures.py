@@ -61,7 +61,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
 
 def _draw(how: Callable[[], Figure] | None, path: Path, lines: list[str], dpi: float) -> None:
     with styled():
-        figure = headline(how(), lines) if how else nothing(path.stem, "Not measured in this run.")
+        figure = headline(how(), lines) if how else nothing(path.stem, "No cell with a roof in this run.")
     save(figure, [path], dpi)
 
 

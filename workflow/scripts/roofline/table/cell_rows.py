@@ -20,7 +20,7 @@ from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Skip
 from roofline.table.scores import baseline, prediction
 
 Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
-NO_ROOF = "warm, and what the caches of this device give is not measured"
+NO_ROOF = "warm, and no ceiling of a cache is measured"
 GENERATED = "weights were generated, not trained"
 ROUNDING = 1e-9
 # Too few samples for an interval place a median within 5 % at best; the user's own figure is taken at its word.
