@@ -162,7 +162,7 @@ def test_a_failed_job_loses_no_other_result_and_one_cell_is_measured_by_name(run
     command = ["make", "--makefile", CHECKOUT / "Makefile", *installed, "cell", f"CELL=results/{ATTENTION[0]}"]
     done = subprocess.run(command, cwd=run.root, env=surroundings(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if "decode_attn cpu" in line)
+    *_, line = (line for line in done.stdout.splitlines() if "decode_attn cpu" in line)
     assert ", predicted " in line and measured(done.stdout) == ["decode_attn cpu minigpt/S16_fp32"]
     assert ATTENTION[0] in run.files() and ATTENTION[1] not in run.files()
     (weights,) = run.read(ATTENTION[0])["data"]
