@@ -136,7 +136,7 @@ def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[i
     stored, found = PLAIN[cache], []
     for context in contexts:
         most = card.memory_bytes and largest_batch(model, context, stored, card.memory_bytes)
-        compute_bound = compute_bound_from(model, context, stored, card.burst)
+        compute_bound = compute_bound_from(model, context, stored, card.burst, MOST_BATCH if most is None else most)
         for batch in batches:
             step = operations(model, batch, context, stored, expected=True)
             memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, stored)
@@ -170,11 +170,11 @@ def largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes:
     return max(0, left // model.cache_bytes(context, cache)) if left > 0 else 0
 
 
-def compute_bound_from(model: Model, context: int, cache: NumberFormat, ceilings: Ceilings) -> int | None:
-    """The smallest compute-bound batch; None if K/V, which grow as fast, keep every batch memory-bound."""
+def compute_bound_from(model: Model, context: int, cache: NumberFormat, ceilings: Ceilings, most: int) -> int | None:
+    """The smallest compute-bound batch; None if every batch that fits is memory-bound."""
 
     def is_bound(batch: int) -> bool:
         return bound(operations(model, batch, context, cache, expected=True), ceilings).limited_by == "compute"
 
     first = bisect_left(range(MOST_BATCH + 1), True, lo=1, key=is_bound)
-    return first if first <= MOST_BATCH else None
+    return first if first <= min(most, MOST_BATCH) else None

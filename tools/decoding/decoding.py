@@ -231,13 +231,13 @@ def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(one.largest_batch for one in of_context):
-        lines += f"It does not fit: the weights alone take {api.capacity(model.weight_bytes)}. "
+        return f"{lines}It does not fit: the weights alone take {api.capacity(model.weight_bytes)}."
     else:
         room = " or ".join(f"{one.largest_batch} sequences of {one.context} tokens" for one in of_context)
         lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
-    crossings = {one.context: one.compute_bound_from for one in of_context if one.compute_bound_from}
-    crossing = [f"batch {batch} (context {context})" for context, batch in crossings.items()]
-    return lines + (f"Compute-bound from {api.listed(crossing)}." if crossing else "Memory-bound at every batch.")
+    found = [f"batch {one.compute_bound_from} (context {one.context})" for one in of_context if one.compute_bound_from]
+    where = f"Compute-bound from {api.listed(found)}" if found else "Memory-bound at every batch that fits"
+    return f"{lines}{where}."
 
 
 def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
