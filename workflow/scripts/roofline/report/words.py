@@ -137,7 +137,7 @@ def signed(share: float | None) -> str:
 
 def score_words(score) -> str:
     alone, found = score.baseline, f"median error {_close(score)} within 1.25x"
-    return f"{found} (promised roof and start-up: {_close(alone)})" if alone else found
+    return f"{found} (baseline: {_close(alone)})" if alone else found
 
 
 def _close(score) -> str:
