@@ -11,7 +11,6 @@ from roofline.records.manifest import Sources
 # Of the top folder: what a user keeps there besides is no source.
 OWN = ("Snakefile", "Makefile", "*.md", "*.py", "*.yaml", "LICENSE", "pyproject.toml", ".gitignore", ".ci")
 OWN += ("benchmarks", "config", "docs", "envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
-SPECS = [f":(glob){name}" for name in OWN]
 
 
 def describe(root: Path) -> Sources:
@@ -35,7 +34,7 @@ def public_url(root: Path) -> str | None:
 
 def changed_files(root: Path) -> list[str]:
     """Sources that differ from the commit, or are untracked and not ignored: a new module is a change too."""
-    options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *SPECS)
+    options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *OWN)
     return sorted(entry[3:] for entry in _git(root, "status", *options).split("\0") if entry)
 
 
@@ -43,7 +42,7 @@ def files(root: Path) -> list[str]:
     """The sources, relative to root."""
     try:
         _commit(root)
-        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *SPECS).split("\0")
+        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *OWN).split("\0")
     except UserError:
         inside = [path for name in OWN for own in root.glob(name) for path in (own, *own.rglob("*"))]
         listed = [str(path.relative_to(root)) for path in inside if "__pycache__" not in path.parts]
@@ -75,7 +74,7 @@ def _commit(root: Path) -> str:
 def _git(root: Path, *arguments: str) -> str:
     # In containers the files often belong to another user; without the setting git would refuse to read them.
     command = ["git", "-c", f"safe.directory={root.resolve()}", "-c", "core.quotePath=false", *arguments]
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_GLOB_PATHSPECS": "1", "LC_ALL": "C"}
     try:
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False)
     except OSError:

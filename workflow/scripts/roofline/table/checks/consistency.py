@@ -12,7 +12,6 @@ BELOW = "no operator above its roof by more than its samples spread"
 VERIFIED = "every prediction has its measured counterpart, sealed before it"
 COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
 AGREE = "ceilings agree with each other"
-OF_USERS = "are the numbers in `operations` right?"
 AGAIN = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
 
 
@@ -22,7 +21,7 @@ def below_roofs(known: Evidence) -> Outcome:
     if above := [one for one in cells if one.doubt == "impossible"]:
         words = _first([f"{known.table.full_name(one)} at {percent(one.above_roof)} of its roof" for one in above])
         gpu, users = KINDS[known.device.device_kind].accelerator, any(one.operator == USERS for one in above)
-        words += f"; {OF_USERS}" if users else "" if gpu else f"; {AGAIN}"
+        words += "; are its numbers in `operations` right?" if users else "" if gpu else f"; {AGAIN}"
         return Outcome("fail" if gpu else "note", words, max(one.above_roof for one in above), 1)
     shares = [one.share for one in cells if one.share is not None]
     result = "pass" if shares else "not_applicable"
