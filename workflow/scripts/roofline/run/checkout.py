@@ -8,7 +8,7 @@ from pathlib import Path
 from roofline.core.terms import UserError
 from roofline.records.manifest import Sources
 
-# Of the top folder: what a user keeps there besides is no source.
+# In the top folder only these are sources. Users keep other files there too.
 OWN = ("Snakefile", "Makefile", "*.md", "*.py", "*.yaml", "LICENSE", "pyproject.toml", ".gitignore", ".ci")
 OWN += ("benchmarks", "config", "docs", "envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
 

@@ -16,7 +16,7 @@ from roofline.records import cards
 from roofline.run import sources
 from roofline.run.targets import Cells, files
 
-# Of the resource "measuring", of which a measurement takes 1: queries of devices and seals run before any of them.
+# The whole resource "measuring". A measurement takes 1, so none runs next to a device query or a seal.
 ALONE = 1000
 
 
