@@ -13,8 +13,8 @@ given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(sort $(variables))))
 
-# These would lead Python elsewhere.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# These would lead Python elsewhere; with the last, which images of containers set, each job would compile all modules.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 # Snakemake, CuPy and Matplotlib cache below the home; if it cannot be written, here.
 cache = "$${XDG_CACHE_HOME:-$$HOME/.cache}"

@@ -25,7 +25,7 @@ from roofline.records.timing import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
-LEAD = 1  # not counted: a CPU's caches are cold, a GPU's queue is empty
+LEAD = 1  # on a GPU, not counted: its queue is empty
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
@@ -298,8 +298,8 @@ def _block(device: Device, workload: Workload, options: dict) -> Block:
     """One block, after the same start as all, of a result that was checked. On a GPU `options` give the rest alone."""
     if not KINDS[device.kind].synchronous:
         *_, step_s = device.step_times(workload.step, 2)
-        options = options | {"warmup": WARM_UP, "iterations": _steps(step_s), "time_budget_s": MOST_BLOCK_S}
-    return _block_of(device, workload, *_timed(device, workload, **options, lead=LEAD))
+        options = options | dict(warmup=WARM_UP, iterations=_steps(step_s), time_budget_s=MOST_BLOCK_S, lead=LEAD)
+    return _block_of(device, workload, *_timed(device, workload, **options))
 
 
 def _block_of(device: Device, workload: Workload, check: Check, latency, states: list, sm_clock_mhz) -> Block:

@@ -98,7 +98,7 @@ def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd
 
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
-    packages = {dist.name: dist.version for dist in metadata.distributions() if dist.name}
+    packages = {one["Name"]: one["Version"] for dist in metadata.distributions() if (one := dist.metadata)["Name"]}
     gpu = next((one.software for one in accelerators(devices, lambda one: one.device_kind)), {})
     host = next((record.host for record in devices), {})
     return Environment(
