@@ -85,7 +85,7 @@ for OPERATOR in CELLS.timed:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
             case="|".join(map(re.escape, CELLS.jobs[OPERATOR])) or "none",
-        priority: 1
+        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1  # calls of two GPUs take turns
         conda:
             ENVIRONMENT
         threads: cores_of

@@ -21,6 +21,7 @@ def together(names: Sequence[str], program: str) -> list[Loaded]:
         for worker in workers:
             worker.stdout.readline()  # it is ready
         alone = [_tflops([worker])[0] for worker in workers]
+        time.sleep(PAUSE_S)  # the last one was under load until now
         rates = zip(names, alone, _tflops(workers), strict=True)
         return [Loaded(device=name, alone_tflops=own, together_tflops=shared) for name, own, shared in rates]
     except (BrokenPipeError, ValueError):
@@ -33,7 +34,6 @@ def together(names: Sequence[str], program: str) -> list[Loaded]:
 
 def _tflops(workers: Sequence[Popen]) -> list[float]:
     """Of one load on each of these, all at once."""
-    time.sleep(PAUSE_S)
     for worker in workers:
         print(file=worker.stdin, flush=True)
     return [float(worker.stdout.readline()) for worker in workers]
