@@ -85,7 +85,7 @@ for OPERATOR in CELLS.timed:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
             case="|".join(map(re.escape, CELLS.jobs[OPERATOR])) or "none",
-        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1  # calls of two GPUs take turns
+        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1  # or calls of two GPUs would wait
         conda:
             ENVIRONMENT
         threads: cores_of
