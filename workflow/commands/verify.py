@@ -32,7 +32,7 @@ def verify(run: Path) -> int:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1
         found = read_results(root / RESULTS, [root / one.path for one in manifest.outputs])
-    print(f"ok: {len(manifest.outputs)} files agree with the manifest")
+    print(f"ok: {len(manifest.outputs)} results agree with the manifest")
     folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     shutil.rmtree(folder, ignore_errors=True)
     roofline = draw(found, manifest, folder)

@@ -19,7 +19,7 @@ SLOPE, HIGH, HIGH_OF_ONE, HEAD, AXIS, RIGHT = "#4a515b", 400.0, 340.0, 52.0, 46.
 SUSTAINED, FMA = (0, (3, 2)), (0, (6, 2, 1, 2))
 DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
 TOGETHER, PREDICTED = 18.0, 3.0  # slopes nearer than this share labels; size of a hollow dot
-ROOFS = "{}: burst / sustained (of {})"
+ROOFS = "{}: burst{} (of {})"
 SHARES = (
     "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted. *: do not rely on it."
 )
@@ -130,9 +130,9 @@ def _name_roofs(axes: Axes, one: Content) -> None:
     x1, y1 = axes.get_xlim()[1], axes.get_ylim()[1]
     right, lowest = _points(axes, x1, y1)
     look = {"size": style.SMALL_SIZE, "va": "center", "transform": style.in_points(axes.figure)}
-    axes.text(
-        style.WIDTH - style.MARGIN, lowest + 6, ROOFS.format(one.unit, one.promised), color=MUTED, ha="right", **look
-    )
+    held = " / sustained" if any(" / " in roof.label for roof in one.roofs) else ""
+    words = ROOFS.format(one.unit, held, one.promised)
+    axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
     lowest -= 2
     for roof, below in zip(one.roofs, range(len(one.roofs), 0, -1), strict=True):
         y = _points(axes, x1, roof.value)[1]

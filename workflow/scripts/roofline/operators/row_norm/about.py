@@ -26,7 +26,7 @@ class AboutRowNorm(About):
         "welford": Way(fused=True, improvements=MORE_ROWS),
         "welford_graph": Way(fused=True, graph=True, improvements=MORE_ROWS),
         "numpy": Way(improvements=("compiled code instead of NumPy's temporaries",)),
-        "compiled": Way(fused=True, improvements=("larger matrices: more rows per core",)),
+        "compiled": Way(fused=True, improvements=("non-temporal stores",)),
     }
 
     def label(self, cell: Cell) -> str:
