@@ -1,7 +1,7 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
 #     device_query, operator_prediction (both write seals) -> peak_flops, bandwidth, instructions, one rule per operator
-#     -> derive: the table and every page; plot: pictures -> manifest
+#     -> derive: the table, pages and pictures -> manifest
 # A measuring rule reads the device record and the seals and writes its records; nothing after it measures.
 # Stale is what other `params` (settings, device, driver, libraries) or `input` (records, library modules) made.
 

@@ -35,8 +35,7 @@ BASE = changed(
         "decode_attn": {"dtypes": ["fp32"]},
     },
 )
-REPORTING = {"roofline", "plot", "manifest"}  # jobs that measure nothing, by a name of ours
-FIRST = {"roofline.png": "plot", "manifest.json": "manifest"}
+REPORTING = {"roofline", "manifest"}  # jobs that measure nothing, by a name of ours
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +73,7 @@ def jobs(config: dict = BASE, **changes) -> dict[str, Job]:
             name = str(output[0]).removeprefix("results/")
             known = {key: value for key, value in params.items() if not isinstance(value, Path)}
             library, needs = ({*map(str, files.get(key, ()))} for key in ("library", "files"))
-            found[FIRST.get(name, name.removesuffix(".json"))] = Job(library, known, {*map(str, output)}, needs)
+            found[name.removesuffix(".json")] = Job(library, known, {*map(str, output)}, needs)
         return found
 
 
@@ -111,14 +110,14 @@ SETTINGS = {
     "one implementation": ({"decode_attn": {"implementations": ["fused", "numpy"]}}, {f"gpu0/{c}" for c in ATTENTION}),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
     "an operator left out": ({"row_norm": {"enabled": False}}, set()),
-    "sustained load": ({"peak_flops": {"sustained_s": 2}}, {*LOADED, "plot"}),
+    "sustained load": ({"peak_flops": {"sustained_s": 2}}, {*LOADED, "roofline"}),
     "a ceiling": ({"peak_flops": {"dtypes": ["fp64_fma", "fp32_fma", "fp16_fma"]}}, {"gpu0/peak_flops/fp64_fma"}),
     "a level": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "d2h"]}}, {"gpu0/bandwidth/h2d"}),
     "a level alone": ({"bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d", "l1"]}}, {"gpu0/bandwidth/l1"}),
     "the size of transfers": ({"bandwidth": {"transfer_size_mib": 2}}, {"gpu0/bandwidth/h2d"}),
     "the size of arrays": ({"bandwidth": {"size_mib": 99}}, {"gpu0/bandwidth/hbm", "cpu/bandwidth/dram"}),
     "an operation of the user's": ({"operations": [MINE]}, {"roofline"}),
-    "dots per inch": ({"plot": {"dpi": 80}}, {"plot"}),
+    "dots per inch": ({"plot": {"dpi": 80}}, {"roofline"}),
     "the price": ({"cost": {"usd_per_hour": 2.5}}, set()),
 }
 

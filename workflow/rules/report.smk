@@ -10,30 +10,16 @@ rule derive:
         "results/known_cards.json",
         words="results/ROOFLINE.md",
         page="results/report.html",
+        pictures=[f"results/{picture}" for picture in CELLS.pictures()],
     log:
         "logs/derive.log",
     conda:
         ENVIRONMENT
     params:
         asked=asked_as_text,
-    script:
-        "../scripts/derive.py"
-
-
-rule plot:
-    input:
-        roofline="results/roofline.json",
-        library=sources.library_files(SCRIPTS / "plot.py", measures=False),
-    output:
-        [f"results/{picture}" for picture in CELLS.pictures()],
-    log:
-        "logs/plot.log",
-    conda:
-        ENVIRONMENT
-    params:
         dpi=CONFIG.plot.dpi,
     script:
-        "../scripts/plot.py"
+        "../scripts/derive.py"
 
 
 rule manifest:

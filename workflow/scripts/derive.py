@@ -1,4 +1,4 @@
-"""derive: everything that follows from the records: the table, and every page."""
+"""derive: everything that follows from the records: the table, every page and every picture."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from roofline.records.base import write
 from roofline.records.cards import known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.report.model import Source
-from roofline.run import checkout
+from roofline.run import checkout, pictures
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
 from roofline.table.rows import passed
@@ -26,4 +26,6 @@ if __name__ == "__main__":
         source = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
         source = Source(source.commit, source.url)
         roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS, source)
+        names = [Path(path).name for path in snakemake.output.pictures]
+        pictures.draw(RESULTS, roofline, snakemake.params.dpi, names)
         say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")

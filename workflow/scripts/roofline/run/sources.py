@@ -18,7 +18,7 @@ KIND = re.compile(rf"^ *from {PACKAGE}\.devices\.({'|'.join(KINDS)})\b", re.MULT
 
 
 def derivation_files(scripts: Path) -> list[str]:
-    """Files that the table and the pages follow from, the text of every operator among them (imported by name)."""
+    """Files that the table, pages and pictures follow from, the text of every operator among them, imported by name."""
     abouts = (scripts / PACKAGE / "operators").glob("*/about.py")
     return library_files(scripts / "derive.py", more=tuple(abouts), measures=False)
 
