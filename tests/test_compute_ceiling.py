@@ -123,7 +123,7 @@ def measured(device, ceiling="fp16", vendor_tflops=160.0, **changed):
     """The ceiling, whose figures follow from its samples."""
     vendor = vendor_figures(peaks={"fp16": vendor_peak(vendor_tflops)})
     record = device_record("cpu" if device.kind == "cpu" else "gpu0", vendor=vendor)
-    options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": SUSTAINED_S}
+    options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1, "sustained_s": SUSTAINED_S}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(compute_ceiling, "products_on", lambda device: device)
         found, measurements = compute_ceiling.measure(
@@ -250,7 +250,7 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
 
     lacking = SimpleNamespace(reference_product=reference_product)
     monkeypatch.setattr(compute_ceiling, "products_on", lambda device: lacking)
-    options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
+    options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
     found = peak_flops.run(Card(), "fp8_e4m3", path, seals, **options)
     assert (found.skipped, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}

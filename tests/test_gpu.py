@@ -94,7 +94,7 @@ def sealed(monkeypatch, record, tmp_path):
 def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, references):
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
-    options = {"size": 2048, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
+    options = {"sizes": [2048] * 2, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
     found = peak_flops.run(device, ceiling, *sealed(Gemm()), **options)
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)

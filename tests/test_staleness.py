@@ -165,6 +165,12 @@ def followers(base: dict, *paths: str) -> set[str]:
     return {name if name in REPORTING or seal(name) else "/".join(name.split("/")[:2]) for name in names}
 
 
+@pytest.mark.parametrize(("effort", "side"), [("default", 2048), ("thorough", 4096)])
+def test_numpy_multiplies_fp64_of_half_the_side_but_for_thorough(effort, side):
+    found = jobs(effort=effort, devices=["cpu"], peak_flops={"dtypes": ["fp64"]})
+    assert found["cpu/peak_flops/fp64"].params["reference_size"] == side
+
+
 OPERATORS = ("peak_flops", "decode_attn", "row_norm")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
 SEALS |= {"gpu0/rmsnorm_matmul/prediction"}

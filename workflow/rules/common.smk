@@ -82,6 +82,12 @@ def cores_of(wildcards):
     return workflow.cores if PARAMS.used(wildcards) == [lock.HOST] else 1
 
 
+def reference_size(wildcards, dtype=None):
+    """The side of the reference GEMM. NumPy's of fp64 would take longest: half is enough, but for thorough."""
+    halved = (wildcards.device, dtype or wildcards.get("dtype")) == ("cpu", "fp64") and CONFIG.effort != "thorough"
+    return CONFIG.peak_flops.size // (2 if halved else 1)
+
+
 # A function, since Snakemake would take braces in the user's own names for wildcards.
 def asked_as_text(wildcards):
     return json.dumps(asked(CHECKED, CELLS.devices), sort_keys=True)

@@ -42,6 +42,7 @@ use rule device_query as peak_flops with:
         **timing(CONFIG.peak_flops),
         script=Path("peak_flops.py"),
         size=CONFIG.peak_flops.size,
+        reference_size=reference_size,
         sustained_s=PARAMS.sustained_s,
 
 

@@ -40,7 +40,7 @@ rule predictions:
         measuring=ALONE,
     params:
         tasks=PARAMS.planned,
-        gemms=PARAMS.planned_gemms,
+        gemms=lambda wildcards: {one: reference_size(wildcards, one) for one in PARAMS.gemms(wildcards)},
     script:
         "../scripts/predictions.py"
 

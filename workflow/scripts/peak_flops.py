@@ -50,7 +50,7 @@ if __name__ == "__main__":
                 dtype,
                 snakemake.input.device,
                 seals_of(snakemake.input),
-                size=params.size,
+                sizes=(params.size, params.reference_size),
                 warmup=params.warmup,
                 iterations=params.iterations,
                 time_budget_s=params.time_budget_s,

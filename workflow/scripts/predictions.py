@@ -21,7 +21,7 @@ GEMM = "peak_flops"
 
 
 def run(
-    name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict
+    name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict[str, int]
 ) -> PredictionsRecord:
     """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals.
 
@@ -34,8 +34,8 @@ def run(
     operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
     needed: set[tuple] = set()
     hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
-    for dtype in gemms["dtypes"]:
-        planned = operators[GEMM].planned(device, dtype, gemms["size"])
+    for dtype, size in gemms.items():
+        planned = operators[GEMM].planned(device, dtype, size)
         needed.update(*(cell.kernels() for cell in planned))
         found = [predicted_cell(cell, None, of_operator[cell.operator.name], cold=False) for cell in planned]
         cells += _noted(found, PeakFlopsRecord, f"{name}/{GEMM}/{dtype}", hashes)

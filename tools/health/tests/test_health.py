@@ -62,7 +62,7 @@ class StandIn:
             found = [memory_ceiling.measure(self.device, self.record, one, **BLOCK) for one in streams]
             return BandwidthRecord(**JOB, level=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())
-        found, _ = compute_ceiling.measure(self.device, self.record, seals, what, 256, **BLOCK, sustained_s=0)
+        found, _ = compute_ceiling.measure(self.device, self.record, seals, what, [256] * 2, **BLOCK, sustained_s=0)
         return PeakFlopsRecord(**JOB, dtype=what, skipped=None, peak=found)
 
 

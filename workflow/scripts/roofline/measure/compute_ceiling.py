@@ -24,8 +24,7 @@ from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
-REST_S, WARM_UP = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
-LEAD = 1  # on a GPU, not counted: its queue is empty
+REST_S, WARM_UP, LEAD = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: finds an empty queue
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
@@ -51,7 +50,7 @@ REGISTERS = SimpleNamespace(
 
 
 class Target(NamedTuple):
-    """A ceiling to find, and the workloads that reach it; `size` is the side of the reference GEMM."""
+    """A ceiling to find, and the workloads that reach it; candidates follow from `size`."""
 
     device: Device
     ceiling: str
@@ -76,18 +75,20 @@ class Found:
 
 
 def measure(
-    device: Device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
+    device: Device, record: DeviceRecord, seals: Seals, ceiling, sizes, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
+
+    `sizes`: of candidates and of the reference.
 
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
     products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)
-    target = Target(device, ceiling, size, products)
-    first = products.reference_product(*target[:3], 1)
+    target, what = Target(device, ceiling, sizes[0], products), (device, ceiling, sizes[1], 1)
+    first = products.reference_product(*what)
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
-    ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*target[:3], 1)]
+    ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*what)]
     candidates, searched = _search(target, reference, time_budget_s)
     if not first:
         options |= {"rest_s": SHORT_REST_S, "time_budget_s": min(time_budget_s, LOOP_S)}

@@ -133,10 +133,10 @@ class RuleParams:
             found += [json.dumps({**shared, "job": self.cells.jobs[rule][case].to_json()}) for case in jobs]
         return found
 
-    def planned_gemms(self, wildcards) -> dict:
-        peaks, config = self.cells.peaks(), self.cells.config.peak_flops
-        dtypes = [one for one in config.dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks]
-        return {"dtypes": [one for one in dtypes if one not in REGISTER_ONLY], "size": config.size}
+    def gemms(self, wildcards) -> list[str]:
+        """The dtypes that are planned."""
+        peaks, dtypes = self.cells.peaks(), self.cells.config.peak_flops.dtypes
+        return [one for one in dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks and one not in REGISTER_ONLY]
 
     def own_file(self, rule: str) -> list[str]:
         """The user's file that an operator is from, in a list; none for the library's."""
