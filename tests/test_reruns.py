@@ -27,7 +27,7 @@ ATTENTION = [f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (16,
 ADDED = {f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (3072, 4096)}  # a second each
 PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
 ROWS_SEAL, PREDICTIONS = "cpu/row_norm/prediction.json", "cpu/predictions.json"
-FOLLOWS = {"roofline.json", "roofline.png", "manifest.json"}  # with every page, and with all other pictures
+FOLLOWS = {"roofline.json", "manifest.json"}  # with every page and picture
 LIBRARY = "workflow/scripts/roofline"
 PATIENCE_S = 60
 

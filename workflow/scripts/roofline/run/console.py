@@ -51,9 +51,9 @@ _interrupted, _signal = False, ""
 _kills_before = host.kills_for_memory()
 
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
-START_UP_S, OTHER_JOB_S, ENERGY_S = 2.0, 0.5, 65.0
+START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
 FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
-BUDGETS = 3  # time budgets of its section that a measuring job spends
+BUDGETS = 3  # of its section that a measuring job spends
 SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
 LONG_S = 2.0  # a job of which progress is shown
 
@@ -116,13 +116,13 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
 
 
 def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
-    """About how long a job takes that has not run here before."""
+    """Of a job that has not run here."""
     section, rule = _section(rule, checked), rule.partition("_gpu")[0]
     if section is None or rule in FIXED_S:
         return FIXED_S.get(rule, OTHER_JOB_S)
     loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
     most_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
-    return START_UP_S + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
+    return START_UP_S[kind_of(device)] + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
 
 
 def _measures(rule: str, checked: Checked) -> bool:
