@@ -10,7 +10,7 @@ PARAMS = "Params have changed since last execution: Union of exclusive params be
 
 
 def job(reason: str) -> str:
-    return f"rule plot:\n    output: results/roofline.png\n    reason: {reason}\n"
+    return f"rule derive:\n    output: results/roofline.png\n    reason: {reason}\n"
 
 
 def planned(monkeypatch, text: str):
@@ -22,9 +22,9 @@ def planned(monkeypatch, text: str):
 def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypatch):
     reason = f"Input files updated by another job: results/a.json, results/b.json, results/c.json; {PARAMS}"
     ((one,), notes) = planned(monkeypatch, job(f"{reason}before: 10 now: 12 "))
-    assert (one.rule, one.outputs, notes) == ("plot", ["results/roofline.png"], ["a note"])
+    assert (one.rule, one.outputs, notes) == ("derive", ["results/roofline.png"], ["a note"])
     assert "a.json, b.json and 1 more" in one.reason and "before: 10 now: 12" in one.reason
-    assert dry_run.lines([one])[-1] == "1 job: 1 plot"
+    assert dry_run.lines([one])[-1] == "1 job: 1 derive"
 
 
 def test_the_options_that_choose_the_settings_are_repeated_and_one_of_a_section_is_refused(tmp_path, monkeypatch):

@@ -19,10 +19,10 @@ from roofline.operators.settings import OperatorSettings
 
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"
-RULES += " own_operator derive plot manifest bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep"
+RULES += " own_operator derive manifest bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep"
 RULES += " peak_flops_fma"
 KEYS_AND_PICTURES = "cpu devices effort operators operations operation cost roofline instruction_roofline"
-KEYS_AND_PICTURES += " sweep load"
+KEYS_AND_PICTURES += " plot sweep load"
 UNITS = ("tensor_core", "cuda_core")
 RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
 

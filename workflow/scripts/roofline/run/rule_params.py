@@ -134,7 +134,7 @@ class RuleParams:
         return found
 
     def gemms(self, wildcards) -> list[str]:
-        """The dtypes that are planned."""
+        """Planned dtypes."""
         peaks, dtypes = self.cells.peaks(), self.cells.config.peak_flops.dtypes
         return [one for one in dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks and one not in REGISTER_ONLY]
 

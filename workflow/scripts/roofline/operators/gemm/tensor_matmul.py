@@ -16,9 +16,9 @@ MULTIPLE = 8  # of n and k: rows are moved 16 bytes at a time
 CLUSTER = 2  # of Hopper's blocks, one below the other
 HOPPER_TILE, HOPPER_THREADS = (128, 256), 384
 HOPPER_MAP_ROWS = (128, 128, 64)  # of the tensor maps' tiles: of A, B and C
-HOPPER_SHARED_BYTES = 4 * 49152 + 4 * 8192 + 1024
-TILE, THREADS, SHARED_BYTES = (128, 128), 256, 0
 DEPTH, DEPTH_ELSEWHERE = 64, 32  # of k, a stage
+HOPPER_SHARED_BYTES = 4 * sum(HOPPER_TILE) * DEPTH * 2 + 4 * 8192 + 1024
+TILE, THREADS, SHARED_BYTES = (128, 128), 256, 0
 
 
 def refusal(dtype: str, capability: tuple[int, int], n: int, k: int) -> str | None:
