@@ -13,7 +13,7 @@ given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(sort $(variables))))
 
-# These would lead Python elsewhere; with the last, which images of containers set, each job would compile the library.
+# These would lead Python elsewhere. The last, which many container images set, makes each job compile the library.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 # Snakemake, CuPy and Matplotlib cache below the home; if it cannot be written, here.

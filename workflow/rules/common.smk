@@ -83,7 +83,7 @@ def cores_of(wildcards):
 
 
 def reference_size(wildcards, dtype=None):
-    """The side of the reference GEMM. NumPy's of fp64 would take longest: 2048 is enough, but for thorough."""
+    """Rows and columns of the reference GEMM: at most 2048 for NumPy's slow fp64, except in thorough."""
     slow = (wildcards.device, dtype or wildcards.get("dtype")) == ("cpu", "fp64") and CONFIG.effort != "thorough"
     return min(CONFIG.peak_flops.size, 2048) if slow else CONFIG.peak_flops.size
 

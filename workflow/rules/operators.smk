@@ -85,7 +85,7 @@ for OPERATOR in CELLS.timed:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
             case="|".join(map(re.escape, CELLS.jobs[OPERATOR])) or "none",
-        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1  # or calls of two GPUs would wait
+        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1  # else two GPUs wait for calls
         conda:
             ENVIRONMENT
         threads: cores_of

@@ -24,7 +24,7 @@ from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
-REST_S, WARM_UP, LEAD = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: finds an empty queue
+REST_S, WARM_UP, LEAD = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: a queue's first
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
@@ -79,7 +79,7 @@ def measure(
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
 
-    `sizes`: of candidates and of the reference.
+    `sizes`: for the candidates, and of the reference.
 
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none.
     """

@@ -53,7 +53,7 @@ _kills_before = host.kills_for_memory()
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
 FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
-BUDGETS = 3  # of its section that a measuring job spends
+BUDGETS = 3  # time budgets that a measuring job spends
 SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
 LONG_S = 2.0  # a job of which progress is shown
 
@@ -116,7 +116,7 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
 
 
 def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
-    """Of a job that has not run here."""
+    """For a job that has not run here before."""
     section, rule = _section(rule, checked), rule.partition("_gpu")[0]
     if section is None or rule in FIXED_S:
         return FIXED_S.get(rule, OTHER_JOB_S)

@@ -23,7 +23,7 @@ def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
 
     rows = numpy.linspace(0, size - 1, SAMPLED_ROWS).astype(int)
     sampled, parts = a[rows], numpy.array_split(b, workers.count, axis=1)
-    # By NumPy itself: fp64 from the same BLAS would agree with any fault of its own.
+    # einsum calls no BLAS: in fp64, a reference from the library under test would share its errors.
     sums = workers.run(workers.count, lambda part: numpy.einsum("ij,jk->ik", sampled, parts[part], dtype=numpy.float64))
     expected = numpy.hstack(sums)
 
