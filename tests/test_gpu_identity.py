@@ -1,15 +1,17 @@
 """Which GPUs are present and usable, and their state, by NVML and the CUDA driver, before any is opened."""
 
 import os
+import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
-from fake_gpu import nvml_card as card
-from fake_gpu import use_nvml
+from fake_gpu import nvml_card, use_nvml
 
 from roofline.devices.gpu import cuda_driver, identity, nvml
 
+card = nvml_card
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
 MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
 SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
@@ -127,6 +129,53 @@ def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(m
     monkeypatch.undo()
     monkeypatch.setattr(cuda_driver, "_library", lambda: SimpleNamespace(cuDriverGetVersion=lambda number: 34))
     assert cuda_driver.driver_cuda_version() is None, "of the toolkit's stub"
+
+
+# A driver with two cards: one of 8 GB, and a MIG slice of 1 GB.
+DRIVER = r"""
+#include <string.h>
+int cuInit(unsigned flags) { return 0; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuDeviceGetCount(int* count) { return *count = 2, 0; }
+int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGetName(char* name, int room, int device) { return strcpy(name, device ? "A MIG 1g.1gb" : "A\x1b[1mcard"), 0; }
+int cuDeviceGetUuid_v2(unsigned char* uuid, int device) { return memset(uuid, 0xaa + device, 16), 0; }
+int cuDeviceTotalMem_v2(unsigned long* bytes, int device) { return *bytes = device ? 1000000000 : 8000000000, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    return *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute, 0;
+}
+"""
+UUID = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_cuda_is_asked_by_the_program_that_is_started_for_it(monkeypatch, tmp_path):
+    """NVML does not answer, as in some containers, or refuses the memory alone, as on a GB10 and in a MIG slice."""
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = str(tmp_path / "libcuda.so.1")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "driver.c")], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))  # for the program
+    monkeypatch.setattr(cuda_driver, "LIBRARY", library)  # for this process, which has read the variable
+    use_nvml(monkeypatch, refused=["Init"])
+    card, mig = identity.discover()
+    assert (card.device, card.name, card.uuid, card.compute_capability) == ("gpu0", "A [1mcard", UUID, "9.0")
+    assert (card.memory_free_bytes, card.multiprocessors, card.last_level_cache_bytes) == (8_000_000_000, 16, 38)
+    assert (mig.uuid[:8], mig.memory_free_bytes) == ("MIG-abab", 1_000_000_000)
+    use_nvml(monkeypatch, nvml_card(UUID, "0000:17:00.0"), refused=["DeviceGetMemoryInfo"])
+    (refused,) = identity.discover()
+    assert (refused.name, refused.memory_free_bytes) == ("NVIDIA H200", 8_000_000_000)
+
+
+def test_without_a_driver_the_program_lists_no_card():
+    command = [sys.executable, "-I", "-S", cuda_driver.__file__]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError" not in done.stderr and done.stdout in ("[]\n", "")
+
+
+@pytest.mark.gpu
+def test_cuda_and_nvml_list_the_same_cards():
+    assert {one.uuid for one in cuda_driver.cards()} == {one.uuid for one in identity.discover()}
 
 
 @pytest.mark.parametrize(

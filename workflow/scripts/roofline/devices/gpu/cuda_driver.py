@@ -1,7 +1,8 @@
 """What CUDA's driver API reports of the cards before one is opened.
 
 Run as a script it prints that as JSON, which is how `cards` asks: a process that has called cuInit sees the cards that
-CUDA_VISIBLE_DEVICES named at that moment for ever, and cannot fork.
+CUDA_VISIBLE_DEVICES named at that moment for ever, and cannot fork. The script runs without site packages and without
+this library on its path (`-I -S`), so this module imports the standard library alone.
 """
 
 import contextlib
@@ -10,8 +11,6 @@ import json
 import os
 import subprocess
 from typing import NamedTuple
-
-from roofline.core.terms import printable
 
 LIBRARY = "libcuda.so.1"
 TIMEOUT_S = 120  # without the persistence daemon, cards wake one after another
@@ -68,10 +67,10 @@ def _card(cuda, device: int) -> Card:
     _require(cuda.cuDeviceGetName(ctypes.byref(name), len(name), device))
     _require(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))  # of a MIG slice its own
     _require(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
-    name, digits = name.value.decode(), bytes(uuid).hex()
+    name, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
     kind = "MIG" if " MIG " in name else "GPU"
     return Card(
-        name=printable(name),
+        name=name,
         uuid="-".join([kind, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]]),
         memory_total_bytes=memory.value,
         compute_capability=f"{attribute(CAPABILITY_MAJOR)}.{attribute(CAPABILITY_MINOR)}",

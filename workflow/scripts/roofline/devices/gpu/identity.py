@@ -4,6 +4,7 @@ import os
 from importlib import metadata
 from pathlib import Path
 
+from roofline.core.terms import printable
 from roofline.devices.base import Identity
 from roofline.devices.datasheets import CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE, lacks
 from roofline.devices.gpu import cuda_driver, nvml
@@ -92,7 +93,7 @@ def _told_by_nvml(handle, cards: list[cuda_driver.Card]) -> dict:
 def _told_by_cuda(card: cuda_driver.Card) -> dict:
     """The same fields by CUDA alone, which reports free memory only once a card is opened: all counts as free."""
     return {
-        "name": card.name,
+        "name": printable(card.name),
         "uuid": card.uuid,
         "setting": "",
         "memory_total_bytes": card.memory_total_bytes,
