@@ -4,10 +4,21 @@ import re
 
 import pytest
 from pictures import reference as newest
-from records_factory import bandwidth_record, cell, device_record, operator_record, peak_record, skipped_peak, verified
+from records_factory import (
+    bandwidth_record,
+    cell,
+    device_record,
+    operator_record,
+    peak_record,
+    skipped_peak,
+    stream,
+    verified,
+)
 
 from roofline.report import interpretation, job_lines, screen
+from roofline.records.memory import Peer
 from roofline.report.model import report
+from roofline.report.pages import pages
 from roofline.table.rows import Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
@@ -103,6 +114,16 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     shown = screen.summary(report(REAL["the CPU, disturbed"](reference)))
     assert re.search(r"^    fp32 +\S+\*", shown, re.MULTILINE)
     assert "*" not in screen.summary(report(reference))
+
+
+@pytest.mark.parametrize(("path", "nvlinks", "words"), [("pcie", None, "over PCIe"), ("nvlink", 18, "18 NVLinks")])
+def test_the_pages_show_how_two_gpus_are_linked(path, nvlinks, words):
+    links = {"nvlinks": nvlinks, "nvlink_version": None, "nvlinks_down": []}
+    peer = Peer(device="gpu1", uuid="", path=path, pcie_ancestor="node", **links)
+    copies = stream("p2p_gpu1", 25, level="p2p", mix="copy")
+    record = bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=copies).model_copy(update={"peer": peer})
+    shown = pages(report(verified(device_record("gpu0"), record)))
+    assert all(f"gpu0 reaches gpu1 over {words}" in shown[page] for page in ("ROOFLINE.md", "report.html"))
 
 
 @pytest.mark.parametrize(
