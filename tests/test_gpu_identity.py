@@ -138,7 +138,9 @@ int cuInit(unsigned flags) { return 0; }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int* count) { return *count = 2, 0; }
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
-int cuDeviceGetName(char* name, int room, int device) { return strcpy(name, device ? "A MIG 1g.1gb" : "A\x1b[1mcard"), 0; }
+int cuDeviceGetName(char* name, int size, int device) {
+    return strcpy(name, device ? "A MIG 1g.1gb" : "A\x1b[1mcard"), 0;
+}
 int cuDeviceGetUuid_v2(unsigned char* uuid, int device) { return memset(uuid, 0xaa + device, 16), 0; }
 int cuDeviceTotalMem_v2(unsigned long* bytes, int device) { return *bytes = device ? 1000000000 : 8000000000, 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {

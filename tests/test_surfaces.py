@@ -15,8 +15,8 @@ from records_factory import (
     verified,
 )
 
-from roofline.report import interpretation, job_lines, screen
 from roofline.records.memory import Peer
+from roofline.report import interpretation, job_lines, screen
 from roofline.report.model import report
 from roofline.report.pages import pages
 from roofline.table.rows import Roofline
@@ -116,7 +116,7 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     assert "*" not in screen.summary(report(reference))
 
 
-@pytest.mark.parametrize(("path", "nvlinks", "words"), [("pcie", None, "over PCIe"), ("nvlink", 18, "18 NVLinks")])
+@pytest.mark.parametrize(("path", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
 def test_the_pages_show_how_two_gpus_are_linked(path, nvlinks, words):
     links = {"nvlinks": nvlinks, "nvlink_version": None, "nvlinks_down": []}
     peer = Peer(device="gpu1", uuid="", path=path, pcie_ancestor="node", **links)
