@@ -4,7 +4,7 @@ import numpy
 
 from roofline.core.dtypes import array_dtype
 from roofline.operators.base import Case
-from roofline.operators.decode_attention.attention import Shape, projected_query
+from roofline.operators.decode_attention.attention_arithmetic import Shape, projected_query
 from roofline.operators.decode_attention.operator import DecodeAttention
 
 OPERATOR = DecodeAttention()

@@ -13,8 +13,8 @@ from roofline.measure.sealing import promised_ceilings, seal_device, seal_operat
 from roofline.records.base import write
 from roofline.records.cards import METHOD
 from roofline.records.compute import Product
-from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak
-from roofline.records.prediction import PredictionRecord
+from roofline.records.device_record import DeviceRecord, VendorFigures, VendorPeak
+from roofline.records.seal_records import PredictionRecord
 
 AT = "2026-11-05T12:00:00+00:00"
 JOB = {"device": "gpu0", "seals": {"gpu0/prediction.json": "0" * 64}, "started_at": AT, "elapsed_s": 1000.0}

@@ -15,7 +15,7 @@ import pytest
 
 from roofline.devices.base import Identity
 from roofline.devices.discovery import open_device, unsupported
-from roofline.devices.gpu.device import Device
+from roofline.devices.gpu.gpu_device import Device
 
 FAKES = Path(__file__).parent / "fakes"
 MIB = 1 << 20

@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from workflow_run import NEWEST
 
 from roofline.records.base import read
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.report.figure_style import save, styled, text_width
 from roofline.run.archive import unpacked
-from roofline.run.manifest import hashes
+from roofline.run.make_manifest import hashes
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results

@@ -15,17 +15,17 @@ from pydantic import PrivateAttr
 from roofline.core.terms import Axis
 from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator, Way
-from roofline.operators.gemm.products import TOLERANCE
+from roofline.operators.gemm.gemm_arithmetic import TOLERANCE
+from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
 from roofline.records.base import Record
-from roofline.records.calibration import CalibrationRecord
+from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, Product
-from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
-from roofline.records.device import DeviceRecord
-from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
-from roofline.records.memory import Bandwidth, BandwidthRecord
-from roofline.records.operator import JobRecord, Measurement, OperatorRecord
-from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
-from roofline.records.timing import Check, Contention, Search, Timing
+from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
+from roofline.records.device_record import DeviceRecord
+from roofline.records.instructions_record import InstructionsRecord, IssueRate, Wall
+from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
+from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
+from roofline.records.timing_record import Check, Contention, Search, Timing
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results

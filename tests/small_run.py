@@ -12,10 +12,10 @@ from records_factory import DAY, SCAN, STARTED, assemble, bandwidth_record, cell
 
 from roofline.records.base import Record, write
 from roofline.records.files import file_sha256, write_text
-from roofline.records.manifest import Manifest, Sources
-from roofline.records.operator import DataFile, JobRecord
+from roofline.records.manifest_record import Manifest, Sources
+from roofline.records.operator_record import DataFile, JobRecord
 from roofline.run.derived import derive
-from roofline.run.manifest import make_manifest
+from roofline.run.make_manifest import make_manifest
 from roofline.table.run_records import read_results
 
 DATA = "results/data/weights.bin"

@@ -13,7 +13,7 @@ from small_run import DATA, SmallRun
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.run.archive import contents, opened, pack, unpack
 
 COMMANDS = Path(__file__).parents[1] / "workflow/commands"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Job
-from roofline.operators.decode_attention import checkpoint, fused
-from roofline.operators.decode_attention.attention import Shape
-from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
+from roofline.operators.decode_attention import checkpoint, fused_attention
+from roofline.operators.decode_attention.attention_arithmetic import Shape
+from roofline.operators.decode_attention.fused_attention import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
 from roofline.operators.decode_attention.operator import GPU
 from roofline.run import settings
 
@@ -72,7 +72,7 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
         assert variant.queries == most or (variant.queries >= shape.group and not by_mma)
         assert variant.queries < 2 * shape.group or by_mma, "places of no query"
         assert variant.blocks >= 1
-        resident = variant.blocks * (variant.shared_bytes + fused.RESERVED_BYTES)
+        resident = variant.blocks * (variant.shared_bytes + fused_attention.RESERVED_BYTES)
         assert resident <= card["shared_per_multiprocessor"]
 
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import SEALED
 
-from roofline.core.prediction import divided, weighted_sum
+from roofline.core.cell_prediction import divided, weighted_sum
 from roofline.devices import discovery
 from roofline.measure.calibration import calibrate, constants
 from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import _GPU_HOST as of_host
-from roofline.records.calibration import HostCost
+from roofline.records.calibration_record import HostCost
 
 READ = "read_s_per_byte"
 POSITIVE = st.floats(1e-12, 1e-3)

@@ -19,10 +19,10 @@ from records_factory import (
 )
 
 from roofline.measure.sustained import summarise
+from roofline.records.bandwidth_record import Peer
 from roofline.records.compute import LoadPoint
-from roofline.records.device import VendorPeak
-from roofline.records.memory import Peer
-from roofline.records.timing import DeviceState
+from roofline.records.device_record import VendorPeak
+from roofline.records.timing_record import DeviceState
 from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
 from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS, TIMER

@@ -24,14 +24,14 @@ from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import finalists
 from roofline.measure.search import Trial
-from roofline.operators.gemm import products
+from roofline.operators.gemm import gemm_arithmetic
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.timing import Check, Search
+from roofline.records.timing_record import Check, Search
 
 
 def flops(size):
-    return products.flops(size, size, size)
+    return gemm_arithmetic.flops(size, size, size)
 
 
 def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.devices.gpu import counter_names
-from roofline.measure import counting, ncu
+from roofline.measure import hardware_counters, ncu
 from roofline.operators import registry
-from roofline.records.counters import CountedCell, CountersRecord
+from roofline.records.counters_record import CountedCell, CountersRecord
 from roofline.run.config import by_effort, config_model
 from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
@@ -17,7 +17,7 @@ from roofline.table.run_records import Results
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
     operators = registry.registered()
     config = by_effort(config_model(operators)(), "quick")
-    found = dict(counting.representative((one, one.profiled(config)) for one in operators.values()))
+    found = dict(hardware_counters.representative((one, one.profiled(config)) for one in operators.values()))
     assert {rule: len(job.cases) for rule, job in found.items()} == {"peak_flops": 1, "decode_attn": 1, "row_norm": 1}
     config.decode_attn.seq_lens.append(2048)
     assert operators["decode_attn"].profiled(config) == found["decode_attn"], "an added S re-measures no counters"
@@ -44,12 +44,12 @@ def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[Cou
     """Of a report in which a marker and these kernels stand for each declared cell."""
     known = dict.fromkeys(counter_names.metrics((9, 0)), 10.0)
     mine = [SimpleNamespace(name="a_kernel", counts=known | one) for one in kernels]
-    marker = SimpleNamespace(name=f"{counting.MARKER}_", counts=known)
+    marker = SimpleNamespace(name=f"{hardware_counters.MARKER}_", counts=known)
     report = SimpleNamespace(kernels=[one for cell in declared if cell for one in (marker, *mine)])
-    monkeypatch.setattr(counting, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
+    monkeypatch.setattr(hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
     monkeypatch.setattr(ncu, "profile", lambda *_: json.dumps(declared))
     monkeypatch.setattr(ncu, "read", lambda *_: report)
-    return counting.count(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")
+    return hardware_counters.count(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")
 
 
 def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):

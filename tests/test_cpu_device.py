@@ -6,9 +6,9 @@ import numpy
 import pytest
 
 from roofline.devices import discovery, host
-from roofline.devices.cpu import identity
-from roofline.devices.cpu.device import Device
-from roofline.operators.gemm import numpy_products, products
+from roofline.devices.cpu import cpu_identity
+from roofline.devices.cpu.cpu_device import Device
+from roofline.operators.gemm import gemm_arithmetic, numpy_products
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch
 
 def test_peak_formula_by_hand():
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
-    assert identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
-    assert identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
+    assert cpu_identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
+    assert cpu_identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
 
 
 def test_simd_units():
@@ -61,7 +61,7 @@ def test_simd_units():
         (avx512, "x86_64", "26", "AVX-512", 16 * 2 * 2),  # Zen 5
         ("asimd", "aarch64", None, "NEON", 4 * 2 * 2),
     ):
-        units = identity.simd_units(set(flags.split()), machine, family)
+        units = cpu_identity.simd_units(set(flags.split()), machine, family)
         assert units["simd"] == name
         assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
 
@@ -91,5 +91,5 @@ def test_the_largest_product_within_size_flops_and_memory_is_taken(device, monke
     monkeypatch.setattr(numpy_products, "STEP", 8)
     limits = (1e12, 2 * 48**3, 2 * 41**3, 1)  # an odd multiple
     assert [candidates(device, most)[0].product.shape["m"] for most in limits] == [40, 40, 40, 8]
-    monkeypatch.setattr(host, "memory_available_bytes", lambda: products.workspace_bytes(48, "fp32"))
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: gemm_arithmetic.workspace_bytes(48, "fp32"))
     assert candidates(device)[0].product.shape["m"] == 8

@@ -8,8 +8,8 @@ import pytest
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices import discovery
-from roofline.devices.cpu import fma, loops, memory
-from roofline.devices.cpu.fma import MultiplyAdds
+from roofline.devices.cpu import cpu_fma, dram_benchmarks, loops
+from roofline.devices.cpu.cpu_fma import MultiplyAdds
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
 
@@ -55,7 +55,7 @@ def streams_of(device, size_bytes=SIZE):
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device, monkeypatch, mix):
-    stream = streams_of(device, SIZE + memory.PARTS * loops.BLOCK_BYTES)[f"dram_{mix}"]
+    stream = streams_of(device, SIZE + dram_benchmarks.PARTS * loops.BLOCK_BYTES)[f"dram_{mix}"]
     for grid, step in stream.grids.items():
         assert step(0) > 0 and stream.verify(grid)
         assert stream.threads(grid) == int(grid.split()[0])
@@ -63,7 +63,7 @@ def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device
     def lazy(workers, loop, arguments, *more, run=loops.together):
         return run(workers, loop, [(*arguments[0][:3], 0, 1), *arguments[1:]], *more)
 
-    monkeypatch.setattr(memory, "together", lazy)
+    monkeypatch.setattr(dram_benchmarks, "together", lazy)
     for grid in stream.grids:
         with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
             stream.verify(grid)
@@ -73,7 +73,7 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
         assert core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
-        streams = memory.streams(workers, SIZE)
+        streams = dram_benchmarks.streams(workers, SIZE)
         reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}
@@ -92,11 +92,11 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
         *others, last = arguments
         return run(workers, loop, [*others, (*last[:4], last[4] - missing)])
 
-    monkeypatch.setattr(memory, "NEAR_STEP_BYTES", MIB // 4)
-    monkeypatch.setattr(memory, "FAR_STEP_BYTES", MIB // 32)
-    monkeypatch.setattr(memory, "together", noted)
-    caches = memory.Caches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
-    (series,) = memory.sweeps(Workers(readers), [caches], readers * MIB, 2)
+    monkeypatch.setattr(dram_benchmarks, "NEAR_STEP_BYTES", MIB // 4)
+    monkeypatch.setattr(dram_benchmarks, "FAR_STEP_BYTES", MIB // 32)
+    monkeypatch.setattr(dram_benchmarks, "together", noted)
+    caches = dram_benchmarks.Caches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
+    (series,) = dram_benchmarks.sweeps(Workers(readers), [caches], readers * MIB, 2)
     assert series.sizes[-1] == 256 << 10
     assert (series.series == "one_core") == (series.reader == "one core") == (readers == 1)
     for size in series.sizes:
@@ -121,11 +121,11 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
 def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device, ceiling):
     for workload in device.fma_candidates(ceiling, seed=3):
         workload.step(0)
-        assert workload.check().error < fma.TOLERANCE[ceiling[:4]] / 10
+        assert workload.check().error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
         shape = workload.product.shape
         assert shape["threads"] == device.cores
         lanes = shape["vector_bits"] // 8 // ITEM_BYTES[ceiling[:4]]
-        steps = shape["rounds"] * fma.STEPS
+        steps = shape["rounds"] * cpu_fma.STEPS
         assert workload.flops == 2 * steps * shape["chains"] * lanes * device.cores
         assert workload.clock_mhz() > 0
         again = device.fma_workload(ceiling, workload.product, seed=9)
@@ -140,7 +140,7 @@ def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, widt
     row = chains * width // ITEM_BYTES[dtype]
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
-        x = fma.FACTOR * x + x
+        x = cpu_fma.FACTOR * x + x
     arguments = [(loop.numbers[one].ctypes.data, loop.sums[one].ctypes.data, 3, 7) for one in range(device.cores)]
     loops.together(device.workers, loop.loop, arguments)
     numpy.testing.assert_allclose(loop.sums, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from roofline.core.dtypes import array_dtype
 from roofline.devices import discovery
 from roofline.operators.base import Case
-from roofline.operators.decode_attention.attention import Shape, worst_head
-from roofline.operators.decode_attention.eager import Eager
+from roofline.operators.decode_attention.attention_arithmetic import Shape, worst_head
+from roofline.operators.decode_attention.eager_attention import Eager
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
 
 KINDS = [Eager, NumpyOnAllCores]

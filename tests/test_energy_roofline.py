@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.records.energy import Energy, EnergyPoint, MemoryLoad
-from roofline.records.memory import BandwidthRecord
+from roofline.records.bandwidth_record import BandwidthRecord
+from roofline.records.energy_record import Energy, EnergyPoint, MemoryLoad
 from roofline.table.energy_roofline import energy_fits
 
 BASE_W, PER_BYTE, PER_FLOP = 165.0, 121e-12, 4.6e-12

@@ -6,8 +6,8 @@ from decode_cells import DTYPES, cell_of
 from fake_gpu import real_gpu
 
 from roofline.core.dtypes import array_dtype
-from roofline.operators.decode_attention.attention import Shape, reference, worst_head
-from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
+from roofline.operators.decode_attention.attention_arithmetic import Shape, reference, worst_head
+from roofline.operators.decode_attention.fused_attention import HEAD_SIZES, Fused, FusedGraph
 
 pytestmark = pytest.mark.gpu
 

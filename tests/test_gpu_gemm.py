@@ -12,7 +12,7 @@ from fake_gpu import open_gpu, skip_unless_supported
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.measure import compute_ceiling, search
-from roofline.operators.gemm import cuda_products, products, tensor_matmul
+from roofline.operators.gemm import cuda_products, gemm_arithmetic, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
 from roofline.operators.gemm.cuda_products import BY_CUPY, OUTPUTS, LtProducts, Shape
 from roofline.operators.gemm.operator import Gemm, filled
@@ -61,7 +61,7 @@ def test_every_output_and_layout_is_right(gpu, dtype, output, how):
     assert first_choices == firsts, "the first choice of every shape and layout, then every second choice"
     for one in found:
         check = one.check()
-        assert check.error <= check.tolerance == products.TOLERANCE[dtype]
+        assert check.error <= check.tolerance == gemm_arithmetic.TOLERANCE[dtype]
         assert one.flops == 2 * 64 * 128 * 192
         assert (one.product.output, one.product.accumulation) == (output, how)
 
@@ -88,7 +88,7 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
     assert reference.product.library == ("cupy.matmul" if dtype in BY_CUPY else "cuBLASLt")
     assert reference.product.shape == {"m": SIZE, "n": SIZE, "k": SIZE} and reference.flops == 2 * SIZE**3
     assert reference.product.output == OUTPUTS[dtype][0][0]
-    assert reference.check().error <= products.TOLERANCE[dtype]
+    assert reference.check().error <= gemm_arithmetic.TOLERANCE[dtype]
     for one in (reference, of_shape(gpu, dtype, 64, 128, 192)[-1]):
         again = cuda_products.workload(gpu, dtype, SIZE, one.product, seed=5)
         assert (again.product, again.flops) == (one.product, one.flops)
@@ -146,7 +146,7 @@ def test_ours_is_right_at_every_shape_that_it_takes(gpu, dtype):
     for workload, (m, n, k) in zip(ours_of(gpu, dtype, *OURS), OURS, strict=True):
         assert (workload.product.library, workload.product.layout) == ("tensor_matmul", "TN")
         assert workload.product.shape == {"m": m, "n": n, "k": k} and workload.flops == 2 * m * n * k
-        assert workload.check().error <= products.TOLERANCE[dtype]
+        assert workload.check().error <= gemm_arithmetic.TOLERANCE[dtype]
         again = cuda_products.workload(gpu, dtype, SIZE, workload.product, seed=5)
         assert again.product == workload.product
         again.check()

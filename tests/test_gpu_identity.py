@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import nvml_card, use_nvml
 
-from roofline.devices.gpu import cuda_driver, identity, nvml
+from roofline.devices.gpu import cuda_driver, gpu_identity, nvml
 
 card = nvml_card
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
@@ -90,8 +90,8 @@ def machine(monkeypatch):
             nvml.REFUSED.add("Init")
         monkeypatch.setattr(cuda_driver, "cards", lambda: list(cuda_cards))
         monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda: 13000 if cuda_cards else None)
-        monkeypatch.setattr(identity, "_library_versions", lambda: dict(versions))
-        return identity.discover()
+        monkeypatch.setattr(gpu_identity, "_library_versions", lambda: dict(versions))
+        return gpu_identity.discover()
 
     return discover
 
@@ -102,7 +102,7 @@ def test_the_identity_of_a_visible_card_and_of_another_power_limit(machine):
     assert (found.driver, found.compute_capability, found.nvml, found.fault) == ("580.159.04", "9.0", True, None)
     assert (found.memory_total_bytes, found.memory_free_bytes) == (150_754_820_096, 150_000_000_000)
     sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000
-    (limited,) = identity.discover()
+    (limited,) = gpu_identity.discover()
     assert limited.fingerprint() != found.fingerprint()
 
 
@@ -110,7 +110,7 @@ def test_a_card_whose_name_is_in_no_encoding_and_which_is_too_old(machine):
     machine(A)
     sys.modules["pynvml"].nvmlDeviceGetName = lambda card: b"\xf8".decode()
     sys.modules["pynvml"].nvmlDeviceGetCudaComputeCapability = lambda card: (6, 1)
-    (found,) = identity.discover()
+    (found,) = gpu_identity.discover()
     assert found.fault == "unknown GPU has compute capability 6.1, and 7.0 is needed; leave it out of 'devices'"
 
 
@@ -159,12 +159,12 @@ def test_cuda_is_asked_by_the_program_that_is_started_for_it(monkeypatch, tmp_pa
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))  # for the program
     monkeypatch.setattr(cuda_driver, "LIBRARY", library)  # for this process, which has read the variable
     use_nvml(monkeypatch, refused=["Init"])
-    card, mig = identity.discover()
+    card, mig = gpu_identity.discover()
     assert (card.device, card.name, card.uuid, card.compute_capability) == ("gpu0", "A [1mcard", UUID, "9.0")
     assert (card.memory_free_bytes, card.multiprocessors, card.last_level_cache_bytes) == (8_000_000_000, 16, 38)
     assert (mig.uuid[:8], mig.memory_free_bytes) == ("MIG-abab", 1_000_000_000)
     use_nvml(monkeypatch, nvml_card(UUID, "0000:17:00.0"), refused=["DeviceGetMemoryInfo"])
-    (refused,) = identity.discover()
+    (refused,) = gpu_identity.discover()
     assert (refused.name, refused.memory_free_bytes) == ("NVIDIA H200", 8_000_000_000)
 
 
@@ -177,7 +177,7 @@ def test_without_a_driver_the_program_lists_no_card():
 
 @pytest.mark.gpu
 def test_cuda_and_nvml_list_the_same_cards():
-    assert {one.uuid for one in cuda_driver.cards()} == {one.uuid for one in identity.discover()}
+    assert {one.uuid for one in cuda_driver.cards()} == {one.uuid for one in gpu_identity.discover()}
 
 
 @pytest.mark.parametrize(
@@ -192,5 +192,5 @@ def test_cuda_and_nvml_list_the_same_cards():
     ],
 )
 def test_whether_the_driver_runs_this_cupy_or_the_remedy(versions, cuda, remedy):
-    fault = identity.cupy_fault(versions, cuda, "550.1")
+    fault = gpu_identity.cupy_fault(versions, cuda, "550.1")
     assert remedy in fault if remedy else fault is None

@@ -6,8 +6,8 @@ from fake_gpu import real_gpu
 from test_row_norm import OFFSET, OPERATOR, cell_of, error_of, normal, result_of
 
 from roofline.core.dtypes import relative_error
-from roofline.operators.row_norm.arrays import Array
-from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
+from roofline.operators.row_norm.array_row_norm import Array
+from roofline.operators.row_norm.cuda_row_norm import Naive, Welford, WelfordGraph
 
 pytestmark = pytest.mark.gpu
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import open_gpu, record_launches
 
-from roofline.devices.gpu import driver_calls, timing
+from roofline.devices.gpu import cuda_timing, driver_calls
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
 
     monkeypatch.setattr(device.xp.cuda, "Event", Event)
     monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
-    monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(cuda_timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     chunks, ahead = [], []
     for chunk in device.load_times(step, 4, 0.095, singly=2):
         chunks.append(chunk)

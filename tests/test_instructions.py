@@ -6,8 +6,8 @@ from fake_gpu import Idle, Recorder, open_gpu, real_gpu, replace_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core import model as core
-from roofline.devices.gpu import instructions
+from roofline.core import roofline_model as core
+from roofline.devices.gpu import instruction_kernels
 from roofline.measure.instruction_limits import issue_rate, walls
 
 BUDGET = {"warmup": 1, "iterations": 8, "time_budget_s": 0.05}
@@ -15,7 +15,7 @@ BUDGET = {"warmup": 1, "iterations": 8, "time_budget_s": 0.05}
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(instructions, "STEP_CYCLES", 1 << 12)
+    monkeypatch.setattr(instruction_kernels, "STEP_CYCLES", 1 << 12)
     return open_gpu(monkeypatch, MultiProcessorCount=2)
 
 
@@ -39,14 +39,17 @@ def addresses(places) -> list:
 
 
 def test_every_request_takes_the_sectors_or_wavefronts_that_are_declared():
-    for stride in instructions.STRIDES:
-        for where in addresses(instructions.strided_places(stride, 256, 40)):
-            assert where.max() < instructions.SET_WORDS + 32 * max(instructions.STRIDES) + 8 * instructions.LOADS
+    for stride in instruction_kernels.STRIDES:
+        for where in addresses(instruction_kernels.strided_places(stride, 256, 40)):
+            assert (
+                where.max()
+                < instruction_kernels.SET_WORDS + 32 * max(instruction_kernels.STRIDES) + 8 * instruction_kernels.LOADS
+            )
             for request in where.T:
                 assert len({int(word) * 4 // 32 for word in request}) == core.sectors_per_request(stride)
-    for ways in instructions.WAYS:
-        for where in addresses(instructions.shared_places(ways, 64, 6)):
-            assert where.max() < instructions.SHARED_WORDS
+    for ways in instruction_kernels.WAYS:
+        for where in addresses(instruction_kernels.shared_places(ways, 64, 6)):
+            assert where.max() < instruction_kernels.SHARED_WORDS
             for request in where.T:
                 assert max(numpy.bincount(request % 32)) == ways
 
@@ -58,8 +61,8 @@ def test_the_issue_rate_and_walls_are_measured(device):
     assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
     found = walls(device, **BUDGET)
     assert [(wall.pattern, wall.of) for wall in found] == [
-        *(("stride", stride) for stride in instructions.STRIDES),
-        *(("conflict", ways) for ways in instructions.WAYS),
+        *(("stride", stride) for stride in instruction_kernels.STRIDES),
+        *(("conflict", ways) for ways in instruction_kernels.WAYS),
     ]
     for wall in found:
         assert wall.cycles_per_request == pytest.approx(2 * 1980e6 / wall.requests_per_s)

@@ -8,7 +8,7 @@ from factories import FakeDevice, clock_of, product, vendor_figures, vendor_peak
 
 from roofline.devices.base import Workload
 from roofline.measure import investigation
-from roofline.operators.gemm import products
+from roofline.operators.gemm import gemm_arithmetic
 from roofline.records.compute import Kernel
 
 SMALL, LARGE = 16, 32
@@ -29,10 +29,10 @@ class Card(FakeDevice):
 
     def reference_product(self, device, dtype, size, seed):
         a, b = numpy.random.default_rng(seed).standard_normal((2, size, size))
-        work = products.flops(size, size, size)
+        work = gemm_arithmetic.flops(size, size, size)
 
         def compare():
-            return products.compare(f"{dtype} matmul {size}", dtype, a, b, a @ b + self.corrupted)
+            return gemm_arithmetic.compare(f"{dtype} matmul {size}", dtype, a, b, a @ b + self.corrupted)
 
         return Workload(product(size), work, lambda index: work / self.large / 1e6, lambda: None, compare)
 

@@ -9,19 +9,19 @@ import pytest
 from cuda.bindings import nvrtc
 
 import roofline
-from roofline.devices.gpu import caches, fma
+from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
-from roofline.operators.decode_attention import fused
-from roofline.operators.decode_attention.attention import Shape
-from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
-from roofline.operators.rmsnorm_matmul import hopper
-from roofline.operators.rmsnorm_matmul import plan as fused_product
-from roofline.operators.row_norm import cuda as row_norm
+from roofline.operators.decode_attention import fused_attention
+from roofline.operators.decode_attention.attention_arithmetic import Shape
+from roofline.operators.decode_attention.fused_attention import RESERVED_BYTES, WARP, Variant
+from roofline.operators.rmsnorm_matmul import hopper_gemm
+from roofline.operators.rmsnorm_matmul import mma_plan as fused_product
+from roofline.operators.row_norm import cuda_row_norm as row_norm
 
 pytestmark = pytest.mark.slow
 LIBRARY = Path(roofline.__file__).parent
 SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
-EVERYWHERE = [path for path in SOURCES if path not in hopper.KERNELS.values()]  # those are Hopper's alone
+EVERYWHERE = [path for path in SOURCES if path not in hopper_gemm.KERNELS.values()]  # those are Hopper's alone
 ARCHITECTURES = (75, 80, 89, 90, 100, 120)  # 8.6 is 8.9 without fp8
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
 ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__\w+__\([^)]*\)\s+)*(\w+(?:##DEPTH)?)\(')
@@ -84,7 +84,7 @@ def clean(*source_name_target_defines) -> Code:
 
 REGISTERS = 64 * 1024  # of a block, in every generation
 # Threads of the largest block. In memory.cu the need of the kernel decides their number, which must not be tiny.
-THREADS = {"caches.cu": max(caches.GRIDS)[0], "energy.cu": 256, "memory.cu": 512}
+THREADS = {"caches.cu": max(cache_benchmarks.GRIDS)[0], "energy.cu": 256, "memory.cu": 512}
 MACROS = {"energy.cu": ("-DDOUBLE=1", "-DMULTIPLIES=16")}
 
 
@@ -103,13 +103,13 @@ def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
 # Few and many numbers; the longest needs the most registers.
 @pytest.mark.parametrize(
     ("variant", "architecture"),
-    [(min(fma.VARIANTS), 90), *((max(fma.VARIANTS), one) for one in (75, 90, 120))],
+    [(min(gpu_fma.VARIANTS), 90), *((max(gpu_fma.VARIANTS), one) for one in (75, 90, 120))],
     ids=str,
 )
 def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
     defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
     code = clean(kernel_source(CEILING_KERNELS / "fma.cu"), "fma.cu", architecture, defines)
-    assert max(code.registers.values()) * max(threads for threads, _ in fma.GRIDS) <= REGISTERS
+    assert max(code.registers.values()) * max(threads for threads, _ in gpu_fma.GRIDS) <= REGISTERS
 
 
 HOPPER = "90a"  # with what only Hopper has
@@ -144,10 +144,10 @@ OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) :
     [(1, 2048, "bf16"), (8, 8192, "bf16"), (32, 2048, "fp16"), (64, 4096, "bf16"), (128, 8192, "bf16")],
 )
 def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, dtype):
-    work, most = hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), 227 << 10
-    one = hopper.plan(work, 132, most)
+    work, most = hopper_gemm.Work(batch, hidden, hidden, hopper_gemm.takes_norm(batch), alone=True), 227 << 10
+    one = hopper_gemm.plan(work, 132, most)
     shared = {"few_rows": OF_FEW.format(hidden=hidden), "many_rows": OF_MANY}[one.kernel]
-    source, _, options = one.source(dtype, hopper.ALONE)
+    source, _, options = one.source(dtype, hopper_gemm.ALONE)
     defines = tuple(option for option in options if option.startswith("-D"))
     code = fits(source, HOPPER, defines, one.threads, shared=shared, room=one.shared_bytes)
     assert one.shared_bytes + code.shared_bytes <= most
@@ -184,7 +184,9 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
     shared_bytes = SHARED_KIB[architecture][0] << 10
     shapes = (Shape(1, group, 1, head_size, 1024) for group in (1, 2, 4, 8))
     return {
-        variant for shape in shapes for variant in fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
+        variant
+        for shape in shapes
+        for variant in fused_attention.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
     }
 
 
@@ -195,13 +197,13 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
 )
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
-    source = kernel_source(fused.KERNEL) + AGREED
+    source = kernel_source(fused_attention.KERNEL) + AGREED
     found = attention_variants(architecture, dtype, head_size)
     assert found
     for variant in found:
         agreed = (f"-DTILE_OF_PYTHON={variant.tile}", f"-DSHARED_OF_PYTHON={variant.shared_bytes}")
         defines = (*variant.defines(dtype, head_size), *agreed)
-        needed = clean(source, fused.KERNEL.name, architecture, defines).registers["decode_attention"]
+        needed = clean(source, fused_attention.KERNEL.name, architecture, defines).registers["decode_attention"]
         assert needed * WARP * variant.warps * variant.blocks <= REGISTERS, variant
         assert variant.shared_bytes <= most_a_block, variant
         assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant

@@ -10,7 +10,7 @@ from workflow_run import committed
 from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.files import file_sha256
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.run import checkout
 
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"

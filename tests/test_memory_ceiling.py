@@ -9,9 +9,9 @@ from factories import FakeDevice, clock_of, device_record, vendor_figures
 from roofline.core.plateaus import Level
 from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream, SweepSeries
-from roofline.measure import memory_ceiling, search, together
-from roofline.records.device import VendorBandwidth
-from roofline.records.timing import Search
+from roofline.measure import loaded_together, memory_ceiling, search
+from roofline.records.device_record import VendorBandwidth
+from roofline.records.timing_record import Search
 
 GB = 10**9
 KIB, MIB = 1 << 10, 1 << 20
@@ -148,14 +148,14 @@ for rate in sys.argv[1], 0.9 * float(sys.argv[1]):
 
 
 def test_each_gpu_bears_the_load_alone_and_then_all_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "PAUSE_S", 0)
+    monkeypatch.setattr(loaded_together, "PAUSE_S", 0)
     (tmp_path / "next_to_it.py").touch()  # its own folder is searched
     program = tmp_path / "loaded.py"
     program.write_text(LOADED)
-    found = together.together(["700", "650"], str(program))
+    found = loaded_together.together(["700", "650"], str(program))
     assert [(one.device, one.alone_tflops, one.together_tflops) for one in found] == [
         ("700", 700, 630),
         ("650", 650, 585),
     ]
     with pytest.raises(Unsupported):
-        together.together(["700", "0"], str(program))
+        loaded_together.together(["700", "0"], str(program))

@@ -7,7 +7,7 @@ import pytest
 from fake_gpu import use_nvml
 from workflow_run import FAKES, new_gpu_run
 
-from roofline.devices.gpu import cuda_driver, identity
+from roofline.devices.gpu import cuda_driver, gpu_identity
 
 NAMELESS = "import pwd\ndef of(number):\n    raise KeyError(number)\npwd.getpwuid = of\n"
 BROKEN_CUPY = "raise ImportError('\\n====\\nFailed to import CuPy.\\n\\nOriginal error: ...\\n====')\n"
@@ -26,7 +26,7 @@ def test_a_user_without_a_name_and_a_cupy_that_cannot_be_imported(tmp_path, monk
 
 
 def test_why_no_gpu_is_measured(monkeypatch, tmp_path):
-    monkeypatch.setattr(identity, "DRIVER", tmp_path / "none")
+    monkeypatch.setattr(gpu_identity, "DRIVER", tmp_path / "none")
     for visible, driver, refused, why in (
         (None, None, ["Init"], None),
         ("-1", 13000, [], None),  # hidden on purpose
@@ -35,7 +35,7 @@ def test_why_no_gpu_is_measured(monkeypatch, tmp_path):
     ):
         use_nvml(monkeypatch, refused=refused, visible=visible)
         monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda driver=driver: driver)
-        assert why in identity.why_none() if why else identity.why_none() is None
+        assert why in gpu_identity.why_none() if why else gpu_identity.why_none() is None
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,7 @@ def test_an_ncu_that_does_not_start_or_fails_costs_the_counters_alone(monkeypatc
     (tmp_path / "ncu").write_text(program)
     (tmp_path / "ncu").chmod(0o755)
     monkeypatch.setenv("NCU", str(tmp_path / "ncu"))
-    monkeypatch.setattr(counters.counting, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
+    monkeypatch.setattr(
+        counters.hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")}
+    )
     assert why in counters.run("gpu0", [], tmp_path / "counters" / "kernels.ncu-rep")[0].refused

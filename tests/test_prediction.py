@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_seal, promised_seal
 
-from roofline.core import model, regimes
-from roofline.core.prediction import Costs, predict_cell, weighted_sum
+from roofline.core import regimes, roofline_model
+from roofline.core.cell_prediction import Costs, predict_cell, weighted_sum
 from roofline.devices.cpu.topology import promised_gb_per_s
 from roofline.measure.sealing import seal_device, seal_operator
 from roofline.operators import registry
-from roofline.records.device import VendorBandwidth, VendorPeak
-from roofline.records.prediction import CostTerms, predict_sealed
+from roofline.records.device_record import VendorBandwidth, VendorPeak
+from roofline.records.seal_records import CostTerms, predict_sealed
 
 SECONDS = st.just(0.0) | st.floats(1e-9, 10)
 COUNTS = st.just(0) | st.floats(1e3, 1e18)
@@ -75,7 +75,7 @@ def test_on_a_synchronous_device_the_calls_come_before_the_work(costs, flops, tr
 @given(ANY_COSTS, st.floats(1e3, 1e18), st.floats(1e3, 1e18), RATES, RATES)
 def test_never_faster_than_the_roofline_and_of_the_regime_that_its_times_give(costs, flops, traffic, tflops, gb_per_s):
     found = predicted(costs, flops, traffic, tflops, gb_per_s)
-    roof_s = model.roofline_time(flops, traffic, tflops * 1e12, gb_per_s * 1e9)
+    roof_s = roofline_model.roofline_time(flops, traffic, tflops * 1e12, gb_per_s * 1e9)
     assert found.latency_s >= roof_s * (1 - 1e-12)
     assert 0 < found.fraction_of_compute_peak <= 1 + 1e-12
     assert found.regime == regimes.regime(

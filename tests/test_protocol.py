@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roofline.measure.protocol import CALLER_METHOD, per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, limited_by
-from roofline.records.timing import Timing
+from roofline.records.timing_record import Timing
 
 
 def timed(duration, kind="gpu", **options):

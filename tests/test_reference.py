@@ -5,16 +5,16 @@ from collections.abc import Mapping
 import pytest
 from workflow_run import NEWEST
 
-from roofline.core import model
+from roofline.core import roofline_model
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import read
 from roofline.records.files import file_sha256
-from roofline.records.manifest import Manifest
-from roofline.records.memory import BandwidthRecord
-from roofline.records.operator import OperatorRecord
-from roofline.report.model import Source
+from roofline.records.manifest_record import Manifest
+from roofline.records.operator_record import OperatorRecord
+from roofline.report.report_model import Source
 from roofline.run.archive import opened
 from roofline.run.derived import derive
-from roofline.run.manifest import hashes
+from roofline.run.make_manifest import hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import violations
@@ -68,7 +68,9 @@ def test_every_prediction_was_sealed_of_the_ceilings_that_were_promised(found):
         compute = {c.name: c.tflops for c in promised if c.kind == "compute"}
         memory = {c.name: c.gb_per_s for c in promised if c.kind == "memory"}
         gb_per_s = next((memory[name] for name in cell.memory_ceilings if name in memory), max(memory.values()))
-        roof_s = model.roofline_time(cell.flops, cell.bytes, compute[cell.compute_ceiling] * 1e12, gb_per_s * 1e9)
+        roof_s = roofline_model.roofline_time(
+            cell.flops, cell.bytes, compute[cell.compute_ceiling] * 1e12, gb_per_s * 1e9
+        )
         assert cell.predicted.latency_s >= roof_s * (1 - 1e-9), cell.shape
 
 

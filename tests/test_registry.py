@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.core.terms import UserError
-from roofline.devices.cpu.identity import discover
+from roofline.devices.cpu.cpu_identity import discover
 from roofline.operators.about import describe
 from roofline.operators.registry import load, own_files, registered
 from roofline.run.machine_checks import operator_faults

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from pictures import reference
 
-from roofline.report.model import report
 from roofline.report.pages import pages
+from roofline.report.report_model import report
 
 MOST_BYTES = 3_000_000
 PARTS = ["the-roofline", "ceilings", "memory", "operators", "gpu-cpu", "predicted", "experts", "reproduce"]

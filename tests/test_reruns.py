@@ -18,7 +18,7 @@ from workflow_run import CHECKOUT, Run, measured, surroundings, tensors
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.run import targets
 from roofline.table.run_records import read_results
 from roofline.table.seals import violations
@@ -48,7 +48,11 @@ def records(files) -> set[str]:
 # ---------------------------------------------------------------- plans
 
 UNUSED = ("config/datasheets.yaml", "envs/cpu.txt", "Snakefile", "workflow/rules/common.smk", "config/config.yaml")
-UNUSED += (f"{LIBRARY}/run/settings.py", f"{LIBRARY}/devices/gpu/device.py", f"{LIBRARY}/operators/row_norm/cuda.py")
+UNUSED += (
+    f"{LIBRARY}/run/settings.py",
+    f"{LIBRARY}/devices/gpu/gpu_device.py",
+    f"{LIBRARY}/operators/row_norm/cuda_row_norm.py",
+)
 
 
 def test_a_copy_newer_times_and_sources_that_no_job_uses_make_nothing_stale(run):
@@ -63,7 +67,7 @@ def test_a_copy_newer_times_and_sources_that_no_job_uses_make_nothing_stale(run)
 def test_changes_of_settings_files_and_sources_plan_their_own_jobs(run):
     """Which setting and which source makes which record stale: test_staleness.py."""
     run.edit_config(decode_attn={"seq_lens": [16, 32, 48]}, plot={"dpi": 80})
-    run.append(f"{LIBRARY}/operators/row_norm/rows_loop.py")
+    run.append(f"{LIBRARY}/operators/row_norm/row_norm_loop.py")
     run.append(f"{LIBRARY}/measure/memory_ceiling.py")
     (run.results / PEAK).unlink()
     own = {"cpu/decode_attn/minigpt/S48_fp32.json", ROWS_SEAL, ROWS, MEMORY, PEAK}

@@ -14,10 +14,10 @@ from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.measure.operator_job import Options, kernels, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
-from roofline.operators.rmsnorm_matmul import hopper
-from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul import hopper_gemm
+from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul.mma_plan import plan
 from roofline.operators.rmsnorm_matmul.operator import RmsNormMatmul
-from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings
 
@@ -66,7 +66,7 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
 
 @given(
     batch=st.integers(1, 1000),
-    slices=st.integers(1, hopper.MOST_NORMED // 64),
+    slices=st.integers(1, hopper_gemm.MOST_NORMED // 64),
     outputs=st.integers(1, 40000),
     multiprocessors=st.integers(1, 200),
     norm=st.booleans(),
@@ -76,9 +76,11 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
 def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
     batch, slices, outputs, multiprocessors, norm, added, alone
 ):
-    batch = batch if alone else min(batch, hopper.MOST_ROWS)
-    norm = norm and hopper.takes_norm(batch)
-    found = hopper.plan(hopper.Work(batch, outputs, 64 * slices, norm, added, alone=alone), multiprocessors, 227 << 10)
+    batch = batch if alone else min(batch, hopper_gemm.MOST_ROWS)
+    norm = norm and hopper_gemm.takes_norm(batch)
+    found = hopper_gemm.plan(
+        hopper_gemm.Work(batch, outputs, 64 * slices, norm, added, alone=alone), multiprocessors, 227 << 10
+    )
     assert (found.tiles - 1) * found.columns < outputs <= found.tiles * found.columns
     across, down = found.grid
     assert (down - 1) * found.rows < batch <= down * found.rows

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.core.cell_prediction import predict_cell
 from roofline.core.dtypes import relative_error
-from roofline.core.prediction import predict_cell
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.operators.about import builtin
 from roofline.operators.base import Case
-from roofline.operators.row_norm.arrays import Array, Compiled, NumpyRows
-from roofline.operators.row_norm.cuda import MOST_HELD, MOST_THREADS, Naive, Welford, WelfordGraph, divide
+from roofline.operators.row_norm.array_row_norm import Array, Compiled, NumpyRows
+from roofline.operators.row_norm.cuda_row_norm import MOST_HELD, MOST_THREADS, Naive, Welford, WelfordGraph, divide
 from roofline.operators.row_norm.operator import RowNorm
 from roofline.run import settings
 

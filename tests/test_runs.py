@@ -11,7 +11,7 @@ from workflow_run import NEWEST
 from roofline.api import open_run
 from roofline.core.terms import UserError
 from roofline.records.base import read
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.run.archive import contents, pack
 
 

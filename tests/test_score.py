@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.core.prediction import within
-from roofline.records.prediction import CostTerms
+from roofline.core.cell_prediction import within
+from roofline.records.seal_records import CostTerms
 from roofline.table.rows import Prediction
 from roofline.table.scores import START_S, kind_of, score
 

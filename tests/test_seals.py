@@ -7,7 +7,7 @@ from records_factory import US, bandwidth_record, cell, hashes_of, operator_reco
 
 from roofline.core.terms import UserError
 from roofline.records.base import write
-from roofline.records.operator import PredictedCell, PredictionsRecord
+from roofline.records.operator_record import PredictedCell, PredictionsRecord
 from roofline.table.run_records import read_results
 from roofline.table.seals import violations
 

@@ -5,7 +5,7 @@ from factories import FakeDevice, clock_of
 
 from roofline.core.terms import Unsupported
 from roofline.measure.search import try_all
-from roofline.records.timing import Search
+from roofline.records.timing_record import Search
 
 
 def steps_of(way):

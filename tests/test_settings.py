@@ -8,7 +8,7 @@ import pytest
 
 from roofline.core.terms import UserError
 from roofline.devices.base import Identity
-from roofline.operators.settings import EFFORTS, ByEffort
+from roofline.operators.setting_types import EFFORTS, ByEffort
 from roofline.run import targets
 from roofline.run.console import expected_s
 from roofline.run.machine_checks import choose_devices

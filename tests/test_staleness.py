@@ -176,10 +176,10 @@ SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in
 SEALS |= {"gpu0/rmsnorm_matmul/prediction"}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions", "gpu0/rmsnorm_matmul"}
 FILES = {
-    "core/model.py": TIMED | SEALS | on_both("device_query") | REPORTING,
+    "core/roofline_model.py": TIMED | SEALS | on_both("device_query") | REPORTING,
     "core/formatting.py": REPORTING,
-    "devices/cpu/device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
-    "devices/gpu/device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"} | {"gpu0/device_query"},
+    "devices/cpu/cpu_device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
+    "devices/gpu/gpu_device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"} | {"gpu0/device_query"},
     "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction"),
     "operators/row_norm/kernels/row_norm.cu": {"gpu0/row_norm", "gpu0/row_norm/prediction"},
     "operators/row_norm/about.py": {"roofline"},
@@ -187,7 +187,7 @@ FILES = {
     "measure/calibration.py": on_both("device_query"),
     "measure/compute_ceiling.py": on_both("peak_flops"),
     "run/jobs.py": REPORTING,
-    "run/manifest.py": {"manifest"},
+    "run/make_manifest.py": {"manifest"},
     "run/settings.py": set(),
     "report/job_lines.py": REPORTING,
     "report/templates/report.css.j2": {"roofline"},

@@ -13,7 +13,7 @@ from roofline.core.disturbance import RUN_PROCESS
 from roofline.measure import lock
 from roofline.measure.lock import HOST, HOST_PATH
 from roofline.measure.undisturbed import flagged, limited_by
-from roofline.records.timing import DeviceState, Timing
+from roofline.records.timing_record import DeviceState, Timing
 
 SCRIPTS = Path(lock.__file__).parents[2]
 TIMING = Timing(

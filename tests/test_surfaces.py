@@ -15,10 +15,10 @@ from records_factory import (
     verified,
 )
 
-from roofline.records.memory import Peer
+from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
-from roofline.report.model import report
 from roofline.report.pages import pages
+from roofline.report.report_model import report
 from roofline.table.rows import Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)

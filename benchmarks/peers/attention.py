@@ -17,8 +17,8 @@ import timing
 
 from roofline.core.dtypes import array_dtype
 from roofline.operators.base import Case, rotation_copies
-from roofline.operators.decode_attention.attention import Shape, cache_bytes
-from roofline.operators.decode_attention.fused import FusedGraph
+from roofline.operators.decode_attention.attention_arithmetic import Shape, cache_bytes
+from roofline.operators.decode_attention.fused_attention import FusedGraph
 from roofline.operators.decode_attention.operator import DecodeAttention
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")

@@ -5,7 +5,7 @@
 #define ROWS 8
 #endif
 
-#include "../../workflow/scripts/roofline/operators/gemm/kernels/halves.cuh"
+#include "../../workflow/scripts/roofline/operators/gemm/kernels/half_types.cuh"
 
 // table [tokens, hidden], g [hidden], stream and y [rows, hidden], squares [hidden / 128, ROWS]; hidden a multiple of
 // 128. A block for each row, a thread for each 8 numbers in turn.

@@ -17,12 +17,12 @@ from roofline.core.formatting import counted
 from roofline.core.terms import UserError, in_order
 from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
-from roofline.records.manifest import Device, Manifest
+from roofline.records.manifest_record import Device, Manifest
 from roofline.report.words import fail_lines
 from roofline.run import checkout, dry_run, run_lock
 from roofline.run.archive import MADE_AGAIN, contents, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
-from roofline.run.manifest import differing_files, is_result, unlisted_files
+from roofline.run.make_manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT
 from roofline.table.rows import Roofline
 

@@ -33,7 +33,7 @@ from roofline.core.formatting import listed
 from roofline.core.terms import KINDS, UserError, accelerators
 from roofline.devices import discovery
 from roofline.records.base import read
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, dry_run, folder, run_lock, settings, targets

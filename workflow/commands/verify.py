@@ -12,14 +12,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
-from roofline.records.manifest import Manifest
-from roofline.report.model import Source
+from roofline.records.manifest_record import Manifest
+from roofline.report.report_model import Source
 from roofline.report.words import fail_lines
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
 from roofline.run.derived import write_derived
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.manifest import hashes
+from roofline.run.make_manifest import hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 

@@ -20,7 +20,7 @@ from snakemake.logging import logger
 
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery, levels
-from roofline.devices.gpu.identity import why_none
+from roofline.devices.gpu.gpu_identity import why_none
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources

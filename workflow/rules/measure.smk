@@ -115,7 +115,7 @@ use rule device_query as counters with:
         calibration="results/{device}/calibration.json",
         files=sorted({file for _, job in CELLS.counted for file in job.files}),
         library=PARAMS.library("counters", *sorted({rule for rule, _ in CELLS.counted})),
-        program=str(SCRIPTS / "profiled.py"),
+        program=str(SCRIPTS / "counter_program.py"),
     output:
         profiler="results/{device}/profiler.json",
         counted=files(f"{{device}}/counters/{rule}/{job.path}" for rule, job in CELLS.counted),

@@ -8,13 +8,13 @@ from roofline.devices import discovery
 from roofline.devices.levels import MAIN_MEMORY, SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.energy import idle
+from roofline.measure.loaded_together import together
 from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
 from roofline.measure.memory_load import LOADED, energy_points, load_of
-from roofline.measure.together import together
+from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord, Peer
 from roofline.records.base import read, write
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
-from roofline.records.memory import Bandwidth, BandwidthRecord, Peer
 from roofline.run.jobs import Stopwatch, job, report, say
 
 MIB = 1 << 20

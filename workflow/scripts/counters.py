@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from roofline.core.terms import Unsupported
-from roofline.measure import counting, ncu
+from roofline.measure import hardware_counters, ncu
 from roofline.records.base import write
-from roofline.records.counters import CountersRecord, ProfilerRecord
+from roofline.records.counters_record import CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
-from roofline.records.operator import DataFile
+from roofline.records.operator_record import DataFile
 from roofline.run.jobs import Stopwatch, job, report
 
 
@@ -19,7 +19,7 @@ def run(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, lis
     if program:
         try:
             version = ncu.version(program)
-            cells = counting.count(program, device, tasks, path)
+            cells = hardware_counters.count(program, device, tasks, path)
         except Unsupported as reason:
             refused = str(reason)
             path.unlink(missing_ok=True)

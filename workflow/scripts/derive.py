@@ -6,7 +6,7 @@ from pathlib import Path
 from roofline.records.base import write
 from roofline.records.cards import known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
-from roofline.report.model import Source
+from roofline.report.report_model import Source
 from roofline.run import checkout, pictures
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say

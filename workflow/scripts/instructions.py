@@ -3,9 +3,9 @@
 from roofline.devices import discovery
 from roofline.measure.instruction_limits import issue_rate, walls
 from roofline.records.base import read, write
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
-from roofline.records.instructions import InstructionsRecord
+from roofline.records.instructions_record import InstructionsRecord
 from roofline.run.jobs import Stopwatch, job, report
 
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 from roofline.records.base import write
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.run import checkout
 from roofline.run.jobs import RUN_STARTED, job, job_times, now, say
-from roofline.run.manifest import make_manifest
+from roofline.run.make_manifest import make_manifest
 
 
 def line(manifest: Manifest) -> str:

@@ -5,10 +5,10 @@ from roofline.measure.operator_job import Options, Seals, measure, skipped
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
-from roofline.records.operator import OperatorRecord
-from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.records.operator_record import OperatorRecord
+from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 

@@ -3,8 +3,8 @@
 from roofline.measure.sealing import seal_operator
 from roofline.operators import registry
 from roofline.records.base import read, write
-from roofline.records.calibration import CalibrationRecord
-from roofline.records.device import DeviceRecord
+from roofline.records.calibration_record import CalibrationRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.run.jobs import job, now, say
 

@@ -11,9 +11,9 @@ from roofline.measure.operator_job import Seals
 from roofline.operators.gemm.cublaslt import BINDINGS
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
-from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 

@@ -13,8 +13,8 @@ from roofline.operators.base import Job
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text
-from roofline.records.operator import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
-from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.records.operator_record import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
+from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import job, now, say
 
 GEMM = "peak_flops"

@@ -17,10 +17,10 @@ sys.path.insert(0, str(SCRIPTS))
 
 import numpy
 
-from roofline.core.prediction import CLOSE_TIMES, predict_cell, within
+from roofline.core.cell_prediction import CLOSE_TIMES, predict_cell, within
 from roofline.operators.constants import H200_HOSTS
 from roofline.operators.registry import builtin
-from roofline.records.prediction import CostTerms
+from roofline.records.seal_records import CostTerms
 
 CELLS = HERE / "cells.json"
 DAMPED = 0.1  # beyond which an error counts less than by its square

@@ -22,8 +22,8 @@ import ml_dtypes
 import numpy
 
 from cupy import random_numbers
-from roofline.devices.gpu import fma, instructions
-from roofline.devices.gpu.timing import Timer
+from roofline.devices.gpu import gpu_fma, instruction_kernels
+from roofline.devices.gpu.cuda_timing import Timer
 
 __version__ = "14.2.0"
 
@@ -126,7 +126,7 @@ SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates
 WORKED_S, LOAD_S = [0.0], 6e-7  # by a card whose rates are known; for one load that waits for the one before
 Timer.timer_ratio = lambda self: 1.0  # the clock of its events is its own
 if RATES:  # its steps are as long as that says, not as NumPy takes for them
-    fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
+    gpu_fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
 
 
 def took(what, work):
@@ -291,24 +291,26 @@ def _fold(given):
     shown = slice(SHOWN_THREADS if RATES else None)
     start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
     k, offset = float(given.factors[0]), float(given.factors[-1])
-    given.after.reshape(numbers, -1)[:, shown] = fma.folded(start, steps * int(given.rounds), k, offset)
+    given.after.reshape(numbers, -1)[:, shown] = gpu_fma.folded(start, steps * int(given.rounds), k, offset)
 
 
 def _issue(given):
     pairs, threads = int(given.defines["PAIRS"]), given.threads
-    assert given.floats.size == given.words.size == given.blocks * threads * instructions.NUMBERS
-    start = instructions.starts(threads)
-    steps = int(given.rounds) * pairs // instructions.NUMBERS
+    assert given.floats.size == given.words.size == given.blocks * threads * instruction_kernels.NUMBERS
+    start = instruction_kernels.starts(threads)
+    steps = int(given.rounds) * pairs // instruction_kernels.NUMBERS
     floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
-    floats[:] = fma.folded(start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
-    few = int(given.rounds) == instructions.COMPARED_ROUNDS  # over more, none is looked at
-    words[:] = instructions.shifted(start, 2 * pairs) if few else start
+    floats[:] = gpu_fma.folded(
+        start.astype(numpy.float64), steps, instruction_kernels.FACTOR, instruction_kernels.OFFSET
+    )
+    few = int(given.rounds) == instruction_kernels.COMPARED_ROUNDS  # over more, none is looked at
+    words[:] = instruction_kernels.shifted(start, 2 * pairs) if few else start
 
 
 def _load(places):
     def kernel(given):
         of = given.stride if places == "strided_places" else given.ways
-        for where, times in getattr(instructions, places)(int(of), given.threads, int(given.rounds)):
+        for where, times in getattr(instruction_kernels, places)(int(of), given.threads, int(given.rounds)):
             _add(given.total, given.a.reshape(-1).view(numpy.uint32)[where], times * given.blocks)
 
     return kernel
@@ -322,7 +324,7 @@ def _mark_clocks(given):
 
 
 def _decode_attention(given):
-    from roofline.operators.decode_attention.attention import reference
+    from roofline.operators.decode_attention.attention_arithmetic import reference
 
     batch, heads, _ = given.query.shape
     kv_heads, splits = given.keys.shape[1], int(given.splits)
@@ -382,16 +384,16 @@ def _rmsnorm_matmul(given):
 
 def _product_on_hopper(given):
     """Of few rows x's norm is taken too; nothing follows the product."""
-    from roofline.operators.rmsnorm_matmul import hopper
+    from roofline.operators.rmsnorm_matmul import hopper_gemm
     from roofline.operators.rmsnorm_matmul.operator import reference
 
     defines = {name: int(value) for name, value in given.defines.items()}
     few = "GROUPS" in defines
     columns = 16 * defines["GROUPS"] if few else defines["OUTPUTS"]
     x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // (2 if defines["ROWS"] == 64 else 1) // 2))
-    sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper.SHAPE)[0]
+    sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper_gemm.SHAPE)[0]
     addresses = numpy.frombuffer((given.to if few else given.tensors).tobytes(), "u8")
-    of = dict(zip(hopper.TENSORS, map(int, addresses), strict=True))
+    of = dict(zip(hopper_gemm.TENSORS, map(int, addresses), strict=True))
     x, y = x[: sizes["rows"]], AT_ADDRESS[of["y"]]
     assert y.shape == (sizes["rows"], sizes["outputs"])
     assert given.grid[1] == -(-int(sizes["rows"]) // defines["ROWS"])
@@ -438,7 +440,7 @@ KERNELS = {
     "read_l2_broadcast": _read_by_all,
     "read_shared": _read_by_all,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
-    **{f"fold_{dtype}": _fold for dtype in fma.FACTORS},
+    **{f"fold_{dtype}": _fold for dtype in gpu_fma.FACTORS},
 }
 
 

@@ -14,12 +14,12 @@ from fake_gpu import nvml_card, open_gpu, use_nvml
 from roofline import api
 from roofline.devices.base import Identity
 from roofline.devices.discovery import describe
-from roofline.devices.gpu import fma
+from roofline.devices.gpu import gpu_fma
 from roofline.measure import compute_ceiling, memory_ceiling
 from roofline.operators.gemm.operator import Gemm
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import write
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.memory import BandwidthRecord
 from roofline.table.checks.card import LINK, MEMORY, REPAIRS
 from roofline.table.checks.ceilings import NEAR_MAXIMUM
 from roofline.table.checks.surroundings import ALONE, COOL
@@ -42,7 +42,7 @@ class StandIn:
             patch.setenv(name, str(value))
         patch.setattr(xids, "PERIOD_S", 0)
         patch.setattr(compute_ceiling, "_rest", lambda *arguments: None)
-        patch.setattr(fma, "time", fma.time)  # which a stand-in of known rates replaces
+        patch.setattr(gpu_fma, "time", gpu_fma.time)  # which a stand-in of known rates replaces
         use_nvml(patch, nvml_card("GPU-1", "0000:17:00.0"))
         options = {"nvml": True, "MultiProcessorCount": multiprocessors, "free_bytes": 50 * MIB}
         self.device = open_gpu(patch, name="NVIDIA H200", **options)

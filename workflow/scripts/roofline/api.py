@@ -25,8 +25,8 @@ from roofline.core.formatting import (
     percent,
     regime_words,
 )
-from roofline.core.model import issue_peak
 from roofline.core.regimes import regime
+from roofline.core.roofline_model import issue_peak
 from roofline.core.statistics import few
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery
@@ -41,20 +41,20 @@ from roofline.measure.lock import of_gpu as lock_of
 from roofline.measure.memory_load import load_of
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator
 from roofline.operators.constants import Constant, of_gpu_host
-from roofline.operators.decode_attention import fused as attention_kernel
+from roofline.operators.decode_attention import fused_attention as attention_kernel
 from roofline.operators.gemm.operator import products_on
 from roofline.operators.registry import builtin as builtin_operators
-from roofline.operators.rmsnorm_matmul import hopper as product_kernel
-from roofline.operators.settings import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
+from roofline.operators.rmsnorm_matmul import hopper_gemm as product_kernel
+from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
 from roofline.records.base import read as read_record
 from roofline.records.cards import CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, write_text
-from roofline.records.manifest import Manifest
-from roofline.records.operator import OperatorRecord
-from roofline.records.prediction import CostTerms
-from roofline.records.timing import Check
+from roofline.records.manifest_record import Manifest
+from roofline.records.operator_record import OperatorRecord
+from roofline.records.seal_records import CostTerms
+from roofline.records.timing_record import Check
 from roofline.report.markdown import Table, filled
 from roofline.report.palette import LEVEL_COLOURS
 from roofline.run.archive import manifest_of, unpacked
@@ -62,7 +62,7 @@ from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
 from roofline.run.folder import measure, require_no_living_run
 from roofline.run.jobs import Failure, print_what_can_be_printed
-from roofline.run.manifest import differing_files
+from roofline.run.make_manifest import differing_files
 from roofline.table.checks import judge
 from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import load

@@ -5,7 +5,7 @@ See docs/prediction.md.
 
 from collections.abc import Mapping
 
-from roofline.core import model
+from roofline.core import roofline_model
 
 # Share of the time: where roof and overheads together explain less, the implementation sets it.
 EXPLAINED = 0.5
@@ -47,10 +47,10 @@ def regime(
     """
     overhead_s = overhead(latency_s=latency_s, device_latency_s=device_latency_s, start_s=start_s)
     if compute_s is None or memory_s is None:
-        return model.OVERHEAD_BOUND if overhead_s >= EXPLAINED * latency_s else None
+        return roofline_model.OVERHEAD_BOUND if overhead_s >= EXPLAINED * latency_s else None
     roof_s = max(compute_s, memory_s)
     if roof_s + overhead_s < EXPLAINED * latency_s:
-        return model.IMPLEMENTATION_BOUND
+        return roofline_model.IMPLEMENTATION_BOUND
     if overhead_s > roof_s:
-        return model.OVERHEAD_BOUND
-    return model.COMPUTE_BOUND if compute_s >= memory_s else model.MEMORY_BOUND
+        return roofline_model.OVERHEAD_BOUND
+    return roofline_model.COMPUTE_BOUND if compute_s >= memory_s else roofline_model.MEMORY_BOUND

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from roofline.core.terms import ComputeUnit, DeviceKind, HostMemory, Mix
 from roofline.records.compute import Product
-from roofline.records.timing import Check
+from roofline.records.timing_record import Check
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roofline.core.dtypes import CEILINGS, DTYPES, FIRST_CAPABILITY
 from roofline.devices import datasheet_file
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 
 load = datasheet_file.read
 

@@ -16,7 +16,7 @@ from roofline.devices import host, levels
 from roofline.devices.base import Device, Identity
 from roofline.devices.levels import PEER
 from roofline.records.cards import METHOD
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 
 
 def kind_of(device: str) -> str:
@@ -60,13 +60,13 @@ def open_device(device: str, peer: str | None = None, context: bool = True) -> D
     named = [device, peer] if peer else [device]
     if missing := [name for name in named if name not in present]:
         raise LookupError(f"{' and '.join(missing)} is not on this machine")
-    return import_module(f"roofline.devices.{kind}.device").Device(
+    return import_module(f"roofline.devices.{kind}.{kind}_device").Device(
         *(present[name] for name in named), **({} if context else {"context": False})
     )
 
 
 def _identity_module(kind: str):
-    return import_module(f"roofline.devices.{kind}.identity")
+    return import_module(f"roofline.devices.{kind}.{kind}_identity")
 
 
 def describe(device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord:

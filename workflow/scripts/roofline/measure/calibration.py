@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterable
 
 from roofline.core import statistics
-from roofline.core.prediction import SHARED
+from roofline.core.cell_prediction import SHARED
 from roofline.core.terms import KINDS
 from roofline.devices import host
 from roofline.devices.base import Device
 from roofline.measure import lock
 from roofline.measure.undisturbed import undisturbed
-from roofline.records.calibration import CalibrationRecord, HostCost
-from roofline.records.device import DeviceRecord
+from roofline.records.calibration_record import CalibrationRecord, HostCost
+from roofline.records.device_record import DeviceRecord
 
 DIVIDED = ("read_s_per_byte", "pass_s_per_byte")
 SLOPES = {"kernel_launch_s": "kernel_argument_s"}  # by the name of the start

@@ -19,9 +19,9 @@ from roofline.measure.protocol import OPENING_METHOD, time_caller, time_device_a
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm.operator import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, NotRepeated, PeakFlops, Sustained
-from roofline.records.device import DeviceRecord
-from roofline.records.operator import Measurement
-from roofline.records.timing import Check, Search
+from roofline.records.device_record import DeviceRecord
+from roofline.records.operator_record import Measurement
+from roofline.records.timing_record import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP, LEAD = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: a queue's first

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from roofline.devices.base import Device
 from roofline.devices.energy_counter import Look, ticks, watched
-from roofline.records.energy import Energy, Idle
+from roofline.records.energy_record import Energy, Idle
 
 FEWEST_TICKS = 16  # between the first tick and the last
 AGREE = 0.03  # of the counter and of NVML's power readings

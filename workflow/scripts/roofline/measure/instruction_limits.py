@@ -4,7 +4,7 @@ from roofline.devices.base import Device
 from roofline.measure import search
 from roofline.measure.protocol import time_until_precise
 from roofline.measure.undisturbed import StateLog
-from roofline.records.instructions import IssueRate, Wall
+from roofline.records.instructions_record import IssueRate, Wall
 
 WALL_BUDGET = 0.5  # of the time budget: of 18 walls half the samples gave 17 medians within 0.02 %, one 0.4 %
 

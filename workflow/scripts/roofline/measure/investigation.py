@@ -3,8 +3,8 @@
 from roofline.devices.base import Device
 from roofline.measure.protocol import time_caller
 from roofline.measure.undisturbed import LAG_S
+from roofline.operators.gemm.gemm_arithmetic import flops, workspace_bytes
 from roofline.operators.gemm.operator import products_on
-from roofline.operators.gemm.products import flops, workspace_bytes
 from roofline.records.compute import Investigation, Kernel, Sustained, Trial
 
 THRESHOLD = 0.5

@@ -10,8 +10,8 @@ from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import search
 from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, limited_by, throttled, undisturbed
-from roofline.records.device import DeviceRecord, VendorBandwidth
-from roofline.records.memory import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
+from roofline.records.bandwidth_record import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
+from roofline.records.device_record import DeviceRecord, VendorBandwidth
 
 SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from roofline.devices.base import Device
 from roofline.measure.sustained import once
 from roofline.records.compute import Product
-from roofline.records.energy import EnergyPoint, MemoryLoad
+from roofline.records.energy_record import EnergyPoint, MemoryLoad
 
 LOADED = ("hbm_read", "hbm_copy")
 STEP_S = 0.02  # of a launch: a queue of short ones runs dry

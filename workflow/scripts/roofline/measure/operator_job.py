@@ -18,9 +18,9 @@ from roofline.operators.base import (
     Operator,
     rotation_copies,
 )
-from roofline.records.operator import Measurement, PredictedCell
-from roofline.records.prediction import PredictionRecord, predict_sealed
-from roofline.records.timing import Timing
+from roofline.records.operator_record import Measurement, PredictedCell
+from roofline.records.seal_records import PredictionRecord, predict_sealed
+from roofline.records.timing_record import Timing
 
 READ_AGAIN = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
 SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP, SMALLEST_BLOCKS = 40, 0.2, 10, 3

@@ -8,7 +8,7 @@ from roofline.core import statistics
 from roofline.core.terms import KINDS, Sensitive
 from roofline.devices.base import Device
 from roofline.measure.undisturbed import StateLog, flagged, undisturbed
-from roofline.records.timing import Timing
+from roofline.records.timing_record import Timing
 
 CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"
 OPENING_METHOD = "the first steps of sustained load, which begins as a block does, an event per step"

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import roofline.devices.cpu.topology as of_cpu  # not by `from`, which sources.py takes for code of a CPU alone
 from roofline.core.terms import MIXES
 from roofline.devices.levels import PEER, roofs
-from roofline.records.calibration import CalibrationRecord
-from roofline.records.device import DeviceRecord
-from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
+from roofline.records.calibration_record import CalibrationRecord
+from roofline.records.device_record import DeviceRecord
+from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
 
 MEASURED = "measured on this host before any operator"
 SOURCE = {"source", "verified", "derived"}  # fields

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from roofline.core import statistics
 from roofline.core.terms import KINDS, Unsupported
-from roofline.records.timing import Search
+from roofline.records.timing_record import Search
 
 Way = TypeVar("Way")
 TRIALS, TRIAL_S = 3, 3e-4  # timed runs of a trial, after one to warm up; more where they would be over too soon

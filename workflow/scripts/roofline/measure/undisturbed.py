@@ -8,7 +8,7 @@ from roofline.core.disturbance import disturbances, is_throttled, limiting_reaso
 from roofline.core.terms import KINDS, Sensitive
 from roofline.devices import host
 from roofline.devices.base import Device
-from roofline.records.timing import Contention, DeviceState, Timing
+from roofline.records.timing_record import Contention, DeviceState, Timing
 
 T = TypeVar("T")
 

@@ -21,10 +21,10 @@ from roofline.core.dtypes import ITEM_BYTES, relative_error, require_close
 from roofline.core.terms import KINDS, RegimeLevel
 from roofline.devices.base import Identity
 from roofline.operators.constants import CPU_HOST, Constant, Constants, of_gpu_host
-from roofline.operators.settings import OperatorSettings, Settings
-from roofline.records.operator import DataFile
-from roofline.records.prediction import CostTerms
-from roofline.records.timing import Check
+from roofline.operators.setting_types import OperatorSettings, Settings
+from roofline.records.operator_record import DataFile
+from roofline.records.seal_records import CostTerms
+from roofline.records.timing_record import Check
 
 # Rotating through several times the last-level cache makes every step read memory.
 COLD_CACHE_MULTIPLE = 3

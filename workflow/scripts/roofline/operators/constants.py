@@ -18,7 +18,7 @@ H200_HOSTS = "measured by every run; here on hosts of an H200, 2026-11"
 LIMIT = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
 FITTED = "fitted on cells drawn at random on an H200, 2026-11: reference/experiments/predictions"
 EPYC = "measured by every run; here on two cores of an AMD EPYC, 2026-11"
-# What work costs the host of a CPU: devices/cpu/host_calls.py measures each. These values count only in a run without a
+# What work costs the host of a CPU: devices/cpu/cpu_host_costs.py measures each. These values count only in a run without a
 # calibration.
 CPU_HOST: dict[str, Constant] = {
     "array_operation_s": Constant(1.7e-6, EPYC, "a NumPy call on next to nothing"),
@@ -45,7 +45,7 @@ LAUNCHED = {"empty_kernel_s": 1.0, "kernel_start_s": 1.0}  # the start of a kern
 
 
 def of_gpu_host(*names: str) -> dict[str, Constant]:
-    """What calls cost the host of a GPU, which every run measures (devices/gpu/host_calls.py)."""
+    """What calls cost the host of a GPU, which every run measures (devices/gpu/gpu_host_costs.py)."""
     return {name: Constant(_GPU_HOST[name][0], H200_HOSTS, _GPU_HOST[name][1]) for name in names}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import roofline.operators
 from roofline.core.terms import KINDS, MIXES, UserError
 from roofline.operators.base import Implementation, Operator, with_siblings
-from roofline.operators.settings import OperatorSettings
+from roofline.operators.setting_types import OperatorSettings
 
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"

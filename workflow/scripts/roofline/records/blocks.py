@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from roofline.core.disturbance import Sensitive, disturbances, hidden_load
 from roofline.core.terms import KINDS, DeviceKind
-from roofline.records.calibration import CalibrationRecord
+from roofline.records.bandwidth_record import BandwidthRecord
+from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.instructions import InstructionsRecord
-from roofline.records.memory import BandwidthRecord
-from roofline.records.operator import JobRecord
-from roofline.records.timing import Contention, DeviceState
+from roofline.records.instructions_record import InstructionsRecord
+from roofline.records.operator_record import JobRecord
+from roofline.records.timing_record import Contention, DeviceState
 
 Measured = JobRecord | CalibrationRecord
 

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
-from roofline.records.energy import Energy
-from roofline.records.operator import JobRecord
-from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
+from roofline.records.energy_record import Energy
+from roofline.records.operator_record import JobRecord
+from roofline.records.timing_record import Check, Contention, DeviceState, Search, Timing
 
 
 class Product(Record):

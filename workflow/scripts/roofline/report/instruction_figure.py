@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from roofline.core.formatting import number, percent
-from roofline.core.model import LANES
+from roofline.core.roofline_model import LANES
 from roofline.report import figure_style as style
 from roofline.report.palette import LEVEL_COLOURS, markers_of
 from roofline.report.words import LEVELS

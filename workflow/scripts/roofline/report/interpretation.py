@@ -3,7 +3,7 @@
 from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import listed, number, percent
 from roofline.report import rendering
-from roofline.report.model import DeviceView, OperatorView, Report, furthest_apart
+from roofline.report.report_model import DeviceView, OperatorView, Report, furthest_apart
 from roofline.report.words import CAUSES
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Roofline

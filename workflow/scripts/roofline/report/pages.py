@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from roofline.core.formatting import duration, flops_rate, number, percent, place_words, regime_name
 from roofline.core.terms import BYTES, Axis
-from roofline.report import counters, interpretation, predictions, rendering
+from roofline.report import counter_agreement, interpretation, predictions_page, rendering
 from roofline.report.charts import prediction_chart, roofline_chart, symbols_of
 from roofline.report.markdown import Table, filled
-from roofline.report.model import OperatorView, Report
+from roofline.report.report_model import OperatorView, Report
 from roofline.table.rows import Cell, Roofline
 
 SHAPES = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
@@ -21,16 +21,16 @@ def pages(report: Report) -> dict[str, str]:
     common = {
         "report": report,
         "paragraphs": interpretation.paragraphs(report),
-        "verified": predictions.verified(verified, table),
+        "verified": predictions_page.verified(verified, table),
         "between": rendering.macro("sentences.j2", "peers", table),
         "energy": rendering.macro("sentences.j2", "energy", table),
-        "counters": rendering.macro("sentences.j2", "counters", counters.facts(table)),
-        "counted": counters.table_of(table.counted, table),
+        "counters": rendering.macro("sentences.j2", "counters", counter_agreement.facts(table)),
+        "counted": counter_agreement.table_of(table.counted, table),
         "lessons": interpretation.lessons(report),
         "operations": operations(report),
     }
     fast = [cell for device in report.shown for one in device.operators for cell in one.fast]
-    shapes = filled(SHAPES, predictions.of_shapes(fast, table), left=4)
+    shapes = filled(SHAPES, predictions_page.of_shapes(fast, table), left=4)
     return {
         "interpretation.md": rendering.text_page("interpretation.md.j2", **common),
         "ROOFLINE.md": rendering.text_page("ROOFLINE.md.j2", **common, shapes=shapes),
@@ -48,7 +48,7 @@ def _of_page(report: Report, views: Sequence[OperatorView]) -> dict:
     }
     return {
         "charts": {name: one for name, one in charts.items() if one},
-        "worst": predictions.verified(report.worst, table),
+        "worst": predictions_page.verified(report.worst, table),
         "cells": {(one.device, one.name): cells_of(one, report) for one in views},
         "heat_rows": {(one.device, one.name): heat_rows(one, table) for one in views},
     }
@@ -60,7 +60,7 @@ def heat_rows(one: OperatorView, table: Roofline) -> dict[str, list[tuple[str, C
     if axis:
         return {
             f"{alike[0].dtype} {table.series(alike[0])}": [(_place(axis, c), c) for c in alike]
-            for alike in predictions.by_series(one.fast, table)
+            for alike in predictions_page.by_series(one.fast, table)
         }
     rows: dict[str, list[tuple[str, Cell]]] = {}
     for cell in one.fast:

@@ -4,7 +4,7 @@ import shlex
 import textwrap
 
 from roofline.core.formatting import duration, flops_unit, number, percent, starred
-from roofline.report.model import DeviceView, OperatorView, Report
+from roofline.report.report_model import DeviceView, OperatorView, Report
 from roofline.report.words import (
     LEVELS,
     bandwidth,

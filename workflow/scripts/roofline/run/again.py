@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roofline.records.base import read
 from roofline.records.blocks import disturbed_share
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_any
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.files import RESULTS
-from roofline.records.manifest import Manifest
-from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
+from roofline.records.manifest_record import Manifest
+from roofline.run.make_manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
 from roofline.table.run_records import read_results
 
 MANIFEST = f"{RESULTS}/manifest.json"

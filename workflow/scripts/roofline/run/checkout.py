@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from roofline.core.terms import UserError
-from roofline.records.manifest import Sources
+from roofline.records.manifest_record import Sources
 
 # In the top folder only these are sources. Users keep other files there too.
 OWN = ("Snakefile", "Makefile", "*.md", "*.py", "*.yaml", "LICENSE", "pyproject.toml", ".gitignore", ".ci")

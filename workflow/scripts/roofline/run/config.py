@@ -11,7 +11,7 @@ from roofline.core.terms import printable
 from roofline.devices.datasheets import CEILINGS
 from roofline.devices.levels import NAMES as LEVELS
 from roofline.operators.base import Operator
-from roofline.operators.settings import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole, each_once
+from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole, each_once
 
 
 def _zero_or(lowest: float, highest: float):

@@ -20,9 +20,9 @@ from roofline.devices import host
 from roofline.devices.discovery import kind_of
 from roofline.measure import lock
 from roofline.records.base import read
-from roofline.records.manifest import Manifest
+from roofline.records.manifest_record import Manifest
 from roofline.report import screen
-from roofline.report.model import report
+from roofline.report.report_model import report
 from roofline.run import folder
 from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, count_jobs, cut, job_times, now
 from roofline.run.settings import Checked

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from roofline.records.base import Record, write
-from roofline.records.calibration import CalibrationRecord
+from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.files import write_text
-from roofline.report.model import UNKNOWN, Source, report
 from roofline.report.pages import pages
+from roofline.report.report_model import UNKNOWN, Source, report
 from roofline.table.load import Asked, load
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results

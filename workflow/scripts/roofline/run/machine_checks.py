@@ -12,7 +12,7 @@ from roofline.core.terms import Unsupported, UserError, accelerators
 from roofline.devices.base import Identity
 from roofline.devices.discovery import level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
-from roofline.measure import counting, ncu
+from roofline.measure import hardware_counters, ncu
 from roofline.operators.base import Case, Operator
 from roofline.run.settings import Checked
 
@@ -61,7 +61,7 @@ def require_counters(program: Path, chosen: Iterable[str]) -> None:
     for device in chosen:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                counting.count(program, device, [], Path(folder, "kernels.ncu-rep"))
+                hardware_counters.count(program, device, [], Path(folder, "kernels.ncu-rep"))
             except Unsupported as error:
                 faults.append(f"counters: required, and refused on {device}: {error}")
     if faults:

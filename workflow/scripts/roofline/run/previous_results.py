@@ -16,9 +16,9 @@ from roofline.core.terms import UserError
 from roofline.measure import lock
 from roofline.records.base import Record, RunRecord, read
 from roofline.records.cards import KnownCards
-from roofline.records.counters import ProfilerRecord
-from roofline.records.device import DeviceRecord
-from roofline.records.manifest import Manifest
+from roofline.records.counters_record import ProfilerRecord
+from roofline.records.device_record import DeviceRecord
+from roofline.records.manifest_record import Manifest
 from roofline.table.rows import Roofline
 from roofline.table.run_records import KINDS, read_any
 

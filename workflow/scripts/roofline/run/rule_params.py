@@ -52,7 +52,7 @@ class RuleParams:
 
     def loaded(self, wildcards) -> list[str]:
         """The program that puts all cards under load, and its library: of the first pair alone."""
-        pair, program = [wildcards.device, discovery.peer_of(self.level)], self.scripts / "loaded.py"
+        pair, program = [wildcards.device, discovery.peer_of(self.level)], self.scripts / "load_server.py"
         wanted = pair == self.cells.gpus[:2] and self.cells.config.peak_flops.sustained_s
         return [str(program), *sources.library_files(program, "gpu")] if wanted else []
 
@@ -144,7 +144,7 @@ class RuleParams:
         return [path] if path else []
 
     def tasks(self) -> list[str]:
-        """What is counted, as the text that profiled.py takes."""
+        """What is counted, as the text that counter_program.py takes."""
         return [
             json.dumps(
                 {

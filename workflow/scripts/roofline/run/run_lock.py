@@ -55,7 +55,7 @@ def take_turn(devices: list[str], modules: Iterable[str]) -> None:
     """Hold the devices that a job uses, once they are free; a GPU's next job imports modules while it waits."""
     if devices and lock.HOST not in devices:
         with contextlib.suppress(Exception):  # the device says why
-            for name in ("cupy", "roofline.devices.gpu.device", "roofline.report.job_lines", *modules):
+            for name in ("cupy", "roofline.devices.gpu.gpu_device", "roofline.report.job_lines", *modules):
                 import_module(name)
             import_module("roofline.devices.gpu.nvml").start()  # takes 0.05 s
     try:

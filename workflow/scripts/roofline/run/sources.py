@@ -39,7 +39,7 @@ def library_files(
     root, packages = script.parent, (*MEASURING, "__init__.py")
     roots = {script, *(_below(path, root) for path in more)}
     if kind:
-        roots |= {root / PACKAGE / "devices" / kind / f"{name}.py" for name in ("identity", "device")}
+        roots |= {root / PACKAGE / "devices" / kind / f"{kind}_{name}.py" for name in ("identity", "device")}
     for operator in operators:
         roots |= {_below(path, root) for path in operator.source_files(kind)}
     of_others = {path.resolve() for operator in operators for path in operator.source_files()}

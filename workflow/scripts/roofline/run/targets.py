@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from roofline.core.terms import UserError, accelerators
 from roofline.devices import discovery
 from roofline.devices.base import Identity
-from roofline.measure.counting import representative
+from roofline.measure.hardware_counters import representative
 from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names

@@ -9,11 +9,11 @@ from roofline.core.repeatability import REPEATS, doubt_of, spread
 from roofline.core.statistics import few
 from roofline.core.terms import KINDS, DeviceKind
 from roofline.devices.datasheets import most_tflops
+from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
 from roofline.records.cards import CardRun
 from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord, Sustained
-from roofline.records.device import DeviceRecord
-from roofline.records.energy import MemoryLoad
-from roofline.records.memory import Bandwidth, BandwidthRecord
+from roofline.records.device_record import DeviceRecord
+from roofline.records.energy_record import MemoryLoad
 from roofline.table.rows import (
     ComputeCeiling,
     Energy,

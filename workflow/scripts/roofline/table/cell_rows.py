@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from roofline.core import model, regimes
+from roofline.core import regimes, roofline_model
 from roofline.core.disturbance import is_disturbed
 from roofline.core.repeatability import Doubt, doubt_of
 from roofline.core.statistics import deciles
@@ -12,8 +12,8 @@ from roofline.core.terms import DeviceKind
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.devices.levels import roofs as memory_ceilings
 from roofline.operators.about import About
-from roofline.records.operator import JobRecord, Measurement, OperatorRecord
-from roofline.records.prediction import PredictionRecord
+from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
+from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import disturbed
 from roofline.table.prediction_error import causes, largest
 from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
@@ -43,7 +43,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     memory = next((around.ceilings[name] for name in measured.memory_ceilings if name in around.ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
     no_roof = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
-    roof = None if no_roof else model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
+    roof = None if no_roof else roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.latency, measured.device_latency, measured.predicted
     gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
     regime, level = found_regime(measured, peak, gb_per_s, around.ceilings)
@@ -109,7 +109,7 @@ def found_regime(
         compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
         memory_s=memory_s,
     )
-    return regime, level if regime == model.MEMORY_BOUND else None
+    return regime, level if regime == roofline_model.MEMORY_BOUND else None
 
 
 def _of_roof(
@@ -183,7 +183,10 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
     if not peak or not memory:
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, what="operation", dtype=dtype, name=name, reason=reason)
-    analysis, time_s = model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9), asked.get("measured_s")
+    analysis, time_s = (
+        roofline_model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9),
+        asked.get("measured_s"),
+    )
     roof, attained = analysis.attainable_flops / 1e12, flops / time_s / 1e12 if time_s else None
     lower = "memory" if not roof or roof < 0.9999 * peak.tflops else "compute"
     above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING) if time_s else None
@@ -211,7 +214,7 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
             "fraction_of_compute_peak": attained / peak.tflops if attained is not None else None,
             "above_roof": above,
             "regime": analysis.bound,
-            "regime_level": MAIN_MEMORY[kind] if analysis.bound == model.MEMORY_BOUND else None,
+            "regime_level": MAIN_MEMORY[kind] if analysis.bound == roofline_model.MEMORY_BOUND else None,
             "estimated_time_s": flops / analysis.attainable_flops if analysis.attainable_flops else None,
             "roofline_time_s": analysis.roofline_time_s,
             "efficiency_percent": analysis.efficiency_percent,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy
 
 from roofline.core.statistics import median
-from roofline.records.memory import BandwidthRecord
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.cell_rows import Ceilings
 from roofline.table.rows import ComputeCeiling, EnergyFit
 

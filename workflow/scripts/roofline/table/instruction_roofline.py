@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from roofline.core.model import issue_peak, transactions
 from roofline.core.repeatability import doubt_of
+from roofline.core.roofline_model import issue_peak, transactions
 from roofline.devices.levels import TRANSACTION_ROOFS
-from roofline.records.counters import CountedCell
-from roofline.records.instructions import InstructionsRecord
+from roofline.records.counters_record import CountedCell
+from roofline.records.instructions_record import InstructionsRecord
 from roofline.table.cell_rows import Ceilings
 from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall, case_of
 

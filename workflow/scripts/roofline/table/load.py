@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofline.operators.about import Stored, Unknown, builtin
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.counters import CountedCell
-from roofline.records.instructions import InstructionsRecord
-from roofline.records.memory import BandwidthRecord
-from roofline.records.operator import Measurement
+from roofline.records.counters_record import CountedCell
+from roofline.records.instructions_record import InstructionsRecord
+from roofline.records.operator_record import Measurement
 from roofline.table import ceiling_rows
 from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.checks import judge

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from roofline.core.prediction import Costs, predict_cell
-from roofline.records.operator import Measurement
-from roofline.records.prediction import PredictionRecord
+from roofline.core.cell_prediction import Costs, predict_cell
+from roofline.records.operator_record import Measurement
+from roofline.records.seal_records import PredictionRecord
 from roofline.table.rows import Cause
 
 CLOSE = 0.01  # of the measured time: a median wanders as far, so that a smaller error has no cause

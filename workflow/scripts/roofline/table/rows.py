@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from roofline.core.prediction import within
+from roofline.core.cell_prediction import within
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import BYTES, Axis, Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin

@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from roofline.core.terms import UserError
 from roofline.operators.about import OwnOperator
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import Record, read
-from roofline.records.calibration import CalibrationRecord
+from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.cards import Cards, KnownCards
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
-from roofline.records.device import DeviceRecord
-from roofline.records.instructions import InstructionsRecord
-from roofline.records.memory import BandwidthRecord
-from roofline.records.operator import DataFile, JobRecord, OperatorRecord, PredictionsRecord
-from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal
+from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
+from roofline.records.device_record import DeviceRecord
+from roofline.records.instructions_record import InstructionsRecord
+from roofline.records.operator_record import DataFile, JobRecord, OperatorRecord, PredictionsRecord
+from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal
 
 KINDS: dict[str, type[Record]] = {
     kind.model_fields["kind"].default: kind

@@ -3,10 +3,10 @@ one start-up time for each kind of implementation."""
 
 from collections.abc import Iterable, Sequence
 
-from roofline.core.prediction import CLOSE_TIMES, Costs, predict_cell, within
+from roofline.core.cell_prediction import CLOSE_TIMES, Costs, predict_cell, within
 from roofline.core.statistics import median
-from roofline.records.operator import Measurement
-from roofline.records.prediction import CostTerms, PredictionRecord
+from roofline.records.operator_record import Measurement
+from roofline.records.seal_records import CostTerms, PredictionRecord
 from roofline.table.rows import Cell, Prediction, Score, Tally
 
 # Seconds by kind of implementation: what cells drawn at random on hosts of an H200 took beyond their roof, and cells of

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from roofline.records.calibration import CalibrationRecord
-from roofline.records.operator import JobRecord, PredictionsRecord
-from roofline.records.prediction import OperatorPredictionRecord, Seal
+from roofline.records.calibration_record import CalibrationRecord
+from roofline.records.operator_record import JobRecord, PredictionsRecord
+from roofline.records.seal_records import OperatorPredictionRecord, Seal
 from roofline.table.run_records import Results
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from roofline.core.statistics import median
 from roofline.records.cards import CardRun, card_id
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Standing
 
 FEWEST = 5  # other cards: with fewer there is no rank

@@ -1,6 +1,6 @@
 """What Nsight Compute calls the counters, by architecture.
 
-Names by fields of records/counters.py. A name that differs from the usual one is below the compute capabilities
+Names by fields of records/counters_record.py. A name that differs from the usual one is below the compute capabilities
 that it is for; tests hold all of them against the list of NVIDIA's own library for each architecture.
 """
 

@@ -8,7 +8,7 @@ square, so its shape decides.
 from pathlib import Path
 
 from roofline.core.terms import UserError
-from roofline.operators.settings import Settings, Whole
+from roofline.operators.setting_types import Settings, Whole
 
 PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
 GENERATED_VOCABULARY = 256

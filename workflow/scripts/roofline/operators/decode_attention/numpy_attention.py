@@ -4,11 +4,11 @@ Sequences and K/V heads ("units") are divided among the cores. A core goes throu
 in its second cache. Numbers that the CPU cannot compute in are widened to fp32 chunk by chunk.
 """
 
+from roofline.core.cell_prediction import divided
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.core.prediction import divided
 from roofline.operators.base import at_batch_one_only
-from roofline.operators.decode_attention.attention import DecodeImplementation, traffic_bytes, weight_bytes
-from roofline.records.prediction import CostTerms
+from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation, traffic_bytes, weight_bytes
+from roofline.records.seal_records import CostTerms
 
 FP32_BYTES = 4
 CORE_BYTES = 2 << 20  # so small a cell is computed by one core, and one of so many times as much by so many cores

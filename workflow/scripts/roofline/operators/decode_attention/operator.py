@@ -20,7 +20,7 @@ from roofline.operators.base import (
 )
 from roofline.operators.constants import CPU_HOST, FITTED, Constant, Constants, of_gpu_host
 from roofline.operators.decode_attention import checkpoint
-from roofline.operators.decode_attention.attention import (
+from roofline.operators.decode_attention.attention_arithmetic import (
     Shape,
     cache_bytes,
     flops,
@@ -31,13 +31,13 @@ from roofline.operators.decode_attention.attention import (
     worst_head,
 )
 from roofline.operators.decode_attention.checkpoint import Preset
-from roofline.operators.decode_attention.eager import Eager
-from roofline.operators.decode_attention.fused import Fused, FusedGraph
+from roofline.operators.decode_attention.eager_attention import Eager
+from roofline.operators.decode_attention.fused_attention import Fused, FusedGraph
 from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
-from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Settings, Whole
+from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
-from roofline.records.operator import DataFile
-from roofline.records.timing import Check
+from roofline.records.operator_record import DataFile
+from roofline.records.timing_record import Check
 
 SAMPLES = 1000  # of each cell at batch 1 on a GPU
 GPU: Constants = {

@@ -10,9 +10,9 @@ from roofline.core.terms import Unsupported
 from roofline.devices.base import Workload
 from roofline.operators.gemm import tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
-from roofline.operators.gemm.products import compare, flops
+from roofline.operators.gemm.gemm_arithmetic import compare, flops
 from roofline.records.compute import Product
-from roofline.records.timing import Check
+from roofline.records.timing_record import Check
 
 BY_CUPY = ("fp64", "fp32", "fp16", "bf16")
 # What cuBLASLt writes of a dtype, and how it sums: the first is the ceiling, the others are variants.

@@ -5,9 +5,9 @@ import numpy
 from roofline.core.dtypes import relative_error, require_close
 from roofline.devices import host
 from roofline.devices.base import Workload
-from roofline.operators.gemm.products import TOLERANCE, flops, workspace_bytes
+from roofline.operators.gemm.gemm_arithmetic import TOLERANCE, flops, workspace_bytes
 from roofline.records.compute import Product
-from roofline.records.timing import Check
+from roofline.records.timing_record import Check
 
 SAMPLED_ROWS = 8
 STEP = 256  # of sides

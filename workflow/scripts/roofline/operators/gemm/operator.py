@@ -10,8 +10,8 @@ from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST, FITTED, LAUNCHED, LIMIT, Constant, Constants, of_gpu_host
-from roofline.operators.gemm import products, tensor_matmul
-from roofline.records.prediction import CostTerms
+from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
+from roofline.records.seal_records import CostTerms
 
 FOLDER = Path(__file__).parent
 PROFILED, SEED = "fp16", 3  # the dtype whose counters are read, on operands of this seed
@@ -110,7 +110,7 @@ class TensorMatmul(CudaProduct):
         rows, columns, depth = tensor_matmul.tile(self.device.is_hopper)
         shape = self.case.shape
         padded = [_padded(*one) for one in ((shape["n"], rows), (shape["m"], columns), (shape["k"], depth))]
-        return ExecutedFlops({"tensor": float(products.flops(*padded))}, f"tiles of {rows} x {columns}")
+        return ExecutedFlops({"tensor": float(gemm_arithmetic.flops(*padded))}, f"tiles of {rows} x {columns}")
 
 
 class NumpyProduct(Product):
@@ -125,7 +125,7 @@ class Gemm(Operator):
     name = "gemm"
     rule = "peak_flops"
     unit = "tensor_core"
-    tolerance = products.TOLERANCE
+    tolerance = gemm_arithmetic.TOLERANCE
     constants = CONSTANTS
     implementations = (CudaProduct, TensorMatmul, NumpyProduct)
     cached_when_warm = False
@@ -135,11 +135,11 @@ class Gemm(Operator):
         return []
 
     def flops(self, case: Case, scope: str | None = None) -> int:
-        return products.flops(case.shape["m"], case.shape["n"], case.shape["k"])
+        return gemm_arithmetic.flops(case.shape["m"], case.shape["n"], case.shape["k"])
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
         shape = case.shape
-        return products.traffic_bytes(shape["m"], shape["n"], shape["k"], case.dtype, case.params.get("output"))
+        return gemm_arithmetic.traffic_bytes(shape["m"], shape["n"], shape["k"], case.dtype, case.params.get("output"))
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
         shape = case.shape
@@ -190,7 +190,7 @@ class Gemm(Operator):
         size, found = config.peak_flops.size, []
         for identity in devices if multiplied else ():
             filling = TILE * math.ceil(math.sqrt(identity.multiprocessors or 0))
-            needed = max(products.workspace_bytes(size, dtype) for dtype in multiplied)
+            needed = max(gemm_arithmetic.workspace_bytes(size, dtype) for dtype in multiplied)
             if size < filling:
                 found.append(
                     f"peak_flops.size: {size} is too small to fill {identity.device}: "

@@ -12,11 +12,11 @@ from pydantic import Field
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.constants import FITTED, Constant, Constants, of_gpu_host
-from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.plan import DEPTH
+from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul.mma_plan import DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import EPS, Unfused, UnfusedGraph
-from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Whole
-from roofline.records.timing import Check
+from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Whole
+from roofline.records.timing_record import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are

@@ -11,7 +11,7 @@ from roofline.operators.base import Implementation
 from roofline.operators.constants import launch
 from roofline.operators.gemm.cublaslt import BINDINGS, WORKSPACE_BYTES, CublasLt
 from roofline.operators.gemm.tensor_matmul import lacking
-from roofline.records.prediction import CostTerms
+from roofline.records.seal_records import CostTerms
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"

@@ -8,10 +8,10 @@ from pydantic import AfterValidator, Field
 from roofline.core.dtypes import relative_error, require_close
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator, rotation_copies
 from roofline.operators.constants import CPU_HOST, FITTED, Constant, Constants, of_gpu_host
-from roofline.operators.row_norm.arrays import Array, Compiled, NumpyRows
-from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
-from roofline.operators.settings import Listed, OperatorSettings
-from roofline.records.timing import Check
+from roofline.operators.row_norm.array_row_norm import Array, Compiled, NumpyRows
+from roofline.operators.row_norm.cuda_row_norm import Naive, Welford, WelfordGraph
+from roofline.operators.setting_types import Listed, OperatorSettings
+from roofline.records.timing_record import Check
 
 FP32_BYTES = 4
 LARGEST = 1 << 24  # rows, or columns: far below what 32 bits count

@@ -1,7 +1,7 @@
 """The card itself: its memory, power limit, links and cooling."""
 
 from roofline.core.formatting import counted, number, percent
-from roofline.records.memory import BandwidthRecord
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.checks.judge import Evidence, Outcome, check
 
 # Share of what the lanes of the host link carry that copies from and to pinned memory must reach: Azure's node checks

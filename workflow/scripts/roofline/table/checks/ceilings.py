@@ -2,7 +2,7 @@
 
 from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import listed, number, percent
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.table.checks.card import ANOTHER
 from roofline.table.checks.judge import Evidence, Outcome, check
 

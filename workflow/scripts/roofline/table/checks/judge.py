@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import NamedTuple
 
 from roofline.core.terms import KINDS
-from roofline.records.calibration import CalibrationRecord
-from roofline.records.device import DeviceRecord
-from roofline.records.operator import JobRecord
+from roofline.records.calibration_record import CalibrationRecord
+from roofline.records.device_record import DeviceRecord
+from roofline.records.operator_record import JobRecord
 from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline
 from roofline.table.run_records import Results
 

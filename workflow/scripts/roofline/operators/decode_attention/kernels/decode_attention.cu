@@ -17,8 +17,8 @@
 #define APPENDED 0
 #endif
 
-#include "numbers.cuh"
-#include "feed.cuh"
+#include "kernel_dtypes.cuh"
+#include "tile_pipeline.cuh"
 #include "attention_parts.cuh"
 #include "attention_fma.cuh"
 

@@ -6,7 +6,7 @@
 
 #pragma once
 
-#include "halves.cuh"
+#include "half_types.cuh"
 
 typedef unsigned long long u64;
 

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "halves.cuh"
+#include "half_types.cuh"
 
 // 16 bytes on their way from device memory to shared memory, past the L1; zeros where nothing is there.
 struct Transfer {

@@ -1,4 +1,4 @@
-// y = x W^T of up to 32 rows of x with what follows it (finish.cuh): Hopper's copy engine and mma.sync.
+// y = x W^T of up to 32 rows of x with what follows it (epilogue.cuh): Hopper's copy engine and mma.sync.
 //
 // A block takes whole outputs, so that nothing is handed from block to block: 16 to a group, 8 of them `half` 0 and 8
 // half 1, which stand beside one another in a lane: the two places that a rotation mixes, or gate and up. Eight warps
@@ -7,7 +7,7 @@
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that one is done.
 //
 // Compiled for one dtype, division of the work and what follows: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64
-// of k to a stage, STAGES under way, BOX rows of W that come at once, WAY (finish.cuh). NORM: x's norm is taken here: W is
+// of k to a stage, STAGES under way, BOX rows of W that come at once, WAY (epilogue.cuh). NORM: x's norm is taken here: W is
 // multiplied by its weights in registers, and x's squares are summed; else the kernel before may have left their sums.
 // For queries, keys and values HEAD_SIZE and BIAS.
 
@@ -26,7 +26,7 @@
 
 #include "../../gemm/kernels/hopper.cuh"
 #include "../../gemm/kernels/mma.cuh"
-#include "finish.cuh"
+#include "epilogue.cuh"
 
 const int DEPTH = 64;                                       // of k, a slice: 128 bytes
 const int HALF_BYTES = GROUPS * 8 * DEPTH * 2;              // of a slice of W

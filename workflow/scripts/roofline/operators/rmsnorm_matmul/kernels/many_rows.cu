@@ -1,4 +1,4 @@
-// y = x W^T of many rows of x with what follows it (finish.cuh): Hopper's copy engine and wgmma.
+// y = x W^T of many rows of x with what follows it (epilogue.cuh): Hopper's copy engine and wgmma.
 //
 // x is the tensor cores' large operand, 64 of its rows at a time, and W the other: a tile has any multiple of 16 outputs,
 // so that nearly every multiprocessor gets an equal part of W. The blocks of a cluster share k and send one another their
@@ -26,7 +26,7 @@
 #endif
 
 #include "../../gemm/kernels/hopper.cuh"
-#include "finish.cuh"
+#include "epilogue.cuh"
 
 const int DEPTH = 64;                   // of k, a stage: 128 bytes
 const int ACROSS = ROWS == 64 ? 2 : 1;  // parts of a tile's outputs: of few rows each warpgroup has its own

@@ -5,7 +5,7 @@
 #define BF16 0
 #endif
 
-#include "../../gemm/kernels/halves.cuh"
+#include "../../gemm/kernels/half_types.cuh"
 
 const int KEPT = 2;  // vectors of 16 bytes that a thread keeps of its row; what is beyond it reads twice
 

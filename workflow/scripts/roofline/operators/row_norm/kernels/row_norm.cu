@@ -15,7 +15,7 @@
 #define EVEN 0
 #endif
 
-#include "../../../devices/gpu/kernels/overlap.cuh"
+#include "../../../devices/gpu/kernels/programmatic_launch.cuh"
 
 #if WIDTH == 4
 typedef float4 Pack;

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from roofline.core.terms import HostMemory, Mix
 from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record
-from roofline.records.energy import EnergyPoint, Idle, MemoryLoad
-from roofline.records.operator import JobRecord
-from roofline.records.timing import Contention, DeviceState, Search, Timing
+from roofline.records.energy_record import EnergyPoint, Idle, MemoryLoad
+from roofline.records.operator_record import JobRecord
+from roofline.records.timing_record import Contention, DeviceState, Search, Timing
 
 
 class GridTrial(Record):

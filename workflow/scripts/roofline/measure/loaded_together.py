@@ -6,13 +6,13 @@ from subprocess import PIPE, Popen
 from sys import executable
 
 from roofline.core.terms import Unsupported
-from roofline.records.memory import Loaded
+from roofline.records.bandwidth_record import Loaded
 
 PAUSE_S = 1.0
 
 
 def together(names: Sequence[str], program: str) -> list[Loaded]:
-    """`program` puts a card under load (workflow/scripts/loaded.py), in a process each. Raises Unsupported if one ends.
+    """`program` puts a card under load (workflow/scripts/load_server.py), in a process each. Raises Unsupported if one ends.
 
     Call it before a device is opened: that hides the other cards from this process and its children.
     """

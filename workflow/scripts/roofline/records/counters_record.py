@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from roofline.records.base import NotNegative, Record, RunRecord
-from roofline.records.operator import Cell, DataFile
+from roofline.records.operator_record import Cell, DataFile
 
 
 class ProfilerRecord(RunRecord):

@@ -13,7 +13,7 @@ from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import Timed
 from roofline.records.compute import Product
-from roofline.records.timing import Check
+from roofline.records.timing_record import Check
 
 # x = k x + x turns numbers round and makes them smaller, to 1/e within STEPS steps: what comes of the last one still
 # shows how many there were. Each round begins anew.

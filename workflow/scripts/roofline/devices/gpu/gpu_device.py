@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterator
 
 from roofline.devices import base, datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import caches, chains, driver_calls, fma, host_calls, instructions, memory, nvml, peers
-from roofline.devices.gpu.arrays import Arrays
+from roofline.devices.gpu import (
+    cache_benchmarks,
+    driver_calls,
+    gpu_fma,
+    gpu_host_costs,
+    hbm_benchmarks,
+    instruction_kernels,
+    nvml,
+    peer_benchmarks,
+    pointer_chase,
+)
+from roofline.devices.gpu.cuda_arrays import Arrays
+from roofline.devices.gpu.cuda_timing import Timer
 from roofline.devices.gpu.energy_kernels import EnergyKernel, energy_kernels
-from roofline.devices.gpu.identity import compute_unit
+from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
-from roofline.devices.gpu.timing import Timer
 from roofline.records.compute import Product
 
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
@@ -31,7 +41,7 @@ PROPERTIES = {
 
 
 class Device(Arrays, Timer, KernelCompiler, base.Device):
-    ceiling_kernels = (*fma.KERNELS, *instructions.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
+    ceiling_kernels = (*gpu_fma.KERNELS, *instruction_kernels.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
 
     def __init__(self, identity: Identity, peer: Identity | None = None, context: bool = True):
         """`peer` is another card, for what is measured between the two. Without `context` cells can only be planned."""
@@ -155,7 +165,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
     # -- what calls cost the host
 
     def host_costs(self) -> Iterator[HostWork]:
-        return host_calls.works(self)
+        return gpu_host_costs.works(self)
 
     # -- ceilings
 
@@ -173,34 +183,34 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return levels.roofs(self.kind, mix)
 
     def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
-        return iter(fma.candidates(self, ceiling, seed))
+        return iter(gpu_fma.candidates(self, ceiling, seed))
 
     def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
-        return fma.again(self, ceiling, product, seed)
+        return gpu_fma.again(self, ceiling, product, seed)
 
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
         if level in ("l2", "l1", "shared"):
-            return caches.streams(self, level)
-        return memory.streams(self, level, size_bytes)
+            return cache_benchmarks.streams(self, level)
+        return hbm_benchmarks.streams(self, level, size_bytes)
 
-    def with_peer(self, size_bytes: int | None) -> peers.Pair:
+    def with_peer(self, size_bytes: int | None) -> peer_benchmarks.Pair:
         """What is measured between this card and its peer. Raises Unsupported where neither may read the other."""
-        return peers.Pair(self, size_bytes)
+        return peer_benchmarks.Pair(self, size_bytes)
 
     def chain(self, level: str):
-        return chains.chain(self, level) if level in chains.STEPS else None
+        return pointer_chase.chain(self, level) if level in pointer_chase.STEPS else None
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
-        return caches.sweeps(self, points_per_octave)
+        return cache_benchmarks.sweeps(self, points_per_octave)
 
     def energy_kernels(self) -> Iterator[EnergyKernel]:
         return energy_kernels(self)
 
-    def issue_kernels(self) -> list[instructions.IssueKernel]:
-        return instructions.issue_kernels(self)
+    def issue_kernels(self) -> list[instruction_kernels.IssueKernel]:
+        return instruction_kernels.issue_kernels(self)
 
-    def wall_kernels(self) -> list[instructions.WallKernel]:
-        return instructions.wall_kernels(self)
+    def wall_kernels(self) -> list[instruction_kernels.WallKernel]:
+        return instruction_kernels.wall_kernels(self)
 
     # -- graphs
 

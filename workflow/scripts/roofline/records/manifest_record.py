@@ -6,7 +6,7 @@ from pydantic import Field
 
 from roofline.core.terms import DeviceKind
 from roofline.records.base import NotNegative, Record, RunRecord
-from roofline.records.operator import DataFile
+from roofline.records.operator_record import DataFile
 
 
 class Sources(Record):

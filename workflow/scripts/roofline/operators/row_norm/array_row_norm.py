@@ -5,9 +5,9 @@ The loop is in rows_loop.py, which loads llvmlite.
 
 from itertools import pairwise
 
-from roofline.core.prediction import divided
+from roofline.core.cell_prediction import divided
 from roofline.operators.base import Case, Implementation
-from roofline.records.prediction import CostTerms
+from roofline.records.seal_records import CostTerms
 
 OPERATIONS = 9  # a shift, the mean, three of the deviation, two that look for 0, a difference, a quotient
 KERNELS = 12  # of CuPy, as ncu lists them: either mean takes two, and one more copies the deviation's
@@ -98,7 +98,7 @@ class Compiled(OnCores):
 
     def step(self, scope: str | None):
         from roofline.devices.cpu.loops import together
-        from roofline.operators.row_norm.rows_loop import rows_loop
+        from roofline.operators.row_norm.row_norm_loop import rows_loop
 
         rows, columns = self.case.shape["rows"], self.case.shape["columns"]
         edges = [rows * piece // self.pieces for piece in range(self.pieces + 1)]

@@ -95,7 +95,7 @@ class Timer:
     def _block_for(self, timeout_ns: int) -> None:
         cupy = self.xp
         if self._blocker is None:
-            self._blocker = self.kernel("blocking.cu", "block_stream")
+            self._blocker = self.kernel("stream_hold.cu", "block_stream")
             self._pinned = cupy.cuda.alloc_pinned_memory(8)
             flags = numpy.frombuffer(self._pinned, numpy.uint32, 2)
             self._release, self._timed_out = flags[:1], flags[1:]

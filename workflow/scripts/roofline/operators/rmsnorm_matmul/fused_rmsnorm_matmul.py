@@ -6,8 +6,8 @@ from collections.abc import Callable
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import launch
-from roofline.operators.rmsnorm_matmul import hopper
-from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
+from roofline.operators.rmsnorm_matmul import hopper_gemm
+from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, plan
 from roofline.operators.rmsnorm_matmul.unfused import (
     EPS,
     KERNELS,
@@ -20,7 +20,7 @@ from roofline.operators.rmsnorm_matmul.unfused import (
     OnTensorCores,
     norm_of,
 )
-from roofline.records.prediction import CostTerms
+from roofline.records.seal_records import CostTerms
 
 KERNEL = KERNELS / "rmsnorm_matmul.cu"
 
@@ -31,13 +31,13 @@ class Fused(OnTensorCores):
 
     name, fused = "fused", True
     norm: Norm | None = None  # by a kernel before the product's
-    sources = tuple(sorted(with_headers(KERNEL).union(with_headers(RMS_NORM), hopper.SOURCES)))
+    sources = tuple(sorted(with_headers(KERNEL).union(with_headers(RMS_NORM), hopper_gemm.SOURCES)))
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
         batch, hidden = case.shape["batch"], case.shape["hidden"]
-        if device.is_hopper and hopper.takes_norm(batch) and hidden > hopper.MOST_NORMED:
-            return f"hidden {hidden}; on Hopper it takes {hopper.MOST_NORMED} at most of up to {hopper.FEW_ROWS} rows"
+        if device.is_hopper and hopper_gemm.takes_norm(batch) and hidden > hopper_gemm.MOST_NORMED:
+            return f"hidden {hidden}; on Hopper it takes {hopper_gemm.MOST_NORMED} at most of up to {hopper_gemm.FEW_ROWS} rows"
         return super().unsupported(device, case)
 
     def __init__(self, operator, device, case, count: int = 1):
@@ -45,9 +45,9 @@ class Fused(OnTensorCores):
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         room, self.norm_before = device.properties["MaxSharedMemoryPerBlockOptin"], False
         if device.is_hopper:
-            self.norm_before = not hopper.takes_norm(batch)
-            work = hopper.Work(batch, hidden, hidden, norm=not self.norm_before, alone=True)
-            self.division = hopper.plan(work, device.multiprocessors, room)
+            self.norm_before = not hopper_gemm.takes_norm(batch)
+            work = hopper_gemm.Work(batch, hidden, hidden, norm=not self.norm_before, alone=True)
+            self.division = hopper_gemm.plan(work, device.multiprocessors, room)
         else:
             of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
             self.division = plan(batch, hidden, hidden, device.multiprocessors, room, of_all)
@@ -55,7 +55,7 @@ class Fused(OnTensorCores):
     def kernels(self) -> list[tuple]:
         dtype, norm = self.case.dtype, [norm_of(self.case.dtype)] if self.norm_before else []
         if self.device.is_hopper:
-            return [*norm, self.division.source(dtype, hopper.ALONE)]
+            return [*norm, self.division.source(dtype, hopper_gemm.ALONE)]
         return [*norm, (KERNEL, "rmsnorm_matmul", self.division.defines(dtype))]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
@@ -66,7 +66,7 @@ class Fused(OnTensorCores):
     def _prepare_hopper(self, device, batch: int, hidden: int) -> None:
         """The kernels, and the product's arguments for each copy."""
         g = self.shared["g"]
-        product = hopper.Product(device, self.case.dtype, self.division, hopper.ALONE)
+        product = hopper_gemm.Product(device, self.case.dtype, self.division, hopper_gemm.ALONE)
         self.kernel, sizes = product.kernel, (1, 1, 1, 0, EPS)  # neither heads nor sums of squares
         if self.norm_before:
             self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g, self.division.padded_batch)

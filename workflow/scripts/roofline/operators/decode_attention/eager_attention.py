@@ -3,14 +3,14 @@
 from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.operators.decode_attention.attention import (
+from roofline.operators.decode_attention.attention_arithmetic import (
     DecodeImplementation,
     attend,
     product,
     projected_query,
     weight_bytes,
 )
-from roofline.records.prediction import CostTerms
+from roofline.records.seal_records import CostTerms
 
 # Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. Of fp16, CuPy
 # takes two more for each product of stacks, and one rounds the weights. bf16 is widened: query, keys and values before,

@@ -7,10 +7,10 @@ from functools import partial
 import numpy
 
 from roofline.core.dtypes import relative_error, require_close
-from roofline.core.model import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
-from roofline.devices.gpu.fma import TOLERANCE, TOLERANCE_OF_ALL, folded
-from roofline.devices.gpu.memory import START
-from roofline.records.timing import Check
+from roofline.core.roofline_model import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
+from roofline.devices.gpu.gpu_fma import TOLERANCE, TOLERANCE_OF_ALL, folded
+from roofline.devices.gpu.hbm_benchmarks import START
+from roofline.records.timing_record import Check
 
 SOURCE = "instructions.cu"
 # As the source has them.

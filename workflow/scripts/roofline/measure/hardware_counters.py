@@ -12,9 +12,9 @@ from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
 from roofline.measure.operator_job import arrays, is_cold, named, rotation
 from roofline.operators.base import Implementation, Job, Operator
-from roofline.records.counters import CountedCell
+from roofline.records.counters_record import CountedCell
 
-SCRIPT = Path(__file__).parents[2] / "profiled.py"
+SCRIPT = Path(__file__).parents[2] / "counter_program.py"
 MARKER = "mark_clocks"  # a kernel that is before each cell's
 OF_SEVERAL = "kernels are counted one by one, and caches emptied between those of a step"
 
@@ -85,7 +85,7 @@ def _cell(operator: Operator, device: Device, job: Job, cold: bool) -> Implement
 
 
 def count(program: Path, device: str, tasks: Sequence[Mapping], report: Path) -> list[CountedCell | None]:
-    """The cell of each task (see profiled.py) in one process; None if the device has no implementation.
+    """The cell of each task (see counter_program.py) in one process; None if the device has no implementation.
 
     Raises Unsupported if counters may not be read, or if the process fails.
     """

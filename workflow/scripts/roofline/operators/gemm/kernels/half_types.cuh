@@ -5,7 +5,7 @@
 #ifndef HALVES  // where two headers include it, either may be left out by the architecture
 #define HALVES
 
-#include "../../../devices/gpu/kernels/overlap.cuh"
+#include "../../../devices/gpu/kernels/programmatic_launch.cuh"
 
 #if BF16
 #define TYPE "bf16"

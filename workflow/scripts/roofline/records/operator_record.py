@@ -14,8 +14,8 @@ from roofline.records.base import (
     Seconds,
     Whole,
 )
-from roofline.records.prediction import CellPrediction, CostTerms
-from roofline.records.timing import Check, Contention, DeviceState, Timing
+from roofline.records.seal_records import CellPrediction, CostTerms
+from roofline.records.timing_record import Check, Contention, DeviceState, Timing
 
 
 class DataFile(Record):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from roofline.core import model, regimes
+from roofline.core import regimes, roofline_model
 
 TIMES = 2.0  # by which a right time may differ from the measured one
 CLOSE_TIMES = 1.25  # and a close one
@@ -100,10 +100,12 @@ def predict_cell(
         compute_s=compute_s,
         memory_s=of_levels_s,
     )
-    by_roofs = model.COMPUTE_BOUND if (compute_s or 0.0) >= (of_levels_s or 0.0) else model.MEMORY_BOUND
+    by_roofs = (
+        roofline_model.COMPUTE_BOUND if (compute_s or 0.0) >= (of_levels_s or 0.0) else roofline_model.MEMORY_BOUND
+    )
     return Prediction(
         regime=regime or by_roofs,
-        level=level if (regime or by_roofs) == model.MEMORY_BOUND else None,
+        level=level if (regime or by_roofs) == roofline_model.MEMORY_BOUND else None,
         latency_s=latency_s or None,
         device_latency_s=device_s,
         fraction_of_compute_peak=compute_s / latency_s if compute_s and latency_s else None,

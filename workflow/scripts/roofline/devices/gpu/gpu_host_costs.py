@@ -16,7 +16,7 @@ OPERATIONS = 8  # of array_operations
 def works(device) -> Iterator[HostWork]:
     arrays, size = [device.empty((8,), "fp32") for _ in range(MANY // 2)], numpy.int32(8)
     arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW, MANY)}
-    kernels = {FEW: device.kernel("nothing.cu", "of_few"), MANY: device.kernel("nothing.cu", "of_many")}
+    kernels = {FEW: device.kernel("empty_kernels.cu", "of_few"), MANY: device.kernel("empty_kernels.cu", "of_many")}
     for count, kernel in kernels.items():
 
         def launch(index: int, kernel=kernel, count=count) -> None:

@@ -8,7 +8,7 @@ import numpy
 from roofline.core.dtypes import array_dtype, dtype_of, relative_error, require_close
 from roofline.devices.base import Workload
 from roofline.records.compute import Product
-from roofline.records.timing import Check
+from roofline.records.timing_record import Check
 
 # Numbers per thread and steps per round. On H100 and H200 the first leads in fp64, the last in fp16.
 VARIANTS = ((8, 4), (16, 16), (16, 32))

@@ -8,10 +8,10 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from roofline.core.terms import UserError, accelerators
-from roofline.records.device import DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
-from roofline.records.manifest import Device, Environment, Manifest, Output, Sources, Times
-from roofline.records.operator import OperatorRecord
+from roofline.records.manifest_record import Device, Environment, Manifest, Output, Sources, Times
+from roofline.records.operator_record import OperatorRecord
 from roofline.run.jobs import JOB_KEYS
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import moment, violations

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roofline.core.prediction import Costs, predict_cell, weighted_sum
+from roofline.core.cell_prediction import Costs, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime, RegimeLevel
 from roofline.records.base import NotNegative, Rate, Record, RunRecord, Share
 
@@ -65,7 +65,7 @@ class CellPrediction(Record):
 
 
 class CostTerms(Record):
-    """What a cell costs besides its work, as multiples of the constants in its operator's seal (core/prediction.py)."""
+    """What a cell costs besides its work, as multiples of the constants in its operator's seal (core/cell_prediction.py)."""
 
     calls: dict[str, Multiple] = Field(default={}, description="seconds of the host")
     start: dict[str, Multiple] | None = Field(default=None, description="seconds of the device; null if synchronous")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy
 
 from roofline.devices.base import Stream, SweepSeries
-from roofline.devices.gpu.memory import KIB, MIB, ROUND_BYTES, launch, pattern_sum, require_sum, write_pattern
+from roofline.devices.gpu.hbm_benchmarks import KIB, MIB, ROUND_BYTES, launch, pattern_sum, require_sum, write_pattern
 
 VECTOR_BYTES = 16  # of kernels/caches.cu
 GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks per multiprocessor

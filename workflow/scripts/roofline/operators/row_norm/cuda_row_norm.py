@@ -8,7 +8,7 @@ from pathlib import Path
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
 from roofline.operators.constants import LAUNCHED, launch
-from roofline.records.prediction import CostTerms
+from roofline.records.seal_records import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"

@@ -10,8 +10,8 @@ from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import LAUNCHED, launch
-from roofline.operators.decode_attention.attention import DecodeImplementation, Shape
-from roofline.records.prediction import CostTerms
+from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation, Shape
+from roofline.records.seal_records import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
 ARGUMENTS = 9  # of a launch

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.records.base import AtLeastOne, Positive, Record, Seconds
-from roofline.records.prediction import Multiple, Seal
-from roofline.records.timing import Contention
+from roofline.records.seal_records import Multiple, Seal
+from roofline.records.timing_record import Contention
 
 
 class HostCost(Record):

@@ -9,13 +9,15 @@ import numpy
 
 from roofline.core.terms import Unsupported
 from roofline.devices.base import Stream
-from roofline.devices.gpu import memory
-from roofline.devices.gpu.chains import LINE_BYTES, chased, shuffled
+from roofline.devices.gpu import hbm_benchmarks
+from roofline.devices.gpu.pointer_chase import LINE_BYTES, chased, shuffled
 
-LARGEST_BYTES = memory.GIB  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200
+LARGEST_BYTES = (
+    hbm_benchmarks.GIB
+)  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200
 SHARE_OF_FREE = 64  # of which an array takes one at most
 GRIDS = tuple((threads, depth, whole) for depth in (4, 1) for threads in (512, 1024, 256) for whole in (True, False))
-CHAIN_BYTES, CHAIN_STEPS = 2 * memory.MIB, 4096  # a chain that one page of memory and the L2 hold
+CHAIN_BYTES, CHAIN_STEPS = 2 * hbm_benchmarks.MIB, 4096  # a chain that one page of memory and the L2 hold
 COPIED_BYTES = 8
 
 
@@ -25,7 +27,11 @@ class Pair:
     def __init__(self, device, size_bytes: int | None):
         _require_access(device)
         free = min(device.identity.memory_free_bytes, device.peer.memory_free_bytes)
-        size = (size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE)) // memory.ROUND_BYTES * memory.ROUND_BYTES
+        size = (
+            (size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE))
+            // hbm_benchmarks.ROUND_BYTES
+            * hbm_benchmarks.ROUND_BYTES
+        )
         self.device, self.size, self.path = device, size, device.path_to_peer()
         self.near, self.far = _Card(device, 0, size), _Card(device, 1, size)
 
@@ -193,7 +199,7 @@ class _Copy:
         with self._other as other:
             words = self._size // 4
             expected = other.device.normal((words,), "fp32", self._card.number + 2)
-            if not memory.same_bits(other.device, expected, other.into[:words]):
+            if not hbm_benchmarks.same_bits(other.device, expected, other.into[:words]):
                 raise ArithmeticError("what was copied to the peer differs from its source")
         return "every byte that arrived compared with the same random numbers drawn there"
 
@@ -204,12 +210,14 @@ class _Kernels:
     name: str
 
     def __init__(self, card: _Card, other: _Card):
-        self._card, self._other, self._start = card, other, memory.START + card.number
+        self._card, self._other, self._start = card, other, hbm_benchmarks.START + card.number
         device, most = card.device, card.device.max_threads
-        shapes = [(memory.WHOLE if whole else most // threads, threads, depth) for threads, depth, whole in GRIDS]
+        shapes = [
+            (hbm_benchmarks.WHOLE if whole else most // threads, threads, depth) for threads, depth, whole in GRIDS
+        ]
         arguments = self.arguments(numpy.uint64(card.size // device.vector_bytes))
         with card:
-            grids = memory.grids(device, self.name, card.size, shapes)
+            grids = hbm_benchmarks.grids(device, self.name, card.size, shapes)
         self.steps = {name: self._step(*grid, arguments) for name, grid in grids.items()}
 
     def _step(self, kernel, blocks: int, threads: int, arguments: tuple) -> Callable[[int], None]:
@@ -234,7 +242,7 @@ class _Read(_Kernels):
         with self._card as card:
             card.fill(card.tell, 0)
             found = int(card.device.to_host(card.total)[0])
-        if found != memory.pattern_sum(card.size // 4, self._start):
+        if found != hbm_benchmarks.pattern_sum(card.size // 4, self._start):
             raise ArithmeticError("the words read from the peer do not add up to what was written there")
         return "the sum of every word read against the sum of what the other card had written there"
 
@@ -253,6 +261,6 @@ class _Write(_Kernels):
         with self._other as other:
             expected = other.device.xp.zeros_like(other.into)
             other.write_pattern(expected, self._start)
-            if not memory.same_bits(other.device, expected, other.into):
+            if not hbm_benchmarks.same_bits(other.device, expected, other.into):
                 raise ArithmeticError("what was written to the peer's memory differs from what must be there")
         return "every word that arrived compared with the same pattern written by the other card"

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field
 
 from roofline.records.base import Positive, Record
-from roofline.records.operator import JobRecord
-from roofline.records.timing import Check, DeviceState, Search, Timing
+from roofline.records.operator_record import JobRecord
+from roofline.records.timing_record import Check, DeviceState, Search, Timing
 
 
 class IssueRate(Record):

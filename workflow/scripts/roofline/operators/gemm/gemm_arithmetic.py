@@ -1,7 +1,7 @@
 """The arithmetic of matrix products C = A B: counts, tolerances, and comparison with float64."""
 
 from roofline.core.dtypes import ITEM_BYTES, relative_error, require_close
-from roofline.records.timing import Check
+from roofline.records.timing_record import Check
 
 # Rounding of the result alone is 2^-9 (bf16) and 2^-12 (fp16) normwise; sums are kept in fp32 or wider, but for fp8's
 # fast accumulation. tf32 rounds the operands themselves, to 11 bits. int8 is compared after the same scaling and

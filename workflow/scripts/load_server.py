@@ -1,4 +1,4 @@
-"""A GPU under load: `python loaded.py DEVICE` prints a line when it is ready. For each line that it then reads it
+"""A GPU under load: `python load_server.py DEVICE` prints a line when it is ready. For each line that it then reads it
 multiplies fp16 matrices for three seconds, and prints the sustained TFLOPS."""
 
 import sys

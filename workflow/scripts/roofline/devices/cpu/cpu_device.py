@@ -9,7 +9,7 @@ from itertools import pairwise
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import base, host, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.cpu.identity import NATIVE_CEILINGS, NATIVE_DTYPES, clock, peak_formula_tflops, simd_units
+from roofline.devices.cpu.cpu_identity import NATIVE_CEILINGS, NATIVE_DTYPES, clock, peak_formula_tflops, simd_units
 from roofline.devices.cpu.topology import UNLISTED_L2_BYTES, cache_bytes, core_counts, on_cores, spread_out
 from roofline.devices.cpu.workers import Timed
 from roofline.records.compute import Product
@@ -226,26 +226,26 @@ class Device(base.Device):
     # -- compute ceilings in registers
 
     def fma_candidates(self, ceiling: str, seed: int) -> list[Workload]:
-        from roofline.devices.cpu import fma
+        from roofline.devices.cpu import cpu_fma
 
-        return fma.candidates(self, ceiling, seed)
+        return cpu_fma.candidates(self, ceiling, seed)
 
     def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
-        from roofline.devices.cpu import fma
+        from roofline.devices.cpu import cpu_fma
 
-        return fma.again(self, ceiling, product, seed)
+        return cpu_fma.again(self, ceiling, product, seed)
 
     # -- what work costs
 
     def host_costs(self) -> Iterator[HostWork]:
-        from roofline.devices.cpu import host_calls
+        from roofline.devices.cpu import cpu_host_costs
 
-        return host_calls.works(self)
+        return cpu_host_costs.works(self)
 
     # -- memory
 
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
-        from roofline.devices.cpu import memory as cpu_memory
+        from roofline.devices.cpu import dram_benchmarks as cpu_memory
 
         if not size_bytes:
             free = host.memory_available_bytes()
@@ -254,7 +254,7 @@ class Device(base.Device):
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
-        from roofline.devices.cpu import memory as cpu_memory
+        from roofline.devices.cpu import dram_benchmarks as cpu_memory
 
         each = [
             cpu_memory.Caches(readers, cache_bytes(readers), self.last_level_cache_bytes // readers)

@@ -1,4 +1,4 @@
-"""The program under the profiler: `python profiled.py TASK`, with the task as JSON. The last line is what it declares.
+"""The program under the profiler: `python counter_program.py TASK`, with the task as JSON. The last line is what it declares.
 
 `tasks` has for each counted cell `operator`, `operators` (the user's files), `job` and `cold`. Without tasks the marker
 alone is launched, which shows whether counters may be read.
@@ -9,7 +9,7 @@ import sys
 
 from roofline.devices import discovery
 from roofline.measure import lock
-from roofline.measure.counting import launch
+from roofline.measure.hardware_counters import launch
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.run import run_lock

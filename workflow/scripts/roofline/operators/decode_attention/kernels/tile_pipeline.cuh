@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "../../../devices/gpu/kernels/overlap.cuh"
+#include "../../../devices/gpu/kernels/programmatic_launch.cuh"
 
 #if STAGES
 #define AHEAD STAGES
