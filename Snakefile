@@ -16,7 +16,7 @@ include: "workflow/rules/common.smk"
 wildcard_constraints:
     device="|".join(CELLS.present),
     operator="|".join(OPERATORS),
-    dtype="|".join(datasheets.CEILINGS),
+    dtype="|".join(datasheets.COMPUTE_CEILINGS),
 
 
 rule all:

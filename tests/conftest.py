@@ -57,7 +57,7 @@ def small_quiet_host(tmp_path_factory) -> None:
         for name, text in ("level", "3"), ("type", "Unified"), ("size", f"{CACHE_MIB}M"), ("shared_cpu_list", "all"):
             (cache / name).write_text(text)
     (root / "tmp").mkdir()  # for locks: workers do not wait for one another
-    os.environ[host.ROOT] = str(root)
+    os.environ[host.HOST_ROOT_VARIABLE] = str(root)
     os.environ["CUPY_CACHE_DIR"] = str(root / "kernels")
 
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.devices.host import Usage
+from roofline.devices.host import HostUsage
 from roofline.measure import compute_ceiling, protocol, search, undisturbed
 from roofline.measure.operator_job import Seals
-from roofline.measure.sealing import promised_ceilings, seal_device, seal_operator
+from roofline.measure.sealing import promise_ceilings, seal_device, seal_operator
 from roofline.records.base import write
 from roofline.records.cards import METHOD
-from roofline.records.compute import Product
+from roofline.records.compute import WorkloadSpec
 from roofline.records.device_record import DeviceRecord, VendorFigures, VendorPeak
 from roofline.records.seal_records import PredictionRecord
 
@@ -84,7 +84,7 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
         clock = SimpleNamespace(monotonic=lambda: device.now, sleep=device.sleep)
         for module in (compute_ceiling, protocol, search, undisturbed):
             patch.setattr(module, "time", clock)
-        patch.setattr(undisturbed.host, "usage", lambda others=True: Usage(at=device.now, own=device.now))
+        patch.setattr(undisturbed.host, "read_usage", lambda others=True: HostUsage(at=device.now, own=device.now))
         yield
 
 
@@ -127,7 +127,7 @@ def seals_for(device: DeviceRecord, operator) -> Seals:
     """What is sealed of a device and of an operator's constants there."""
     constants = operator.constants.get(device.device_kind, {})
     sealed = PredictionRecord(
-        device=device.device, device_kind=device.device_kind, sealed_at=AT, ceilings=promised_ceilings(device)
+        device=device.device, device_kind=device.device_kind, sealed_at=AT, ceilings=promise_ceilings(device)
     )
     return Seals(sealed, {name: value for name, (value, *_) in constants.items()})
 
@@ -143,6 +143,6 @@ def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:
     return path, seals
 
 
-def product(size: int = 8, **fields) -> Product:
+def product(size: int = 8, **fields) -> WorkloadSpec:
     known = {"library": "made up", "layout": None, "algorithm": None, "accumulation": "fp32", "output": "fp16"}
-    return Product(shape=dict.fromkeys("mnk", size), **known | fields)
+    return WorkloadSpec(shape=dict.fromkeys("mnk", size), **known | fields)

@@ -14,8 +14,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from roofline.devices.base import Identity
-from roofline.devices.discovery import open_device, unsupported
-from roofline.devices.gpu.gpu_device import Device
+from roofline.devices.discovery import open_device, unsupported_reason
+from roofline.devices.gpu.gpu_device import CudaDevice
 
 FAKES = Path(__file__).parent / "fakes"
 MIB = 1 << 20
@@ -29,7 +29,7 @@ def open_gpu(
     nvml: bool = False,
     peer: bool = False,
     **properties,
-) -> Device:
+) -> CudaDevice:
     """A device with these properties in place of the stand-in's, until the test is over, and with a peer where one is
     asked for; `cublaslt` is its cuBLASLt."""
     cupy = _load(monkeypatch, "cupy", "cupy/__init__.py")
@@ -52,31 +52,31 @@ def open_gpu(
         compute_capability=capability,
         nvml=nvml,
     )
-    device = Device(identity, replace(identity, device="gpu1", uuid="GPU-2") if peer else None)
+    device = CudaDevice(identity, replace(identity, device="gpu1", uuid="GPU-2") if peer else None)
     device.cublaslt = cublaslt
     return device
 
 
 @cache
-def _opened() -> Device:
+def _opened() -> CudaDevice:
     return open_device("gpu0")
 
 
-def real_gpu() -> Device:
+def real_gpu() -> CudaDevice:
     """With its stream as the current one: jobs in other tests open it anew."""
     _opened().stream.use()
     return _opened()
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
-def gpu(request, monkeypatch) -> Device:
+def gpu(request, monkeypatch) -> CudaDevice:
     if request.param == "fake":
         return open_gpu(monkeypatch, MultiProcessorCount=2)
     return real_gpu()
 
 
 def skip_unless_supported(device, ceiling: str) -> None:
-    if reason := unsupported(device.identity, ceiling):
+    if reason := unsupported_reason(device.identity, ceiling):
         pytest.skip(reason)
 
 

@@ -13,10 +13,10 @@ from workflow_run import NEWEST
 
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
-from roofline.report.figure_style import save, styled, text_width
+from roofline.report.figure_style import measure_text, save, styled
 from roofline.run.archive import unpacked
 from roofline.run.make_manifest import hashes
-from roofline.table.load import Asked, load
+from roofline.table.load import Request, build_table
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
 
@@ -27,7 +27,7 @@ def reference() -> Roofline:
     with unpacked(NEWEST) as root:
         manifest = read(Manifest, root / "results/manifest.json")
         found = read_results(root / "results", [root / output.path for output in manifest.outputs])
-    return load(found, Asked(**manifest.asked), hashes(manifest.outputs))
+    return build_table(found, Request(**manifest.asked), hashes(manifest.outputs))
 
 
 def texts_of(figure):
@@ -49,7 +49,7 @@ def boxes_of(text):
         yield box.x0, box.y0 + 0.12 * box.height, box.x1, box.y1 - 0.12 * box.height
         return
     angle, (x, y) = radians(text.get_rotation()), text.get_transform().transform(text.get_position())
-    for along in np.arange(2.0, text_width(text.get_text(), text.get_size()), 2.0):
+    for along in np.arange(2.0, measure_text(text.get_text(), text.get_size()), 2.0):
         middle = x + along * cos(angle), y + along * sin(angle)
         yield middle[0] - 2, middle[1] - 2, middle[0] + 2, middle[1] + 2
 

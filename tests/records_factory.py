@@ -13,20 +13,20 @@ from factories import vendor_figures
 from pydantic import PrivateAttr
 
 from roofline.core.terms import Axis
-from roofline.measure.sustained import summarise
-from roofline.operators.about import OwnOperator, Way
-from roofline.operators.gemm.gemm_arithmetic import TOLERANCE
+from roofline.measure.sustained import summarise_load
+from roofline.operators.about import ImplementationAdvice, OwnOperatorRecord
+from roofline.operators.gemm.gemm_arithmetic import GEMM_TOLERANCE
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
 from roofline.records.base import Record
 from roofline.records.calibration_record import CalibrationRecord
-from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, Product
+from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, WorkloadSpec
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device_record import DeviceRecord
-from roofline.records.instructions_record import InstructionsRecord, IssueRate, Wall
+from roofline.records.instructions_record import AccessLimit, InstructionsRecord, IssueRate
 from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.timing_record import Check, Contention, Search, Timing
-from roofline.table.load import Asked, load
+from roofline.table.load import Request, build_table
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results
 
@@ -40,7 +40,7 @@ COSTS = {
     "cpu": {"calls": {"call_s": 1}, "share": "share"},
 }
 LEVELS = {name: (name, "read") for name in ("shared", "l2", "l1")} | {"d2d": ("hbm", "copy"), "h2d": ("pcie", "copy")}
-SCAN = OwnOperator(
+SCAN = OwnOperatorRecord(
     name="scan",
     title="scan",
     picture="scan",
@@ -57,7 +57,7 @@ class MadeUpCell(Measurement):
 
 
 class MadeUpRecord(OperatorRecord):
-    _operator: OwnOperator = PrivateAttr(default=SCAN)
+    _operator: OwnOperatorRecord = PrivateAttr(default=SCAN)
 
 
 MADE_UP_CHECK = Check(compared="made up", error=0, tolerance=1e-12)
@@ -97,9 +97,9 @@ def rates(counted: float, taken: Timing) -> tuple[float, float] | None:
     return taken.ci95_s and (counted / taken.ci95_s[1], counted / taken.ci95_s[0])
 
 
-def product() -> Product:
+def product() -> WorkloadSpec:
     how = {"layout": "TN", "algorithm": "12", "accumulation": "fp32", "output": "fp16"}
-    return Product(library="cuBLASLt", shape=dict.fromkeys("mnk", 8192), **how)
+    return WorkloadSpec(library="cuBLASLt", shape=dict.fromkeys("mnk", 8192), **how)
 
 
 def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Bandwidth:
@@ -161,7 +161,7 @@ def reference_gemm(device: str, dtype: str, tflops: float) -> Measurement:
         "cache": "warm",
         "flops": flops,
         "bytes": 3 * size**2 * 4,
-        "check": Check(compared="made up", error=0, tolerance=TOLERANCE[dtype]),
+        "check": Check(compared="made up", error=0, tolerance=GEMM_TOLERANCE[dtype]),
     }
     return cell(device, flops / tflops / 1e12, **known)
 
@@ -224,7 +224,7 @@ def peak_record(
     load = None
     if sustained:
         points = [LoadPoint(at_s=0.05 * i, tflops=sustained, throttle_reasons=reasons) for i in range(40)]
-        load = summarise(points, best, 2.0)
+        load = summarise_load(points, best, 2.0)
     clock_mhz, clock_tflops = clock or (None, None)
     taken = timing(flops / burst / 1e12, interval)
     ceiling = max(burst, load.tflops if load else 0)
@@ -277,20 +277,20 @@ def bandwidth_record(device: str, level: str | None = None, sweeps=(), **streams
     return BandwidthRecord(level=level, bandwidths=made, sweeps=list(sweeps), **job_fields(device, {}))
 
 
-def operator_record(device: str, *cells: Measurement, operator: OwnOperator = SCAN, **fields) -> OperatorRecord:
+def operator_record(device: str, *cells: Measurement, operator: OwnOperatorRecord = SCAN, **fields) -> OperatorRecord:
     known = {"case": f"N{cells[0].shape.get('n', '')}_{cells[0].dtype}" if cells else "none"}
     made = MadeUpRecord(**job_fields(device, known | {"measurements": list(cells)} | fields))
     made._operator = operator
     return made
 
 
-def own_operators(records: Iterable[Record]) -> dict[str, OwnOperator]:
+def own_operators(records: Iterable[Record]) -> dict[str, OwnOperatorRecord]:
     """The text of the made-up operators of these records."""
     found = {}
     for record in records:
         if isinstance(record, MadeUpRecord):
             one = record._operator
-            ways = {cell.implementation: Way(graph=cell._graph) for cell in record.measurements}
+            ways = {cell.implementation: ImplementationAdvice(graph=cell._graph) for cell in record.measurements}
             ways |= found[one.name].ways if one.name in found else {}
             found[one.name] = one.model_copy(update={"ways": ways})
     return found
@@ -333,7 +333,7 @@ def instructions_record(device: str, issued_per_s: float) -> InstructionsRecord:
         latency=taken,
         states=[],
     )
-    wall = Wall(
+    wall = AccessLimit(
         pattern="stride",
         of=8,
         requests=round(requests_per_s * 1e-3),
@@ -448,4 +448,4 @@ def hashes_of(found: Results) -> dict[str, str]:
 
 def verified(*records: Record, **asked) -> Roofline:
     found = results(*records)
-    return load(found, Asked(**asked), hashes_of(found))
+    return build_table(found, Request(**asked), hashes_of(found))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import bandwidth_record, cell, operator_record, peak_record, verified
 
-from roofline.table.cell_rows import above_roof
+from roofline.table.cell_rows import share_above_roof
 
 FP16, D2D = 800e12, 4000e9
 
@@ -15,7 +15,7 @@ FP16, D2D = 800e12, 4000e9
 def above(flops, traffic, seconds, interval=None, own=None, peak=FP16 / 1e12, gb_per_s=D2D / 1e9):
     latency = SimpleNamespace(median_s=seconds, ci95_s=interval)
     measured = SimpleNamespace(flops=flops, bytes=traffic, latency=latency, device_latency=own)
-    return above_roof(measured, peak, gb_per_s)
+    return share_above_roof(measured, peak, gb_per_s)
 
 
 @given(st.floats(1e3, 1e18), st.floats(1e3, 1e15), st.just(0) | st.floats(1e-8, 10))

@@ -7,12 +7,19 @@ from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.operator_job import Options, measure
+from roofline.measure.operator_job import Options, measure_job
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused_attention
-from roofline.operators.decode_attention.attention_arithmetic import Shape
-from roofline.operators.decode_attention.fused_attention import HEAD_SIZES, Fused, FusedGraph, plan, splits_of, variants
-from roofline.operators.decode_attention.operator import GPU
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
+from roofline.operators.decode_attention.fused_attention import (
+    HEAD_SIZES,
+    FusedAttention,
+    FusedAttentionGraph,
+    choose_splits,
+    list_variants,
+    plan_attention,
+)
+from roofline.operators.decode_attention.operator import GPU_CONSTANTS
 from roofline.run import settings
 
 KIB = 1 << 10
@@ -22,7 +29,9 @@ L4 = {"capability": (8, 9), "multiprocessors": 58, "shared_per_multiprocessor": 
 CARDS = st.sampled_from([H200, T4, L4])
 SEQ_LENS = st.one_of(st.integers(1, 300), st.integers(1, 200_000))
 SHAPES = st.builds(
-    lambda batch, kv_heads, group, head_size, seq_len: Shape(batch, kv_heads * group, kv_heads, head_size, seq_len),
+    lambda batch, kv_heads, group, head_size, seq_len: AttentionShape(
+        batch, kv_heads * group, kv_heads, head_size, seq_len
+    ),
     st.integers(1, 600),
     st.integers(1, 32),
     st.integers(1, 17),
@@ -41,7 +50,7 @@ def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
 def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dtype, card):
-    found = plan(shape, dtype, **card)
+    found = plan_attention(shape, dtype, **card)
     parts = [keys_of(shape.seq_len, found.variant.tile, split, found.splits) for split in range(found.splits)]
     assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), shape.seq_len]
     assert all(parts), "a block without a key"
@@ -60,13 +69,13 @@ def test_keys_are_divided_evenly_or_into_many_waves():
         (h200, 800, 8192, 1),  # two waves are enough
         (t4, 32, 4096, 4),  # room for one each: 128 blocks are three waves
     ):
-        assert splits_of(heads, seq_len, *card) == splits
+        assert choose_splits(heads, seq_len, *card) == splits
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
 def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(shape, dtype, card):
     by_mma = shape.group > 1 and dtype != "fp32" and card["capability"] >= (8, 0)
-    for variant in variants(shape, dtype, card["capability"], card["shared_per_multiprocessor"]):
+    for variant in list_variants(shape, dtype, card["capability"], card["shared_per_multiprocessor"]):
         assert variant.by_mma == by_mma
         most = 8 if by_mma else 4
         assert variant.queries == most or (variant.queries >= shape.group and not by_mma)
@@ -77,27 +86,27 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
 
 
 @pytest.mark.parametrize(("group", "dtype", "capability"), [(1, "fp32", "9.0"), (3, "fp16", "7.5"), (4, "bf16", "8.6")])
-@pytest.mark.parametrize("kind", [Fused, FusedGraph])
+@pytest.mark.parametrize("kind", [FusedAttention, FusedAttentionGraph])
 def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, capability):
     device = open_gpu(monkeypatch, capability)
-    cell = cell_of(device, kind, Shape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)
+    cell = cell_of(device, kind, AttentionShape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)
     check, _ = OPERATOR.check(cell, "core")
     assert check.error <= check.tolerance
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
-    assert set(cell.costs("core").calls) <= set(GPU)
+    assert set(cell.costs("core").calls) <= set(GPU_CONSTANTS)
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
 def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, monkeypatch, cache):
     sizes = {"layers": 3, "heads": 4, "head_size": 64, "kv_heads": 2}
     weights = tmp_path / "weights.safetensors"
-    checkpoint.generate(weights, checkpoint.Preset(**sizes), seed=1)
+    checkpoint.write_generated(weights, checkpoint.Preset(**sizes), seed=1)
     model = {"checkpoint": str(weights), "presets": {"mine": sizes}}
     decode = {"presets": ["mine"], "seq_lens": [64], "dtypes": ["fp16"], "batch_sizes": [1, 2]}
     (job,) = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
     seals, options = seals_for(device_record("gpu0"), OPERATOR), Options(None, cache == "cold", 2, 8, 0.05)
-    found = measure(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), seals, options)
+    found = measure_job(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), seals, options)
     assert [(one.shape["batch"], one.implementation, one.scope, one.per_call) for one in found] == [
         (batch, *cell)
         for batch in (1, 2)
@@ -106,9 +115,11 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, m
     # Where there is little to do, a call costs what the seal says of it, and a graph's layers cost the device's part.
     predicted = {(one.implementation, one.scope): one.predicted for one in found if one.shape["batch"] == 1}
     assert {name: one.latency_s for name, one in predicted.items()} == {
-        ("eager", "core"): pytest.approx(12 * GPU["array_operation_s"].value),
-        ("eager", "block"): pytest.approx(17 * GPU["array_operation_s"].value),
-        ("fused", "core"): pytest.approx(GPU["kernel_launch_s"].value + 9 * GPU["kernel_argument_s"].value),
+        ("eager", "core"): pytest.approx(12 * GPU_CONSTANTS["array_operation_s"].value),
+        ("eager", "block"): pytest.approx(17 * GPU_CONSTANTS["array_operation_s"].value),
+        ("fused", "core"): pytest.approx(
+            GPU_CONSTANTS["kernel_launch_s"].value + 9 * GPU_CONSTANTS["kernel_argument_s"].value
+        ),
         ("fused_graph", "core"): predicted["fused_graph", "core"].device_latency_s,
     }
     for one in found:

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import SEALED
 
-from roofline.core.cell_prediction import divided, weighted_sum
+from roofline.core.cell_prediction import divided_cost_terms, weighted_sum
 from roofline.devices import discovery
-from roofline.measure.calibration import calibrate, constants
-from roofline.measure.sealing import MEASURED, seal_operator
+from roofline.measure.calibration import calibrate, derive_constants
+from roofline.measure.sealing import MEASURED_SOURCE, seal_operator
 from roofline.operators import registry
-from roofline.operators.constants import _GPU_HOST as of_host
+from roofline.operators.constants import _GPU_HOST_VALUES as of_host
 from roofline.records.calibration_record import HostCost
 
 READ = "read_s_per_byte"
@@ -27,9 +27,9 @@ def block(name, count, seconds, amount=1.0):
 def test_one_core_and_all_take_what_they_took(alone, faster, cores):
     """Between a time that all share and one that they divide."""
     together = alone / (1 + faster * (cores - 1))
-    found = constants([block(READ, 1, alone), block(READ, cores, together)])
+    found = derive_constants([block(READ, 1, alone), block(READ, cores, together)])
     for count, seconds in ((1, alone), (cores, together)):
-        assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
+        assert weighted_sum(divided_cost_terms(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
 
 
 def test_every_host_cost_of_every_operator_is_measured_in_seconds(monkeypatch):
@@ -37,9 +37,9 @@ def test_every_host_cost_of_every_operator_is_measured_in_seconds(monkeypatch):
     assert on_gpu.constants.keys() == of_host.keys()
     record = opened_record("cpu")
     made = calibrate(discovery.open_device("cpu"), record, lambda: SEALED)
-    for operator in registry.builtin():
+    for operator in registry.builtin_operators():
         seal = seal_operator(operator, record, SEALED, made)
-        assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED}
+        assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED_SOURCE}
         assert assumed <= {"blas_share"}
         assert all(seal.constants[name] == made.constants[name] for name in seal.constants.keys() - assumed)
     assert 0 < made.constants["array_operation_s"] < made.constants["handover_s"] < 1e-2

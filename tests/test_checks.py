@@ -18,7 +18,7 @@ from records_factory import (
     verified,
 )
 
-from roofline.measure.sustained import summarise
+from roofline.measure.sustained import summarise_load
 from roofline.records.bandwidth_record import Peer
 from roofline.records.compute import LoadPoint
 from roofline.records.device_record import VendorPeak
@@ -95,7 +95,7 @@ def heated(ends_at=600.0, degrees=70.0, seconds=60):
         LoadPoint(at_s=0.6 * place, tflops=600 + (ends_at - 600) * (place - 1) / 100, temperature_c=degrees)
         for place in range(1, 101)
     ]
-    record.peak.sustained = summarise(points, record.peak.burst.product, seconds)
+    record.peak.sustained = summarise_load(points, record.peak.burst.product, seconds)
     return record
 
 

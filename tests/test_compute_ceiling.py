@@ -18,12 +18,12 @@ from factories import (
     write_seals,
 )
 
-from roofline.core.repeatability import spread
-from roofline.core.terms import Unsupported
+from roofline.core.repeatability import relative_spread
+from roofline.core.terms import UnsupportedError
 from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
-from roofline.measure.compute_ceiling import finalists
-from roofline.measure.search import Trial
+from roofline.measure.compute_ceiling import choose_finalists
+from roofline.measure.search import CandidateTrial
 from roofline.operators.gemm import gemm_arithmetic
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.compute import PeakFlopsRecord
@@ -31,17 +31,17 @@ from roofline.records.timing_record import Check, Search
 
 
 def flops(size):
-    return gemm_arithmetic.flops(size, size, size)
+    return gemm_arithmetic.gemm_flops(size, size, size)
 
 
 def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():
     def trial(size, per_cycle, clock_mhz):
         way = SimpleNamespace(product=product(size), flops=flops(size))
-        return Trial(way, flops(size) / per_cycle / clock_mhz / 1e6, clock_mhz)
+        return CandidateTrial(way, flops(size) / per_cycle / clock_mhz / 1e6, clock_mhz)
 
     tried = [trial(8192, 500, 1400), trial(4096, 505, 1200), trial(4096, 490, 1900), trial(2048, 470, 1900)]
-    assert finalists(tried) == [1, 2, 0]
-    assert finalists([*tried, *(trial(size, 504, 1500) for size in (256, 512, 1024))]) == [1, 2, 4]
+    assert choose_finalists(tried) == [1, 2, 0]
+    assert choose_finalists([*tried, *(trial(size, 504, 1500) for size in (256, 512, 1024))]) == [1, 2, 4]
 
 
 # ---------------------------------------------------------------------------------------------- the whole measurement
@@ -76,20 +76,20 @@ class Card(FakeDevice):
 
         return Workload(product(size, algorithm=algorithm), flops(size), step, lambda: None, compare)
 
-    def reference_product(self, device, dtype, size, seed):
+    def reference_workload(self, device, dtype, size, seed):
         return self.product(size, seed)
 
-    def beside_reference(self, device, dtype, size, seed):
+    def own_reference_workloads(self, device, dtype, size, seed):
         return []
 
-    def candidates(self, device, dtype, size, most_flops, seed):
+    def candidate_workloads(self, device, dtype, size, most_flops, seed):
         self.most_flops = most_flops
         return [self.product(one, seed) for one in self.rates]
 
-    def workload(self, device, dtype, size, product, seed):
+    def rebuild_workload(self, device, dtype, size, product, seed):
         return self.product(product.shape["m"], seed)
 
-    def variants(self, device, dtype, product, seed):
+    def variant_workloads(self, device, dtype, product, seed):
         slow, fast = self.slower
         size = product.shape["m"]
         return [[self.product(size, seed, slow, "slow"), self.product(size, seed, fast, "fast")]]
@@ -125,8 +125,8 @@ def measured(device, ceiling="fp16", vendor_tflops=160.0, **changed):
     record = device_record("cpu" if device.kind == "cpu" else "gpu0", vendor=vendor)
     options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1, "sustained_s": SUSTAINED_S}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
-        patch.setattr(compute_ceiling, "products_on", lambda device: device)
-        found, measurements = compute_ceiling.measure(
+        patch.setattr(compute_ceiling, "workloads_module", lambda device: device)
+        found, measurements = compute_ceiling.measure_compute_ceiling(
             device, record, seals_for(record, Gemm()), ceiling, **options | changed
         )
     return PeakFlopsRecord(dtype="fp16", skipped=None, peak=found, measurements=measurements, **JOB)
@@ -165,7 +165,7 @@ def test_a_product_whose_blocks_disagree_falls_out(load):
     assert out == [(product(BEST), [near(150 / 1.1), near(150)])] * 2
     unsteady = peak_of(Card(unsteady=[BEST, LARGE, REFERENCE]), sustained_s=load)
     assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 2
-    assert spread([block.tflops for block in unsteady.blocks]) == near(0.1)
+    assert relative_spread([block.tflops for block in unsteady.blocks]) == near(0.1)
 
 
 def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
@@ -245,12 +245,12 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
     monkeypatch.chdir(tmp_path)
     path, seals = write_seals(device_record("gpu0"), Gemm())
 
-    def reference_product(device, ceiling, size, seed):
-        raise Unsupported("cuBLASLt offers no fp8_e4m3 product")
+    def reference_workload(device, ceiling, size, seed):
+        raise UnsupportedError("cuBLASLt offers no fp8_e4m3 product")
 
-    lacking = SimpleNamespace(reference_product=reference_product)
-    monkeypatch.setattr(compute_ceiling, "products_on", lambda device: lacking)
+    lacking = SimpleNamespace(reference_workload=reference_workload)
+    monkeypatch.setattr(compute_ceiling, "workloads_module", lambda device: lacking)
     options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
-    found = peak_flops.run(Card(), "fp8_e4m3", path, seals, **options)
+    found = peak_flops.measure_ceiling(Card(), "fp8_e4m3", path, seals, **options)
     assert (found.skipped, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}

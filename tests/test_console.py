@@ -19,7 +19,7 @@ def said(text: str, **more) -> logging.LogRecord:
 
 @pytest.mark.parametrize(("signal", "kills", "for_memory"), [("SIGKILL: 9", 1, True), ("SIGSEGV: 11", 0, False)])
 def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys, signal, kills, for_memory):
-    monkeypatch.setattr(host, "kills_for_memory", lambda: console._kills_before + kills)
+    monkeypatch.setattr(host, "count_oom_kills", lambda: console._kills_before + kills)
     assert not console.is_passed_on(said(f"Command 'x' died with <Signals.{signal}>."))
     failed = said("Error in rule peak_flops, jobid: 3", output=["results/cpu/x.json"], log=["logs/cpu/x.log"])
     assert console.is_passed_on(failed) and console.is_passed_on(failed)  # the second has written its own line

@@ -56,13 +56,13 @@ def known(chip: str) -> set[str]:
 
 def test_every_architecture_has_the_requested_counters():
     for capability, chip in CHIPS.items():
-        requested = {name.split(".")[0] for name in counter_names.metrics(capability)}
+        requested = {name.split(".")[0] for name in counter_names.all_metrics(capability)}
         assert requested <= known(chip), chip
         fields = {"dram_read_bytes", "warp_instructions", "tensor_pipe_active_fraction"}
-        assert fields <= set(counter_names.names(capability))
+        assert fields <= set(counter_names.metric_by_field(capability))
     # Volta does not count instructions by kind.
     assert "smsp__sass_thread_inst_executed_op_ffma_pred_on" not in known("GV100")
-    assert "flops.fp32" in counter_names.fields({}, (7, 0))[1]
+    assert "flops.fp32" in counter_names.counted_fields({}, (7, 0))[1]
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=3, max_size=3), st.floats(0, 1))
@@ -70,7 +70,7 @@ def test_a_multiply_add_is_two_flops(counts, share):
     names = [f"smsp__sass_thread_inst_executed_op_f{what}_pred_on.sum" for what in ("add", "mul", "fma")]
     values = dict(zip(names, counts, strict=True))
     values |= {"dram__bytes_read.sum": 32.0, "sm__warps_active.avg.pct_of_peak_sustained_active": share}
-    found, unknown = counter_names.fields(values, (9, 0))
+    found, unknown = counter_names.counted_fields(values, (9, 0))
     assert found["flops"] == {"fp32": counts[0] + counts[1] + 2 * counts[2]}
     assert (found["dram_read_bytes"], found["achieved_occupancy_fraction"]) == (32, share)
     assert "sm_write_sectors" in unknown and "dram_read_bytes" not in unknown

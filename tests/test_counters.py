@@ -15,9 +15,11 @@ from roofline.table.run_records import Results
 
 
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
-    operators = registry.registered()
+    operators = registry.collect_operators()
     config = by_effort(config_model(operators)(), "quick")
-    found = dict(hardware_counters.representative((one, one.profiled(config)) for one in operators.values()))
+    found = dict(
+        hardware_counters.choose_representative_jobs((one, one.profiled(config)) for one in operators.values())
+    )
     assert {rule: len(job.cases) for rule, job in found.items()} == {"peak_flops": 1, "decode_attn": 1, "row_norm": 1}
     config.decode_attn.seq_lens.append(2048)
     assert operators["decode_attn"].profiled(config) == found["decode_attn"], "an added S re-measures no counters"
@@ -37,23 +39,23 @@ CELL = {
     "declared_write_bytes": 4,
     "declared_flops": 4,
 }
-OCCUPANCY = counter_names.SHARES["achieved_occupancy_fraction"]
+OCCUPANCY = counter_names.SHARE_METRICS["achieved_occupancy_fraction"]
 
 
 def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[CountedCell | None]:
     """Of a report in which a marker and these kernels stand for each declared cell."""
-    known = dict.fromkeys(counter_names.metrics((9, 0)), 10.0)
+    known = dict.fromkeys(counter_names.all_metrics((9, 0)), 10.0)
     mine = [SimpleNamespace(name="a_kernel", counts=known | one) for one in kernels]
-    marker = SimpleNamespace(name=f"{hardware_counters.MARKER}_", counts=known)
+    marker = SimpleNamespace(name=f"{hardware_counters.MARKER_KERNEL}_", counts=known)
     report = SimpleNamespace(kernels=[one for cell in declared if cell for one in (marker, *mine)])
     monkeypatch.setattr(hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
     monkeypatch.setattr(ncu, "profile", lambda *_: json.dumps(declared))
-    monkeypatch.setattr(ncu, "read", lambda *_: report)
-    return hardware_counters.count(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")
+    monkeypatch.setattr(ncu, "read_report", lambda *_: report)
+    return hardware_counters.count_cells(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")
 
 
 def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):
-    short, long = ({OCCUPANCY: share, counter_names.DURATION: s} for share, s in ((0.2, 1.0), (0.4, 3.0)))
+    short, long = ({OCCUPANCY: share, counter_names.DURATION_METRIC: s} for share, s in ((0.2, 1.0), (0.4, 3.0)))
     (cell,) = counted(monkeypatch, tmp_path, short, long)
     assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and cell.warp_instructions == 20
 

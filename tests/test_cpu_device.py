@@ -7,7 +7,7 @@ import pytest
 
 from roofline.devices import discovery, host
 from roofline.devices.cpu import cpu_identity
-from roofline.devices.cpu.cpu_device import Device
+from roofline.devices.cpu.cpu_device import CpuDevice
 from roofline.operators.gemm import gemm_arithmetic, numpy_products
 
 
@@ -31,10 +31,10 @@ def test_normal_numbers_are_normal(device, dtype):
 def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch):
     shape = (3, 700_001)  # more than one piece of a million, the last of them short
     values = device.normal(shape, "fp32", seed=7)
-    monkeypatch.setattr(host, "usable_cores", lambda: 1)
-    assert numpy.array_equal(values, Device(device.identity).normal(shape, "fp32", seed=7))
+    monkeypatch.setattr(host, "usable_core_count", lambda: 1)
+    assert numpy.array_equal(values, CpuDevice(device.identity).normal(shape, "fp32", seed=7))
     monkeypatch.undo()
-    Device(device.identity)  # gives the BLAS its threads back
+    CpuDevice(device.identity)  # gives the BLAS its threads back
     assert not numpy.array_equal(values, device.normal(shape, "fp32", seed=8))
     pieces = values.reshape(-1)
     assert abs(numpy.corrcoef(pieces[: 1 << 20], pieces[1 << 20 : 1 << 21])[0, 1]) < 0.01
@@ -46,8 +46,8 @@ def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch
 
 def test_peak_formula_by_hand():
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
-    assert cpu_identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
-    assert cpu_identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
+    assert cpu_identity.formula_peak_tflops(hardware, 4) == pytest.approx(2.1504)
+    assert cpu_identity.formula_peak_tflops(hardware, 8) == pytest.approx(1.0752)
 
 
 def test_simd_units():
@@ -68,7 +68,7 @@ def test_simd_units():
 
 @pytest.mark.parametrize(("dtype", "error"), [("fp64", 1e-14), ("fp32", 1e-6)])
 def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error):
-    workload = numpy_products.reference_product(device, dtype, 96, seed=1)
+    workload = numpy_products.reference_workload(device, dtype, 96, seed=1)
     assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
     assert workload.check().error < error
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[95].fill(0))
@@ -80,16 +80,16 @@ def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch,
 
 
 def candidates(device, most_flops=1e12):
-    return numpy_products.candidates(device, "fp32", 48, most_flops, seed=1)
+    return numpy_products.candidate_workloads(device, "fp32", 48, most_flops, seed=1)
 
 
 def test_the_largest_product_within_size_flops_and_memory_is_taken(device, monkeypatch):
     (workload,) = candidates(device)
-    again = numpy_products.workload(device, "fp32", 48, workload.product, seed=9)
+    again = numpy_products.rebuild_workload(device, "fp32", 48, workload.product, seed=9)
     assert (again.product, again.flops) == (workload.product, workload.flops)
     again.check()
-    monkeypatch.setattr(numpy_products, "STEP", 8)
+    monkeypatch.setattr(numpy_products, "SIDE_STEP", 8)
     limits = (1e12, 2 * 48**3, 2 * 41**3, 1)  # an odd multiple
     assert [candidates(device, most)[0].product.shape["m"] for most in limits] == [40, 40, 40, 8]
-    monkeypatch.setattr(host, "memory_available_bytes", lambda: gemm_arithmetic.workspace_bytes(48, "fp32"))
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: gemm_arithmetic.square_gemm_bytes(48, "fp32"))
     assert candidates(device)[0].product.shape["m"] == 8

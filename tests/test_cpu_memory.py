@@ -9,8 +9,8 @@ import pytest
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices import discovery
 from roofline.devices.cpu import cpu_fma, dram_benchmarks, loops
-from roofline.devices.cpu.cpu_fma import MultiplyAdds
-from roofline.devices.cpu.topology import core_counts
+from roofline.devices.cpu.cpu_fma import FmaLoop
+from roofline.devices.cpu.topology import measured_core_counts
 from roofline.devices.cpu.workers import Workers
 
 MIB = 1 << 20
@@ -26,7 +26,7 @@ def device():
 
 def array_of(values):
     """Float32 in memory aligned for vectors, with a guard at the end."""
-    room = loops.aligned(4 * len(values) + 64, 64).view(numpy.float32)
+    room = loops.allocate_aligned(4 * len(values) + 64, 64).view(numpy.float32)
     room[: len(values)], room[len(values) :] = values, 77
     return room
 
@@ -34,13 +34,20 @@ def array_of(values):
 @pytest.mark.parametrize("mix", MIXES)
 def test_a_loop_does_what_numpy_does_and_no_more(mix):
     for width, streaming, blocks in itertools.product(WIDTHS, (True, False), (0, 1, 3, 37)):
-        items = blocks * loops.BLOCK_BYTES // 4
+        items = blocks * loops.ITERATION_BYTES // 4
         rng = numpy.random.default_rng(blocks)
         a, b, c = (array_of(rng.integers(1, 1000, items)) for _ in range(3))
         kept = [array.copy() for array in (a, b, c)]
         arguments = [*(array.ctypes.data for array in (a, b, c)), 4 * items, 3]
-        run = loops.together(Workers(1), loops.compiled(loops.stream_ir(mix, streaming, width)), [arguments])
-        expected = {"read": kept[2], "write": loops.SCALE, "copy": kept[0], "triad": kept[0] + loops.SCALE * kept[1]}
+        run = loops.run_together(
+            Workers(1), loops.compile_loop(loops.access_loop_ir(mix, streaming, width)), [arguments]
+        )
+        expected = {
+            "read": kept[2],
+            "write": loops.TRIAD_SCALE,
+            "copy": kept[0],
+            "triad": kept[0] + loops.TRIAD_SCALE * kept[1],
+        }
         assert numpy.array_equal(c[:items], numpy.broadcast_to(expected[mix], c.shape)[:items])
         assert (c[items:] == 77).all() and numpy.array_equal(a, kept[0]) and numpy.array_equal(b, kept[1])
         if mix == "read":
@@ -55,15 +62,15 @@ def streams_of(device, size_bytes=SIZE):
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device, monkeypatch, mix):
-    stream = streams_of(device, SIZE + dram_benchmarks.PARTS * loops.BLOCK_BYTES)[f"dram_{mix}"]
+    stream = streams_of(device, SIZE + dram_benchmarks.PARTS_PER_ARRAY * loops.ITERATION_BYTES)[f"dram_{mix}"]
     for grid, step in stream.grids.items():
         assert step(0) > 0 and stream.verify(grid)
         assert stream.threads(grid) == int(grid.split()[0])
 
-    def lazy(workers, loop, arguments, *more, run=loops.together):
+    def lazy(workers, loop, arguments, *more, run=loops.run_together):
         return run(workers, loop, [(*arguments[0][:3], 0, 1), *arguments[1:]], *more)
 
-    monkeypatch.setattr(dram_benchmarks, "together", lazy)
+    monkeypatch.setattr(dram_benchmarks, "run_together", lazy)
     for grid in stream.grids:
         with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
             stream.verify(grid)
@@ -71,9 +78,9 @@ def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device
 
 def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
-        assert core_counts(cores) == counts
+        assert measured_core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
-        streams = dram_benchmarks.streams(workers, SIZE)
+        streams = dram_benchmarks.bandwidth_benchmarks(workers, SIZE)
         reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}
@@ -87,16 +94,16 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
 def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, readers):
     reads, missing = [], 0
 
-    def noted(workers, loop, arguments, run=loops.together):
+    def noted(workers, loop, arguments, run=loops.run_together):
         reads.append([(own[0], own[3] * own[4]) for own in arguments])
         *others, last = arguments
         return run(workers, loop, [*others, (*last[:4], last[4] - missing)])
 
     monkeypatch.setattr(dram_benchmarks, "NEAR_STEP_BYTES", MIB // 4)
     monkeypatch.setattr(dram_benchmarks, "FAR_STEP_BYTES", MIB // 32)
-    monkeypatch.setattr(dram_benchmarks, "together", noted)
-    caches = dram_benchmarks.Caches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
-    (series,) = dram_benchmarks.sweeps(Workers(readers), [caches], readers * MIB, 2)
+    monkeypatch.setattr(dram_benchmarks, "run_together", noted)
+    caches = dram_benchmarks.ReaderCaches(readers, {"l2": MIB // 32, "l3": MIB // 16}, MIB // 16)
+    (series,) = dram_benchmarks.sweep_benchmarks(Workers(readers), [caches], readers * MIB, 2)
     assert series.sizes[-1] == 256 << 10
     assert (series.series == "one_core") == (series.reader == "one core") == (readers == 1)
     for size in series.sizes:
@@ -125,7 +132,7 @@ def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device,
         shape = workload.product.shape
         assert shape["threads"] == device.cores
         lanes = shape["vector_bits"] // 8 // ITEM_BYTES[ceiling[:4]]
-        steps = shape["rounds"] * cpu_fma.STEPS
+        steps = shape["rounds"] * cpu_fma.STEPS_PER_ROUND
         assert workload.flops == 2 * steps * shape["chains"] * lanes * device.cores
         assert workload.clock_mhz() > 0
         again = device.fma_workload(ceiling, workload.product, seed=9)
@@ -136,11 +143,11 @@ def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device,
 @pytest.mark.parametrize("chains", [1, 12])
 @pytest.mark.parametrize("dtype", ["fp64", "fp32"])
 def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, width):
-    loop = MultiplyAdds(device, dtype, chains, width, seed=1)
+    loop = FmaLoop(device, dtype, chains, width, seed=1)
     row = chains * width // ITEM_BYTES[dtype]
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
-        x = cpu_fma.FACTOR * x + x
+        x = cpu_fma.FMA_FACTOR * x + x
     arguments = [(loop.numbers[one].ctypes.data, loop.sums[one].ctypes.data, 3, 7) for one in range(device.cores)]
-    loops.together(device.workers, loop.loop, arguments)
+    loops.run_together(device.workers, loop.loop, arguments)
     numpy.testing.assert_allclose(loop.sums, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

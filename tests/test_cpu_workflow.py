@@ -8,7 +8,7 @@ from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
-from roofline.table.seals import violations
+from roofline.table.seals import find_violations
 
 FOLDERS = ("", "peak_flops/", "decode_attn/", "row_norm/")
 SEALS = {"cpu/calibration.json", *(f"cpu/{folder}prediction.json" for folder in FOLDERS)}
@@ -21,7 +21,7 @@ def found(finished_run):
 
 def test_every_record_holds_its_seals_and_follows_from_them(finished_run, found):
     sha256 = {path: file_sha256(finished_run.results / path) for path in SEALS}
-    assert violations(found, "cpu", sha256) == []
+    assert find_violations(found, "cpu", sha256) == []
     for _, record in found.measured:
         assert "cpu/prediction.json" in record.seals
         assert record.seals.items() <= sha256.items()

@@ -10,7 +10,7 @@ from factories import device_record, vendor_figures, vendor_peak
 
 from roofline.devices import datasheets
 
-SHEETS = datasheets.load(Path(__file__).parents[1] / "config" / "datasheets.yaml")
+SHEETS = datasheets.read_datasheets(Path(__file__).parents[1] / "config" / "datasheets.yaml")
 CARDS = SHEETS["cards"]
 
 # How far the formula may be from the printed figure. Rounding in the sheets takes up to 1.3 %; beyond that:
@@ -35,7 +35,7 @@ def figures(entry_id: str, **changes) -> dict:
         "memory_clock_max_mhz": 3201,
         "memory_bus_width_bits": 6144,
     }
-    return datasheets.vendor_figures(SHEETS, **reported | changes)
+    return datasheets.datasheet_figures(SHEETS, **reported | changes)
 
 
 @pytest.mark.parametrize("entry_id", CARDS)
@@ -98,7 +98,7 @@ def test_otherwise_the_formula_gives_the_figures(entry_id, changes, fp16_tflops,
 
 def fingerprint(sheets: dict, entry_id: str) -> str:
     card = CARDS[entry_id]
-    return datasheets.entry_fingerprint(sheets, card["device_names"][0], card["compute_capability"])
+    return datasheets.entry_sha256(sheets, card["device_names"][0], card["compute_capability"])
 
 
 def changed(*path, value) -> dict:
@@ -139,6 +139,6 @@ def test_what_no_block_can_exceed(counted_mhz, highest_mhz, match, most_mhz):
         match=match, peaks={"fp16": vendor_peak(989.4, operations_per_clock_per_multiprocessor=4096)}
     )
     record = device_record(vendor=figures, hardware={"multiprocessors": 132, "sm_clock_max_mhz": highest_mhz})
-    most = datasheets.most_tflops(record, "fp16", counted_mhz)
+    most = datasheets.highest_possible_tflops(record, "fp16", counted_mhz)
     assert most == pytest.approx(1.005 * 132 * 4096 * most_mhz / 1e6)
-    assert datasheets.most_tflops(record, "fp32", counted_mhz) == math.inf
+    assert datasheets.highest_possible_tflops(record, "fp32", counted_mhz) == math.inf

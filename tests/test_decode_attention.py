@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from roofline.core.dtypes import array_dtype
 from roofline.devices import discovery
 from roofline.operators.base import Case
-from roofline.operators.decode_attention.attention_arithmetic import Shape, worst_head
-from roofline.operators.decode_attention.eager_attention import Eager
-from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, worst_head_error
+from roofline.operators.decode_attention.eager_attention import EagerAttention
+from roofline.operators.decode_attention.numpy_attention import NumpyAttention
 
-KINDS = [Eager, NumpyOnAllCores]
+KINDS = [EagerAttention, NumpyAttention]
 SCOPES = ("core", "block")
 # For a head and for a block: on all cores the result is rounded once. Eager also rounds the scaled query and what lies
 # between its operations.
 ROUNDED_ONCE = {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TOLERANCE = {
-    (NumpyOnAllCores, "core"): ROUNDED_ONCE,
-    (NumpyOnAllCores, "block"): ROUNDED_ONCE,
-    (Eager, "core"): {"fp32": 2e-6, "fp16": 2.0**-8, "bf16": 2.0**-6},
-    (Eager, "block"): {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2},
+    (NumpyAttention, "core"): ROUNDED_ONCE,
+    (NumpyAttention, "block"): ROUNDED_ONCE,
+    (EagerAttention, "core"): {"fp32": 2e-6, "fp16": 2.0**-8, "bf16": 2.0**-6},
+    (EagerAttention, "block"): {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2},
 }
 
 
@@ -61,7 +61,7 @@ def loops(query, keys, values):
 
 
 def shape_of(batch=1, seq_len=17, heads=2, kv_heads=None, head_size=8):
-    return Shape(batch, heads, kv_heads or heads, head_size, seq_len)
+    return AttentionShape(batch, heads, kv_heads or heads, head_size, seq_len)
 
 
 def core(cell, index=0):
@@ -69,7 +69,7 @@ def core(cell, index=0):
 
 
 def worst_of(cell, index=0):
-    return worst_head(core(cell, index), loops(cell.query, *cell.caches[index % len(cell.caches)]))
+    return worst_head_error(core(cell, index), loops(cell.query, *cell.caches[index % len(cell.caches)]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -114,7 +114,9 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
 
 
 @given(
-    st.builds(lambda b, kv, group, d, s: Shape(b, kv * group, kv, d, s), *[st.integers(1, 40) for _ in range(5)]),
+    st.builds(
+        lambda b, kv, group, d, s: AttentionShape(b, kv * group, kv, d, s), *[st.integers(1, 40) for _ in range(5)]
+    ),
     st.sampled_from(DTYPES),
 )
 def test_work_and_traffic_by_hand(shape, dtype):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.records.bandwidth_record import BandwidthRecord
-from roofline.records.energy_record import Energy, EnergyPoint, MemoryLoad
-from roofline.table.energy_roofline import energy_fits
+from roofline.records.energy_record import EnergyPoint, LoadEnergy, MemoryLoad
+from roofline.table.energy_roofline import fit_energy
 
 BASE_W, PER_BYTE, PER_FLOP = 165.0, 121e-12, 4.6e-12
 MIXES = [(4, 1.0), (8, 1.0), (8, 2.0), (16, 3.0), (32, 1.5), (64, 0.5)]  # FLOP/byte and TB/s
@@ -15,7 +15,7 @@ MIXES = [(4, 1.0), (8, 1.0), (8, 2.0), (16, 3.0), (32, 1.5), (64, 0.5)]  # FLOP/
 def point(flops_per_byte, tb_per_s, clock_mhz=1980, limited_by=(), off=0.0, why=None):
     bytes_per_s = 1e12 * tb_per_s
     watts = (BASE_W + (PER_BYTE + flops_per_byte * PER_FLOP) * bytes_per_s) * (1 + off)
-    energy = Energy(
+    energy = LoadEnergy(
         joules=2 * watts, seconds=2, ticks=20, work=2 * bytes_per_s, power_w=watts, readings_w=watts, why=why
     )
     load = MemoryLoad(
@@ -32,7 +32,7 @@ def point(flops_per_byte, tb_per_s, clock_mhz=1980, limited_by=(), off=0.0, why=
 
 def fits(points, **ceilings):
     record = BandwidthRecord.model_construct(device="gpu0", energy_points=points)
-    return list(energy_fits("gpu0/bandwidth/hbm.json", record, ceilings))
+    return list(fit_energy("gpu0/bandwidth/hbm.json", record, ceilings))
 
 
 def test_the_terms_are_found():

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from workflow_run import CHECKOUT
 
-from roofline.operators.registry import builtin
+from roofline.operators.registry import builtin_operators
 
-FITTED = [one for one in builtin() if one.name in ("decode_attention", "gemm", "rmsnorm_matmul", "row_norm")]
+FITTED = [one for one in builtin_operators() if one.name in ("decode_attention", "gemm", "rmsnorm_matmul", "row_norm")]
 
 
 @pytest.mark.parametrize("operator", FITTED, ids=lambda one: one.name)

@@ -3,7 +3,7 @@
 import pytest
 
 from roofline.core import formatting
-from roofline.report.words import span, span_percent
+from roofline.report.words import format_percent_span, format_span
 
 
 @pytest.mark.parametrize(
@@ -14,13 +14,13 @@ from roofline.report.words import span, span_percent
         (formatting.percent, 0.0312, "3.1 %"),
         (formatting.duration, 4.56e-3, "4.56 ms"),
         (formatting.duration, 267e-9, "267 ns"),
-        (formatting.traffic, 1.07e9, "1.07 GB"),
+        (formatting.traffic_text, 1.07e9, "1.07 GB"),
         (formatting.capacity, 3 << 30, "3 GiB"),
-        (formatting.level_words, "l1", "L1"),
-        (formatting.listed, ["a", "b", "c"], "a, b and c"),
-        (span, [12, 172], "12 to 172"),
-        (span, [], "-"),
-        (span_percent, [0.031, 0.9], "3.1 to 90 %"),
+        (formatting.level_label, "l1", "L1"),
+        (formatting.join_words, ["a", "b", "c"], "a, b and c"),
+        (format_span, [12, 172], "12 to 172"),
+        (format_span, [], "-"),
+        (format_percent_span, [0.031, 0.9], "3.1 to 90 %"),
     ],
 )
 def test_as_written(write, value, expected):

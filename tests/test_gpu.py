@@ -11,8 +11,8 @@ from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 
 from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
-from roofline.devices.datasheets import CEILINGS
-from roofline.devices.discovery import describe, open_device
+from roofline.devices.datasheets import COMPUTE_CEILINGS
+from roofline.devices.discovery import describe_device, open_device
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import read, write
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 
 DATASHEETS = Path(__file__).parents[1] / "config" / "datasheets.yaml"
 MIB = 1 << 20
-FMA = tuple(ceiling for ceiling in CEILINGS if ceiling.endswith("_fma"))
+FMA = tuple(ceiling for ceiling in COMPUTE_CEILINGS if ceiling.endswith("_fma"))
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def device():
 
 @pytest.fixture(scope="module")
 def record():
-    return describe(open_device("gpu0"), str(DATASHEETS))
+    return describe_device(open_device("gpu0"), str(DATASHEETS))
 
 
 def test_it_describes_itself(record, tmp_path):
@@ -95,7 +95,7 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, refere
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
     options = {"sizes": [2048] * 2, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
-    found = peak_flops.run(device, ceiling, *sealed(Gemm()), **options)
+    found = peak_flops.measure_ceiling(device, ceiling, *sealed(Gemm()), **options)
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
     assert 3 < peak.search.tried == len(peak.candidates) <= peak.search.offered
@@ -126,8 +126,8 @@ ALONE = {"mixes": None, "cards": ["gpu0"], "loaded": None, "energy": False, "sus
 )
 def test_bandwidths_are_of_their_kind(sealed, level, low, high):
     path, seals = sealed(Gemm())
-    bandwidth.opened.cache_clear()  # a device that was opened since has the stream
-    record = bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH, **ALONE)
+    bandwidth.open_device_once.cache_clear()  # a device that was opened since has the stream
+    record = bandwidth.measure_level("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH, **ALONE)
     assert level == "hbm" or not record.idle
     for found in record.bandwidths:
         assert bool(found.load) == (found.name in ("hbm_read", "hbm_copy"))

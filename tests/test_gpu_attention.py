@@ -6,8 +6,12 @@ from decode_cells import DTYPES, cell_of
 from fake_gpu import real_gpu
 
 from roofline.core.dtypes import array_dtype
-from roofline.operators.decode_attention.attention_arithmetic import Shape, reference, worst_head
-from roofline.operators.decode_attention.fused_attention import HEAD_SIZES, Fused, FusedGraph
+from roofline.operators.decode_attention.attention_arithmetic import (
+    AttentionShape,
+    reference_attention,
+    worst_head_error,
+)
+from roofline.operators.decode_attention.fused_attention import HEAD_SIZES, FusedAttention, FusedAttentionGraph
 
 pytestmark = pytest.mark.gpu
 
@@ -28,30 +32,30 @@ def worst_error(device, cell, steps=2) -> float:
     device.synchronize()
     assert result.dtype == array_dtype(cell.case.dtype)
     keys, values = map(device.to_host, cell.caches[(steps - 1) % len(cell.caches)])
-    expected = reference(device.to_host(cell.query), keys, values)
-    return worst_head(device.to_host(result).astype(numpy.float64), expected)
+    expected = reference_attention(device.to_host(cell.query), keys, values)
+    return worst_head_error(device.to_host(result).astype(numpy.float64), expected)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("head_size", HEAD_SIZES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_right_for_every_dtype_head_size_group_and_length(device, dtype, head_size, group):
-    shapes = [Shape(2, 2 * group, 2, head_size, seq_len) for seq_len in (1, 2, 17, 127, 128, 129, 1000, 4097)]
+    shapes = [AttentionShape(2, 2 * group, 2, head_size, seq_len) for seq_len in (1, 2, 17, 127, 128, 129, 1000, 4097)]
     if head_size == 64 and group in (1, 4):  # large batches and long sequences
         large = [(1, 131_072), (1024, 33), (37, 2049), (300, 700)]
-        shapes += [Shape(batch, 2 * group, 2, 64, seq_len) for batch, seq_len in large]
+        shapes += [AttentionShape(batch, 2 * group, 2, 64, seq_len) for batch, seq_len in large]
     for shape in shapes:
-        assert worst_error(device, cell_of(device, Fused, shape, dtype)) < TOLERANCE[dtype], shape
+        assert worst_error(device, cell_of(device, FusedAttention, shape, dtype)) < TOLERANCE[dtype], shape
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("copies", [3, 7])
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 128), (1, 1024), (40, 700), (2, 5000)])
 def test_a_graph_computes_what_launches_do(device, dtype, copies, batch, seq_len):
-    shape = Shape(batch, 8, 2, 64, seq_len)
-    alone = cell_of(device, Fused, shape, dtype, copies=copies)
+    shape = AttentionShape(batch, 8, 2, 64, seq_len)
+    alone = cell_of(device, FusedAttention, shape, dtype, copies=copies)
     expected = [device.to_host(alone.step("core")(index)).copy() for index in range(copies)]
-    graph = cell_of(device, FusedGraph, shape, dtype, copies=copies, layers=7)
+    graph = cell_of(device, FusedAttentionGraph, shape, dtype, copies=copies, layers=7)
     assert len(graph.graphs) == {3: 3, 7: 1}[copies] and graph.per_call == 7  # 21 layers go through 3 caches in turn
     graph.poison()
     step = graph.step("core")

@@ -6,18 +6,18 @@ from fake_gpu import open_gpu, record_launches
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.devices.datasheets import CEILINGS
+from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.gpu import gpu_fma
-from roofline.devices.gpu.gpu_fma import FACTORS, folded
+from roofline.devices.gpu.gpu_fma import FOLD_FACTORS, expected_fold
 
-FMA = tuple(ceiling for ceiling in CEILINGS if ceiling.endswith("_fma"))
+FMA = tuple(ceiling for ceiling in COMPUTE_CEILINGS if ceiling.endswith("_fma"))
 KINDS = {"fp64": numpy.float64, "fp32": numpy.float32, "fp16": numpy.float16}
 
 
 @pytest.fixture
 def device(monkeypatch):
     """Of few multiprocessors, so that its numbers are few; a round takes long enough at once."""
-    monkeypatch.setattr(gpu_fma, "_rounds", lambda device, run: 64)
+    monkeypatch.setattr(gpu_fma, "_choose_rounds", lambda device, run: 64)
     return open_gpu(monkeypatch, MultiProcessorCount=2)
 
 
@@ -30,38 +30,38 @@ def test_the_closed_form_against_scalar_arithmetic(numbers, steps, k, offset):
     for _ in range(steps):
         after = [k * number + offset for number in after]
     start = numpy.array(numbers).reshape(-1, 1)
-    assert folded(start, steps, k, offset).ravel() == pytest.approx(after, rel=1e-12, abs=1e-12)
+    assert expected_fold(start, steps, k, offset).ravel() == pytest.approx(after, rel=1e-12, abs=1e-12)
     assert start.ravel().tolist() == numbers
 
 
 @pytest.mark.parametrize("dtype", KINDS)
 def test_a_kernel_that_does_nothing_or_twice_as_much_is_beyond_the_tolerance(dtype):
-    factors, random = FACTORS[dtype], numpy.random.default_rng(0)
-    after = folded(random.standard_normal((16, 100)), 10_000, *factors)
+    factors, random = FOLD_FACTORS[dtype], numpy.random.default_rng(0)
+    after = expected_fold(random.standard_normal((16, 100)), 10_000, *factors)
     assert 0.1 < numpy.abs(after).mean() < 10 and numpy.abs(after).max() < 100
     assert [float(KINDS[dtype](factor)) for factor in factors] == list(factors)
-    for numbers, steps in gpu_fma.VARIANTS:
+    for numbers, steps in gpu_fma.NUMBERS_AND_STEPS:
         assert gpu_fma.COMPARED_STEPS % steps == 0
         start = random.standard_normal((numbers, 1000))
-        none, right, twice = (folded(start, times * gpu_fma.COMPARED_STEPS, *factors) for times in (0, 1, 2))
+        none, right, twice = (expected_fold(start, times * gpu_fma.COMPARED_STEPS, *factors) for times in (0, 1, 2))
         for wrong in (none, twice):
-            assert numpy.linalg.norm(wrong - right) / numpy.linalg.norm(right) > 2 * gpu_fma.TOLERANCE[dtype]
+            assert numpy.linalg.norm(wrong - right) / numpy.linalg.norm(right) > 2 * gpu_fma.FEW_STEPS_TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("ceiling", FMA)
 def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device, ceiling):
     # 3 rounds of 32 steps over 16 numbers in each of 5 x 64 threads, two FLOPs each.
     by_hand = 2 * (2 if ceiling == "fp16_fma" else 1) * 32 * 16 * 3 * 5 * 64
-    assert gpu_fma.flops(ceiling, blocks=5, threads=64, rounds=3, numbers=16, steps=32) == by_hand
-    launches, dtype = record_launches(monkeypatch, device), gpu_fma.dtype_of(ceiling)
+    assert gpu_fma.fma_flops(ceiling, blocks=5, threads=64, rounds=3, numbers=16, steps=32) == by_hand
+    launches, dtype = record_launches(monkeypatch, device), gpu_fma.operand_dtype(ceiling)
     found = list(device.fma_candidates(ceiling, seed=1))
     tried = [(w.product.shape["numbers"], w.product.shape["steps"]) for w in found]
-    assert tried == [*gpu_fma.VARIANTS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
+    assert tried == [*gpu_fma.NUMBERS_AND_STEPS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
     assert {workload.flops for workload in found} == {found[0].flops}
     for workload in found:
         check, shape = workload.check(), workload.product.shape
-        assert check.error <= check.tolerance == gpu_fma.TOLERANCE_OF_ALL[dtype]
-        assert workload.flops == gpu_fma.flops(ceiling, **shape)
+        assert check.error <= check.tolerance == gpu_fma.WHOLE_RUN_TOLERANCE[dtype]
+        assert workload.flops == gpu_fma.fma_flops(ceiling, **shape)
         workload.step(0)
         *launch, arguments = launches[-1]
         assert launch == [f"fold_{dtype}", shape["blocks"], shape["threads"]]

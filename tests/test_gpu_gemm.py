@@ -13,9 +13,9 @@ from fake_gpu import open_gpu, skip_unless_supported
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import cuda_products, gemm_arithmetic, tensor_matmul
-from roofline.operators.gemm.cublaslt import ARITHMETIC
-from roofline.operators.gemm.cuda_products import BY_CUPY, OUTPUTS, LtProducts, Shape
-from roofline.operators.gemm.operator import Gemm, filled
+from roofline.operators.gemm.cublaslt import ARITHMETIC_BY_DTYPE
+from roofline.operators.gemm.cuda_products import BY_CUPY, OUTPUTS, CublasLtWorkloads, GemmShape
+from roofline.operators.gemm.operator import Gemm, filled_share
 
 DTYPES = tuple(OUTPUTS)
 EVERY = [(dtype, output, how) for dtype in DTYPES for output, how in OUTPUTS[dtype]]
@@ -31,14 +31,14 @@ def device(monkeypatch):
 
 
 def of_shape(device, dtype, m=64, n=64, k=64):
-    return list(LtProducts(device, dtype, [Shape(m, n, k)], seed=1).candidates(*OUTPUTS[dtype][0]))
+    return list(CublasLtWorkloads(device, dtype, [GemmShape(m, n, k)], seed=1).candidates(*OUTPUTS[dtype][0]))
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp8_e4m3"])
 def test_candidates_begin_with_the_reference_library_and_keep_to_flops_and_memory(monkeypatch, dtype):
     free_bytes, most_flops = 16 << 20, 2 * 128 * 128 * 512
     device = open_gpu(monkeypatch, free_bytes=free_bytes)
-    found = list(cuda_products.candidates(device, dtype, 128, most_flops, seed=3))
+    found = list(cuda_products.candidate_workloads(device, dtype, 128, most_flops, seed=3))
     first = found[0].product
     assert first.library == ("cupy.matmul" if dtype in BY_CUPY else "cuBLASLt")
     assert first.shape == dict.fromkeys("mnk", 128)
@@ -47,28 +47,28 @@ def test_candidates_begin_with_the_reference_library_and_keep_to_flops_and_memor
         m, n, k = one.product.shape.values()
         assert one.flops <= most_flops
         assert ((m + n) * k * ITEM_BYTES[dtype] + m * n * ITEM_BYTES[one.product.output]) * 4 <= free_bytes
-    others = [one for one in cuda_products.candidates(device, dtype, 128, 1.0, 3) if one.product != first]
+    others = [one for one in cuda_products.candidate_workloads(device, dtype, 128, 1.0, 3) if one.product != first]
     assert {tuple(one.product.shape.values()) for one in others} == {(128, 128, 128)}, "where none fits"
 
 
 @pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
 def test_every_output_and_layout_is_right(gpu, dtype, output, how):
     skip_unless_supported(gpu, dtype)
-    lt = LtProducts(gpu, dtype, [Shape(64, 128, 192), Shape(192, 64, 128)], seed=1)
-    firsts = [(m, layout) for m in (64, 192) for layout in ARITHMETIC[dtype].layouts]
+    lt = CublasLtWorkloads(gpu, dtype, [GemmShape(64, 128, 192), GemmShape(192, 64, 128)], seed=1)
+    firsts = [(m, layout) for m in (64, 192) for layout in ARITHMETIC_BY_DTYPE[dtype].layouts]
     found = list(islice(lt.candidates(output, how), 2 * len(firsts)))
     first_choices = [(one.product.shape["m"], one.product.layout) for one in found[: len(firsts)]]
     assert first_choices == firsts, "the first choice of every shape and layout, then every second choice"
     for one in found:
         check = one.check()
-        assert check.error <= check.tolerance == gemm_arithmetic.TOLERANCE[dtype]
+        assert check.error <= check.tolerance == gemm_arithmetic.GEMM_TOLERANCE[dtype]
         assert one.flops == 2 * 64 * 128 * 192
         assert (one.product.output, one.product.accumulation) == (output, how)
 
 
 @pytest.mark.parametrize(("dtype", "output", "how"), [EVERY[0], EVERY[-1]])
 def test_a_wrong_product_is_found(device, dtype, output, how):
-    workload = next(LtProducts(device, dtype, [Shape(64, 128, 192)], seed=1).candidates(output, how))
+    workload = next(CublasLtWorkloads(device, dtype, [GemmShape(64, 128, 192)], seed=1).candidates(output, how))
     workload.check()
     for wrong in (
         lambda product: None,  # nothing is written, and what stood there is right
@@ -84,30 +84,30 @@ def test_a_wrong_product_is_found(device, dtype, output, how):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(gpu, dtype):
     skip_unless_supported(gpu, dtype)
-    reference = cuda_products.reference_product(gpu, dtype, SIZE, seed=1)
+    reference = cuda_products.reference_workload(gpu, dtype, SIZE, seed=1)
     assert reference.product.library == ("cupy.matmul" if dtype in BY_CUPY else "cuBLASLt")
     assert reference.product.shape == {"m": SIZE, "n": SIZE, "k": SIZE} and reference.flops == 2 * SIZE**3
     assert reference.product.output == OUTPUTS[dtype][0][0]
-    assert reference.check().error <= gemm_arithmetic.TOLERANCE[dtype]
+    assert reference.check().error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
     for one in (reference, of_shape(gpu, dtype, 64, 128, 192)[-1]):
-        again = cuda_products.workload(gpu, dtype, SIZE, one.product, seed=5)
+        again = cuda_products.rebuild_workload(gpu, dtype, SIZE, one.product, seed=5)
         assert (again.product, again.flops) == (one.product, one.flops)
         again.check()
     lost = one.product.model_copy(update={"algorithm": "choice 9"})
     with pytest.raises(LookupError, match="choice 9"):
-        cuda_products.workload(gpu, dtype, SIZE, lost, seed=5)
+        cuda_products.rebuild_workload(gpu, dtype, SIZE, lost, seed=5)
 
 
 def test_variants_are_of_other_outputs_and_accumulations(device):
     found = {
         dtype: [
             {(one.product.output, one.product.accumulation, one.inputs) for one in ways}
-            for ways in cuda_products.variants(device, dtype, of_shape(device, dtype)[0].product, seed=7)
+            for ways in cuda_products.variant_workloads(device, dtype, of_shape(device, dtype)[0].product, seed=7)
         ]
         for dtype in DTYPES
     }
-    assert found.pop("fp8_e4m3") == [{("bf16", "fp32", cuda_products.inputs("fp8_e4m3"))}]
-    assert found.pop("int8") == [{("int32", "int32", cuda_products.inputs("int8"))}]
+    assert found.pop("fp8_e4m3") == [{("bf16", "fp32", cuda_products.inputs_text("fp8_e4m3"))}]
+    assert found.pop("int8") == [{("int32", "int32", cuda_products.inputs_text("int8"))}]
     assert not any(found.values())
 
 
@@ -120,7 +120,9 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     peaks = {ceiling: vendor_peak(1e-9, operations_per_clock_per_multiprocessor=None)}
     record = device_record("gpu0", vendor=vendor_figures(peaks=peaks))
     options = {"sizes": [SIZE] * 2, "warmup": 1, "iterations": 5, "time_budget_s": 0.1, "sustained_s": 0.05}
-    peak, measurements = compute_ceiling.measure(device, record, seals_for(record, Gemm()), ceiling, **options)
+    peak, measurements = compute_ceiling.measure_compute_ceiling(
+        device, record, seals_for(record, Gemm()), ceiling, **options
+    )
     by_product = not ceiling.endswith("_fma")
     ours = ceiling == "bf16"
     assert (peak.method, len(measurements)) == (("gemm", 1 + ours) if by_product else ("fma", 0))
@@ -138,7 +140,7 @@ OURS = [(1000, 520, 328), (64, 264, 8), (4096, 2560, 512)]
 
 
 def ours_of(device, dtype, *shapes):
-    return list(LtProducts(device, dtype, [Shape(*shape) for shape in shapes], seed=1).ours())
+    return list(CublasLtWorkloads(device, dtype, [GemmShape(*shape) for shape in shapes], seed=1).ours())
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
@@ -146,8 +148,8 @@ def test_ours_is_right_at_every_shape_that_it_takes(gpu, dtype):
     for workload, (m, n, k) in zip(ours_of(gpu, dtype, *OURS), OURS, strict=True):
         assert (workload.product.library, workload.product.layout) == ("tensor_matmul", "TN")
         assert workload.product.shape == {"m": m, "n": n, "k": k} and workload.flops == 2 * m * n * k
-        assert workload.check().error <= gemm_arithmetic.TOLERANCE[dtype]
-        again = cuda_products.workload(gpu, dtype, SIZE, workload.product, seed=5)
+        assert workload.check().error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
+        again = cuda_products.rebuild_workload(gpu, dtype, SIZE, workload.product, seed=5)
         assert again.product == workload.product
         again.check()
 
@@ -158,14 +160,14 @@ def test_ours_is_right_at_every_shape_that_it_takes(gpu, dtype):
 )
 def test_what_would_miss_the_tensor_cores_is_refused_with_the_reason(monkeypatch, capability, dtype, side, reason):
     device = open_gpu(monkeypatch, capability)
-    found = list(cuda_products.candidates(device, dtype, side, 2 * side**3, seed=3))
-    tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
+    found = list(cuda_products.candidate_workloads(device, dtype, side, 2 * side**3, seed=3))
+    tried, searched = search.try_candidates(device, found, lambda workload: workload.step, 60)
     ours = [one.product.shape for one, *_ in tried if one.product.library == "tensor_matmul"]
     assert reason in searched.refused[0] and not any(shape["m"] % 8 or shape["k"] % 8 for shape in ours)
-    assert cuda_products.beside_reference(device, dtype, side, 1) == []
+    assert cuda_products.own_reference_workloads(device, dtype, side, 1) == []
     with pytest.raises(ValueError, match=reason):
         matrices = [device.normal((side, side), dtype, seed) for seed in range(3)]
-        tensor_matmul.launch(device, dtype, *matrices)
+        tensor_matmul.make_launch(device, dtype, *matrices)
 
 
 @pytest.mark.parametrize(
@@ -179,4 +181,4 @@ def test_what_would_miss_the_tensor_cores_is_refused_with_the_reason(monkeypatch
     ],
 )
 def test_tiles_come_in_waves_and_few_share_their_depth(shape, share):
-    assert filled(*shape, multiprocessors=132) == pytest.approx(share)
+    assert filled_share(*shape, multiprocessors=132) == pytest.approx(share)

@@ -32,7 +32,7 @@ def test_visible_gpus_in_pci_order(monkeypatch):
     ):
         use_nvml(monkeypatch, *cards, visible=visible)
         assert nvml.visible_gpus() == expected
-        assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
+        assert [nvml.read_facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
 
 
 STATE = {"sm_clock_mhz": 1979, "memory_clock_mhz": 3200, "temperature_c": 40, "throttle_reasons": []}
@@ -49,8 +49,8 @@ NO_CLOCK = {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_cloc
 
 def test_readings_in_their_units_and_a_refused_one_is_null(monkeypatch):
     use_nvml(monkeypatch, A)
-    assert (nvml.state(A), nvml.facts(A)) == (STATE, FACTS)
-    assert nvml.link(A) == {"pcie_generation": 4, "pcie_width": 8}
+    assert (nvml.read_state(A), nvml.read_facts(A)) == (STATE, FACTS)
+    assert nvml.read_host_link(A) == {"pcie_generation": 4, "pcie_width": 8}
     unknown_power = {"power_w": None, "power_reading": None}
     for refused, instead in (
         (["ClockInfo"], dict.fromkeys(NO_CLOCK)),
@@ -61,23 +61,23 @@ def test_readings_in_their_units_and_a_refused_one_is_null(monkeypatch):
         (["FieldValues", "PowerUsage"], unknown_power),
     ):
         use_nvml(monkeypatch, A, refused=[f"DeviceGet{one}" for one in refused])
-        assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | instead, refused
+        assert nvml.read_state(A) | nvml.read_facts(A) == STATE | FACTS | instead, refused
 
 
 def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
     module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
     module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
-    assert nvml.state(A)["other_processes"] == 2
+    assert nvml.read_state(A)["other_processes"] == 2
     pids.remove(os.getpid())
-    assert nvml.state(A)["other_processes"] is None
+    assert nvml.read_state(A)["other_processes"] is None
     pids.clear()
-    assert nvml.state(A)["other_processes"] == 0
+    assert nvml.read_state(A)["other_processes"] == 0
 
 
 CUPY_12, CUPY_13, NO_CUPY = (
     {"cupy": package and "14.2.0", "cupy_package": package} for package in ("cupy-cuda12x", "cupy-cuda13x", None)
 )
-CARD = cuda_driver.Card("NVIDIA H200", "GPU-1", 150_100_000_000, "9.0", 132, 60 << 20)
+CARD = cuda_driver.VisibleGpu("NVIDIA H200", "GPU-1", 150_100_000_000, "9.0", 132, 60 << 20)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def machine(monkeypatch):
         nvml = use_nvml(monkeypatch, *[one for one in cards if one], **options)
         if None in cards:
             nvml.REFUSED.add("Init")
-        monkeypatch.setattr(cuda_driver, "cards", lambda: list(cuda_cards))
+        monkeypatch.setattr(cuda_driver, "query_visible_gpus", lambda: list(cuda_cards))
         monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda: 13000 if cuda_cards else None)
         monkeypatch.setattr(gpu_identity, "_library_versions", lambda: dict(versions))
         return gpu_identity.discover()
@@ -127,7 +127,7 @@ def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(m
     assert (one.memory_free_bytes, one.compute_capability, other.multiprocessors) == (150_100_000_000, "9.0", 16)
     assert machine(None) == [], "without a driver there is none"
     monkeypatch.undo()
-    monkeypatch.setattr(cuda_driver, "_library", lambda: SimpleNamespace(cuDriverGetVersion=lambda number: 34))
+    monkeypatch.setattr(cuda_driver, "_load_driver", lambda: SimpleNamespace(cuDriverGetVersion=lambda number: 34))
     assert cuda_driver.driver_cuda_version() is None, "of the toolkit's stub"
 
 
@@ -157,7 +157,7 @@ def test_cuda_is_asked_by_the_program_that_is_started_for_it(monkeypatch, tmp_pa
     library = str(tmp_path / "libcuda.so.1")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "driver.c")], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))  # for the program
-    monkeypatch.setattr(cuda_driver, "LIBRARY", library)  # for this process, which has read the variable
+    monkeypatch.setattr(cuda_driver, "DRIVER_LIBRARY", library)  # for this process, which has read the variable
     use_nvml(monkeypatch, refused=["Init"])
     card, mig = gpu_identity.discover()
     assert (card.device, card.name, card.uuid, card.compute_capability) == ("gpu0", "A [1mcard", UUID, "9.0")
@@ -177,7 +177,7 @@ def test_without_a_driver_the_program_lists_no_card():
 
 @pytest.mark.gpu
 def test_cuda_and_nvml_list_the_same_cards():
-    assert {one.uuid for one in cuda_driver.cards()} == {one.uuid for one in gpu_identity.discover()}
+    assert {one.uuid for one in cuda_driver.query_visible_gpus()} == {one.uuid for one in gpu_identity.discover()}
 
 
 @pytest.mark.parametrize(

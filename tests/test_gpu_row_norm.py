@@ -6,12 +6,12 @@ from fake_gpu import real_gpu
 from test_row_norm import OFFSET, OPERATOR, cell_of, error_of, normal, result_of
 
 from roofline.core.dtypes import relative_error
-from roofline.operators.row_norm.array_row_norm import Array
-from roofline.operators.row_norm.cuda_row_norm import Naive, Welford, WelfordGraph
+from roofline.operators.row_norm.array_row_norm import ArrayRowNorm
+from roofline.operators.row_norm.cuda_row_norm import NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph
 
 pytestmark = pytest.mark.gpu
 
-KINDS = (Array, Naive, Welford, WelfordGraph)
+KINDS = (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph)
 # Around a vector, a warp's and a block's registers, and beyond them; of accesses of 4, 8 and 16 bytes.
 LENGTHS = (1, 2, 3, 4, 5, 7, 20, 31, 32, 33, 126, 127, 128, 129, 130, 1000, 1023, 1024, 1025, 4096, 4098)
 LENGTHS += (16_384, 16_388, 32_767, 32_768, 32_772, 65_535, 65_536)
@@ -47,7 +47,7 @@ def test_what_is_not_finite_stays_in_its_row(device, kind, columns, bad):
 def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):
     first, second = normal(2000, 128), normal(2000, 128, 5.0)
     x, between, y = (device.array(a) for a in (first, second, numpy.empty_like(first)))
-    cell = cell_of(device, WelfordGraph, first)
+    cell = cell_of(device, WelfordRowNormGraph, first)
     sizes = cell.arguments[0][2:]
     calls = [(between, y, *sizes), (x, between, *sizes), (between, y, *sizes)]
     graph = device.graph(cell.kernel, (cell.division.blocks,), (cell.threads,), calls, 0)

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 from records_factory import instructions_record
 
-from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
-from roofline.table.rows import OfCell
+from roofline.table.instruction_roofline import build_instruction_row, place_kernel
+from roofline.table.rows import CellKeyRow
 
 
 def cell(**fields):
-    known = dict.fromkeys(OfCell.model_fields) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
+    known = dict.fromkeys(CellKeyRow.model_fields) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
     known |= {
         "shape": {"n": 1},
         "device": "gpu0",
@@ -30,7 +30,7 @@ def profiled(operator, **fields):
     """A cell as the hardware counted it."""
     levels = ("l1_load_sectors", "l1_store_sectors", "shared_load_wavefronts", "shared_store_wavefronts")
     levels += ("l2_read_sectors", "l2_write_sectors", "dram_read_bytes", "dram_write_bytes")
-    known = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in OfCell.model_fields}
+    known = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in CellKeyRow.model_fields}
     known |= {"warp_instructions": 100, "thread_instructions": 3200, "predicated_on_thread_instructions": 1600}
     return SimpleNamespace(**known | {"declared_write_bytes": 320} | fields)
 
@@ -47,14 +47,14 @@ def profiled(operator, **fields):
 def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, moved, limit):
     """In a microsecond; a level that was not measured says nothing."""
     counted = profiled(cell(), warp_instructions=instructions, **moved)
-    placed = placed_kernel(cell(), counted, 1e12, RATES)
+    placed = place_kernel(cell(), counted, 1e12, RATES)
     assert placed.limited_by == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
 
 
 def placed_by(operator, *counted):
     record = instructions_record("gpu0", 1e12)
-    return instruction_roofline("gpu0/instructions/rates.json", record, {}, [operator], counted).kernels
+    return build_instruction_row("gpu0/instructions/rates.json", record, {}, [operator], counted).kernels
 
 
 def test_cells_stand_where_they_were_counted_and_others_are_left_out():

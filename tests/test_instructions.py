@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roofline.core import roofline_model as core
 from roofline.devices.gpu import instruction_kernels
-from roofline.measure.instruction_limits import issue_rate, walls
+from roofline.measure.instruction_limits import measure_access_limits, measure_issue_rate
 
 BUDGET = {"warmup": 1, "iterations": 8, "time_budget_s": 0.05}
 
@@ -40,29 +40,31 @@ def addresses(places) -> list:
 
 def test_every_request_takes_the_sectors_or_wavefronts_that_are_declared():
     for stride in instruction_kernels.STRIDES:
-        for where in addresses(instruction_kernels.strided_places(stride, 256, 40)):
+        for where in addresses(instruction_kernels.strided_word_indices(stride, 256, 40)):
             assert (
                 where.max()
-                < instruction_kernels.SET_WORDS + 32 * max(instruction_kernels.STRIDES) + 8 * instruction_kernels.LOADS
+                < instruction_kernels.SET_WORDS
+                + 32 * max(instruction_kernels.STRIDES)
+                + 8 * instruction_kernels.LOADS_PER_ROUND
             )
             for request in where.T:
                 assert len({int(word) * 4 // 32 for word in request}) == core.sectors_per_request(stride)
-    for ways in instruction_kernels.WAYS:
-        for where in addresses(instruction_kernels.shared_places(ways, 64, 6)):
+    for ways in instruction_kernels.CONFLICT_WAYS:
+        for where in addresses(instruction_kernels.shared_word_indices(ways, 64, 6)):
             assert where.max() < instruction_kernels.SHARED_WORDS
             for request in where.T:
                 assert max(numpy.bincount(request % 32)) == ways
 
 
 def test_the_issue_rate_and_walls_are_measured(device):
-    assert core.issue_peak(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
-    rate = issue_rate(device, **BUDGET)
+    assert core.peak_issue_rate(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
+    rate = measure_issue_rate(device, **BUDGET)
     assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.latency.median_s)
     assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
-    found = walls(device, **BUDGET)
+    found = measure_access_limits(device, **BUDGET)
     assert [(wall.pattern, wall.of) for wall in found] == [
         *(("stride", stride) for stride in instruction_kernels.STRIDES),
-        *(("conflict", ways) for ways in instruction_kernels.WAYS),
+        *(("conflict", ways) for ways in instruction_kernels.CONFLICT_WAYS),
     ]
     for wall in found:
         assert wall.cycles_per_request == pytest.approx(2 * 1980e6 / wall.requests_per_s)
@@ -82,10 +84,10 @@ class Half(Recorder):
 def test_a_kernel_that_does_less_is_found(monkeypatch, device, name, wrong):
     replace_kernels(monkeypatch, device, [name], wrong)
     with pytest.raises(ArithmeticError):
-        issue_rate(device, **BUDGET) if name == "issue" else walls(device, **BUDGET)
+        measure_issue_rate(device, **BUDGET) if name == "issue" else measure_access_limits(device, **BUDGET)
 
 
 @pytest.mark.gpu
 def test_every_scheduler_of_a_card_issues_in_nearly_every_cycle():
-    rate = issue_rate(real_gpu(), warmup=3, iterations=200, time_budget_s=0.5)
-    assert 0.97 <= rate.warp_instructions_per_s / core.issue_peak(rate.multiprocessors, rate.sm_clock_mhz) <= 1.01
+    rate = measure_issue_rate(real_gpu(), warmup=3, iterations=200, time_budget_s=0.5)
+    assert 0.97 <= rate.warp_instructions_per_s / core.peak_issue_rate(rate.multiprocessors, rate.sm_clock_mhz) <= 1.01

@@ -9,7 +9,7 @@ from factories import FakeDevice, clock_of, product, vendor_figures, vendor_peak
 from roofline.devices.base import Workload
 from roofline.measure import investigation
 from roofline.operators.gemm import gemm_arithmetic
-from roofline.records.compute import Kernel
+from roofline.records.compute import KernelIdentity
 
 SMALL, LARGE = 16, 32
 MFLOPS = 1e-6  # of a TFLOPS: so small are the GEMMs that stand in for those of 4096 and 8192
@@ -17,7 +17,7 @@ RULED_OUT = ["power limit", "rate class of the card"]
 
 
 def kernel(tensor_cores):
-    return Kernel(name="gemm", tensor_cores=tensor_cores, how_known="made up")
+    return KernelIdentity(name="gemm", tensor_cores=tensor_cores, how_known="made up")
 
 
 class Card(FakeDevice):
@@ -27,12 +27,12 @@ class Card(FakeDevice):
         super().__init__()
         self.identity, self.large, self.corrupted = SimpleNamespace(memory_free_bytes=free_bytes), large, False
 
-    def reference_product(self, device, dtype, size, seed):
+    def reference_workload(self, device, dtype, size, seed):
         a, b = numpy.random.default_rng(seed).standard_normal((2, size, size))
-        work = gemm_arithmetic.flops(size, size, size)
+        work = gemm_arithmetic.gemm_flops(size, size, size)
 
         def compare():
-            return gemm_arithmetic.compare(f"{dtype} matmul {size}", dtype, a, b, a @ b + self.corrupted)
+            return gemm_arithmetic.compare_product(f"{dtype} matmul {size}", dtype, a, b, a @ b + self.corrupted)
 
         return Workload(product(size), work, lambda index: work / self.large / 1e6, lambda: None, compare)
 
@@ -41,7 +41,7 @@ def found_on(device, small=100.0, load=None, of_kernel=True, budget_s=2.0, **fig
     known = {"peaks": {"fp32": vendor_peak(figures.pop("peak", 1000) * MFLOPS, **figures.pop("of_peak", {}))}}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(investigation, "LARGER_SIZE", LARGE)
-        patch.setattr(investigation, "products_on", lambda _: device)
+        patch.setattr(investigation, "workloads_module", lambda _: device)
         vendor = vendor_figures(**{"match": "exact"} | figures | known)
         return investigation.investigate(device, "fp32", small * MFLOPS, load, vendor, kernel(of_kernel), budget_s)
 

@@ -10,17 +10,17 @@ from cuda.bindings import nvrtc
 
 import roofline
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
-from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
+from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
 from roofline.operators.decode_attention import fused_attention
-from roofline.operators.decode_attention.attention_arithmetic import Shape
-from roofline.operators.decode_attention.fused_attention import RESERVED_BYTES, WARP, Variant
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
+from roofline.operators.decode_attention.fused_attention import LANES_PER_WARP, RESERVED_BYTES, KernelVariant
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul import mma_plan as fused_product
 from roofline.operators.row_norm import cuda_row_norm as row_norm
 
 pytestmark = pytest.mark.slow
 LIBRARY = Path(roofline.__file__).parent
-SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
+SOURCES = sorted([*CEILING_KERNEL_FOLDER.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
 EVERYWHERE = [path for path in SOURCES if path not in hopper_gemm.KERNELS.values()]  # those are Hopper's alone
 ARCHITECTURES = (75, 80, 89, 90, 100, 120)  # 8.6 is 8.9 without fp8
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
@@ -91,7 +91,7 @@ MACROS = {"energy.cu": ("-DDOUBLE=1", "-DMULTIPLIES=16")}
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", EVERYWHERE, ids=lambda path: path.name)
 def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
-    text = kernel_source(source)
+    text = read_kernel_source(source)
     code, entries = clean(text, source.name, architecture, MACROS.get(source.name, ())), entries_of(text)
     assert code.startswith(b"\x7fELF")
     assert entries and all(f".text.{entry}\0".encode() in code for entry in entries)
@@ -103,12 +103,12 @@ def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
 # Few and many numbers; the longest needs the most registers.
 @pytest.mark.parametrize(
     ("variant", "architecture"),
-    [(min(gpu_fma.VARIANTS), 90), *((max(gpu_fma.VARIANTS), one) for one in (75, 90, 120))],
+    [(min(gpu_fma.NUMBERS_AND_STEPS), 90), *((max(gpu_fma.NUMBERS_AND_STEPS), one) for one in (75, 90, 120))],
     ids=str,
 )
 def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
     defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
-    code = clean(kernel_source(CEILING_KERNELS / "fma.cu"), "fma.cu", architecture, defines)
+    code = clean(read_kernel_source(CEILING_KERNEL_FOLDER / "fma.cu"), "fma.cu", architecture, defines)
     assert max(code.registers.values()) * max(threads for threads, _ in gpu_fma.GRIDS) <= REGISTERS
 
 
@@ -121,7 +121,7 @@ def fits(source: Path, target: int | str, defines: tuple[str, ...], threads: int
     """The machine code, with nothing spilled, registers for the threads that are launched and shared memory of what the
     kernel says within the room that Python gives it."""
     agreed = f'static_assert(THREADS == {threads}, "THREADS");\nstatic_assert({shared} <= {room}, "room");\n'
-    code = clean(f"{kernel_source(source)}\n{agreed}", source.name, target, defines)
+    code = clean(f"{read_kernel_source(source)}\n{agreed}", source.name, target, defines)
     (needed,) = code.registers.values()
     assert not code.stack_bytes, defines
     assert needed * threads * blocks <= REGISTERS, defines
@@ -144,10 +144,13 @@ OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) :
     [(1, 2048, "bf16"), (8, 8192, "bf16"), (32, 2048, "fp16"), (64, 4096, "bf16"), (128, 8192, "bf16")],
 )
 def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, dtype):
-    work, most = hopper_gemm.Work(batch, hidden, hidden, hopper_gemm.takes_norm(batch), alone=True), 227 << 10
-    one = hopper_gemm.plan(work, 132, most)
+    work, most = (
+        hopper_gemm.GemmTask(batch, hidden, hidden, hopper_gemm.kernel_takes_norm(batch), alone=True),
+        227 << 10,
+    )
+    one = hopper_gemm.plan_gemm(work, 132, most)
     shared = {"few_rows": OF_FEW.format(hidden=hidden), "many_rows": OF_MANY}[one.kernel]
-    source, _, options = one.source(dtype, hopper_gemm.ALONE)
+    source, _, options = one.source(dtype, hopper_gemm.EPILOGUE_NONE)
     defines = tuple(option for option in options if option.startswith("-D"))
     code = fits(source, HOPPER, defines, one.threads, shared=shared, room=one.shared_bytes)
     assert one.shared_bytes + code.shared_bytes <= most
@@ -163,7 +166,7 @@ def test_the_fused_product_keeps_its_sums_in_registers_elsewhere(columns, archit
 
 
 def test_the_plan_of_the_fused_product_has_room_for_its_stages():
-    found = fused_product.plan(8, 4096, 4096, 132, 99 << 10, 100 << 10)  # a card of 8.6
+    found = fused_product.plan_mma(8, 4096, 4096, 132, 99 << 10, 100 << 10)  # a card of 8.6
     room = {"shared": "STAGES * STAGE_BYTES", "room": found.shared_bytes}
     fits(FUSED_PRODUCT, 86, found.defines("bf16"), found.threads, found.resident, **room)
 
@@ -180,13 +183,13 @@ static_assert(2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP <= SHARED_OF_PYTHON, "t
 """
 
 
-def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Variant]:
+def attention_variants(architecture: int, dtype: str, head_size: int) -> set[KernelVariant]:
     shared_bytes = SHARED_KIB[architecture][0] << 10
-    shapes = (Shape(1, group, 1, head_size, 1024) for group in (1, 2, 4, 8))
+    shapes = (AttentionShape(1, group, 1, head_size, 1024) for group in (1, 2, 4, 8))
     return {
         variant
         for shape in shapes
-        for variant in fused_attention.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
+        for variant in fused_attention.list_variants(shape, dtype, divmod(architecture, 10), shared_bytes)
     }
 
 
@@ -197,14 +200,14 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
 )
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
-    source = kernel_source(fused_attention.KERNEL) + AGREED
+    source = read_kernel_source(fused_attention.KERNEL) + AGREED
     found = attention_variants(architecture, dtype, head_size)
     assert found
     for variant in found:
         agreed = (f"-DTILE_OF_PYTHON={variant.tile}", f"-DSHARED_OF_PYTHON={variant.shared_bytes}")
         defines = (*variant.defines(dtype, head_size), *agreed)
         needed = clean(source, fused_attention.KERNEL.name, architecture, defines).registers["decode_attention"]
-        assert needed * WARP * variant.warps * variant.blocks <= REGISTERS, variant
+        assert needed * LANES_PER_WARP * variant.warps * variant.blocks <= REGISTERS, variant
         assert variant.shared_bytes <= most_a_block, variant
         assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
 
@@ -215,7 +218,7 @@ def test_every_division_of_rows_compiles_and_fits_the_registers(architecture):
     shapes = [(16_384, 1024), (1000, 4098), (16, 65_536)]
     if architecture == 90:
         shapes += [(1024, 128), (100, 1), (7, 1023), (16, 32_768)]
-    source = kernel_source(row_norm.KERNEL)
-    for division in {row_norm.divide(rows, columns, 132) for rows, columns in shapes}:
+    source = read_kernel_source(row_norm.KERNEL)
+    for division in {row_norm.divide_rows(rows, columns, 132) for rows, columns in shapes}:
         needed = clean(source, row_norm.KERNEL.name, architecture, division.defines()).registers["row_norm"]
         assert needed * division.threads * division.rows <= REGISTERS, division

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from factories import FakeDevice, clock_of, device_record, vendor_figures
 
-from roofline.core.plateaus import Level
-from roofline.core.terms import Unsupported
-from roofline.devices.base import Stream, SweepSeries
+from roofline.core.plateaus import SweepLevel
+from roofline.core.terms import UnsupportedError
+from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.measure import loaded_together, memory_ceiling, search
 from roofline.records.device_record import VendorBandwidth
 from roofline.records.timing_record import Search
@@ -50,7 +50,7 @@ def stream(grids, name="hbm_read", level="hbm", **fields):
         "threads": lambda grid: None,
         "cores": int(fewer[1]) if (fewer := re.search(r"_(\d+)_cores$", name)) else None,
     }
-    return Stream(name=name, level=level, **known | fields), verified
+    return BandwidthBenchmark(name=name, level=level, **known | fields), verified
 
 
 def promised(gb_per_s):
@@ -62,7 +62,7 @@ def measured(one, device=None, **options):
     record = device_record(vendor=vendor_figures(bandwidth=promised(4800)), hardware={"multiprocessors": 100})
     options = {"warmup": 1, "iterations": 200, "time_budget_s": 10.0} | options
     with clock_of(device):
-        return memory_ceiling.measure(device, record, one, **options)
+        return memory_ceiling.measure_bandwidth(device, record, one, **options)
 
 
 # ---------------------------------------------------------------------------------------------- one stream
@@ -82,7 +82,7 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
 
 
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
-    trials, of_blocks = [1e-3] * (1 + search.TRIALS), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
+    trials, of_blocks = [1e-3] * (1 + search.RUNS_PER_TRIAL), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
     seconds = iter(trials + [each for each in of_blocks for _ in range(1 + 3)])  # a warm-up and three samples each
     one, _ = stream({}, blocks=4)
     one.grids["the driver's copy"] = lambda number: next(seconds)
@@ -96,7 +96,7 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
 
 
 def level(gb_per_s, first, last, knee=None):
-    return Level(gb_per_s=gb_per_s, first_bytes=first, last_bytes=last, knee_bytes=knee)
+    return SweepLevel(gb_per_s=gb_per_s, first_bytes=first, last_bytes=last, knee_bytes=knee)
 
 
 L1 = level(400, 4 * KIB, 32 * KIB, 45.4 * KIB)
@@ -117,7 +117,7 @@ WITHIN = level(98, 512 * KIB, 4 * MIB)
     ],
 )
 def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capacities, expected):
-    named = memory_ceiling.named(found, capacities)
+    named = memory_ceiling.name_levels(found, capacities)
     assert [one.name for one in named] == expected
     assert [one.reported_bytes for one in named] == [capacities.get(name) for name in expected]
     assert named[0].knee_bytes == round(45.4 * KIB)
@@ -129,10 +129,12 @@ def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capac
 def test_the_memory_of_a_sweep_has_no_rate_of_sets_that_still_hit_a_cache():
     steps = {size: size / 1e9 / (4 if size > 60 else 10 if size < 8 else 5) for size in (1, 2, 4, 8, 16, 32, 64, 128)}
     steps |= {256: 256 / 9e9}  # above the datasheet
-    series = SweepSeries("past L1", "the device", "", list(steps), lambda size: (lambda index: steps[size], size), {})
+    series = SweepBenchmark(
+        "past L1", "the device", "", list(steps), lambda size: (lambda index: steps[size], size), {}
+    )
     series = replace(series, memory_from_bytes=33)
     record = device_record(vendor=vendor_figures(bandwidth=promised(4.8)))
-    (*_, memory) = memory_ceiling.sweep(FakeDevice(), record, series).levels
+    (*_, memory) = memory_ceiling.measure_sweep(FakeDevice(), record, series).levels
     assert (memory.gb_per_s, memory.first_bytes) == (pytest.approx(4), 64)
 
 
@@ -148,14 +150,14 @@ for rate in sys.argv[1], 0.9 * float(sys.argv[1]):
 
 
 def test_each_gpu_bears_the_load_alone_and_then_all_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(loaded_together, "PAUSE_S", 0)
+    monkeypatch.setattr(loaded_together, "REST_S", 0)
     (tmp_path / "next_to_it.py").touch()  # its own folder is searched
     program = tmp_path / "loaded.py"
     program.write_text(LOADED)
-    found = loaded_together.together(["700", "650"], str(program))
+    found = loaded_together.measure_together(["700", "650"], str(program))
     assert [(one.device, one.alone_tflops, one.together_tflops) for one in found] == [
         ("700", 700, 630),
         ("650", 650, 585),
     ]
-    with pytest.raises(Unsupported):
-        loaded_together.together(["700", "0"], str(program))
+    with pytest.raises(UnsupportedError):
+        loaded_together.measure_together(["700", "0"], str(program))

@@ -21,7 +21,7 @@ def close(value):
 def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assume(abs(distance - 1) > 1e-9)
     flops = 1e12
-    found = roofline_model.analyse(
+    found = roofline_model.place_under_roof(
         flops, flops / (distance * roofline_model.ridge_point(peak, bandwidth)), peak, bandwidth
     )
     assert found.bound == ("compute" if distance > 1 else "memory")
@@ -36,13 +36,13 @@ def test_an_h200_by_hand():
     assert roofline_model.ridge_point(peak, bandwidth) == close(206.125)
 
     # GEMM of 4096: 2 x 4096^3 FLOPs; three matrices of 4096^2 x 2 bytes. 137 438 953 472 / 100 663 296 = 1365.33.
-    gemm = roofline_model.analyse(137_438_953_472, 100_663_296, peak, bandwidth)
+    gemm = roofline_model.place_under_roof(137_438_953_472, 100_663_296, peak, bandwidth)
     assert gemm.intensity_flops_per_byte == pytest.approx(1365.33, abs=0.01)
     assert (gemm.bound, gemm.attainable_flops, gemm.efficiency_percent) == ("compute", peak, 100)
     assert gemm.estimated_time_s == pytest.approx(138.911e-6, rel=1e-5)
 
     # Decode attention, batch 256, 8 heads of 64, S 1024: FLOPs equal bytes, 536 870 912.
-    decode = roofline_model.analyse(536_870_912, 536_870_912, peak, bandwidth)
+    decode = roofline_model.place_under_roof(536_870_912, 536_870_912, peak, bandwidth)
     assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops) == (1, "memory", bandwidth)
     assert decode.efficiency_percent == pytest.approx(0.48514, rel=1e-4)
     assert decode.estimated_time_s == decode.roofline_time_s == pytest.approx(111.848e-6, rel=1e-5)

@@ -35,7 +35,7 @@ def test_why_no_gpu_is_measured(monkeypatch, tmp_path):
     ):
         use_nvml(monkeypatch, refused=refused, visible=visible)
         monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda driver=driver: driver)
-        assert why in gpu_identity.why_none() if why else gpu_identity.why_none() is None
+        assert why in gpu_identity.no_gpu_reason() if why else gpu_identity.no_gpu_reason() is None
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_an_ncu_that_does_not_start_or_fails_costs_the_counters_alone(monkeypatc
     monkeypatch.setattr(
         counters.hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")}
     )
-    assert why in counters.run("gpu0", [], tmp_path / "counters" / "kernels.ncu-rep")[0].refused
+    assert why in counters.count_jobs("gpu0", [], tmp_path / "counters" / "kernels.ncu-rep")[0].refused

@@ -5,7 +5,7 @@ import pytest
 from factories import FakeDevice, clock_of, device_record, seals_for, vendor_figures, vendor_peak
 
 from roofline.core.dtypes import array_dtype
-from roofline.measure.operator_job import Options, measure, predicted
+from roofline.measure.operator_job import Options, measure_job, predict_job
 from roofline.operators.base import Case, Implementation, Job, Operator
 
 CALL_S, ITEM_S = 5e-6, 1e-9
@@ -107,13 +107,15 @@ def measured(operator=None, device=None, cases=None, implementations=None, cold=
     timing = {"warmup": 2, "iterations": 8, "time_budget_s": 1.0} | options
     with clock_of(device):
         seals = seals_for(record_of(device.kind), operator)
-        return measure(operator, device, Job("a/job", tuple(cases)), seals, Options(implementations, cold, **timing))
+        return measure_job(
+            operator, device, Job("a/job", tuple(cases)), seals, Options(implementations, cold, **timing)
+        )
 
 
 def predicted_of(operator=None, cases=None, cold=True):
     operator, device = operator or Doubling(), ArrayDevice()
     seals, job = seals_for(record_of(device.kind), operator), Job("a/job", tuple(cases or [Case({"n": ITEMS}, "fp32")]))
-    return predicted(operator, device, job, seals, None, cold)
+    return predict_job(operator, device, job, seals, None, cold)
 
 
 def test_every_case_implementation_and_scope_of_the_device_in_their_order():

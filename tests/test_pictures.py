@@ -9,7 +9,7 @@ from records_factory import bandwidth_record, peak_record, verified
 from roofline.core.formatting import capacity, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import CROSSED
-from roofline.report.roofline_content import chosen, content
+from roofline.report.roofline_content import build_content, choose_dots
 from roofline.run.pictures import drawings
 
 RUN = reference()
@@ -26,32 +26,32 @@ def ceilings_of(figure):
 
 @pytest.mark.parametrize("device", RUN.devices)
 def test_every_dot_of_the_reference_run_is_labelled_and_nothing_crosses_a_label(device):
-    figure = roofline_figure.draw(RUN, device)
+    figure = roofline_figure.draw_roofline(RUN, device)
     assert overlapping_texts(figure) == [] and texts_outside(figure) == []
     assert crossed_texts(figure, ceilings_of(figure)) == []
     shown = {text.get_text() for text, _ in texts_of(figure)}
-    printed = content(RUN, device, chosen(RUN, device))
+    printed = build_content(RUN, device, choose_dots(RUN, device))
     assert {dot.label for dot in printed.dots if dot.label} <= shown
     assert {line.label for line in printed.roofs} <= shown
     assert all(any(line.label in text for text in shown) for line in printed.slopes)
 
 
 def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_peak():
-    cells = [one for one in chosen(RUN, "gpu0") if one.operator == "decode_attention"]
+    cells = [one for one in choose_dots(RUN, "gpu0") if one.operator == "decode_attention"]
     assert {one.dtype for one in cells} == {"fp32", "fp16"} and {one.shape["batch"] for one in cells} == {1, 256}
-    labels = [dot.label for dot in content(RUN, "gpu0", cells).dots]
+    labels = [dot.label for dot in build_content(RUN, "gpu0", cells).dots]
     for cell in cells:
         shares = f"{percent(cell.share)} ({percent(cell.fraction_of_compute_peak)})"
         if cell.shape["batch"] == 1:
             assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
     low = [one.model_copy(update={"attained_tflops": 0.01}) if one.shape["seq_len"] == 512 else one for one in cells]
-    assert not any("–1024" in dot.label for dot in content(RUN, "gpu0", low).dots)
+    assert not any("–1024" in dot.label for dot in build_content(RUN, "gpu0", low).dots)
 
 
 @pytest.mark.parametrize("rows", [[], RUN.operators, OPERATIONS], ids=["no dots", "reference", "long names"])
 def test_it_can_be_read_at_900_pixels(rows):
-    figure = roofline_figure.draw(RUN.model_copy(update={"operators": rows}), "gpu0")
+    figure = roofline_figure.draw_roofline(RUN.model_copy(update={"operators": rows}), "gpu0")
     assert overlapping_texts(figure) == [] and texts_outside(figure) == []
     assert crossed_texts(figure, ceilings_of(figure)) == []
     assert min(text.get_size() for text, _ in texts_of(figure)) * 900 / 720 > 9
@@ -61,16 +61,21 @@ def test_slopes_near_one_another_have_names_apart():
     rates = {"dram_copy": 39.3, "dram_read": 30.8, "dram_read_one_core": 18}
     others = [one for one in RUN.ceilings if not one.name.startswith("dram")]
     near = [one.model_copy(update={"gb_per_s": rates[one.name]}) for one in RUN.ceilings if one.name in rates]
-    assert overlapping_texts(roofline_figure.draw(RUN.model_copy(update={"ceilings": others + near}), "cpu")) == []
+    assert (
+        overlapping_texts(roofline_figure.draw_roofline(RUN.model_copy(update={"ceilings": others + near}), "cpu"))
+        == []
+    )
 
 
 @pytest.mark.parametrize(("block", "share"), [(1.5, True), (1.2, False)])
 def test_a_doubted_cell_is_crossed_and_has_no_share(block, share):
     """Blocks of its GEMM differ by more than a fifth."""
     run = verified(peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100))
-    (dot,) = content(run, "cpu", chosen(run, "cpu")).dots
+    (dot,) = build_content(run, "cpu", choose_dots(run, "cpu")).dots
     assert dot.label.endswith("%") == share
-    crosses = [dot for dot in dots_of(roofline_figure.draw(run, "cpu")) if dot.get_marker() == CROSSED["marker"]]
+    crosses = [
+        dot for dot in dots_of(roofline_figure.draw_roofline(run, "cpu")) if dot.get_marker() == CROSSED["marker"]
+    ]
     assert bool(crosses) == bool(dot.crossed)
 
 
@@ -84,7 +89,7 @@ def test_own_dots_under_the_ceilings_of_a_run(tmp_path):
 
 @pytest.mark.parametrize("operator", ["decode_attention", "gemm", "rmsnorm_matmul"])
 def test_an_operators_picture_shows_every_cell(operator):
-    figure = operator_figure.draw(RUN, operator)
+    figure = operator_figure.draw_operator_shares(RUN, operator)
     assert overlapping_texts(figure) == [] and texts_outside(figure) == []
     axes = [0, 1] if RUN.operator_info[operator].axis else [0]
     shares = {tuple(place)[axes[-1]] for dots in dots_of(figure) for place in dots.get_xydata()}
@@ -104,12 +109,12 @@ def test_row_normalisation_is_a_roofline_labelled_with_its_rates():
 
 
 def test_sweeps_and_loads_can_be_read():
-    for figure in (sweep_figure.draw(RUN), load_figure.draw(RUN)):
+    for figure in (sweep_figure.draw_sweeps(RUN), load_figure.draw_loads(RUN)):
         assert overlapping_texts(figure) == [] and texts_outside(figure) == []
 
 
 def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
-    printed = words_of(sweep_figure.draw(RUN), tmp_path / "sweep.svg")
+    printed = words_of(sweep_figure.draw_sweeps(RUN), tmp_path / "sweep.svg")
     for level in RUN.levels:
         assert any(f" {number(level.gb_per_s)} GB/s" in text for text in printed)
         if level.knee_bytes:
@@ -119,7 +124,7 @@ def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
 
 def test_load_has_burst_and_sustained_lines_and_axes_from_zero():
     loads = [one for one in RUN.ceilings if one.kind == "compute" and one.load]
-    figure = load_figure.draw(RUN)
+    figure = load_figure.draw_loads(RUN)
     assert len(figure.axes) == 4 * len(loads) == 28  # our own kernels are not held under load
     for ceiling, (first, *row) in zip(loads, (figure.axes[i : i + 4] for i in range(0, 28, 4)), strict=True):
         assert len(first.lines[0].get_ydata()) == len(ceiling.load.first_tflops)

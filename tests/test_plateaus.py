@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.core import plateaus
-from roofline.core.plateaus import find_levels, knee_after
+from roofline.core.plateaus import find_knee, find_levels
 
 KIB, GIB = 2**10, 2**30
 
@@ -77,10 +77,10 @@ def test_noise_is_not_a_level(fall):
 
 def test_the_knee_is_interpolated_in_logarithms_and_not_a_single_low_point():
     points = [(1e6, 100.0), (4e6, 100.0), (16e6, 25.0), (64e6, 25.0)]
-    assert knee_after(points, 100) == pytest.approx(4e6 * 4 ** (math.log(0.9) / math.log(0.25)))
-    assert knee_after([(1, 100.0), (2, 90.0), (3, 25.0)], 100) == pytest.approx(2)
-    assert knee_after([(1, 100.0), (2, 80.0), (4, 100.0), (8, 100.0), (16, 80.0), (32, 60.0)], 100) > 8
-    assert knee_after([(1, 100.0), (2, 95.0), (4, 91.0)], 100) is None
+    assert find_knee(points, 100) == pytest.approx(4e6 * 4 ** (math.log(0.9) / math.log(0.25)))
+    assert find_knee([(1, 100.0), (2, 90.0), (3, 25.0)], 100) == pytest.approx(2)
+    assert find_knee([(1, 100.0), (2, 80.0), (4, 100.0), (8, 100.0), (16, 80.0), (32, 60.0)], 100) > 8
+    assert find_knee([(1, 100.0), (2, 95.0), (4, 91.0)], 100) is None
 
 
 @pytest.mark.parametrize(("lower", "levels"), [(90, 1), (80, 2)])
@@ -93,4 +93,4 @@ def test_levels_lie_a_seventh_apart(lower, levels):
 def test_noise_is_the_median_second_difference():
     """Of normal noise the median deviation is 1 / 1.4826 of the standard deviation."""
     bends = numpy.random.default_rng(1).normal(scale=0.02, size=20_000)
-    assert plateaus._noise(bends.tolist()) == pytest.approx(0.02, rel=0.03)
+    assert plateaus._estimate_noise(bends.tolist()) == pytest.approx(0.02, rel=0.03)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_seal, promised_seal
 
 from roofline.core import regimes, roofline_model
-from roofline.core.cell_prediction import Costs, predict_cell, weighted_sum
-from roofline.devices.cpu.topology import promised_gb_per_s
+from roofline.core.cell_prediction import CellCosts, predict_cell, weighted_sum
+from roofline.devices.cpu.topology import rule_of_thumb_gb_per_s
 from roofline.measure.sealing import seal_device, seal_operator
 from roofline.operators import registry
 from roofline.records.device_record import VendorBandwidth, VendorPeak
@@ -20,7 +20,7 @@ COUNTS = st.just(0) | st.floats(1e3, 1e18)
 RATES = st.floats(1e-3, 1e6)
 COSTS = {
     device: st.builds(
-        Costs,
+        CellCosts,
         call_s=st.none() | SECONDS,
         start_s=SECONDS if device == "gpu" else st.none(),
         share=st.floats(0.01, 1),
@@ -41,11 +41,11 @@ def predicted(costs, flops=1e12, traffic=1e9, tflops=50.0, gb_per_s=1000.0):
 
 
 def test_by_hand():
-    found = predicted(Costs(call_s=8e-6, start_s=10e-6, share=0.95), flops=1e9, traffic=2e9)
+    found = predicted(CellCosts(call_s=8e-6, start_s=10e-6, share=0.95), flops=1e9, traffic=2e9)
     whole_s = 10e-6 + 2e-3 / 0.95
     assert found.regime == "memory" and found.latency_s == found.device_latency_s == pytest.approx(whole_s)
     assert found.fraction_of_compute_peak == pytest.approx(20e-6 / whole_s)
-    waits = predicted(Costs(call_s=None, start_s=0.0, waits_s=3e-3), flops=0, traffic=4e9)
+    waits = predicted(CellCosts(call_s=None, start_s=0.0, waits_s=3e-3), flops=0, traffic=4e9)
     assert waits.latency_s == pytest.approx(5e-3), "waits hide behind the transfers in part: 3, 4 and 5"
 
 
@@ -78,7 +78,7 @@ def test_never_faster_than_the_roofline_and_of_the_regime_that_its_times_give(co
     roof_s = roofline_model.roofline_time(flops, traffic, tflops * 1e12, gb_per_s * 1e9)
     assert found.latency_s >= roof_s * (1 - 1e-12)
     assert 0 < found.fraction_of_compute_peak <= 1 + 1e-12
-    assert found.regime == regimes.regime(
+    assert found.regime == regimes.classify_regime(
         latency_s=found.latency_s,
         device_latency_s=found.device_latency_s,
         start_s=(costs.call_s or 0) if costs.start_s is None else costs.start_s,
@@ -118,9 +118,9 @@ def test_the_slowest_memory_level_sets_the_time_and_names_the_regime():
         ({"shared": 1.9e-3, "l2": 1e-3}, "hbm", 2e-3),
         ({"shared": 3e-3, "l2": 2.5e-3}, "shared", 3e-3),
     ):
-        found = predict_cell(**sizes, memory_level="hbm", costs=Costs(None, 1e-6, levels_s=levels_s))
+        found = predict_cell(**sizes, memory_level="hbm", costs=CellCosts(None, 1e-6, levels_s=levels_s))
         assert (found.regime, found.level, found.latency_s) == ("memory", level, pytest.approx(1e-6 + work_s))
-    assert predict_cell(**sizes | {"flops": 1e15}, memory_level="hbm", costs=Costs(None, 0.0)).level is None
+    assert predict_cell(**sizes | {"flops": 1e15}, memory_level="hbm", costs=CellCosts(None, 0.0)).level is None
 
 
 def sealed(promised=None, **fields):
@@ -161,16 +161,16 @@ def test_a_rule_of_thumb_is_sealed_for_a_cpu():
     promised = {c.name: c.gb_per_s for c in made.ceilings}
     fewer = {"dram_read_4_cores": 4, "dram_read_2_cores": 2, "dram_read_one_core": 1}
     assert {name: promised.pop(name) for name in fewer} == {
-        name: promised_gb_per_s(cores) for name, cores in fewer.items()
+        name: rule_of_thumb_gb_per_s(cores) for name, cores in fewer.items()
     }
-    assert set(promised.values()) == {promised_gb_per_s(8)}
+    assert set(promised.values()) == {rule_of_thumb_gb_per_s(8)}
     assert not any(c.verified for c in made.ceilings)
     for cores, gb_per_s in ((1, 9.6), (8, 65), (16, 103)):
-        assert promised_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05), "about what C and OpenMP read"
-    assert promised_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
+        assert rule_of_thumb_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05), "about what C and OpenMP read"
+    assert rule_of_thumb_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
 
 
-@pytest.mark.parametrize("operator", registry.builtin(), ids=lambda one: one.name)
+@pytest.mark.parametrize("operator", registry.builtin_operators(), ids=lambda one: one.name)
 def test_the_seal_of_an_operator_holds_every_constant_with_its_source(operator):
     for device, kind in (("gpu0", "gpu"), ("cpu", "cpu")):
         if operator.implementations_on(kind):

@@ -8,8 +8,8 @@ from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.protocol import CALLER_METHOD, per_application, time_caller, time_device, time_until_precise
-from roofline.measure.undisturbed import StateLog, limited_by
+from roofline.measure.protocol import CALLER_METHOD, scale_to_application, time_caller, time_device, time_until_precise
+from roofline.measure.undisturbed import StateLog, throttle_reasons_after
 from roofline.records.timing_record import Timing
 
 
@@ -91,7 +91,7 @@ def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_
 @given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))
 def test_times_per_application_follow_from_their_own_samples(samples, per_call):
     whole = caller(statistics.median(samples)).model_copy(update={"samples_s": samples})
-    one = per_application(whole, per_call)
+    one = scale_to_application(whole, per_call)
     assert one.samples_s == pytest.approx([sample / per_call for sample in samples], abs=1e-11)
     assert one.median_s == statistics.median(one.samples_s)
     low, high = one.ci95_s or (one.median_s, one.median_s)
@@ -130,7 +130,7 @@ def until_precise(duration, reasons=lambda now: [], kind="gpu", **options):
 def test_a_stream_under_heat_is_flagged_and_under_the_power_cap_is_not(reasons, throttled, limits):
     timing, _, log = until_precise(noisy(1e-6, 0.001), reasons)
     assert [state.when for state in log.states] == ["before", "after"]
-    assert timing.all_throttled == throttled and limited_by(log.states) == limits
+    assert timing.all_throttled == throttled and throttle_reasons_after(log.states) == limits
 
 
 def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
@@ -139,7 +139,7 @@ def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
     with clock_of(device):
         log = StateLog(device)
         timing = time_until_precise(device, noisy(1e-6, 0.001), log, warmup=3, most=64, time_budget_s=1.0)
-    assert limited_by(log.states) == HEAT
+    assert throttle_reasons_after(log.states) == HEAT
     assert (timing.contention.attempts, timing.all_throttled) == (2, False)
 
 

@@ -6,8 +6,8 @@ from records_factory import bandwidth_record, peak_record, results
 from roofline.records import cards
 from roofline.records.base import read
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
-from roofline.report.words import standing_words
-from roofline.table.load import Asked, load
+from roofline.report.words import describe_standing
+from roofline.table.load import Request, build_table
 
 H200 = "NVIDIA H200"
 
@@ -22,7 +22,7 @@ def table_of(*runs):
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
     found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
-    return load(found, Asked(effort="default"))
+    return build_table(found, Request(effort="default"))
 
 
 def standings(*runs):
@@ -44,9 +44,9 @@ def test_a_card_counts_once_by_the_median_of_its_runs_and_ranks_among_five_other
 
 
 def test_the_standing_is_said_of_gemms_and_memory():
-    words = standing_words(table_of(*FOUR, run("e", fp16=830)), "gpu0")
+    words = describe_standing(table_of(*FOUR, run("e", fp16=830)), "gpu0")
     assert "(5)" in words and "fp16 3rd–4th of 6" in words and "hbm_read median 4600" in words
-    assert standing_words(table_of(), "gpu0") == ""
+    assert describe_standing(table_of(), "gpu0") == ""
 
 
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):

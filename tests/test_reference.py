@@ -17,7 +17,7 @@ from roofline.run.derived import derive
 from roofline.run.make_manifest import hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
-from roofline.table.seals import violations
+from roofline.table.seals import find_violations
 
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
@@ -55,7 +55,7 @@ def test_what_is_packed_agrees_with_its_manifest_and_with_what_is_shown(card):
 def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256):
     assert found.measured and found.seals
     for device in found.devices:
-        assert violations(found, device, sha256) == []
+        assert find_violations(found, device, sha256) == []
 
 
 def test_every_prediction_was_sealed_of_the_ceilings_that_were_promised(found):

@@ -40,7 +40,7 @@ def test_what_explains_half_of_ten_sets_the_time_and_else_the_implementation_doe
 ):
     times = {"latency_s": 10.0, "device_latency_s": device, "start_s": start}
     times |= {"compute_s": compute, "memory_s": memory}
-    assert regimes.regime(**{name: value and value * 1e-6 for name, value in times.items()}) == found
+    assert regimes.classify_regime(**{name: value and value * 1e-6 for name, value in times.items()}) == found
 
 
 @given(TIMES, st.none() | TIMES, st.none() | TIMES, TIMES, TIMES, st.sampled_from([0.25, 8.0]))
@@ -49,12 +49,12 @@ def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit_of_time(
 ):
     of_caller = {"latency_s": latency, "device_latency_s": device, "start_s": start}
     times = of_caller | {"compute_s": compute, "memory_s": memory}
-    found = regimes.regime(**times)
+    found = regimes.classify_regime(**times)
     scaled = {name: value and value * unit for name, value in times.items()}  # by powers of two, exactly
     assert found in ("overhead", "implementation", "compute" if compute >= memory else "memory")
-    assert regimes.regime(**scaled) == found
-    overhead_s = regimes.overhead(**of_caller)
+    assert regimes.classify_regime(**scaled) == found
+    overhead_s = regimes.overhead_of_cell_s(**of_caller)
     assert 0 <= overhead_s <= latency
     explained_s = overhead_s + max(compute, memory)
-    assert (found == "implementation") == (explained_s < regimes.EXPLAINED * latency)
+    assert (found == "implementation") == (explained_s < regimes.EXPLAINED_SHARE * latency)
     assert found != "overhead" or overhead_s > max(compute, memory)

@@ -8,8 +8,8 @@ import pytest
 
 from roofline.core.terms import UserError
 from roofline.devices.cpu.cpu_identity import discover
-from roofline.operators.about import describe
-from roofline.operators.registry import load, own_files, registered
+from roofline.operators.about import describe_own_operator
+from roofline.operators.registry import collect_operators, load_operator_file, own_files
 from roofline.run.machine_checks import operator_faults
 
 CHECKOUT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ def file(tmp_path):
 
 def refused(path: str) -> str:
     with pytest.raises(UserError) as error:
-        load(path)
+        load_operator_file(path)
     lines = str(error.value).splitlines()
     assert lines[0].startswith(f"operators: {path}: ")
     return "\n".join([lines[0].removeprefix(f"operators: {path}: "), *lines[1:]])
@@ -37,12 +37,14 @@ def refused(path: str) -> str:
 def test_a_whole_file_is_one_operator_more_than_the_librarys_own(file):
     rules = {"decode_attn": "decode_attention", "peak_flops": "gemm"}
     rules |= {name: name for name in ("rmsnorm_matmul", "row_norm")}
-    assert {rule: operator.name for rule, operator in registered().items()} == rules
-    assert all(own_files(operator) == [] for operator in registered().values())
+    assert {rule: operator.name for rule, operator in collect_operators().items()} == rules
+    assert all(own_files(operator) == [] for operator in collect_operators().values())
     path = file()
-    found = registered([path])
+    found = collect_operators([path])
     operator = found["gelu"]
-    assert (operator.name, operator.rule, operator.picture, describe(operator).title) == ("gelu",) * 3 + ("GELU",)
+    assert (operator.name, operator.rule, operator.picture, describe_own_operator(operator).title) == ("gelu",) * 3 + (
+        "GELU",
+    )
     assert operator.path == path and [str(one) for one in own_files(operator)] == [path]
     assert len(found) == len(rules) + 1
 
@@ -78,7 +80,7 @@ def test_a_file_that_is_not_python_is_one_line_with_its_place(tmp_path, text, li
 
 def test_the_working_directory_outlives_an_import(file, tmp_path):
     before = Path.cwd()
-    load(file("import numpy\n", f"import os\nimport numpy\n\nos.chdir({str(tmp_path)!r})\n"))
+    load_operator_file(file("import numpy\n", f"import os\nimport numpy\n\nos.chdir({str(tmp_path)!r})\n"))
     assert Path.cwd() == before
 
 
@@ -86,6 +88,6 @@ def test_the_working_directory_outlives_an_import(file, tmp_path):
 def test_an_exception_while_a_run_is_planned_is_one_line_with_its_place(file, part):
     path = file(part, f"{part} 1 / 0\n\n    {part.replace('def ', 'def other_')}")
     number = (Path(path).read_text().splitlines()).index(f"    {part} 1 / 0") + 1
-    operator = load(path)
+    operator = load_operator_file(path)
     (line,) = operator_faults(operator, SimpleNamespace(gelu=operator.Settings()), discover(capacities=False))
     assert f"{path}, line {number}: ZeroDivisionError" in line

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from pictures import reference
 
-from roofline.report.pages import pages
-from roofline.report.report_model import report
+from roofline.report.pages import build_pages
+from roofline.report.report_model import build_report
 
 MOST_BYTES = 3_000_000
 PARTS = ["the-roofline", "ceilings", "memory", "operators", "gpu-cpu", "predicted", "experts", "reproduce"]
@@ -16,7 +16,7 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def shown():
-    return pages(report(reference()))
+    return build_pages(build_report(reference()))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
 from roofline.run import targets
 from roofline.table.run_records import read_results
-from roofline.table.seals import violations
+from roofline.table.seals import find_violations
 
 ATTENTION = [f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (16, 32)]
 ADDED = {f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (3072, 4096)}  # a second each
@@ -136,7 +136,7 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     new = {one.shape.get("seq_len") for one in found.predictions["cpu"][1].cells if one.measured_at is None}
     assert new == {3072, 4096, None}
     sha256 = {path: seal for _, record in found.measured for path, seal in record.seals.items()}
-    assert violations(found, "cpu", sha256) == []
+    assert find_violations(found, "cpu", sha256) == []
 
 
 # ---------------------------------------------------------------- jobs that fail, and one cell

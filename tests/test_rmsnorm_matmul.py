@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.measure.operator_job import Options, kernels, measure, skipped
-from roofline.operators.base import Case, Job, rotation_copies
+from roofline.measure.operator_job import Options, list_kernels, list_skipped, measure_job
+from roofline.operators.base import Case, Job, count_rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper_gemm
-from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.mma_plan import plan
+from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
+from roofline.operators.rmsnorm_matmul.mma_plan import plan_mma
 from roofline.operators.rmsnorm_matmul.operator import RmsNormMatmul
-from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
+from roofline.operators.rmsnorm_matmul.unfused import UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
 from roofline.run import machine_checks, settings
 
 OPERATOR = RmsNormMatmul()
-ON_GPU = (Unfused, UnfusedGraph, Fused, FusedGraph)
+ON_GPU = (UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph, FusedRmsNormMatmul, FusedRmsNormMatmulGraph)
 gpu = fake_gpu.gpu  # the fixture
 
 
@@ -50,7 +50,7 @@ CARDS = {  # shared memory in KiB of a block and of a multiprocessor
 )
 def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, outputs, capability, multiprocessors):
     hidden, (block, whole) = 64 * slices, (kib << 10 for kib in CARDS[capability])
-    found = plan(batch, hidden, outputs, multiprocessors, block, whole)
+    found = plan_mma(batch, hidden, outputs, multiprocessors, block, whole)
     across, down = found.grid
     assert found.rows in (8, 16, 32, 64, 128) and (down - 1) * found.rows < batch <= down * found.rows
     assert across % found.splits == 0
@@ -59,8 +59,8 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
     assert found.stages >= 2 and found.threads % 128 == 0
     assert found.shared_bytes + 2048 <= block and found.resident * (found.shared_bytes + 3072) <= whole
     case = Case({"batch": batch, "hidden": hidden}, "fp16")
-    square = plan(batch, hidden, hidden, multiprocessors, block, whole)
-    inputs = OPERATOR.bytes(case) * rotation_copies(OPERATOR.bytes(case), 50 << 20)
+    square = plan_mma(batch, hidden, hidden, multiprocessors, block, whole)
+    inputs = OPERATOR.bytes(case) * count_rotation_copies(OPERATOR.bytes(case), 50 << 20)
     assert 4 * square.workspace_floats <= OPERATOR.memory_needed(case, 50 << 20) - inputs
 
 
@@ -77,9 +77,9 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
     batch, slices, outputs, multiprocessors, norm, added, alone
 ):
     batch = batch if alone else min(batch, hopper_gemm.MOST_ROWS)
-    norm = norm and hopper_gemm.takes_norm(batch)
-    found = hopper_gemm.plan(
-        hopper_gemm.Work(batch, outputs, 64 * slices, norm, added, alone=alone), multiprocessors, 227 << 10
+    norm = norm and hopper_gemm.kernel_takes_norm(batch)
+    found = hopper_gemm.plan_gemm(
+        hopper_gemm.GemmTask(batch, outputs, 64 * slices, norm, added, alone=alone), multiprocessors, 227 << 10
     )
     assert (found.tiles - 1) * found.columns < outputs <= found.tiles * found.columns
     across, down = found.grid
@@ -109,9 +109,9 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     [(1, 8192), (16, 4096), (33, 4096), (128, 4096), (32, 8192), (128, 8192), (200, 2048), (600, 1024)],
 )
 def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(monkeypatch, batch, hidden):
-    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 26)
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_COMPARED_WEIGHTS", 1 << 26)
     gpu = real_gpu()
-    cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
+    cell = cell_of(gpu, FusedRmsNormMatmulGraph, batch, hidden, "fp16", copies=2)
     for scope in cell.scopes:
         assert OPERATOR.check(cell, scope)[0].error < OPERATOR.tolerance["fp16"]
         step = cell.step(scope)
@@ -128,20 +128,20 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
     options, used = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05), set()
     monkeypatch.setattr(device, "kernel", lambda *one: used.add(one) or type(device).kernel(device, *one))
-    found = measure(OPERATOR, device, job, seals_for(record, OPERATOR), options)
+    found = measure_job(OPERATOR, device, job, seals_for(record, OPERATOR), options)
     lacking = dtype == "bf16" and capability == "7.5"
-    assert len(skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
+    assert len(list_skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
     overlapped = [("fused_graph", "overlapped")] if capability == "9.0" else []
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
     assert {one.cache for one in found} <= {"cold"} and {one.shape["batch"] for one in found} <= {1, 9}
     own = {one for one in used if isinstance(one[0], Path)}
-    assert own <= kernels(OPERATOR, device, job, None, True) and bool(own) != lacking, "compiled ahead"
+    assert own <= list_kernels(OPERATOR, device, job, None, True) and bool(own) != lacking, "compiled ahead"
 
 
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
-    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_WEIGHTS", 1 << 12)
-    cell = cell_of(open_gpu(monkeypatch, "9.0", MultiProcessorCount=2), Unfused, 3, 128, "fp16")
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.operator.MOST_COMPARED_WEIGHTS", 1 << 12)
+    cell = cell_of(open_gpu(monkeypatch, "9.0", MultiProcessorCount=2), UnfusedRmsNormMatmul, 3, 128, "fp16")
     assert OPERATOR.check(cell, None)[0].compared.startswith("26 of 128 ")
     y = cell.step(None)(0)
     for wrong in (y * 1.05, numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)):
@@ -161,7 +161,7 @@ def test_a_hidden_size_of_a_wrong_multiple_or_beyond_the_memory_is_one_line(wron
 
 def test_bytes_of_a_block_by_hand():
     """At batch 1 a block of an H200 has 8 rows of x and 64 columns of W, of two bytes, in slices of 64."""
-    found = plan(1, 4096, 4096, 132, 227 << 10, 228 << 10)
+    found = plan_mma(1, 4096, 4096, 132, 227 << 10, 228 << 10)
     slices = 4096 // 64 // found.splits
     assert (found.rows, found.columns) == (8, 64)
     assert found.fetched_bytes(4096) == slices * 64 * 2 * (64 + 8)

@@ -12,15 +12,22 @@ from roofline.core.cell_prediction import predict_cell
 from roofline.core.dtypes import relative_error
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.operators.about import builtin
+from roofline.operators.about import load_abouts
 from roofline.operators.base import Case
-from roofline.operators.row_norm.array_row_norm import Array, Compiled, NumpyRows
-from roofline.operators.row_norm.cuda_row_norm import MOST_HELD, MOST_THREADS, Naive, Welford, WelfordGraph, divide
+from roofline.operators.row_norm.array_row_norm import ArrayRowNorm, CompiledRowNorm, NumpyRowNorm
+from roofline.operators.row_norm.cuda_row_norm import (
+    MOST_NUMBERS_PER_THREAD,
+    MOST_THREADS,
+    NaiveRowNorm,
+    WelfordRowNorm,
+    WelfordRowNormGraph,
+    divide_rows,
+)
 from roofline.operators.row_norm.operator import RowNorm
 from roofline.run import settings
 
-OPERATOR, ABOUT = RowNorm(), builtin()["row_norm"]
-ON_CPU, ON_GPU = (NumpyRows, Compiled), (Array, Naive, Welford, WelfordGraph)
+OPERATOR, ABOUT = RowNorm(), load_abouts()["row_norm"]
+ON_CPU, ON_GPU = (NumpyRowNorm, CompiledRowNorm), (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph)
 # A turn of the compiled loop and multiples of it; and lengths that it leaves to others.
 WHOLE_TURNS, OTHER_LENGTHS = (64, 128, 192, 1024, 65_536), (1, 2, 3, 17, 65, 1000, 65_535)
 OFFSET = 1e4
@@ -78,19 +85,19 @@ ROWS, COLUMNS, MULTIPROCESSORS = st.integers(1, 1 << 24), st.integers(1, 1 << 20
 
 @given(ROWS, COLUMNS, MULTIPROCESSORS)
 def test_every_number_has_its_thread_and_every_row_its_block(rows, columns, multiprocessors):
-    one = divide(rows, columns, multiprocessors)
+    one = divide_rows(rows, columns, multiprocessors)
     assert columns % one.width == 0 and one.width in (1, 2, 4)
     assert one.threads.bit_count() == 1 and one.threads <= MOST_THREADS and one.threads * one.rows <= MOST_THREADS
-    assert one.width * one.vectors <= MOST_HELD
+    assert one.width * one.vectors <= MOST_NUMBERS_PER_THREAD
     assert (one.blocks - 1) * one.rows < rows <= one.blocks * one.rows
     in_registers = one.threads * one.vectors * one.width
-    assert in_registers >= columns or in_registers == MOST_THREADS * MOST_HELD
+    assert in_registers >= columns or in_registers == MOST_THREADS * MOST_NUMBERS_PER_THREAD
     assert one.even == (in_registers == columns)
 
 
 @pytest.mark.parametrize("kind", ON_CPU)
 def test_right_for_every_length_and_number_of_rows_and_a_large_offset(cpu, kind):
-    lengths = (*WHOLE_TURNS, *OTHER_LENGTHS) if kind is NumpyRows else WHOLE_TURNS
+    lengths = (*WHOLE_TURNS, *OTHER_LENGTHS) if kind is NumpyRowNorm else WHOLE_TURNS
     for columns in lengths:
         assert error_of(cpu, kind, normal(7, columns)) < 1e-6
     for columns in lengths[-3:]:
@@ -100,7 +107,7 @@ def test_right_for_every_length_and_number_of_rows_and_a_large_offset(cpu, kind)
         assert error_of(cpu, kind, x) < 1e-6
         assert cell_of(cpu, kind, x).cores(None) <= min(rows, cpu.cores)
     for columns in (*OTHER_LENGTHS, *WHOLE_TURNS):
-        assert bool(Compiled.unsupported(cpu, case_of(7, columns))) == (columns in OTHER_LENGTHS)
+        assert bool(CompiledRowNorm.unsupported(cpu, case_of(7, columns))) == (columns in OTHER_LENGTHS)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
@@ -131,7 +138,7 @@ def predicted(kind, rows: int, columns: int, cores: int = 16):
 
 def test_launches_are_what_small_matrices_wait_for_and_memory_large_ones():
     assert all(predicted(kind, 1024, 128).latency_s > 0 for kind in (*ON_CPU, *ON_GPU)), "each constant is there"
-    small, large = (predicted(WelfordGraph, *shape) for shape in ((1024, 128), (16_384, 1024)))
+    small, large = (predicted(WelfordRowNormGraph, *shape) for shape in ((1024, 128), (16_384, 1024)))
     assert (small.regime, large.regime) == ("overhead", "memory")
-    assert predicted(Welford, 1024, 128).latency_s > 2 * small.latency_s
-    assert predicted(Array, 1024, 128).latency_s > 5 * predicted(Welford, 1024, 128).latency_s
+    assert predicted(WelfordRowNorm, 1024, 128).latency_s > 2 * small.latency_s
+    assert predicted(ArrayRowNorm, 1024, 128).latency_s > 5 * predicted(WelfordRowNorm, 1024, 128).latency_s

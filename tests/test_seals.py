@@ -9,7 +9,7 @@ from roofline.core.terms import UserError
 from roofline.records.base import write
 from roofline.records.operator_record import PredictedCell, PredictionsRecord
 from roofline.table.run_records import read_results
-from roofline.table.seals import violations
+from roofline.table.seals import find_violations
 
 DAY = "2026-11-05T"
 
@@ -25,7 +25,7 @@ def run():
 
 
 def lines(run, device="gpu0", hashes=None):
-    return violations(run, device, hashes or hashes_of(run))
+    return find_violations(run, device, hashes or hashes_of(run))
 
 
 def record(run, path):

@@ -3,8 +3,8 @@
 import pytest
 from factories import FakeDevice, clock_of
 
-from roofline.core.terms import Unsupported
-from roofline.measure.search import try_all
+from roofline.core.terms import UnsupportedError
+from roofline.measure.search import try_candidates
 from roofline.records.timing_record import Search
 
 
@@ -16,7 +16,7 @@ def steps_of(way):
 def tried(*ways, budget_s=1.0, step_of=steps_of, kind="gpu", **options):
     device = FakeDevice(kind)
     with clock_of(device):
-        found, searched = try_all(device, ways, step_of, budget_s, **options)
+        found, searched = try_candidates(device, ways, step_of, budget_s, **options)
     return [(one.way, one.seconds) for one in found], searched, device
 
 
@@ -71,14 +71,14 @@ def failing(ways, error, after=0):
 def test_a_way_that_is_refused_is_skipped_and_named(place, after):
     """Whether it is refused as it warms up or later."""
     ways = [(1e-3,), (2e-3,), (3e-3,)]
-    found, searched, _ = tried(*ways, step_of=failing([ways[place]], Unsupported("not supported"), after))
+    found, searched, _ = tried(*ways, step_of=failing([ways[place]], UnsupportedError("not supported"), after))
     assert found == [(way, way[0]) for way in ways if way != ways[place]]
     assert searched == Search(offered=3, tried=2, refused=["not supported"])
 
 
-@pytest.mark.parametrize("error", [Unsupported("not supported"), ArithmeticError("wrong"), MemoryError("full")])
+@pytest.mark.parametrize("error", [UnsupportedError("not supported"), ArithmeticError("wrong"), MemoryError("full")])
 def test_if_all_are_refused_or_one_fails_that_is_an_error(error):
     with pytest.raises(type(error), match=str(error)):
         tried((1e-3,), (2e-3,), step_of=failing([(1e-3,), (2e-3,)], error))
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedError):
         tried()

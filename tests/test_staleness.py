@@ -44,7 +44,7 @@ def machine(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("folder"))
         patch.setattr("roofline.devices.host.memory_available_bytes", lambda: 48 * GIB)
-        patch.setattr(datasheets, "load", cache(datasheets.load))
+        patch.setattr(datasheets, "read_datasheets", cache(datasheets.read_datasheets))
         patch.setattr(discovery, "discover", lambda: {"gpu0": GPU, "cpu": CPU})
         yield
 
@@ -144,7 +144,7 @@ def test_another_driver_makes_stale_what_is_measured_on_the_card(base, monkeypat
 
 
 def test_an_edited_entry_of_the_datasheets_makes_stale_what_follows_the_device_record(base, monkeypatch):
-    monkeypatch.setattr(datasheets, "entry_fingerprint", lambda *_: "edited")
+    monkeypatch.setattr(datasheets, "entry_sha256", lambda *_: "edited")
     found = stale(base, jobs())
     assert "gpu0/device_query" in found and not [name for name in found if name.startswith("cpu") or "profiler" in name]
 

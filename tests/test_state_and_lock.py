@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from factories import HEAT, POWER_CAP
 
-from roofline.core.disturbance import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS_VARIABLE
 from roofline.measure import lock
-from roofline.measure.lock import HOST, HOST_PATH
-from roofline.measure.undisturbed import flagged, limited_by
+from roofline.measure.lock import HOST_LOCK, HOST_PATH_LOCK
+from roofline.measure.undisturbed import flag_throttled, throttle_reasons_after
 from roofline.records.timing_record import DeviceState, Timing
 
 SCRIPTS = Path(lock.__file__).parents[2]
@@ -35,13 +35,13 @@ def states(reported: dict) -> list[DeviceState]:
     ],
 )
 def test_a_short_block_is_flagged_where_a_reading_during_or_after_it_reports_heat(reported, throttled):
-    assert flagged(TIMING, states(reported)) == TIMING.model_copy(update={"all_throttled": throttled})
+    assert flag_throttled(TIMING, states(reported)) == TIMING.model_copy(update={"all_throttled": throttled})
 
 
 def test_what_limited_a_load_was_reported_during_or_after_it():
     reported = states({"before": ["hw_slowdown"], "during": POWER_CAP, "after": ["gpu_idle", *HEAT]})
-    assert limited_by(reported) == sorted([*POWER_CAP, *HEAT])
-    assert limited_by(reported[:1]) == limited_by([]) == []
+    assert throttle_reasons_after(reported) == sorted([*POWER_CAP, *HEAT])
+    assert throttle_reasons_after(reported[:1]) == throttle_reasons_after([]) == []
 
 
 # ---------------------------------------------------------------------------------------------- who waits for whom
@@ -49,8 +49,8 @@ def test_what_limited_a_load_was_reported_during_or_after_it():
 HOLD = """
 import pathlib, sys
 from roofline.measure import lock
-lock.FOLDER = pathlib.Path(sys.argv[1])
-with lock.measuring(sys.argv[2:]):
+lock.LOCK_FOLDER = pathlib.Path(sys.argv[1])
+with lock.hold_locks(sys.argv[2:]):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -61,7 +61,7 @@ def holder(folder, *uses, run=None):
     """Another process that takes locks, says so, and keeps them until it is sent a line."""
     return subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder), *uses],
-        env={**os.environ, "PYTHONPATH": str(SCRIPTS)} | ({RUN_PROCESS: run} if run else {}),
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)} | ({RUN_PROCESS_VARIABLE: run} if run else {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -76,8 +76,8 @@ def waits(process, seconds: float = 0.3) -> bool:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "FOLDER", tmp_path / "locks")
-    return lock.FOLDER
+    monkeypatch.setattr(lock, "LOCK_FOLDER", tmp_path / "locks")
+    return lock.LOCK_FOLDER
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def folder(tmp_path, monkeypatch):
     [
         ([CARD], [CARD], False),
         ([CARD], [OTHER], True),
-        ([CARD], [HOST], False),
-        ([HOST], [CARD], False),
-        ([CARD, HOST_PATH], [OTHER, HOST_PATH], False),
+        ([CARD], [HOST_LOCK], False),
+        ([HOST_LOCK], [CARD], False),
+        ([CARD, HOST_PATH_LOCK], [OTHER, HOST_PATH_LOCK], False),
         ([CARD, OTHER], [OTHER], False),
     ],
 )
 def test_what_two_processes_may_measure_at_once(folder, held, wanted, together):
-    with lock.measuring(held):
+    with lock.hold_locks(held):
         other = holder(folder, *wanted)
         assert waits(other, 5 if together else 0.3) != together
     output, errors = other.communicate("\n", timeout=20)

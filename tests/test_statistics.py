@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.statistics import autocorrelation_time, effective_count, looks, median, median_interval, precise
+from roofline.core.statistics import (
+    autocorrelation_time,
+    effective_count,
+    is_precise,
+    median,
+    median_interval,
+    precision_check_counts,
+)
 
 SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
 
@@ -83,8 +90,8 @@ def test_the_interval_of_samples_with_memory_covers_the_median(coefficient, coun
 
 
 def sample_until_precise(run: list[float], minimum: int) -> list[float]:
-    for count in looks(minimum, len(run)):
-        if precise(run[:count]):
+    for count in precision_check_counts(minimum, len(run)):
+        if is_precise(run[:count]):
             return run[:count]
     return run
 
@@ -104,7 +111,7 @@ def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
 def test_precise_is_a_narrow_interval_of_enough_samples():
     samples = alternating([100 + index / 1000 for index in range(100)])
     for enough in (samples, [-sample for sample in samples], [5.0] * 50):
-        assert precise(enough)
+        assert is_precise(enough)
     for few in (samples[:49], [], sorted(samples)):
-        assert not precise(few)
-    assert not precise(samples, half_width=1e-5)
+        assert not is_precise(few)
+    assert not is_precise(samples, half_width=1e-5)

@@ -17,8 +17,8 @@ from records_factory import (
 
 from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
-from roofline.report.pages import pages
-from roofline.report.report_model import report
+from roofline.report.pages import build_pages
+from roofline.report.report_model import build_report
 from roofline.table.rows import Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
@@ -71,19 +71,19 @@ def table(request, reference) -> Roofline:
 
 
 def test_the_summary_has_25_lines_a_device(table):
-    text = screen.summary(report(table), 211.0, 0.23, "", 80)
+    text = screen.format_summary(build_report(table), 211.0, 0.23, "", 80)
     lines = [line for line in text.splitlines() if line]
     assert max(len(line) for line in lines) <= 80
     assert len(lines) <= min(60, 25 * len(table.devices) + 3)
 
 
 def test_nothing_is_advised_that_the_fastest_implementations_do(reference):
-    advice = {one.name: one.remedies for one in report(reference).shown[0].operators}
+    advice = {one.name: one.remedies for one in build_report(reference).shown[0].operators}
     assert advice["decode_attention"] == advice["row_norm"] == ["larger batches"]
 
 
 def test_there_are_three_paragraphs_of_60_to_110_words(table):
-    found = interpretation.paragraphs(report(table))
+    found = interpretation.write_paragraphs(build_report(table))
     assert len(found) == 3
     assert [len(one.split()) for one in found if not 60 <= len(one.split()) <= 110] == []
     assert not re.search(r"\b(None|nan|inf)\b|[{}|]|\*(?!\*)(?<!\*\*)", " ".join(found))
@@ -91,12 +91,12 @@ def test_there_are_three_paragraphs_of_60_to_110_words(table):
 
 def test_a_disturbed_run_gives_no_figure(reference):
     """But counts, names and thresholds: no rate, no share, no ratio."""
-    text = " ".join(interpretation.paragraphs(report(changed(reference, **DOUBT))))
+    text = " ".join(interpretation.write_paragraphs(build_report(changed(reference, **DOUBT))))
     assert not re.search(r"\d (%|times|GB/s|TB/s|TFLOPS|us|ms)", text), text
 
 
 def test_the_paragraphs_of_the_reference_have_its_figures(reference):
-    trust, kernels, ratio = interpretation.paragraphs(report(reference))
+    trust, kernels, ratio = interpretation.write_paragraphs(build_report(reference))
     rows = {c.name: c for c in reference.ceilings if c.device == "gpu0"}
     sustained = [rows[dtype].sustained_tflops for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")]
     assert {round(value) for value in sustained} <= {round(float(one)) for one in NUMBER.findall(trust)}
@@ -108,12 +108,12 @@ def test_the_paragraphs_of_the_reference_have_its_figures(reference):
 
 def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     small = verified(CPU_PEAK, DRAM)
-    assert "900" in interpretation.paragraphs(report(small))[0]
-    (row,) = re.findall(r"^    fp32 +(\S+)", screen.summary(report(small)), re.MULTILINE)
+    assert "900" in interpretation.write_paragraphs(build_report(small))[0]
+    (row,) = re.findall(r"^    fp32 +(\S+)", screen.format_summary(build_report(small)), re.MULTILINE)
     assert row == "900"
-    shown = screen.summary(report(REAL["the CPU, disturbed"](reference)))
+    shown = screen.format_summary(build_report(REAL["the CPU, disturbed"](reference)))
     assert re.search(r"^    fp32 +\S+\*", shown, re.MULTILINE)
-    assert "*" not in screen.summary(report(reference))
+    assert "*" not in screen.format_summary(build_report(reference))
 
 
 @pytest.mark.parametrize(("path", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
@@ -122,7 +122,7 @@ def test_the_pages_show_how_two_gpus_are_linked(path, nvlinks, words):
     peer = Peer(device="gpu1", uuid="", path=path, pcie_ancestor="node", **links)
     copies = stream("p2p_gpu1", 25, level="p2p", mix="copy")
     record = bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=copies).model_copy(update={"peer": peer})
-    shown = pages(report(verified(device_record("gpu0"), record)))
+    shown = build_pages(build_report(verified(device_record("gpu0"), record)))
     assert all(f"gpu0 reaches gpu1 over {words}" in shown[page] for page in ("ROOFLINE.md", "report.html"))
 
 
@@ -136,5 +136,5 @@ def test_the_pages_show_how_two_gpus_are_linked(path, nvlinks, words):
     ],
 )
 def test_a_job_leaves_one_line_with_its_figure(record, figure):
-    line = job_lines.line(record, "the job", device_record(record.device))
+    line = job_lines.format_job_line(record, "the job", device_record(record.device))
     assert line.startswith("the job: ") and "\n" not in line and figure in line

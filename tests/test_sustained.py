@@ -7,7 +7,7 @@ from factories import HEAT, POWER_CAP, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.sustained import summarise
+from roofline.measure.sustained import summarise_load
 from roofline.records.compute import LoadPoint
 
 BRAKE = ["hw_power_brake_slowdown"]
@@ -27,7 +27,7 @@ def curve(rates, clocks=None, watts=None, reasons=None):
 
 
 def summary(points):
-    return summarise(points, product(), CHUNK_S * len(points))
+    return summarise_load(points, product(), CHUNK_S * len(points))
 
 
 def dipping(seconds, every=18, phase=17):

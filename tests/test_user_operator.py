@@ -90,7 +90,7 @@ def test_its_archive_holds_its_source_and_is_verified_and_drawn_without_running_
 
 @pytest.fixture(scope="module")
 def gelu():
-    return registry.load(str(CHECKOUT / GELU))
+    return registry.load_operator_file(str(CHECKOUT / GELU))
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import CONSTANTS, US, bandwidth_record, cell, operator_record, peak_record, promised_seal, verified
 
-from roofline.table.cell_rows import relative_error
-from roofline.table.prediction_error import causes
+from roofline.table.cell_rows import prediction_error
+from roofline.table.prediction_error import attribute_error
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
 FP32, DRAM = peak_record("cpu", "fp32", 1.6), bandwidth_record("cpu", dram_read=120.0)
@@ -35,8 +35,8 @@ def entry_of(one, *others):
 
 
 def test_an_error_is_signed_and_a_share_of_what_was_measured():
-    assert (relative_error(0.5, 1.0), relative_error(3.0, 1.0)) == (-0.5, 2.0)
-    assert relative_error(None, 1.0) is relative_error(1.0, None) is None
+    assert (prediction_error(0.5, 1.0), prediction_error(3.0, 1.0)) == (-0.5, 2.0)
+    assert prediction_error(None, 1.0) is prediction_error(1.0, None) is None
 
 
 def test_a_right_prediction_has_no_error_and_nothing_to_explain():
@@ -60,7 +60,7 @@ TIMES = st.floats(0.1, 1e4)
 @given(TIMES, st.floats(0.01, 1.0), TIMES, TIMES, st.sampled_from([10**6, 10**8, 10**9]))
 def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest(latency, busy, calls, start, counted):
     one = on_gpu(latency, busy * latency, start_us=start, calls_us=calls, flops=counted, bytes=counted)
-    found = causes(one, promised_seal("gpu0"), CONSTANTS["gpu"], 800.0, 4700.0)
+    found = attribute_error(one, promised_seal("gpu0"), CONSTANTS["gpu"], 800.0, 4700.0)
     entry = entry_of(one)
     gap_s = entry.cpu_time_s - entry.sealed.cpu_time_s
     assert sum(found.values()) == pytest.approx(gap_s, abs=1e-12)

@@ -160,7 +160,7 @@ def surroundings() -> dict[str, str]:
     # With the second every job would compile the library again; from ARGS on they are those of `make test ARGS=...`.
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "ARGS", "MAKEFLAGS", "MFLAGS"):
         kept.pop(name, None)
-    return kept | {"CUDA_VISIBLE_DEVICES": "", host.ROOT: os.environ[host.ROOT]}
+    return kept | {"CUDA_VISIBLE_DEVICES": "", host.HOST_ROOT_VARIABLE: os.environ[host.HOST_ROOT_VARIABLE]}
 
 
 def tensors(run: Run) -> dict:

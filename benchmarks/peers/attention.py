@@ -16,9 +16,9 @@ from importlib.util import find_spec
 import timing
 
 from roofline.core.dtypes import array_dtype
-from roofline.operators.base import Case, rotation_copies
-from roofline.operators.decode_attention.attention_arithmetic import Shape, cache_bytes
-from roofline.operators.decode_attention.fused_attention import FusedGraph
+from roofline.operators.base import Case, count_rotation_copies
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, kv_cache_bytes
+from roofline.operators.decode_attention.fused_attention import FusedAttentionGraph
 from roofline.operators.decode_attention.operator import DecodeAttention
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
@@ -35,24 +35,26 @@ REPLAYS, BUDGET_S = 60, 0.08
 Maker = Callable[[object, list[tuple]], Callable[[int], object]]
 
 
-def cells(short: bool) -> list[tuple[Shape, str]]:
+def cells(short: bool) -> list[tuple[AttentionShape, str]]:
     found = [
-        (Shape(batch, *heads, seq_len), dtype)
+        (AttentionShape(batch, *heads, seq_len), dtype)
         for dtype, heads, batch, seq_len in itertools.product(DTYPES, HEADS, BATCHES, SEQ_LENS)
     ]
     return found[::SHORT] if short else found
 
 
-def cell_of(device, shape: Shape, dtype: str, pool, layers: int) -> FusedGraph:
+def cell_of(device, shape: AttentionShape, dtype: str, pool, layers: int) -> FusedAttentionGraph:
     """A cell whose caches lie in a pool that all cells share: filling tens of GB for each would take minutes."""
     case = Case(shape.as_dict(), dtype, params={"layers": layers})
-    copies = FusedGraph.copies_wanted(case, rotation_copies(cache_bytes(shape, dtype), device.last_level_cache_bytes))
-    items = cache_bytes(shape, dtype) // 2 // pool.itemsize
+    copies = FusedAttentionGraph.copies_wanted(
+        case, count_rotation_copies(kv_cache_bytes(shape, dtype), device.last_level_cache_bytes)
+    )
+    items = kv_cache_bytes(shape, dtype) // 2 // pool.itemsize
     of_one = (shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
     parts = [pool[place * items : (place + 1) * items].reshape(of_one) for place in range(2 * copies)]
     caches = [{"keys": keys, "values": values} for keys, values in zip(parts[::2], parts[1::2], strict=True)]
     query = device.normal((shape.batch, shape.heads, shape.head_size), dtype, seed=1)
-    return FusedGraph.prepared(DecodeAttention(), device, case, {"query": query, "hidden": None}, caches)
+    return FusedAttentionGraph.prepared(DecodeAttention(), device, case, {"query": query, "hidden": None}, caches)
 
 
 def pool_of(device, dtype: str, size_bytes: int):
@@ -66,7 +68,7 @@ def pool_of(device, dtype: str, size_bytes: int):
     return pool
 
 
-def makers(torch, shape: Shape, dtype: str, refused: dict[str, str]) -> dict[str, Maker]:
+def makers(torch, shape: AttentionShape, dtype: str, refused: dict[str, str]) -> dict[str, Maker]:
     """Every way of every peer that is installed, by "PEER, WAY"."""
     found = {f"PyTorch, {backend.lower()}": by_sdpa(torch, shape, backend) for backend in BACKENDS}
     if find_spec("flashinfer") and "FlashInfer" not in refused:
@@ -77,7 +79,7 @@ def makers(torch, shape: Shape, dtype: str, refused: dict[str, str]) -> dict[str
     return found
 
 
-def by_sdpa(torch, shape: Shape, backend: str) -> Maker:
+def by_sdpa(torch, shape: AttentionShape, backend: str) -> Maker:
     options = {"enable_gqa": True} if shape.group > 1 else {}
 
     def make(query, caches):
@@ -93,7 +95,7 @@ def by_sdpa(torch, shape: Shape, backend: str) -> Maker:
     return make
 
 
-def by_flashinfer(torch, shape: Shape, dtype: str, page: int, tensor_cores: bool) -> Maker:
+def by_flashinfer(torch, shape: AttentionShape, dtype: str, page: int, tensor_cores: bool) -> Maker:
     """Over the caches as they lie: a page is `page` tokens of a head, and the next head is a sequence further."""
     pages = shape.seq_len // page
     a_sequence = shape.kv_heads * pages
@@ -140,7 +142,7 @@ def refusals(torch) -> dict[str, str]:
     if not find_spec("flashinfer"):
         return {"FlashInfer": "not installed"}
     wanted = [
-        (by_flashinfer(torch, Shape(1, *heads, 64), "fp16", 64, tensor_cores), kind)
+        (by_flashinfer(torch, AttentionShape(1, *heads, 64), "fp16", 64, tensor_cores), kind)
         for heads in HEADS
         for kind in (torch.float16, torch.bfloat16)
         for tensor_cores in ((False, True) if heads[0] > heads[1] else (False,))
@@ -155,7 +157,9 @@ def refusals(torch) -> dict[str, str]:
     return {}
 
 
-def of_peers(torch, device, cell: FusedGraph, ways: dict[str, Maker]) -> tuple[dict[str, float], dict[str, str]]:
+def of_peers(
+    torch, device, cell: FusedAttentionGraph, ways: dict[str, Maker]
+) -> tuple[dict[str, float], dict[str, str]]:
     """(seconds a layer by way, why a way has none)."""
     stream, layers = torch.cuda.ExternalStream(device.stream.ptr), cell.per_call
     query, ours = torch.from_dlpack(cell.query), torch.from_dlpack(cell.out)
@@ -184,7 +188,7 @@ def of_peers(torch, device, cell: FusedGraph, ways: dict[str, Maker]) -> tuple[d
     return found, missing
 
 
-def turns(torch, device, cell: FusedGraph, refused: dict[str, str]) -> dict:
+def turns(torch, device, cell: FusedAttentionGraph, refused: dict[str, str]) -> dict:
     """Seconds a layer, each the fastest of its turns. Of each peer the best way of the first turn takes the others."""
     with timing.without_overlap(device):
         own = timing.Way(cell.step("core"), cell.per_call)
@@ -209,9 +213,9 @@ def compare(torch, device, short: bool, results: timing.Results) -> None:
     refused, pool = refusals(torch), None
     free = device.xp.cuda.runtime.memGetInfo()[0]
     for shape, dtype in cells(short):
-        moved = cache_bytes(shape, dtype)
+        moved = kv_cache_bytes(shape, dtype)
         layers = LAYERS_OF_LARGE if moved > LARGE_BYTES else LAYERS
-        copies = rotation_copies(moved, device.last_level_cache_bytes)
+        copies = count_rotation_copies(moved, device.last_level_cache_bytes)
         needed = moved * (math.ceil(copies / layers) * layers if copies > layers else copies)
         row = {"dtype": dtype, **shape.as_dict(), "bytes": moved}
         if needed > CACHES_SHARE * free:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import timing
 
-from roofline.measure.operator_job import unsupported
+from roofline.measure.operator_job import skip_reason
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "decoding"))  # whose decode_step is imported
 
@@ -178,7 +178,7 @@ def of_pytorch(torch, model: Dense, weights: tuple, batch: int, context: int, st
 def ours(device, found: dict, batch: int, context: int) -> timing.Way:
     """The graph of the chain on the stream of the device, its result checked. Raises RuntimeError if it cannot run."""
     operator, case = DecodeStep(), case_of(found, batch, context)
-    if why := unsupported(operator, Chain, device, case):
+    if why := skip_reason(operator, Chain, device, case):
         raise RuntimeError(why)
     chain = Chain.prepared(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
     operator.check(chain, None)

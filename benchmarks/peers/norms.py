@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import timing
 
-from roofline.operators.base import Case, Operator, rotation_copies
-from roofline.operators.rmsnorm_matmul.operator import EPS, RmsNormMatmul
+from roofline.operators.base import Case, Operator, count_rotation_copies
+from roofline.operators.rmsnorm_matmul.operator import NORM_EPS, RmsNormMatmul
 from roofline.operators.row_norm.operator import RowNorm
 
 ROWS = ((1024, 128), (4096, 256), (8192, 512), (16384, 1024))
@@ -73,7 +73,7 @@ def formulas(torch, operator: Operator, case: Case, shared: dict) -> dict[str, C
     g = torch.from_dlpack(shared["g"])
 
     def pair(x, w):
-        return functional.linear(functional.rms_norm(x, g.shape, g, EPS), w)
+        return functional.linear(functional.rms_norm(x, g.shape, g, NORM_EPS), w)
 
     found = {"PyTorch eager": pair, "torch.compile": compiled(pair)}
     if (case.dtype, case.shape["hidden"]) == AUTOTUNED:
@@ -107,7 +107,7 @@ def of_pytorch(torch, device, operator: Operator, case: Case, shared: dict, copi
 def compare(torch, device, operator: Operator, case: Case) -> dict:
     shared = operator.shared_inputs(device, case, 1)
     one = operator.rotated_inputs(device, case, 2, 1)[0]
-    count = rotation_copies(sum(array.nbytes for array in one.values()), device.last_level_cache_bytes)
+    count = count_rotation_copies(sum(array.nbytes for array in one.values()), device.last_level_cache_bytes)
     kinds = [kind for kind in operator.implementations_on("gpu") if kind.graph]
     copies = operator.rotated_inputs(device, case, 2, max(kind.copies_wanted(case, count) for kind in kinds))
     ways = ours(operator, device, case, shared, copies)

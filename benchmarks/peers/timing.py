@@ -60,7 +60,7 @@ def our_device(torch):
         device = discovery.open_device("gpu0")
     except (ImportError, LookupError, RuntimeError) as error:
         sys.exit(f"our kernels cannot run in {sys.executable}: {error}")
-    lock.take([lock.HOST])
+    lock.take_locks([lock.HOST_LOCK])
     return device
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import compare_page
 import compare_picture
 import t_test
-from pairing import Pair, differences, differences_of_runs, paired
+from pairing import ComparedPair, differences, differences_of_runs, paired
 
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
 
@@ -91,7 +91,7 @@ def _line(run: Run) -> str:
     return f"{run.source} ({when} UTC, commit {(run.commit or 'unknown')[:8]})"
 
 
-def _cards(pair: Pair) -> str:
+def _cards(pair: ComparedPair) -> str:
     a, b = (len({one.card for one in side}) for side in (pair.a, pair.b))
     other = f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
     return "the same device on both sides" if pair.same_card else other

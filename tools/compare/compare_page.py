@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from t_test import Compared
 
-from roofline.api import counted, filled, number, percent
+from roofline.api import count_words, drop_empty_columns, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 TIMES = ("device_time", "caller_time")
@@ -21,7 +21,9 @@ LEGEND = (
 
 def summary(comparison) -> str:
     same = "; both lists hold the same runs" if comparison.identical else ""
-    return f"{_counts(comparison.figures)}: of {counted(len(comparison.figures), 'figure')} that both sides have{same}"
+    return (
+        f"{_counts(comparison.figures)}: of {count_words(len(comparison.figures), 'figure')} that both sides have{same}"
+    )
 
 
 def page(comparison) -> str:
@@ -29,7 +31,7 @@ def page(comparison) -> str:
     for name, cards in comparison.pairs.items():
         mine = [one for one in comparison.figures if one.device == name]
         notes = {text: place for place, text in enumerate(dict.fromkeys(one.reason for one in mine if one.reason), 1)}
-        table = filled(COLUMNS, [_row(one, notes) for one in mine], 2)
+        table = drop_empty_columns(COLUMNS, [_row(one, notes) for one in mine], 2)
         below = "\n".join(f"- [{place}] {text}" for text, place in notes.items())
         parts += [f"## {name}", f"Measured on {cards}.", str(table), below]
     return "\n\n".join([*filter(None, parts), LEGEND]) + "\n"
@@ -40,10 +42,10 @@ def screen(comparison) -> str:
     for name, cards in comparison.pairs.items():
         mine = [one for one in comparison.figures if one.device == name]
         rows = [dict(zip(COLUMNS, _row(one, {}), strict=True)) for one in shown(mine, name)]
-        table = filled(SCREEN, [[short(row[column]) for column in SCREEN] for row in rows])
+        table = drop_empty_columns(SCREEN, [[short(row[column]) for column in SCREEN] for row in rows])
         reasons = Counter(one.reason for one in mine if one.reason)
         below = [f"Times of operators: {_counts([one for one in mine if one.kind in TIMES])}."]
-        below += [f"Not judged, {counted(count, 'figure')}: {text}" for text, count in reasons.items()]
+        below += [f"Not judged, {count_words(count, 'figure')}: {text}" for text, count in reasons.items()]
         parts += [f"{name}: {cards}", str(table), "\n".join(below)]
     return "\n\n".join([*parts, summary(comparison)])
 

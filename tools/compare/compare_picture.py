@@ -21,9 +21,9 @@ MARKS = (
 def draw(comparison):
     """A panel per pair of devices."""
     panels = [(name, rows) for name in comparison.pairs if (rows := compare_page.shown(comparison.figures, name))]
-    lines = [*style.wrapped(compare_page.summary(comparison)), *style.wrapped(MARKS)]
+    lines = [*style.wrap_text(compare_page.summary(comparison)), *style.wrap_text(MARKS)]
     top = sum(TITLED + ROW * len(rows) + FOOT for _, rows in panels)
-    figure = style.headed(height := HEAD + style.LINE * len(lines) + top, TITLE, lines)
+    figure = style.new_titled_figure(height := HEAD + style.LINE * len(lines) + top, TITLE, lines)
     for name, rows in panels:
         high, wide = ROW * len(rows), style.WIDTH - NAMES - RIGHT
         top -= TITLED + high
@@ -43,7 +43,7 @@ def _paint(axes, name: str, rows: Sequence[Compared]) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_locator(style.NullLocator())
     names = [compare_page.short(one.name) for one in rows]
-    axes.set_yticks(range(len(rows)), [style.shortened(one, NAMES - 24, style.SMALL_SIZE) for one in names])
+    axes.set_yticks(range(len(rows)), [style.shorten_middle(one, NAMES - 24, style.SMALL_SIZE) for one in names])
     axes.grid(visible=False, axis="y")
     axes.axvline(0, color=style.SPINES, lw=0.8, zorder=1)
     at = {"xycoords": axes.get_yaxis_transform(), "va": "center", "size": style.SMALL_SIZE, "annotation_clip": False}

@@ -10,7 +10,7 @@ BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of the
 SHOWN_ELSEWHERE = ("cost", "devices", "plot", "effort")  # keys of the config that change no figure, or have a line
 
 
-class Device(NamedTuple):
+class DeviceOfRun(NamedTuple):
     """A device in one run."""
 
     run: Run
@@ -20,19 +20,19 @@ class Device(NamedTuple):
     figures: dict  # Quantities by their keys
 
 
-class Pair(NamedTuple):
+class ComparedPair(NamedTuple):
     """One card on both sides, or cards of A and other cards of B."""
 
     name: str
-    a: list[Device]
-    b: list[Device]
+    a: list[DeviceOfRun]
+    b: list[DeviceOfRun]
 
     @property
     def same_card(self) -> bool:
         return self.a[0].card == self.b[0].card
 
 
-def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[Pair], list[str]]:
+def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[ComparedPair], list[str]]:
     """The pairs, and a line per device that is left out. A card is compared with itself if both lists have it, else
     with others of its model. `force` compares other models of one kind too. Raises UserError."""
     sides = [[_device(run, key) for run in side for key in run.devices] for side in (a, b)]
@@ -49,7 +49,7 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
     left_out = [f"{one.record.name} ({one.key}): only in {'AB'[side]}" for side in (0, 1) for one in rest[side]]
     pairs, forcible = [], all(rest)
     for mine, other in sorted(groups, key=lambda group: sides[0].index(group[0][0])):
-        pair = Pair(_listed([one.record.name for one in (*mine, *other)], " and "), mine, other)
+        pair = ComparedPair(_listed([one.record.name for one in (*mine, *other)], " and "), mine, other)
         blocking = [line for line in differences(*pair[1:]) if line.startswith(BLOCKING)]
         if blocking and not force:
             left_out.append(f"{pair.name}: {blocking[0]}")
@@ -64,19 +64,19 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
     return pairs, list(dict.fromkeys(left_out))
 
 
-def _device(run: Run, key: str) -> Device:
+def _device(run: Run, key: str) -> DeviceOfRun:
     """A CPU has no UUID, so hosts are distinguished by their GPUs."""
     record = run.devices[key]
     gpus = sorted(one.uuid for one in run.devices.values() if one.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
     card = uuid if record.device_kind == "gpu" else " next to ".join([uuid, *gpus])
-    return Device(run, key, record, card, run.of_device(key))
+    return DeviceOfRun(run, key, record, card, run.of_device(key))
 
 
 # ---------------------------------------------------------------- what else differs
 
 
-def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
+def differences(a: Iterable[DeviceOfRun], b: Iterable[DeviceOfRun]) -> list[str]:
     """A line for each fact of hardware and software that differs."""
     return _lines(lambda one: {key: one.record.hardware.get(key) for key in HARDWARE} | one.record.software, a, b)
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from known_variation import Spread, Variation, pooled, variations, within
-from pairing import Pair
+from pairing import ComparedPair
 
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
@@ -62,7 +62,7 @@ class Compared:
     smallest_change: float | None = None  # the slowing that nine of ten such comparisons call SLOWER
 
 
-def compare(pairs: Iterable[Pair], identical: bool = False) -> list[Compared]:
+def compare(pairs: Iterable[ComparedPair], identical: bool = False) -> list[Compared]:
     """Every figure that both sides of a pair have; `identical` lists are SAME without a test."""
     found = [one for pair in pairs for one in _figures(pair)]
     if identical:
@@ -76,7 +76,7 @@ def compare(pairs: Iterable[Pair], identical: bool = False) -> list[Compared]:
     return concluded
 
 
-def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
+def _figures(pair: ComparedPair) -> list[tuple[Compared, Difference | None]]:
     first = {key: figure for one in reversed(pair.a) for key, figure in one.figures.items()}
     common = [figure for key, figure in first.items() if any(key in one.figures for one in pair.b)]
     devices = [one.record for one in (*pair.a, *pair.b)]
@@ -84,7 +84,7 @@ def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
     return [_figure(pair, one, known[one.key]) for one in common]
 
 
-def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference | None]:
+def _figure(pair: ComparedPair, first, known: Variation) -> tuple[Compared, Difference | None]:
     """A figure before the correction, UNCLEAR as yet, and its difference if it is tested."""
     sides = [[(one, one.figures[first.key]) for one in side if first.key in one.figures] for side in pair[1:]]
     sound = [[both for both in side if not both[1].doubt] for side in sides]

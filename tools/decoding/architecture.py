@@ -49,7 +49,7 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Table:
+class EmbeddingTable:
     """Rows of which a token needs one: embeddings."""
 
     name: str
@@ -90,7 +90,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ModelLayer:
     linears: tuple[Linear, ...]
     vectors: tuple[Vector, ...]
     attention: Attention
@@ -101,8 +101,8 @@ class Model:
     name: str
     source: str  # where its config is from
     model_type: str
-    layers: tuple[Layer, ...]
-    tables: tuple[Table, ...]
+    layers: tuple[ModelLayer, ...]
+    tables: tuple[EmbeddingTable, ...]
     vectors: tuple[Vector, ...]  # after the last layer
     head: Linear
     tied: bool  # the head is the embedding table itself

@@ -7,7 +7,7 @@ from math import fsum  # the same in every version of Python
 
 from architecture import Model, Part
 from number_formats import OTHERWISE, PLAIN, NumberFormat
-from operations import Operation, operations
+from operations import ModelOperation, operations
 
 from roofline.api import datasheets
 
@@ -19,7 +19,7 @@ class NoCeiling(ValueError):
 
 
 @dataclass(frozen=True)
-class Ceilings:
+class CardCeilings:
     """Of one card: reads of its memory, and matrix products by dtype."""
 
     read_gb_per_s: float
@@ -32,30 +32,30 @@ class Ceilings:
             raise NoCeiling(f"no GEMM ceiling for {wanted} or for a dtype that could replace it")
         return found
 
-    def memory_s(self, one: Operation) -> float:
+    def memory_s(self, one: ModelOperation) -> float:
         """Of all layers."""
         return one.times * one.bytes / (self.read_gb_per_s * 1e9)
 
-    def compute_s(self, one: Operation) -> float:
+    def compute_s(self, one: ModelOperation) -> float:
         return one.times * one.flops / (self.tflops[self.dtype(one.arithmetic)] * 1e12) if one.flops else 0.0
 
 
-def of_datasheet(card: Mapping) -> Ceilings:
+def of_datasheet(card: Mapping) -> CardCeilings:
     """Of an entry of config/datasheets.yaml."""
     tflops = {dtype: value for dtype in datasheets.DTYPES if (value := card["peaks_tflops"].get(dtype))}
-    return Ceilings(card["bandwidth_gb_per_s"], tflops)
+    return CardCeilings(card["bandwidth_gb_per_s"], tflops)
 
 
 @dataclass(frozen=True)
-class Card:
+class CardLimits:
     """`sustained` has the ceilings of long loads, if they were measured."""
 
     name: str
     where_from: str
     memory_bytes: int | None
     memory_ceiling: str
-    burst: Ceilings
-    sustained: Ceilings | None = None
+    burst: CardCeilings
+    sustained: CardCeilings | None = None
     usd_per_hour: float | None = None
     read_w: float | None = None  # watts of sustained reads of its memory
 
@@ -82,7 +82,7 @@ class Bound:
         return "memory" if self.memory_s >= self.compute_s else "compute"
 
 
-def bound(step: Sequence[Operation], ceilings: Ceilings) -> Bound:
+def bound(step: Sequence[ModelOperation], ceilings: CardCeilings) -> Bound:
     memory, compute = ([take(one) for one in step] for take in (ceilings.memory_s, ceilings.compute_s))
     memory_s, compute_s = fsum(memory), fsum(compute)
     setting = memory if memory_s >= compute_s else compute
@@ -93,7 +93,7 @@ def bound(step: Sequence[Operation], ceilings: Ceilings) -> Bound:
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodeStepBound:
     """One token for each of a batch of sequences, of `context` tokens with the new one."""
 
     batch: int
@@ -131,7 +131,9 @@ class Step:
         return self.usd_per_hour and self.usd_per_hour / 3600 / (self.output_per_s or self.tokens_per_s) * 1e6
 
 
-def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[int], cache: str) -> list[Step]:
+def steps(
+    model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache: str
+) -> list[DecodeStepBound]:
     """At every batch and context. Raises NoCeiling."""
     stored, found = PLAIN[cache], []
     for context in contexts:
@@ -140,7 +142,7 @@ def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[i
         for batch in batches:
             step = operations(model, batch, context, stored, expected=True)
             memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, stored)
-            one = Step(
+            one = DecodeStepBound(
                 batch=batch,
                 context=context,
                 routed=model.routed,
@@ -158,7 +160,7 @@ def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[i
     return found
 
 
-def sustained(step: Sequence[Operation], card: Card) -> float | None:
+def sustained(step: Sequence[ModelOperation], card: CardLimits) -> float | None:
     needed = {card.burst.dtype(one.arithmetic) for one in step if one.flops}
     known = card.sustained is not None and needed <= card.sustained.tflops.keys()
     return bound(step, card.sustained).seconds if known else None
@@ -170,7 +172,9 @@ def largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes:
     return max(0, left // model.cache_bytes(context, cache)) if left > 0 else 0
 
 
-def compute_bound_from(model: Model, context: int, cache: NumberFormat, ceilings: Ceilings, most: int) -> int | None:
+def compute_bound_from(
+    model: Model, context: int, cache: NumberFormat, ceilings: CardCeilings, most: int
+) -> int | None:
     """The smallest compute-bound batch; None if every batch that fits is memory-bound."""
 
     def is_bound(batch: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from dense import Dense, turns
 from families import DEFAULTS
 
-from roofline.api import Constant, CostTerms, Implementation, kernel_compiler, of_gpu_host
+from roofline.api import Constant, CostTerms, Implementation, gpu_host_constants, kernel_compiler
 from roofline.api import attention_kernel as attention
 from roofline.api import product_kernel as products
 
@@ -25,7 +25,7 @@ FITTED = "fitted on steps of Llama-3.2-1B on an H200, 2026-11: reference/experim
 HEAD = "measured: the head of Llama-3.2-1B, its largest product, on an H200, 2026-11"
 # One start for products and attention: every layer has as many of both, so no number of layers separates them.
 GPU = {
-    **of_gpu_host("graph_launch_s"),
+    **gpu_host_constants("graph_launch_s"),
     "kernel_start_s": Constant(2.78e-6, FITTED, "the start of a kernel while the one before it ends"),
     "row_s": Constant(3.58e-8, FITTED, "each row of x of a product of many rows: exchanged sums, and results"),
     "stream_share": Constant(0.94, HEAD, "of the memory ceiling at which weights, keys and values are read"),
@@ -35,12 +35,12 @@ GPU = {
 class Chain(Implementation):
     name, kind, fused, graph = "chain", "gpu", True, True
     kernels_a_layer = PRODUCTS_A_LAYER + 1
-    sources = (EMBED, DEFAULTS, *products.SOURCES, *sorted(kernel_compiler.with_headers(attention.KERNEL)))
+    sources = (EMBED, DEFAULTS, *products.SOURCES, *sorted(kernel_compiler.list_kernel_files(attention.KERNEL)))
     improvements = ("larger batches share the weights", "narrower weights")
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
-        if device.capability != kernel_compiler.HOPPER:
+        if device.capability != kernel_compiler.HOPPER_CAPABILITY:
             return "it is written for compute capability 9.0"
         if case.shape["batch"] > products.MOST_ROWS:
             return f"a batch of {case.shape['batch']}; it takes {products.MOST_ROWS} sequences"
@@ -61,7 +61,7 @@ class Chain(Implementation):
         super().__init__(operator, device, case, count)
         self.model = Dense(**case.params["model"])
         self.batch, self.context = case.shape["batch"], case.shape["context"]
-        self.rows = products.rows_of(self.batch)
+        self.rows = products.padded_rows(self.batch)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
@@ -88,9 +88,9 @@ class Chain(Implementation):
         model, device = self.model, self.device
         shape = attention.Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
         shared = device.properties["MaxSharedMemoryPerMultiprocessor"]
-        division = attention.plan(shape, self.case.dtype, device.capability, device.multiprocessors, shared)
+        division = attention.plan_attention(shape, self.case.dtype, device.capability, device.multiprocessors, shared)
         queries = self.batch * model.heads if division.splits > 1 else 0
-        self.splits = xp.empty((queries, division.splits, model.head_size + attention.PADDING), xp.float32)
+        self.splits = xp.empty((queries, division.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
         self.splits_arrived = xp.zeros(self.batch * model.kv_heads * division.tiles, xp.uint32)
         self.division = division
 
@@ -107,14 +107,14 @@ class Chain(Implementation):
             heads = {name: of[name] for name in ("bias", "query_norm", "key_norm") if name in of}
             heads |= {"keys": of["keys"], "values": of["values"], "turns": self.turns}
             found += [
-                self._normed(products.QKV, parts, of["qkv"], self.query, **heads),
+                self._normed(products.EPILOGUE_QKV, parts, of["qkv"], self.query, **heads),
                 attend(of["keys"], of["values"]),
             ]
             added, parts = self._added(self.attended, of["o"], of["middle_norm"])
-            found += [added, self._normed(products.GATED, parts, of["gate_up"], self.gated)]
+            found += [added, self._normed(products.EPILOGUE_GATED, parts, of["gate_up"], self.gated)]
             added, parts = self._added(self.gated, of["down"], after)
             found.append(added)
-        head = self._normed(products.ALONE, parts, weights["head"], self.logits)
+        head = self._normed(products.EPILOGUE_NONE, parts, weights["head"], self.logits)
         return [*found, head]
 
     def _embed(self) -> Callable[[], None]:
@@ -136,7 +136,7 @@ class Chain(Implementation):
         kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"]
         numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
         rest = (self.attended, self.splits, self.splits_arrived, *numbers)
-        threads = (division.variant.warps * attention.WARP,)
+        threads = (division.variant.warps * attention.LANES_PER_WARP,)
         launch = device.launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
 
         def attend(keys, values) -> Callable[[], None]:
@@ -150,15 +150,17 @@ class Chain(Implementation):
 
     def _added(self, x, w, g) -> tuple[Callable[[], None], int]:
         """A product that is added to the stream, and how many sums of squares it leaves of each row."""
-        return self._product(products.ADDED, x, w, 0, y=self.scaled, stream=self.stream, next_squares=self.squares, g=g)
+        return self._product(
+            products.EPILOGUE_ADDED, x, w, 0, y=self.scaled, stream=self.stream, next_squares=self.squares, g=g
+        )
 
     def _product(self, way: int, x, w, parts: int, **tensors) -> tuple[Callable[[], None], int]:
         """Of x [batch, inputs] with w [outputs, inputs], and what follows it."""
         model, device = self.model, self.device
-        heads = {"head": model.head_size, "whole_heads": model.norms} if way == products.QKV else {}
-        work = products.Work(self.batch, *w.shape, added=way == products.ADDED, **heads)
-        division = products.plan(work, device.multiprocessors, device.properties["MaxSharedMemoryPerBlockOptin"])
-        product = products.Product(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
+        heads = {"head": model.head_size, "whole_heads": model.norms} if way == products.EPILOGUE_QKV else {}
+        work = products.GemmTask(self.batch, *w.shape, added=way == products.EPILOGUE_ADDED, **heads)
+        division = products.plan_gemm(work, device.multiprocessors, device.properties["MaxSharedMemoryPerBlockOptin"])
+        product = products.HopperGemm(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
         arguments = product.arguments(
             self.batch, x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from roofline.api import listed
+from roofline.api import join_words
 
 LARGEST = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
@@ -98,7 +98,7 @@ class Fields:
         known = self._read.union(FREE["quantization_config" if self.prefix else "config"])
         left = [self._name(name) for name, value in self.given.items() if value and name not in known]
         if left:
-            raise BadModel(f"{listed(left)}: what this costs is not known; remove it if it costs nothing")
+            raise BadModel(f"{join_words(left)}: what this costs is not known; remove it if it costs nothing")
 
     def _value(self, name: str) -> Any:
         self._read.add(name)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 
 from reference import draw, draw_cache, layer, normalised, step
 from roofline.api import (
-    WORKSPACE_BYTES,
+    LIBRARY_WORKSPACE_BYTES,
     Budget,
     ByEffort,
     Case,
@@ -89,7 +89,7 @@ class DecodeStep(Operator):
         """A case that does not fit the memory, with the number of layers that would."""
         model, free = config_file.read(case.params["config"]), device.identity.memory_free_bytes
         cache = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN[case.dtype])
-        needed = model.weight_bytes + cache + WORKSPACE_BYTES
+        needed = model.weight_bytes + cache + LIBRARY_WORKSPACE_BYTES
         if needed <= free:
             return None
         matrices = sum(one.bytes for layer in model.layers for one in (*layer.linears, *layer.vectors))

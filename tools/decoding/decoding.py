@@ -24,12 +24,12 @@ import serving
 import speed_picture
 import speed_tables
 from architecture import Model
-from bound import Card, Ceilings, NoCeiling, Step
+from bound import CardCeilings, CardLimits, DecodeStepBound, NoCeiling
 from config_file import BadModel
 from dense import NotDense, dense
 from number_formats import CACHES, PLAIN
 from serving import Request
-from speed_tables import Timed, Times
+from speed_tables import MeasuredStep, Times
 
 import roofline.api as api
 
@@ -133,15 +133,17 @@ def contexts_of(given: argparse.Namespace, model: Model) -> list[int]:
 # ---------------------------------------------------------------- cards
 
 
-def priced(cards: list[Card], given: list[float]) -> list[Card]:
+def priced(cards: list[CardLimits], given: list[float]) -> list[CardLimits]:
     """With one price for all or one for each; without, as each run was configured. Raises UserError."""
     if len(given) not in (0, 1, len(cards)):
-        raise api.UserError(f"PRICE: {len(given)} for {api.counted(len(cards), 'card')}; allowed: one, or one for each")
+        raise api.UserError(
+            f"PRICE: {len(given)} for {api.count_words(len(cards), 'card')}; allowed: one, or one for each"
+        )
     each = given * len(cards) if len(given) == 1 else given or [one.usd_per_hour for one in cards]
     return [replace(card, usd_per_hour=price) for card, price in zip(cards, each, strict=True)]
 
 
-def card_of(name: str) -> Card:
+def card_of(name: str) -> CardLimits:
     """The first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
     if not Path(name).exists():
         if name == str(api.RESULTS):
@@ -155,32 +157,41 @@ def card_of(name: str) -> Card:
         if read and products:
             burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
             sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
-            ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.sustained_gb_per_s or read.gb_per_s, sustained))
-            doubted = api.listed(one.name for one in (read, *products.values()) if one.doubt)
+            ceilings = (
+                CardCeilings(read.gb_per_s, burst),
+                CardCeilings(read.sustained_gb_per_s or read.gb_per_s, sustained),
+            )
+            doubted = api.join_words(one.name for one in (read, *products.values()) if one.doubt)
             how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
             gpus = sum(one.device_kind == "gpu" for one in run.devices.values()) or 1
             price = (run.manifest.times.usd_per_hour or 0) / gpus or None  # it is that of the machine
             watts = read.energy.power_w if read.energy and not read.energy.why else None
-            return Card(record.name, how, record.memory_total_bytes, read.name, *ceilings, price, watts)
+            return CardLimits(record.name, how, record.memory_total_bytes, read.name, *ceilings, price, watts)
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 
-def promised(name: str) -> Card:
+def promised(name: str) -> CardLimits:
     """By the datasheet. Raises UserError for a name that is neither a run nor a card."""
-    cards = {one: card for card in api.datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
+    cards = {
+        one: card
+        for card in api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
+        for one in card["device_names"]
+    }
     near = [one for one in cards if name.lower() in one.lower()]
     if name not in cards and len(near) != 1:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
         raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {known}allowed: a path or such a name")
     name = name if name in cards else near[0]
-    memory_bytes, ceilings = api.datasheets.nominal_bytes(cards[name]), bound.of_datasheet(cards[name])
-    return Card(name, "by its datasheet, not measured", memory_bytes, "the bandwidth of the datasheet", ceilings)
+    memory_bytes, ceilings = api.datasheets.nominal_memory_bytes(cards[name]), bound.of_datasheet(cards[name])
+    return CardLimits(name, "by its datasheet, not measured", memory_bytes, "the bandwidth of the datasheet", ceilings)
 
 
 # ---------------------------------------------------------------- the measured step
 
 
-def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, contexts: list[int]) -> tuple[Times, str]:
+def measured(
+    found: dict, cards: Sequence[CardLimits], given: argparse.Namespace, contexts: list[int]
+) -> tuple[Times, str]:
     """Steps on this machine, and why others were not measured. Raises UserError."""
     gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
     if not gpu or [one.name for one in cards] != [gpu.name]:
@@ -207,19 +218,19 @@ def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, cont
     return times, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
 
 
-def timed(device, found: dict, one) -> Timed:
+def timed(device, found: dict, one) -> MeasuredStep:
     """A measured step; for its joules it is repeated without a pause."""
     seconds = (one.device_latency or one.latency).median_s
     operator, case = decode_step.DecodeStep(), decode_step.case_of(found, **one.shape)
     chain = decode_step.Chain.prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
-    load = api.load_of(device, chain.step(None), one.shape["batch"], seconds, LOAD_S)
-    return Timed(seconds, load and load.energy and load.energy.each)
+    load = api.measure_memory_load(device, chain.step(None), one.shape["batch"], seconds, LOAD_S)
+    return MeasuredStep(seconds, load and load.energy and load.energy.each)
 
 
 # ---------------------------------------------------------------- words
 
 
-def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
+def verdict(model: Model, card: CardLimits, steps: Sequence[DecodeStepBound]) -> str:
     """Speed at the smallest batch, its limit, what fits, and where compute takes over."""
     first, of_context = steps[0], list({one.context: one for one in steps}.values())
     parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.largest_parts(first, 2))
@@ -236,11 +247,11 @@ def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
         room = " or ".join(f"{one.largest_batch} sequences of {one.context} tokens" for one in of_context)
         lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
     found = [f"batch {one.compute_bound_from} (context {one.context})" for one in of_context if one.compute_bound_from]
-    where = f"Compute-bound from {api.listed(found)}" if found else "Memory-bound at every batch that fits"
+    where = f"Compute-bound from {api.join_words(found)}" if found else "Memory-bound at every batch that fits"
     return f"{lines}{where}."
 
 
-def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
+def remarks(model: Model, card: CardLimits, cache: str, steps: Sequence[DecodeStepBound]) -> str:
     lines = f"{_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         lines += f", {_count(model.active_parameters)} active"

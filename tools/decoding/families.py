@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from architecture import Attention, Layer, Linear, Model, Table, Vector
+from architecture import Attention, EmbeddingTable, Linear, Model, ModelLayer, Vector
 from config_fields import BadModel, Fields, shown
 from number_formats import NAMES, PLAIN, NumberFormat
-from quantisation import Stored, stored
+from quantisation import WeightFormats, stored
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 ALIASES = {"dtype": "torch_dtype", "_sliding_window_pattern": "sliding_window_pattern"}
@@ -31,7 +31,7 @@ class Reader:
 
     fields: Fields
     plain: NumberFormat  # of what is not quantised
-    stored: Stored
+    stored: WeightFormats
     hidden: int
     layers: int
 
@@ -247,7 +247,7 @@ def build(name: str, source: str, given: Mapping[str, Any]) -> Model:
         linears, vectors, attention = (family.attention or grouped)(family, reader, layer, windows[layer])
         norms = [reader.vector(name, "attention", reader.hidden) for name in NORMS[: family.norms]]
         after = (family.mlp or gated)(family, reader, layer)
-        layers.append(Layer((*linears, *after), (*norms, *vectors), attention))
+        layers.append(ModelLayer((*linears, *after), (*norms, *vectors), attention))
     norm = reader.vector("last norm", "head", reader.hidden)
     return _whole(name, source, kind, reader, layers, (norm,), ())
 
@@ -273,7 +273,7 @@ def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model
     if tied and (fields.mapping("quantization_config") or {}).get("lm_head"):
         raise BadModel("tie_word_embeddings and quantization_config.lm_head; allowed: one of them true")
     fields.require_nothing_else()
-    embedding = Table("embed_tokens", vocabulary, hidden, reader.plain)
+    embedding = EmbeddingTable("embed_tokens", vocabulary, hidden, reader.plain)
     head = Linear("lm_head", "head", vocabulary, hidden, reader.plain if tied else head)  # tied: not quantised
     around = ((embedding, *tables), vectors, head, tied, longest)
     return Model(name, source, kind, tuple(layers), *around, reader.stored.cache, dict(fields.assumed))
@@ -288,7 +288,7 @@ def _gpt2(name: str, source: str, given: Mapping[str, Any]) -> Model:
         raise BadModel(f"n_head: {number} does not divide n_embd, {hidden}")
     size = fields.optional("intermediate_size") or 4 * hidden
     layers = [
-        Layer(
+        ModelLayer(
             (
                 reader.linear(layer, "attn.c_attn", "attention", 3 * hidden, hidden, bias=True),
                 reader.linear(layer, "attn.c_proj", "attention", hidden, hidden, bias=True),
@@ -300,5 +300,5 @@ def _gpt2(name: str, source: str, given: Mapping[str, Any]) -> Model:
         )
         for layer in range(reader.layers)
     ]
-    positions = Table("wpe", fields.whole("max_position_embeddings"), hidden, reader.plain)
+    positions = EmbeddingTable("wpe", fields.whole("max_position_embeddings"), hidden, reader.plain)
     return _whole(name, source, "gpt2", reader, layers, (reader.vector("ln_f", "head", 2 * hidden),), (positions,))

@@ -10,7 +10,7 @@ Attended = Callable[[Attention], tuple[int, int]]  # of one layer: tokens whose 
 
 
 @dataclass(frozen=True)
-class Operation:
+class ModelOperation:
     """One kernel's worth, in all layers that have it: bytes of weights or of K/V that it reads, and its FLOPs."""
 
     name: str
@@ -23,7 +23,7 @@ class Operation:
 
 def operations(
     model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False
-) -> list[Operation]:
+) -> list[ModelOperation]:
     """Every operation that reads weights or K/V, for `batch` sequences of `context` tokens, the new one among them.
 
     Of experts the fewest that a batch can use are read, or as `expected` under uniform routing. What stays on the chip
@@ -32,7 +32,7 @@ def operations(
     return _all(model, batch, batch, lambda one: (tokens[one], one.products * tokens[one]), cache, expected)
 
 
-def of_prompt(model: Model, prompt: int, cached: int, cache: NumberFormat) -> list[Operation]:
+def of_prompt(model: Model, prompt: int, cached: int, cache: NumberFormat) -> list[ModelOperation]:
     """Every operation of a prefill: `prompt` tokens, the keys and values of whose first `cached` are there already.
 
     The head makes one token, experts are by uniform routing, what is cached is read once, other K/V written once."""
@@ -47,10 +47,10 @@ def of_prompt(model: Model, prompt: int, cached: int, cache: NumberFormat) -> li
 
 def _all(model: Model, tokens: int, made: int, attended: Attended, cache: NumberFormat, expected: bool):
     """Of `tokens` that pass through all layers, of which the head makes `made`."""
-    found: dict[Operation, int] = {}
+    found: dict[ModelOperation, int] = {}
 
     def add(name: str, part: Part, read: float, flops: float, arithmetic: str) -> None:
-        one = Operation(name, part, read, flops, arithmetic)
+        one = ModelOperation(name, part, read, flops, arithmetic)
         found[one] = found.get(one, 0) + 1
 
     for table in model.tables:
@@ -66,7 +66,9 @@ def _all(model: Model, tokens: int, made: int, attended: Attended, cache: Number
     for vector in model.vectors:
         add(vector.name, vector.part, vector.bytes, 0, vector.stored.arithmetic)
     add(model.head.name, "head", *_linear(model.head, made, expected), model.head.stored.arithmetic)
-    return [Operation(one.name, one.part, one.bytes, one.flops, one.arithmetic, times) for one, times in found.items()]
+    return [
+        ModelOperation(one.name, one.part, one.bytes, one.flops, one.arithmetic, times) for one, times in found.items()
+    ]
 
 
 def _linear(linear: Linear, tokens: int, expected: bool) -> tuple[float, float]:

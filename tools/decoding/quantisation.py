@@ -25,7 +25,7 @@ Rules = list[tuple[str, NumberFormat]]
 
 
 @dataclass(frozen=True)
-class Stored:
+class WeightFormats:
     """The format of each matrix by its module's name, such as model.layers.0.mlp.down_proj: that of the first rule
     which names it, in full, in part or by a pattern. Rules have their places."""
 
@@ -49,10 +49,10 @@ class Stored:
         return each.pop()
 
 
-def stored(given: Mapping[str, Any] | None, plain: NumberFormat, nested: bool = False) -> Stored:
+def stored(given: Mapping[str, Any] | None, plain: NumberFormat, nested: bool = False) -> WeightFormats:
     """Raises BadModel for what is not known."""
     if not given:
-        return Stored(plain)
+        return WeightFormats(plain)
     fields = _fields(given)
     method = fields.word("quant_method", tuple(METHODS))
     rules, otherwise = METHODS[method](fields, plain)
@@ -68,7 +68,7 @@ def stored(given: Mapping[str, Any] | None, plain: NumberFormat, nested: bool = 
         else:
             parts.setdefault(name, (place, of))
     one_by_one = any(ONE_EXPERT.search(name) for name, _ in rules)
-    return Stored(otherwise, parts, patterns, cache, nested, one_by_one)
+    return WeightFormats(otherwise, parts, patterns, cache, nested, one_by_one)
 
 
 def _fields(given: Any, prefix: str = WHERE, defaults: Mapping[str, Any] = DEFAULTS) -> Fields:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy
 from architecture import Model
-from bound import Card, Step, bound, sustained
+from bound import CardLimits, DecodeStepBound, bound, sustained
 from number_formats import PLAIN
 from operations import of_prompt, operations
 
@@ -26,7 +26,7 @@ class Request:
         return self.prompt + max(0, self.answer - 1)
 
 
-def first_token(model: Model, card: Card, request: Request, cache: str) -> str:
+def first_token(model: Model, card: CardLimits, request: Request, cache: str) -> str:
     """The time to the first token of a prompt alone on the card, in words."""
     if not request.prompt:
         return ""
@@ -39,7 +39,9 @@ def first_token(model: Model, card: Card, request: Request, cache: str) -> str:
     return f" First token of a prompt of {request.prompt} tokens{cached}: {at_least}{about}."
 
 
-def served(model: Model, card: Card, request: Request, cache: str, steps: Sequence[Step]) -> list[Step]:
+def served(
+    model: Model, card: CardLimits, request: Request, cache: str, steps: Sequence[DecodeStepBound]
+) -> list[DecodeStepBound]:
     """The steps, with the output of their batch of such requests if an answer is wanted."""
     if not request.answer:
         return [*steps]
@@ -47,7 +49,7 @@ def served(model: Model, card: Card, request: Request, cache: str, steps: Sequen
     return [replace(one, output_per_s=rate) for one, rate in zip(steps, rates, strict=True)]
 
 
-def _seconds(model: Model, card: Card, request: Request, cache: str, batch: int) -> float:
+def _seconds(model: Model, card: CardLimits, request: Request, cache: str, batch: int) -> float:
     """One prompt after another, each with its first token, then a token of every answer at each step. Between windows,
     bytes and FLOPs of a step are linear in the context."""
     prompt_s = bound(of_prompt(model, request.prompt, request.cached, PLAIN[cache]), card.burst).seconds

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from bound import Card, Step
+from bound import CardLimits, DecodeStepBound
 
 import roofline.api as api
 
@@ -13,20 +13,20 @@ HEAD = 8  # letters of a line in the head of a column
 UNFIT, LEGEND = "*", "*: does not fit the memory"
 
 
-class Timed(NamedTuple):
+class MeasuredStep(NamedTuple):
     seconds: float  # of a measured step
     joules_per_token: float | None = None
 
 
-Times = Mapping[tuple[int, int], Timed]  # by batch and context
+Times = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 
 
-def one_card(steps: Sequence[Step], times: Times) -> api.Table:
+def one_card(steps: Sequence[DecodeStepBound], times: Times) -> api.MarkdownTable:
     rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
-    return api.filled(list(rows[0]), [list(row.values()) for row in rows], left=0)
+    return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left=0)
 
 
-def _row(step: Step, timed: Timed | None) -> dict[str, str]:
+def _row(step: DecodeStepBound, timed: MeasuredStep | None) -> dict[str, str]:
     """A dash: not known, or too wide next to dollars or whole requests."""
     ((part, share),) = largest_parts(step, 1)
     alone = not (step.usd_per_million or step.output_per_s)
@@ -49,7 +49,7 @@ def _row(step: Step, timed: Timed | None) -> dict[str, str]:
     }
 
 
-def _speeds(step: Step) -> dict[str, str]:
+def _speeds(step: DecodeStepBound) -> dict[str, str]:
     """Tokens per second, of whole requests if these are known, and dollars."""
     by = "by uniform routing" if step.routed else "at most"
     speeds = {f"tokens/s {by}": step.tokens_per_s, "tokens/s at most": step.most_per_s}
@@ -58,12 +58,12 @@ def _speeds(step: Step) -> dict[str, str]:
     return {head: api.number(value) if value else "-" for head, value in (speeds | dollars).items()}
 
 
-def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
+def largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, float]]:
     shares = {part: seconds / step.expected.seconds for part, seconds in step.expected.by_part.items()}
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
-def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.Table:
+def side_by_side(cards: Sequence[CardLimits], steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:
     """Speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
     names, rows = [card.name.removeprefix("NVIDIA ") for card in cards], []
     names = [one if names.count(one) == 1 else f"{one} ({place})" for place, one in enumerate(names, 1)]
@@ -74,10 +74,10 @@ def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.
         usd = {name: one.usd_per_million for name, one in zip(names, same, strict=True) if one.fits is not False}
         rows.append([*row, min(filter(usd.get, usd), key=usd.__getitem__, default="-")])
     heads = [f"{head}, {name}" for name in names for head in _speeds(steps[0][0])]
-    return api.filled(["batch", "context", *heads, "cheapest"], rows, left=0)
+    return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left=0)
 
 
-def narrow(table: api.Table) -> str:
+def narrow(table: api.MarkdownTable) -> str:
     """As text, with heads of several short lines."""
     heads = zip_longest(*(textwrap.wrap(one, HEAD, break_long_words=False) for one in table.columns), fillvalue="")
     lines = [*heads, *table.rows]

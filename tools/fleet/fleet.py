@@ -27,10 +27,10 @@ from roofline.api import (
     RESULTS,
     Run,
     UserError,
-    counted,
+    count_words,
     exit_with,
     figure_style,
-    listed,
+    join_words,
     open_run,
     percent,
     write_text,
@@ -116,22 +116,24 @@ def write(found: Fleet, folder: Path) -> None:
 def screen(found: Fleet) -> str:
     """In 25 lines at most."""
     nodes = len(found.passing) + len(found.failing)
-    lines = [f"{found.cards} × {found.model}, {counted(nodes, 'node')}, {counted(len(found.figures), 'figure')}"]
+    lines = [
+        f"{found.cards} × {found.model}, {count_words(nodes, 'node')}, {count_words(len(found.figures), 'figure')}"
+    ]
     slow = list(dict.fromkeys(one.card for one in found.outliers))
     if slow:
-        lines += [f"{counted(len(slow), 'slow card')}:", *slow_cards(found, slow[:CARDS_SHOWN])]
+        lines += [f"{count_words(len(slow), 'slow card')}:", *slow_cards(found, slow[:CARDS_SHOWN])]
         lines += [f"and {len(slow) - CARDS_SHOWN} more: fleet.json"] * (len(slow) > CARDS_SHOWN)
     elif found.judged:
         lines.append("No slow card.")
     else:
-        lines.append(f"Not judged: {counted(found.cards, 'card')}, and {FEWEST_CARDS} or more are needed.")
+        lines.append(f"Not judged: {count_words(found.cards, 'card')}, and {FEWEST_CARDS} or more are needed.")
     again = list(dict.fromkeys(row.card for row in found.rows if row.run > 1))
     for card in again[:AGAIN_SHOWN]:
-        lines.append(f"One card, which counts once: {listed(row.name for row in found.rows if row.card == card)}")
+        lines.append(f"One card, which counts once: {join_words(row.name for row in found.rows if row.card == card)}")
     lines += [f"and {len(again) - AGAIN_SHOWN} more: fleet.json"] * (len(again) > AGAIN_SHOWN)
     doubtful = sum(len(row.not_judged) for row in found.rows)
     if doubtful:
-        lines.append(f"Not judged: {counted(doubtful, 'figure')}, not to be relied on.")
+        lines.append(f"Not judged: {count_words(doubtful, 'figure')}, not to be relied on.")
     other = [
         f"{node}: {why.removeprefix(f'{node}: ')}"
         for node, why in found.failing.items()
@@ -140,7 +142,9 @@ def screen(found: Fleet) -> str:
     lines += other[:NODES_SHOWN]
     lines += [f"and {len(other) - NODES_SHOWN} more: fleet.json"] * (len(other) > NODES_SHOWN)
     verb = "pass" if found.judged else "are measured"
-    return "\n".join([*lines, f"{len(found.passing)} of {counted(nodes, 'node')} {verb}, {len(found.failing)} fail."])
+    return "\n".join(
+        [*lines, f"{len(found.passing)} of {count_words(nodes, 'node')} {verb}, {len(found.failing)} fail."]
+    )
 
 
 def slow_cards(found: Fleet, slow: Sequence[str]) -> list[str]:

@@ -22,10 +22,10 @@ def draw(fleet: Fleet) -> Picture:
     row_height = style.LINE if readable else HIGH / len(rows)
     whole = 2 * style.MARGIN + HEAD + NAMES + row_height * len(rows) + FEET
     title = f"{TITLE}: {fleet.cards} × {fleet.model}"
-    picture = style.headed(whole, title, style.wrapped(MARKS))
-    place = style.margins(whole, top=style.MARGIN + HEAD + NAMES, bottom=style.MARGIN + FEET)
-    names = [style.shortened(row.name, LABELS, style.SMALL_SIZE) for row in rows]
-    widest = max(style.text_width(name, style.SMALL_SIZE) for name in names)
+    picture = style.new_titled_figure(whole, title, style.wrap_text(MARKS))
+    place = style.subplot_margins(whole, top=style.MARGIN + HEAD + NAMES, bottom=style.MARGIN + FEET)
+    names = [style.shorten_middle(row.name, LABELS, style.SMALL_SIZE) for row in rows]
+    widest = max(style.measure_text(name, style.SMALL_SIZE) for name in names)
     place["left"] = (style.MARGIN + 6 + widest) / style.WIDTH
     axes = picture.add_subplot(picture.add_gridspec(1, 1, **place)[0])
     colours = LinearSegmentedColormap.from_list("shares", [style.FAULT, style.PAPER, BETTER], bad=style.SHADE)

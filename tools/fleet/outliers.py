@@ -13,7 +13,7 @@ BETWEEN_CARDS = "p2p_"  # prefix of the keys of figures between two cards
 
 
 @dataclass
-class Row:
+class FleetRow:
     """A run of a card."""
 
     node: str
@@ -54,7 +54,7 @@ class Fleet:
     model: str
     effort: str
     figures: list[Figure]
-    rows: list[Row]
+    rows: list[FleetRow]
     outliers: list[Outlier]  # the slowest first
     failing: dict[str, str]  # nodes, with the reason
     passing: list[str]
@@ -103,7 +103,7 @@ def model_of(runs: Mapping[str, Run]) -> str:
     return next(run.devices[name].name for run in runs.values() for name in cards_of(run, gpus))
 
 
-def rows_of(runs: Mapping[str, Run]) -> list[Row]:
+def rows_of(runs: Mapping[str, Run]) -> list[FleetRow]:
     gpus, count, found = any_gpu(runs.values()), {}, []
     measured = [(runs[node].devices[name], node) for node in runs for name in cards_of(runs[node], gpus)]
     for record, node in sorted(measured, key=lambda one: one[0].queried_at):
@@ -114,7 +114,7 @@ def rows_of(runs: Mapping[str, Run]) -> list[Row]:
         mine = [one for key, one in run.of_device(record.device).items() if of_card(one.kind, key)]
         doubtful = [one.key for one in mine if one.doubt]
         values = {one.key: one.value for one in mine}
-        found.append(Row(node, record.device, card, count[card], values, doubtful))
+        found.append(FleetRow(node, record.device, card, count[card], values, doubtful))
     return sorted(found, key=lambda row: (row.node, row.device))
 
 
@@ -122,7 +122,7 @@ def of_card(kind: str, key: str) -> bool:
     return kind in KINDS and not key.startswith(BETWEEN_CARDS)
 
 
-def figures_of(runs: Mapping[str, Run], rows: Sequence[Row]) -> list[Figure]:
+def figures_of(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figure]:
     """Those of the cards, by kinds and within them in the order of the records."""
     there = {key for row in rows for key in row.values}
     lines = {one.key: one for run in runs.values() for one in run.quantities if one.key in there}
@@ -132,7 +132,7 @@ def figures_of(runs: Mapping[str, Run], rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def judged(figure: Figure, rows: Sequence[Row]) -> list[Outlier]:
+def judged(figure: Figure, rows: Sequence[FleetRow]) -> list[Outlier]:
     """The cards that are slow in a figure; fills in its median and limit, and the share of each row."""
     having = [row for row in rows if figure.key in row.values]
     runs: dict[str, list[float]] = {}

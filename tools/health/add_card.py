@@ -15,8 +15,8 @@ def add(source: str) -> list[str]:
         known = api.cards(record.name) or api.Cards(card=record.name, runs=[])
         runs = {(one.card_id, one.date): one for one in (*known.runs, new)}.values()
         api.write_cards(api.Cards(card=record.name, runs=sorted(runs, key=lambda one: one.date)), path)
-        cards = api.counted(len({one.card_id for one in runs}), "card")
-        lines.append(f"{record.name}: {api.counted(len(runs), 'run')} of {cards} in {path}")
+        cards = api.count_words(len({one.card_id for one in runs}), "card")
+        lines.append(f"{record.name}: {api.count_words(len(runs), 'run')} of {cards} in {path}")
     if not lines:
         raise api.UserError(f"{source}: no GPU was measured there; a slice of a GPU is not added")
     return lines

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from verdict import ANOTHER, Row
+from verdict import ANOTHER, HealthRow
 
-from roofline.api import Cards, Roofline, comparable, counted, number, percent, standing
+from roofline.api import Cards, Roofline, count_words, number, percent, rank_among_cards, select_comparable_runs
 
 KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # the host has a part in the others
 Figure = tuple[str, float, str]  # its key in reference/cards, value and unit
@@ -54,28 +54,30 @@ def watts(roofline: Roofline, device: str) -> list[Figure]:
 
 def ranked(device, figures: Iterable[Figure], effort: str, cards: Cards | None) -> list[Ceiling]:
     """The highest has rank 1."""
-    runs = comparable(device, cards.runs, effort) if cards else []
+    runs = select_comparable_runs(device, cards.runs, effort) if cards else []
     found = []
     for key, value, unit in figures:
-        at = standing(key, value, runs)
+        at = rank_among_cards(key, value, runs)
         known = (at.rank, at.rank_at_worst, at.median, at.lowest, at.highest) if at and at.rank else ()
         found.append(Ceiling(key, value, unit, at.others if at else 0, *known))
     return found
 
 
-def near(found: Iterable[Ceiling]) -> Row:
+def near(found: Iterable[Ceiling]) -> HealthRow:
     judged = [one for one in found if one.median is not None]
     if not judged:
         most = max((one.others for one in found), default=0)
-        return Row(
+        return HealthRow(
             NEAR,
             "not_applicable",
-            f"{counted(most, 'card')} known by this method, effort and power limit: too few for a rank",
+            f"{count_words(most, 'card')} known by this method, effort and power limit: too few for a rank",
         )
     failed = [one for one in judged if one.below >= FAIL]
     low = failed or [one for one in judged if one.below > NOTE]
     if not low:
-        return Row(NEAR, "pass", f"{counted(len(judged), 'ceiling')} within {100 * NOTE:.0f} % of the median or above")
+        return HealthRow(
+            NEAR, "pass", f"{count_words(len(judged), 'ceiling')} within {100 * NOTE:.0f} % of the median or above"
+        )
     reason = ", ".join(f"{one.key} is {percent(one.below)} below the median of {one.others}" for one in low)
     action = f"{ANOTHER}, or for h2d and d2h another host" if failed else "run again: cards vary by about as much"
-    return Row(NEAR, "fail" if failed else "note", reason, action)
+    return HealthRow(NEAR, "fail" if failed else "note", reason, action)

@@ -88,11 +88,13 @@ def examine(cards: Mapping, heat_s: float) -> list[dict]:
     """What was found of each card. A card in use is not measured. Raises UserError and OSError."""
     api.require_no_living_run(FOLDER)
     watch = Watch({name: one.uuid for name, one in cards.items()})
-    with api.measuring([api.lock_of(one.uuid) for one in cards.values()]):
+    with api.hold_locks([api.lock_of(one.uuid) for one in cards.values()]):
         used = {name: verdict.unused(*seen) for name, seen in watch.users().items()}
     shutil.rmtree(FOLDER, ignore_errors=True)
     WRITTEN.unlink(missing_ok=True)
-    products = {name: next((p for p in PRODUCTS if not api.unsupported(one, p)), "fp32") for name, one in cards.items()}
+    products = {
+        name: next((p for p in PRODUCTS if not api.unsupported_reason(one, p)), "fp32") for name, one in cards.items()
+    }
     free = {name: product for name, product in products.items() if used[name].result != "fail"}
     failed, repeated = {}, {}
     if free:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
-from roofline.api import open_device, products_on
+from roofline.api import open_device, workloads_module
 
 COVERED = 0.8  # of the free memory: libraries that are loaded later need the rest
 AT_ONCE = 64  # GEMMs queued before the host waits: 12 ms of an H200
 
 
 def repeat(device, dtype: str, size: int, seconds: float) -> dict:
-    product = products_on(device).reference_product(device, dtype, size, seed=21)
+    product = workloads_module(device).reference_workload(device, dtype, size, seed=21)
     fault = None
     try:
         product.check()

@@ -47,9 +47,9 @@ class Launches:
         return fsum(self.columns[key]) if key in self.columns else None
 
 
-def grouped(kernels: Sequence[ncu.Kernel]) -> list[Launches]:
+def grouped(kernels: Sequence[ncu.ProfiledKernel]) -> list[Launches]:
     """Launches by kernel, grid and block, in the order in which each comes first."""
-    groups: dict[tuple, list[ncu.Kernel]] = {}
+    groups: dict[tuple, list[ncu.ProfiledKernel]] = {}
     for one in kernels:
         groups.setdefault((one.signature, one.code, one.grid, one.block), []).append(one)
     found = []
@@ -79,7 +79,9 @@ def asked(capability: Capability) -> list[str]:
     renamed = capability >= RENAMED
     traffic = [[*BYTES[name]][renamed and name.startswith("memory_")] for name in ASKED_BYTES]
     sass = [counter for dtype in _cuda_cores(capability) for counter in _instructions(dtype)]
-    tensor = [f"{counter_names.TENSOR}{one}" for each in tensor_operands(capability).values() for one in each]
+    tensor = [
+        f"{counter_names.TENSOR_METRIC_PREFIX}{one}" for each in tensor_operands(capability).values() for one in each
+    ]
     sums = (*traffic, INSTRUCTIONS, *([TMA] if capability >= FIRST_TMA else []), *sass, *tensor)
     return [f"{DURATION}.sum", f"{CLOCK}.avg.per_second", *(f"{name}.sum" for name in sums)]
 
@@ -125,21 +127,21 @@ def flops_counted(capability: Capability) -> set[tuple[str, str]]:
 
 def _operations(total: Callable[[str], float | None], operand: str) -> float | None:
     """Of tensor cores: as a whole, or without and with sparsity."""
-    counter = f"{counter_names.TENSOR}{operand}"
+    counter = f"{counter_names.TENSOR_METRIC_PREFIX}{operand}"
     parts = [total(f"{counter}_sparsity_{state}") for state in ("off", "on")]
     return whole if (whole := total(counter)) is not None else _sum(part for part in parts if part is not None)
 
 
 def _cuda_cores(capability: Capability) -> list[str]:
-    return list(counter_names.PIPES) if capability >= counter_names.FIRST_SASS else []
+    return list(counter_names.PIPES) if capability >= counter_names.FIRST_SASS_CAPABILITY else []
 
 
 def _instructions(dtype: str) -> dict[str, int]:
     """The counters of a dtype's instructions on CUDA cores, and the FLOPs of each."""
-    pipe, packed = counter_names.PIPES[dtype], counter_names.PACKED.get(dtype, 1)
+    pipe, packed = counter_names.PIPES[dtype], counter_names.NUMBERS_PER_INSTRUCTION.get(dtype, 1)
     return {
         f"smsp__sass_thread_inst_executed_op_{pipe}{operation}_pred_on": worth * packed
-        for operation, worth in counter_names.WORTH.items()
+        for operation, worth in counter_names.FLOPS_PER_OPERATION.items()
     }
 
 

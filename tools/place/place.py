@@ -61,7 +61,7 @@ def placed(report: str | None, trace: str | None, card: str) -> str:
         events, run = trace_events.read(Path(trace)), read_card(card)
         found = trace_rows.sections(events, run)
     else:
-        counts, run = ncu.read(Path(report), ncu_counts.counts), read_card(card)
+        counts, run = ncu.read_report(Path(report), ncu_counts.counts), read_card(card)
         found = [placing.place(counts, run)]
     pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(found)))]
     rows = [asdict(one) for one in found]

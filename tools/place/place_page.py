@@ -8,7 +8,17 @@ import ncu_counts
 import yaml
 from placing import Placed, Profile, Roof
 
-from roofline.api import LEVEL_TITLES, Table, counted, duration, filled, listed, number, percent, regime_words
+from roofline.api import (
+    LEVEL_TITLES,
+    MarkdownTable,
+    count_words,
+    drop_empty_columns,
+    duration,
+    join_words,
+    number,
+    percent,
+    regime_text,
+)
 
 LEVELS = {"compute": "compute", "l1": LEVEL_TITLES["l1"], "l2": LEVEL_TITLES["l2"], "memory": "memory"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
@@ -61,14 +71,14 @@ def words(profile: Profile, source: str) -> list[str]:
     kernels = profile.kernels
     lines = [
         f"{Path(profile.report).name}: {profile.launches} launch{'es' * (profile.launches > 1)} of "
-        f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on "
+        f"{count_words(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on "
         f"{profile.card} (ceilings: {source}). {_by_regime(kernels)}"
     ]
     more = (_clocks, _past_l1, _no_ceiling, _missing, _not_drawn)
     lines += [f"Left out, profiled as a whole: {profile.left_out} ranges or graphs."] if profile.left_out else []
-    lines += [f"Left out, not counted by the profiler: {listed(profile.failed)}."] if profile.failed else []
+    lines += [f"Left out, not counted by the profiler: {join_words(profile.failed)}."] if profile.failed else []
     if profile.uncounted:
-        flops = listed(f"{dtype} on {UNITS[unit]}" for unit, dtype in profile.uncounted)
+        flops = join_words(f"{dtype} on {UNITS[unit]}" for unit, dtype in profile.uncounted)
         version = ".".join(map(str, profile.compute_capability))
         lines += [f"Compute capability {version} has no counters of the FLOPs of {flops}: they are left out."]
     return lines + [text for part in more if (text := part(kernels))]
@@ -78,10 +88,10 @@ def _by_regime(kernels: Iterable[Placed]) -> str:
     shares: dict[str, float] = {}
     for one in kernels:
         if one.share_of_time:
-            what = regime_words(one.regime) if one.regime else "not known"
+            what = regime_text(one.regime) if one.regime else "not known"
             shares[what] = shares.get(what, 0.0) + one.share_of_time
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    return f"Time: {listed(f'{percent(share)} is {what}' for what, share in ordered)}." if ordered else ""
+    return f"Time: {join_words(f'{percent(share)} is {what}' for what, share in ordered)}." if ordered else ""
 
 
 def _clocks(kernels: Iterable[Placed]) -> str:
@@ -92,7 +102,7 @@ def _clocks(kernels: Iterable[Placed]) -> str:
     ran = _span(one.sm_clock_mhz for one, _ in scaled)
     measured = _span(one.sm_clock_mhz / scale for one, scale in scaled)
     return (
-        f"{counted(len({id(one) for one, _ in scaled}), 'kernel')} ran at {ran} MHz, and ceilings were measured at "
+        f"{count_words(len({id(one) for one, _ in scaled}), 'kernel')} ran at {ran} MHz, and ceilings were measured at "
         f"{measured} MHz: if the clock of a kernel is well below that of a ceiling (under load, or locked, as ncu does "
         f"without `--clock-control none`), ceilings of compute, L1 and L2 are scaled to it. That of memory never is."
     )
@@ -106,29 +116,29 @@ def _span(values: Iterable[float]) -> str:
 def _missing(kernels: Sequence[Placed]) -> str:
     lacking: dict[str, int] = {}
     for one in kernels:
-        flops = [f"FLOPs of {listed(dtypes)} on {UNITS[unit]}" for unit, dtypes in one.missing_flops.items()]
+        flops = [f"FLOPs of {join_words(dtypes)} on {UNITS[unit]}" for unit, dtypes in one.missing_flops.items()]
         for quantity in one.missing:
             for what in flops if quantity == "flops" else [QUANTITIES.get(quantity, quantity)]:
                 lacking[what] = lacking.get(what, 0) + 1
     if not lacking:
         return ""
     whole = len(kernels)
-    lines = listed(what if count == whole else f"{what} (of {count} of {whole})" for what, count in lacking.items())
+    lines = join_words(what if count == whole else f"{what} (of {count} of {whole})" for what, count in lacking.items())
     return f"Not in this report: {lines}. The command that collects all of it is given below."
 
 
 def _no_ceiling(kernels: Iterable[Placed]) -> str:
     names = dict.fromkeys(_name(roof) for one in kernels for roof in one.roofs if roof.ceiling is None)
-    return f"The card has no measured ceiling of {listed(names)}, which these kernels use." if names else ""
+    return f"The card has no measured ceiling of {join_words(names)}, which these kernels use." if names else ""
 
 
 def _past_l1(kernels: Iterable[Placed]) -> str:
     past = [one for one in kernels if one.roof_at("l2") and not one.roof_at("l1") and "l1" not in one.missing]
     by_tma = sum(bool(one.tma_instructions) for one in past)
-    parts = [f"{counted(by_tma, 'kernel')} loaded by TMA, which the counter of L1 leaves out"] if by_tma else []
+    parts = [f"{count_words(by_tma, 'kernel')} loaded by TMA, which the counter of L1 leaves out"] if by_tma else []
     if others := len(past) - by_tma:
-        parts += [f"{counted(others, 'kernel')} moved less than half of the L2 traffic through L1"]
-    return f"No share of L1 is shown if traffic passed it by: {listed(parts)}." if past else ""
+        parts += [f"{count_words(others, 'kernel')} moved less than half of the L2 traffic through L1"]
+    return f"No share of L1 is shown if traffic passed it by: {join_words(parts)}." if past else ""
 
 
 def _not_drawn(kernels: Sequence[Placed]) -> str:
@@ -136,11 +146,11 @@ def _not_drawn(kernels: Sequence[Placed]) -> str:
     none = [one for one in kernels if one.flops == 0]
     short = [one for one in kernels if one.flops and one.regime == "overhead"]
     lines = [
-        f"{counted(len(those), 'kernel')} {why} ({percent(sum(one.share_of_time or 0.0 for one in those))} of the time)"
+        f"{count_words(len(those), 'kernel')} {why} ({percent(sum(one.share_of_time or 0.0 for one in those))} of the time)"
         for those, why in ((none, "without FLOPs"), (short, "as short as a launch"))
         if those
     ]
-    return f"In the table, not in the picture: {listed(lines)}." if lines else ""
+    return f"In the table, not in the picture: {join_words(lines)}." if lines else ""
 
 
 def wanted(profile: Profile) -> list[str]:
@@ -164,7 +174,7 @@ def sentence(kernel: Placed, multiprocessors: int) -> str:
         advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
     why = "as no ceiling accounts for half of its time, " if kernel.regime == "implementation" else ""
     lines = f"{why}{evidence or 'nothing else was counted'}"
-    return f"{head}: {regime_words(kernel.regime)} ({lines}). What helps: {advice}."
+    return f"{head}: {regime_text(kernel.regime)} ({lines}). What helps: {advice}."
 
 
 def _evidence(kernel: Placed) -> str:
@@ -198,7 +208,7 @@ def _advice_of(kernel: Placed) -> str:
     return kernel.limited_at or kernel.regime
 
 
-def table(kernels: Sequence[Placed]) -> Table:
+def table(kernels: Sequence[Placed]) -> MarkdownTable:
     """The kernels that take most time; the rest in one row."""
     what, times = ("kernel", "launches") if any(one.grid for one in kernels) else ("operator", "calls")
     columns = [what, "limited by", times, "total", "of all", "each"]
@@ -211,7 +221,7 @@ def table(kernels: Sequence[Placed]) -> Table:
         launches = str(sum(one.launches for one in rest))
         name = f"{len(rest)} others, each with less time"
         rows.append([name, "", launches, duration(seconds), percent(share), *["-"] * (len(columns) - 5)])
-    return filled(columns, rows, 2)
+    return drop_empty_columns(columns, rows, 2)
 
 
 def _row(kernel: Placed) -> list[str]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from place_page import LEVELS, words_of
 from placing import FP16_PIPE, Ceiling, Placed, Profile
 
-from roofline.api import LEVEL_COLOURS, flops_unit, level_words, number
+from roofline.api import LEVEL_COLOURS, flops_unit, level_label, number
 from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
@@ -30,21 +30,21 @@ def draw(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
     kernels = drawn(profile)
     title = f"{Path(profile.report).name} on {profile.card}"
     if not kernels:
-        return style.nothing(title, NOTHING)
+        return style.new_empty_figure(title, NOTHING)
     scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
-    marks, numbered = style.wrapped(MARKS + (SCALED_MARK if scales else "")), kernels[:NUMBERED]
+    marks, numbered = style.wrap_text(MARKS + (SCALED_MARK if scales else "")), kernels[:NUMBERED]
     whole = 2 * style.MARGIN + HEAD + HIGH + AXIS + style.LINE * (len(numbered) + len(marks) + 1)
-    figure, top = style.headed(whole, title, []), whole - style.MARGIN - HEAD
-    place = style.margins(whole, top=whole - top, bottom=top - HIGH, right=LEGEND)
+    figure, top = style.new_titled_figure(whole, title, []), whole - style.MARGIN - HEAD
+    place = style.subplot_margins(whole, top=whole - top, bottom=top - HIGH, right=LEGEND)
     axes = figure.add_subplot(figure.add_gridspec(1, 1, **place)[0])
     _paint(axes, kernels, [one for one in ceilings if one.device == profile.device], scales)
     lines = [
-        style.shortened(f"{place}  {words_of(one)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
+        style.shorten_middle(f"{place}  {words_of(one)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
         for place, one in enumerate(numbered, 1)
     ]
     below = top - HIGH - AXIS
-    style.printed(figure, below, lines, style.INK)
-    style.printed(figure, below - style.LINE * (len(lines) + 0.5), marks)
+    style.print_lines(figure, below, lines, style.INK)
+    style.print_lines(figure, below - style.LINE * (len(lines) + 0.5), marks)
     return figure
 
 
@@ -53,7 +53,7 @@ def _paint(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], s
     x0, x1, y0, y1 = limits(kernels, flat, slopes)
     axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
     for axis in (axes.xaxis, axes.yaxis):
-        style.logarithmic(axis, "{:g}".format, numticks=30)
+        style.set_log_axis(axis, "{:g}".format, numticks=30)
     top, fastest = max((one.tflops for one in flat), default=y1), max((s.gb_per_s for _, s in slopes), default=None)
     for level, slope in slopes:
         for rate, dashes in _rates(slope.gb_per_s / 1e3, scales.get(slope.name)):
@@ -69,8 +69,8 @@ def _paint(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], s
         words_y = y if words_y is None else min(y, words_y - style.LINE)
         axes.annotate(ceiling_words(peak), (x1, peak.tflops), (4, words_y - y), textcoords="offset points", **look)
     _paint_kernels(axes, kernels)
-    handles = [style.line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
-    handles += [style.dot(f"at its {LEVELS[level]} intensity", COLOURS[level]) for level in dict(slopes)]
+    handles = [style.legend_line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
+    handles += [style.legend_dot(f"at its {LEVELS[level]} intensity", COLOURS[level]) for level in dict(slopes)]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=style.SMALL_SIZE)
 
 
@@ -86,7 +86,7 @@ def _paint_kernels(axes: Axes, kernels: Sequence[Placed]) -> None:
         y, spread = one.attained_tflops, sorted(one.intensities.values())
         axes.plot([spread[0], spread[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
         for level, x in one.intensities.items():
-            axes.plot(x, y, **style.dot_look(COLOURS[level], "o", size=dot_size(one)), zorder=4)
+            axes.plot(x, y, **style.dot_style(COLOURS[level], "o", size=dot_size(one)), zorder=4)
         if place <= NUMBERED:
             here = _in_points(axes, spread[-1], y)
             near = (
@@ -130,7 +130,7 @@ def limits(kernels: Sequence[Placed], flat, slopes) -> tuple[float, float, float
 def ceiling_words(ceiling: Ceiling) -> str:
     if ceiling.kind == "compute":
         return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
-    return f"{level_words(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
+    return f"{level_label(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
 
 
 def dot_size(kernel: Placed) -> float:

@@ -6,8 +6,8 @@ from math import fsum
 
 import ncu_counts
 
-from roofline.api import ComputeCeiling, MemoryCeiling, Run, UserError, issue_peak, memory_ceilings, ncu
-from roofline.api import regime as found_regime
+from roofline.api import ComputeCeiling, MemoryCeiling, Run, UserError, memory_ceilings, ncu, peak_issue_rate
+from roofline.api import classify_regime as found_regime
 
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
 PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
@@ -100,7 +100,7 @@ def gpus(run: Run) -> list[str]:
     return [name for name, one in run.devices.items() if one.device_kind == "gpu" and name in measured]
 
 
-def place(report: ncu.Report, run: Run) -> Profile:
+def place(report: ncu.NcuReport, run: Run) -> Profile:
     """Every kernel of a report, those that take most time first. Raises UserError for another card."""
     device = device_of(report.path, report.card.name, run)
     ceilings = [one for one in run.roofline.ceilings if one.device == device]
@@ -195,7 +195,7 @@ def _issued_share(kernel: ncu_counts.Launches, mean_s, clock, multiprocessors: i
     issued = kernel.total("warp_instructions")
     if issued is None or not mean_s or not clock:
         return None
-    return issued / kernel.launches / (mean_s * issue_peak(multiprocessors, clock))
+    return issued / kernel.launches / (mean_s * peak_issue_rate(multiprocessors, clock))
 
 
 def _roofs(kernel: ncu_counts.Launches, flops, ceilings: Sequence[Ceiling], clock, mean_s) -> Iterable[Roof]:

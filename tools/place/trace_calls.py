@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from formulas.base import Call, Tensor, Work, find
+from formulas.base import Call, CallWork, Tensor, find
 from trace_events import MISSHAPED, Event, Trace
 
 COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
@@ -19,7 +19,7 @@ class Label:
 
     name: str
     shape: str = ""
-    work: Work | None = None
+    work: CallWork | None = None
     lacking: str | None = None  # what has no formula
     kind: str = "operator"  # operator, collective, idle, or copy: between host and device
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
@@ -89,7 +89,7 @@ def _label(operator: Event | None, event: Event) -> Label:
         return Label(event.name, kind="collective")
     if operator is None and event.kind != "kernel":
         moved, link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
-        work = Work(0, moved * (event.kind == "gpu_memcpy"), moved * (not link))
+        work = CallWork(0, moved * (event.kind == "gpu_memcpy"), moved * (not link))
         return Label(event.name, f"{moved} bytes", work, kind="copy" if link else "operator")
     if operator is None:
         return Label(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)

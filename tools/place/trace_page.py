@@ -6,9 +6,9 @@ from math import fsum
 from pathlib import Path
 
 from place_page import ADVICE, table, title_of
-from trace_rows import PARTLY, Operation, Section
+from trace_rows import PARTLY, Section, TracedOperation
 
-from roofline.api import counted, duration, listed, percent, regime_words
+from roofline.api import count_words, duration, join_words, percent, regime_text
 
 FIRST, WORTH = 3, 0.02  # sentences of the verdict, each at least this share of the step
 ABOVE = 1.03  # a share from which on something is not what it seems
@@ -30,14 +30,14 @@ def verdict(section: Section) -> str:
     return text
 
 
-def _of_row(one: Operation) -> tuple[str, str]:
+def _of_row(one: TracedOperation) -> tuple[str, str]:
     if one.label.kind == "idle":
         return f"{duration(one.total_s)} are {one.label.name}", ADVICE[one.label.name]
     key = one.roof_at("compute").unit if one.limited_at == "compute" else one.limited_at or one.regime
     key = "copy" if one.label.kind == "copy" else "operator" if key == "implementation" else key
     share = max((roof.share for roof in one.roofs if roof.share and roof.level != "l2"), default=0.0)
-    what = f"{duration(one.total_s)} are {counted(one.launches, 'call')} of {title_of(one)} at {percent(share)} of"
-    return f"{what} the roof, {regime_words(one.regime)}", ADVICE[key]
+    what = f"{duration(one.total_s)} are {count_words(one.launches, 'call')} of {title_of(one)} at {percent(share)} of"
+    return f"{what} the roof, {regime_text(one.regime)}", ADVICE[key]
 
 
 def notes(section: Section) -> list[str]:
@@ -54,14 +54,14 @@ def notes(section: Section) -> list[str]:
     if step.collective_s:
         lines += [f"Collectives: {duration(step.collective_s)}, {duration(step.exposed_s)} of it exposed."]
     if lacking:
-        shown = listed(f"{what} {duration(seconds)}" for what, seconds in lacking.most_common(8))
+        shown = join_words(f"{what} {duration(seconds)}" for what, seconds in lacking.most_common(8))
         lines += [f"Without a formula: {percent(lacking.total() / step.seconds)} of the time ({shown})."]
     if any(one.label.inferred or one.overlapped > PARTLY for one in rows):
         lines += ["Marked *: a shape inferred from the same kernel outside of its graph. +: other kernels ran too."]
     return lines + [text for one in rows if (text := _above(one))][:FIRST]
 
 
-def _above(one: Operation) -> str:
+def _above(one: TracedOperation) -> str:
     """What a share above 1 may come from."""
     roof = max((roof for roof in one.roofs if roof.level != "l2"), key=lambda roof: roof.share or 0.0, default=None)
     if not roof or (roof.share or 0.0) <= ABOVE or one.label.kind != "operator":

@@ -7,7 +7,7 @@ from math import fsum
 from placing import Ceiling, Placed, Roof, device_of, mix_of, rated, roof_of
 from trace_calls import Label, labelled
 from trace_events import Trace
-from trace_steps import Step, shared_s, step_of
+from trace_steps import TraceSteps, shared_s, step_of
 
 from roofline.api import Run, UserError, memory_ceilings
 
@@ -16,7 +16,7 @@ PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it e
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation(Placed):
+class TracedOperation(Placed):
     """The calls of an operator with one shape, as launches; a call may launch several kernels."""
 
     label: Label
@@ -31,10 +31,10 @@ class Section:
     device: str
     card: str
     gpu: int
-    step: Step
+    step: TraceSteps
     roofs_s: float  # the step at the roofs, without gaps; what has no roof counts as it is
     mfu: float  # products at the ceilings of their dtypes, over the step
-    kernels: list[Operation]
+    kernels: list[TracedOperation]
 
 
 def sections(trace: Trace, run: Run) -> list[Section]:
@@ -62,12 +62,14 @@ def sections(trace: Trace, run: Run) -> list[Section]:
     return found
 
 
-def _idle(kind: str, seconds: float, whole_s: float) -> Operation:
+def _idle(kind: str, seconds: float, whole_s: float) -> TracedOperation:
     fields = rated(1, seconds, whole_s, None, [], None, True) | {"regime": "idle", "saving_s": (seconds,)}
-    return Operation(name="idle", signature=f"idle: {kind}", label=Label(kind, kind="idle"), overlapped=0.0, **fields)
+    return TracedOperation(
+        name="idle", signature=f"idle: {kind}", label=Label(kind, kind="idle"), overlapped=0.0, **fields
+    )
 
 
-def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s: float) -> Operation:
+def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s: float) -> TracedOperation:
     """Of its events: seconds, whether each counts as a call, and seconds in which others ran too."""
     total_s, calls, shared = map(fsum, zip(*mine, strict=True))
     calls, overlapped, work = max(1, round(calls)), min(1.0, shared / total_s) if total_s else 0.0, label.work
@@ -77,7 +79,7 @@ def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s
     compute_s = max((one.least_s or 0.0 for one in roofs if one.level == "compute"), default=0.0)
     known = bool(roofs) and all(one.ceiling for one in roofs)
     bounds = [max(compute_s, one.least_s) for one in roofs if one.level != "compute"] if known else []
-    return Operation(
+    return TracedOperation(
         name=label.name,
         signature=f"{name}{'*' * label.inferred}{'+' * (overlapped > PARTLY)} {label.shape}",
         label=label,

@@ -15,7 +15,7 @@ NEXT_TO_COPY, QUEUED = "gaps next to copies", "gaps between kernels that were qu
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceSteps:
     """Seconds. `places` are those of its events."""
 
     name: str  # empty: the trace has no steps
@@ -30,7 +30,7 @@ class Step:
     places: list[int]
 
 
-def step_of(trace: Trace, events: Sequence[Event]) -> Step:
+def step_of(trace: Trace, events: Sequence[Event]) -> TraceSteps:
     """The median step, without the first and the last, which no other ends; the whole trace if it has no steps."""
     spans = _spans(trace, events)
     middle = spans[1:-1] or spans[1:] or spans
@@ -47,7 +47,7 @@ def step_of(trace: Trace, events: Sequence[Event]) -> Step:
         gaps[kind] = gaps.get(kind, 0.0) + width / 1e6
     scale, exposed_s = (seconds - busy_s) / sum(gaps.values()), busy_s - others_s  # the profiler widens gaps
     gaps = {kind: scale * width for kind, width in gaps.items()}
-    return Step(name, len(spans), len(events), seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
+    return TraceSteps(name, len(spans), len(events), seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
 
 
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.core.formatting import counted
-from roofline.core.terms import UserError, in_order
+from roofline.core.formatting import count_words
+from roofline.core.terms import UserError, order_devices
 from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
-from roofline.records.manifest_record import Device, Manifest
-from roofline.report.words import fail_lines
+from roofline.records.manifest_record import Manifest, ManifestDevice
+from roofline.report.words import format_failures
 from roofline.run import checkout, dry_run, run_lock
 from roofline.run.archive import MADE_AGAIN, contents, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
@@ -48,7 +48,7 @@ def what_is_stale(options: list[str]) -> str | None:
         ) from None
     are = "is" if len(jobs) == 1 else "are"
     rules = ", ".join(dict.fromkeys(job.rule for job in jobs))
-    return f"{counted(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None
+    return f"{count_words(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None
 
 
 def archive(root: Path, options: list[str], sources_at: Path | None = None) -> Path:
@@ -70,9 +70,9 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     return pack(name, paths, [root, sources_at], lines)
 
 
-def name_of(devices: list[Device], when: datetime) -> str:
+def name_of(devices: list[ManifestDevice], when: datetime) -> str:
     """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
-    first = in_order(devices, lambda device: device.kind)[0]
+    first = order_devices(devices, lambda device: device.kind)[0]
     slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
     return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
@@ -102,7 +102,7 @@ def report(root: Path, path: Path) -> None:
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
-    for line in fail_lines(read(Roofline, root / RESULTS / "roofline.json").faults):
+    for line in format_failures(read(Roofline, root / RESULTS / "roofline.json").faults):
         print(line)
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")

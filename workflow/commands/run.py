@@ -29,8 +29,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.core.formatting import listed
-from roofline.core.terms import KINDS, UserError, accelerators
+from roofline.core.formatting import join_words
+from roofline.core.terms import DEVICE_TRAITS, UserError, select_accelerators
 from roofline.devices import discovery
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
@@ -38,7 +38,7 @@ from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, dry_run, folder, run_lock, settings, targets
 from roofline.run.jobs import RUN_STARTED, now, print_what_can_be_printed
-from roofline.table.run_records import read_any
+from roofline.table.run_records import read_record
 
 PR_SET_PDEATHSIG = 1
 MANIFEST = RESULTS / "manifest.json"
@@ -97,7 +97,7 @@ def measure_again(arguments: list[str], disturbed: list[str]) -> int:
 
 def put_back() -> None:
     if kept := again.settle(RESULTS):
-        print(f"earlier record kept, since the new one is missing or as disturbed: {listed(kept)}", flush=True)
+        print(f"earlier record kept, since the new one is missing or as disturbed: {join_words(kept)}", flush=True)
 
 
 def run_workflow(arguments: list[str]) -> int:
@@ -172,8 +172,10 @@ def gpus_wanted(config: dict) -> int:
     """How many GPUs the configuration asks for, or 1."""
     wanted = config.get("devices", "auto")
     if isinstance(wanted, list):
-        known = [name for name in map(str, wanted) if discovery.kind_of(name) in KINDS]  # others are refused later
-        return max(1, len(accelerators(known, discovery.kind_of)))
+        known = [
+            name for name in map(str, wanted) if discovery.kind_from_name(name) in DEVICE_TRAITS
+        ]  # others are refused later
+        return max(1, len(select_accelerators(known, discovery.kind_from_name)))
     return max(1, len(discovery.discover()) - 1) if wanted == "all" else 1
 
 
@@ -185,7 +187,7 @@ def line_of(cell: str) -> str:
     """The line that the job which measured it left. Raises UserError and OSError."""
     device, rule, case = cell.split("/", 2)
     query = read(DeviceRecord, path_of(f"{device}/device_query"))
-    return job_lines.line(read_any(Path(path_of(cell))), f"{rule} {device} {case}", query)
+    return job_lines.format_job_line(read_record(Path(path_of(cell))), f"{rule} {device} {case}", query)
 
 
 def made_at(path: Path) -> int | None:

@@ -14,7 +14,7 @@ from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
 from roofline.report.report_model import Source
-from roofline.report.words import fail_lines
+from roofline.report.words import format_failures
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
 from roofline.run.derived import write_derived
@@ -37,7 +37,7 @@ def verify(run: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     roofline = draw(found, manifest, folder)
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
-    print("\n".join([f"drawn again from the records: {folder}/ ({names})", *fail_lines(roofline.faults)]))
+    print("\n".join([f"drawn again from the records: {folder}/ ({names})", *format_failures(roofline.faults)]))
     return 0
 
 

@@ -20,7 +20,7 @@ from snakemake.logging import logger
 
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery, levels
-from roofline.devices.gpu.gpu_identity import why_none
+from roofline.devices.gpu.gpu_identity import no_gpu_reason
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
@@ -64,12 +64,12 @@ CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's fi
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 PRESENT = discovery.discover()
-if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := why_none()):
+if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
     print(f"no GPU is measured: {WHY}", file=sys.stderr)
 CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
-    workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH else 2)  # a GPU's next job starts meanwhile
+    workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH_LOCK else 2)  # a GPU's next job starts meanwhile
 workflow.register_resource("measuring", ALONE)
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
@@ -79,7 +79,7 @@ PREREQUISITES = {
 
 def cores_of(wildcards):
     """All of Snakemake's cores for a measurement of the CPU, next to which nothing runs."""
-    return workflow.cores if PARAMS.used(wildcards) == [lock.HOST] else 1
+    return workflow.cores if PARAMS.used(wildcards) == [lock.HOST_LOCK] else 1
 
 
 def reference_size(wildcards, dtype=None):

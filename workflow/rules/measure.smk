@@ -59,7 +59,7 @@ if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma"
             device="|".join(CELLS.gpus),
 
 
-for LEVELS in levels.together(dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.bandwidths())):
+for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.bandwidths())):
     OF_LEVEL = RuleParams(CELLS, SCRIPTS, DATASHEETS, LEVELS[0])
 
     rule:
@@ -83,9 +83,9 @@ for LEVELS in levels.together(dict.fromkeys(cell.rpartition("/")[2] for cell in 
         params:
             **OF_LEVEL.measuring,
             **timing(CONFIG.bandwidth),
-            size_mib=OF_LEVEL.of_levels("size_mib", levels.ARRAYS),
-            transfer_size_mib=OF_LEVEL.of_levels("transfer_size_mib", levels.TRANSFERS),
-            sweep_points=OF_LEVEL.of_levels("sweep_points", [levels.SWEEP]),
+            size_mib=OF_LEVEL.of_levels("size_mib", levels.ARRAYS_NEEDED),
+            transfer_size_mib=OF_LEVEL.of_levels("transfer_size_mib", levels.TRANSFER_LEVELS),
+            sweep_points=OF_LEVEL.of_levels("sweep_points", [levels.SWEEP_LEVEL]),
             mixes=OF_LEVEL.mixes,
             cards=OF_LEVEL.measured_on,
             energy=OF_LEVEL.of_levels("energy", ["hbm"]),
@@ -127,5 +127,5 @@ use rule device_query as counters with:
     params:
         script=Path("counters.py"),
         datasheet=None,
-        ncu=ncu.fingerprint(CELLS.ncu),
+        ncu=ncu.installation_key(CELLS.ncu),
         tasks=PARAMS.tasks(),

@@ -3,14 +3,19 @@
 from functools import cache
 from pathlib import Path
 
-from roofline.core.terms import Unsupported
+from roofline.core.terms import UnsupportedError
 from roofline.devices import discovery
-from roofline.devices.levels import MAIN_MEMORY, SWEEP, TRANSFERS
+from roofline.devices.levels import MAIN_MEMORY, SWEEP_LEVEL, TRANSFER_LEVELS
 from roofline.measure import lock
-from roofline.measure.energy import idle
-from roofline.measure.loaded_together import together
-from roofline.measure.memory_ceiling import latencies, load_latency, measure, sweep
-from roofline.measure.memory_load import LOADED, energy_points, load_of
+from roofline.measure.energy import measure_idle_power
+from roofline.measure.loaded_together import measure_together
+from roofline.measure.memory_ceiling import (
+    measure_bandwidth,
+    measure_load_latency,
+    measure_peer_latencies,
+    measure_sweep,
+)
+from roofline.measure.memory_load import LOADED_CEILINGS, measure_energy_points, measure_memory_load
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord, Peer
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
@@ -18,13 +23,13 @@ from roofline.records.files import below_results, file_sha256
 from roofline.run.jobs import Stopwatch, job, report, say
 
 MIB = 1 << 20
-AS_FAST = 0.998
-POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
+EQUAL_RATE_SHARE = 0.998
+ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 
-opened = cache(discovery.open_device)  # one for all levels
+open_device_once = cache(discovery.open_device)  # one for all levels
 
 
-def run(
+def measure_level(
     name: str,
     level: str,
     device_path,
@@ -42,32 +47,36 @@ def run(
     """`mixes` are those of all cores to measure, None for everything; `cards` all GPUs that the job has for itself,
     `loaded` the program that puts one under load, if it is to; `sustained_s` how long reads and copies go on, `energy`
     whether points of the energy roofline are measured."""
-    mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
+    mib, peer = transfer_size_mib if level in TRANSFER_LEVELS else size_mib, discovery.peer_name(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
     watch = Stopwatch()
     if loaded:
         try:
-            found["loaded"] = together(cards, loaded)
-        except Unsupported as reason:
+            found["loaded"] = measure_together(cards, loaded)
+        except UnsupportedError as reason:
             say(f"not all cards bore load: {reason}")
-    device, record = opened(name, peer), read(DeviceRecord, device_path)
-    if level == SWEEP:
-        found["sweeps"] = [sweep(device, record, series) for series in device.sweeps(sweep_points)]
+    device, record = open_device_once(name, peer), read(DeviceRecord, device_path)
+    if level == SWEEP_LEVEL:
+        found["sweeps"] = [measure_sweep(device, record, series) for series in device.sweeps(sweep_points)]
     elif peer:
-        found |= between(device, record, size, options)
+        found |= measure_peer(device, record, size, options)
     else:
         streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
-        found["bandwidths"] = [measure(device, record, one, **options) for one in streams]
+        found["bandwidths"] = [measure_bandwidth(device, record, one, **options) for one in streams]
         if (sustained_s or energy) and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
-            found["idle"] = idle(device)
+            found["idle"] = measure_idle_power(device)
             found["bandwidths"] = [
-                under_load(device, stream, one, sustained_s) if sustained_s and one.name in LOADED else one
+                add_sustained_load(device, stream, one, sustained_s)
+                if sustained_s and one.name in LOADED_CEILINGS
+                else one
                 for stream, one in zip(streams, found["bandwidths"], strict=True)
             ]
-            found["energy_points"] = [*energy_points(device, POINT_S)] if energy and found["idle"] else []
+            found["energy_points"] = (
+                [*measure_energy_points(device, ENERGY_POINT_S)] if energy and found["idle"] else []
+            )
         if chain := device.chain(level):
-            found["latencies"] = [load_latency(device, chain, **options)]
+            found["latencies"] = [measure_load_latency(device, chain, **options)]
     return BandwidthRecord(
         device=name,
         level=level,
@@ -77,25 +86,25 @@ def run(
     )
 
 
-def under_load(device, stream, found: Bandwidth, seconds: float) -> Bandwidth:
+def add_sustained_load(device, stream, found: Bandwidth, seconds: float) -> Bandwidth:
     """Of grids as fast always the same one: two that read as fast on an H100 draw 593 and 693 W."""
     step_s, fastest = found.latency.median_s, max(one.gb_per_s for one in found.trials)
-    *_, grid = (one.grid for one in found.trials if one.gb_per_s >= AS_FAST * fastest)
-    load = load_of(device, stream.grids[grid], stream.counted_bytes, step_s, seconds)
+    *_, grid = (one.grid for one in found.trials if one.gb_per_s >= EQUAL_RATE_SHARE * fastest)
+    load = measure_memory_load(device, stream.grids[grid], stream.counted_bytes, step_s, seconds)
     return found.model_copy(update={"load": load})
 
 
-def between(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
+def measure_peer(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
     """What is measured between a device and its peer, or why nothing can be."""
     peer = Peer(device=device.peer.device, uuid=device.peer.uuid, **device.path_to_peer())
     try:
         pair = device.with_peer(size_bytes)
-    except Unsupported as reason:
+    except UnsupportedError as reason:
         return {"peer": peer, "bandwidths": [], "skipped": str(reason)}
     # Over PCIe it shares switches and the host's bridges with other cards' transfers.
-    with lock.measuring([] if peer.path == "nvlink" else [lock.HOST_PATH]):
-        bandwidths = [measure(device, record, one, **options) for one in pair.streams()]
-        return {"peer": peer, "bandwidths": bandwidths, "latencies": latencies(device, pair, **options)}
+    with lock.hold_locks([] if peer.path == "nvlink" else [lock.HOST_PATH_LOCK]):
+        bandwidths = [measure_bandwidth(device, record, one, **options) for one in pair.streams()]
+        return {"peer": peer, "bandwidths": bandwidths, "latencies": measure_peer_latencies(device, pair, **options)}
 
 
 if __name__ == "__main__":
@@ -103,7 +112,7 @@ if __name__ == "__main__":
     records = {Path(path).stem: path for path in snakemake.output}
     with job(f"bandwidth {name} {' '.join(records)}", snakemake):
         for level, path in records.items():
-            record = run(
+            record = measure_level(
                 name,
                 level,
                 snakemake.input.device,

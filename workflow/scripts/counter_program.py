@@ -9,24 +9,29 @@ import sys
 
 from roofline.devices import discovery
 from roofline.measure import lock
-from roofline.measure.hardware_counters import launch
+from roofline.measure.hardware_counters import launch_profiled
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.run import run_lock
 
 
-def main(task: dict) -> None:
+def run_counter_tasks(task: dict) -> None:
     run_lock.end_with_run()
-    run_lock.take_turn([lock.of_gpu(discovery.discover()[task["device"]].uuid)], [])
+    run_lock.take_turn([lock.gpu_lock_name(discovery.discover()[task["device"]].uuid)], [])
     device = discovery.open_device(task["device"])
     if not task["tasks"]:
         device.profile(lambda: None)
     declared = [
-        launch(registry.registered(one["operators"])[one["operator"]], device, Job.from_json(one["job"]), one["cold"])
+        launch_profiled(
+            registry.collect_operators(one["operators"])[one["operator"]],
+            device,
+            Job.from_json(one["job"]),
+            one["cold"],
+        )
         for one in task["tasks"]
     ]
     print(json.dumps(declared))
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    run_counter_tasks(json.loads(sys.argv[1]))

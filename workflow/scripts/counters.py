@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from roofline.core.terms import Unsupported
+from roofline.core.terms import UnsupportedError
 from roofline.measure import hardware_counters, ncu
 from roofline.records.base import write
 from roofline.records.counters_record import CountersRecord, ProfilerRecord
@@ -12,15 +12,15 @@ from roofline.records.operator_record import DataFile
 from roofline.run.jobs import Stopwatch, job, report
 
 
-def run(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
+def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
     """A record for each task, without cells where the device has no implementation or counting is refused."""
-    watch, program = Stopwatch(), ncu.find()
-    cells, version, refused = [], None, None if program else ncu.MISSING
+    watch, program = Stopwatch(), ncu.find_ncu()
+    cells, version, refused = [], None, None if program else ncu.NOT_FOUND_REASON
     if program:
         try:
-            version = ncu.version(program)
-            cells = hardware_counters.count(program, device, tasks, path)
-        except Unsupported as reason:
+            version = ncu.read_version(program)
+            cells = hardware_counters.count_cells(program, device, tasks, path)
+        except UnsupportedError as reason:
             refused = str(reason)
             path.unlink(missing_ok=True)
     reports = []
@@ -44,7 +44,7 @@ if __name__ == "__main__":
     device, params, output = snakemake.wildcards.device, snakemake.params, snakemake.output
     with job(f"counters {device}", snakemake):
         path = Path(output.profiler).parent / "counters" / "kernels.ncu-rep"
-        profiler, records = run(device, [json.loads(task) for task in params.tasks], path)
+        profiler, records = count_jobs(device, [json.loads(task) for task in params.tasks], path)
         for record, path in zip(records, output.counted, strict=True):
             write(record, path)
         write(profiler, output.profiler)

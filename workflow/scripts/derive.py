@@ -10,7 +10,7 @@ from roofline.report.report_model import Source
 from roofline.run import checkout, pictures
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
-from roofline.table.rows import passed
+from roofline.table.rows import count_passed
 from roofline.table.run_records import KNOWN_CARDS, read_results
 
 if __name__ == "__main__":
@@ -28,4 +28,6 @@ if __name__ == "__main__":
         roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
         pictures.draw(RESULTS, roofline, snakemake.params.dpi, names)
-        say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")
+        say(
+            f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {count_passed(roofline.checks)}"
+        )

@@ -1,7 +1,7 @@
 """device_query: what a device is, with the vendor's figures, and its seals: promised ceilings and costs of the host."""
 
 from roofline.devices import discovery
-from roofline.devices.discovery import describe
+from roofline.devices.discovery import describe_device
 from roofline.measure.calibration import calibrate
 from roofline.measure.sealing import seal_device
 from roofline.records.base import write
@@ -12,7 +12,7 @@ if __name__ == "__main__":
     name, output = snakemake.wildcards.device, snakemake.output
     with job(f"device_query {name}", snakemake):
         device = discovery.open_device(name)
-        record = describe(device, snakemake.params.datasheets)
+        record = describe_device(device, snakemake.params.datasheets)
         write(record, output.device)
         sealed = seal_device(record, now())
         write(sealed, output.prediction)

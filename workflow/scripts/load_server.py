@@ -5,25 +5,25 @@ import sys
 
 from roofline.core.statistics import median
 from roofline.devices import discovery
-from roofline.measure.sustained import once
-from roofline.operators.gemm.operator import products_on
+from roofline.measure.sustained import measure_sustained_once
+from roofline.operators.gemm.operator import workloads_module
 from roofline.run.run_lock import end_with_run
 
-SECONDS, SIZE, SEED, TRIALS = 3.0, 4096, 1, 5
+LOAD_S, GEMM_SIZE, SEED, TIMED_STEPS = 3.0, 4096, 1, 5
 
 
-def main(name: str) -> None:
+def serve_loads(name: str) -> None:
     end_with_run()
     device = discovery.open_device(name)
-    gemm = products_on(device).reference_product(device, "fp16", SIZE, SEED)
+    gemm = workloads_module(device).reference_workload(device, "fp16", GEMM_SIZE, SEED)
     gemm.check()
-    step_s = median(device.step_times(gemm.step, TRIALS))
+    step_s = median(device.step_times(gemm.step, TIMED_STEPS))
     print("ready", flush=True)
     for _ in sys.stdin:
-        load = once(device, gemm, SECONDS, step_s)  # not repeated: the other cards would be idle then
+        load = measure_sustained_once(device, gemm, LOAD_S, step_s)  # not repeated: the other cards would be idle then
         gemm.compare()
         print(load.tflops, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve_loads(sys.argv[1])

@@ -11,7 +11,7 @@ from roofline.run.jobs import RUN_STARTED, job, job_times, now, say
 from roofline.run.make_manifest import make_manifest
 
 
-def line(manifest: Manifest) -> str:
+def summary_line(manifest: Manifest) -> str:
     times = manifest.times
     spent = [] if times.span_s is None else [f"{times.span_s:.{1 if times.span_s < 10 else 0}f} s"]
     if times.cost_usd is not None:
@@ -33,4 +33,4 @@ if __name__ == "__main__":
             sources=checkout.describe(Path(snakemake.scriptdir).resolve().parents[1]),
         )
         write(manifest, snakemake.output[0])
-        say(line(manifest))
+        say(summary_line(manifest))

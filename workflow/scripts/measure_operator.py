@@ -1,7 +1,7 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import Options, Seals, measure, skipped
+from roofline.measure.operator_job import Options, Seals, list_skipped, measure_job
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
@@ -12,14 +12,16 @@ from roofline.records.seal_records import OperatorPredictionRecord, PredictionRe
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
-def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options) -> OperatorRecord:
+def measure_operator_job(
+    operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options
+) -> OperatorRecord:
     """`seals` are the paths of the device's and the operator's, and of the calibration."""
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
     device = discovery.open_device(name)
-    found = measure(operator, device, what, sealed, options)
+    found = measure_job(operator, device, what, sealed, options)
     notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
-    notes |= dict.fromkeys(skipped(operator, device, what, options))
+    notes |= dict.fromkeys(list_skipped(operator, device, what, options))
     return OperatorRecord(
         device=name,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
@@ -34,13 +36,13 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
 
 if __name__ == "__main__":
     wildcards, params, inputs = snakemake.wildcards, snakemake.params, snakemake.input
-    if discovery.kind_of(wildcards.device) == "cpu":
+    if discovery.kind_from_name(wildcards.device) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     name = f"{params.operator} {wildcards.device} {wildcards.case}"
-    known = registry.registered([]).get(params.operator)  # the user's own may fail to import
+    known = registry.collect_operators([]).get(params.operator)  # the user's own may fail to import
     with job(name, snakemake, [module for one in known.implementations for module in one.modules] if known else ()):
-        record = run(
-            registry.registered(params.operators)[params.operator],
+        record = measure_operator_job(
+            registry.collect_operators(params.operators)[params.operator],
             wildcards.device,
             Job.from_json(params.job),
             seals_of(inputs),

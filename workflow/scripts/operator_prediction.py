@@ -11,7 +11,7 @@ from roofline.run.jobs import job, now, say
 if __name__ == "__main__":
     name, rule = snakemake.wildcards.device, snakemake.wildcards.operator
     with job(f"operator_prediction {name} {rule}", snakemake):
-        operator = registry.registered(snakemake.params.operators)[rule]
+        operator = registry.collect_operators(snakemake.params.operators)[rule]
         device = read(DeviceRecord, snakemake.input.device)
         calibration = read(CalibrationRecord, snakemake.input.calibration)
         sealed = seal_operator(operator, device, now(), calibration)

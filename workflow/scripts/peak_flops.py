@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from roofline.core.dtypes import REGISTER_ONLY
-from roofline.core.terms import Unsupported
+from roofline.core.dtypes import REGISTER_ONLY_DTYPES
+from roofline.core.terms import UnsupportedError
 from roofline.devices import discovery
 from roofline.devices.base import Device
-from roofline.measure.compute_ceiling import measure
+from roofline.measure.compute_ceiling import measure_compute_ceiling
 from roofline.measure.operator_job import Seals
 from roofline.operators.gemm.cublaslt import BINDINGS
 from roofline.records.base import read, write
@@ -17,15 +17,15 @@ from roofline.records.seal_records import OperatorPredictionRecord, PredictionRe
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
-def run(device: Device, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
+def measure_ceiling(device: Device, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
     """`seals` are the paths of the device's and of the reference GEMM's."""
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     skipped, peak, measurements = None, None, []
     watch = Stopwatch()
     try:
-        peak, measurements = measure(device, record, sealed, dtype, **options)
-    except Unsupported as reason:
+        peak, measurements = measure_compute_ceiling(device, record, sealed, dtype, **options)
+    except UnsupportedError as reason:
         skipped = str(reason)
     return PeakFlopsRecord(
         device=device.name,
@@ -41,11 +41,13 @@ def run(device: Device, dtype: str, device_path: str, seals: dict[str, str], **o
 if __name__ == "__main__":
     name, params = snakemake.wildcards.device, snakemake.params
     records = {Path(path).stem: path for path in snakemake.output}
-    modules = () if REGISTER_ONLY.keys() >= records.keys() else ("roofline.operators.gemm.cuda_products", BINDINGS)
+    modules = (
+        () if REGISTER_ONLY_DTYPES.keys() >= records.keys() else ("roofline.operators.gemm.cuda_products", BINDINGS)
+    )
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
         for dtype, path in records.items():
-            record = run(
+            record = measure_ceiling(
                 device,
                 dtype,
                 snakemake.input.device,

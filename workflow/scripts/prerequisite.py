@@ -9,6 +9,6 @@ from roofline.run.jobs import job, say
 if __name__ == "__main__":
     name = f"{snakemake.rule} {snakemake.wildcards.name}"
     with job(name, snakemake):
-        operator = registry.registered(snakemake.params.operators)[snakemake.params.operator]
+        operator = registry.collect_operators(snakemake.params.operators)[snakemake.params.operator]
         said = operator.prerequisite.make(Path(snakemake.output[0]), json.loads(snakemake.params.values))
         say(f"{name}: {said}")

@@ -17,9 +17,9 @@ sys.path.insert(0, str(SCRIPTS))
 
 import numpy
 
-from roofline.core.cell_prediction import CLOSE_TIMES, predict_cell, within
-from roofline.operators.constants import H200_HOSTS
-from roofline.operators.registry import builtin
+from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, is_within_factor, predict_cell
+from roofline.operators.constants import H200_HOSTS_SOURCE
+from roofline.operators.registry import builtin_operators
 from roofline.records.seal_records import CostTerms
 
 CELLS = HERE / "cells.json"
@@ -68,12 +68,12 @@ def fitted(cells: list[dict], constants: dict[str, float], free: list[str]) -> d
 
 def scored(cells: list[dict], constants: dict[str, float]) -> list[tuple[float, bool]]:
     pairs = [(device_s(cell, constants), cell["device_latency_s"]) for cell in cells]
-    return [(abs(made - found) / found, within(made, found, CLOSE_TIMES)) for made, found in pairs]
+    return [(abs(made - found) / found, is_within_factor(made, found, CLOSE_WITHIN_FACTOR)) for made, found in pairs]
 
 
 def words(scores: list[tuple[float, bool]]) -> str:
     errors, close = zip(*scores, strict=True)
-    return f"median error {100 * numpy.median(errors):.1f} %, {100 * numpy.mean(close):.0f} % within {CLOSE_TIMES} x"
+    return f"median error {100 * numpy.median(errors):.1f} %, {100 * numpy.mean(close):.0f} % within {CLOSE_WITHIN_FACTOR} x"
 
 
 def cells_of(operator) -> list[dict]:
@@ -82,11 +82,11 @@ def cells_of(operator) -> list[dict]:
 
 
 def free_constants(operator) -> list[str]:
-    return [n for n, one in operator.constants["gpu"].items() if one.source != H200_HOSTS and n != LIBRARY_CALL]
+    return [n for n, one in operator.constants["gpu"].items() if one.source != H200_HOSTS_SOURCE and n != LIBRARY_CALL]
 
 
 def main() -> None:
-    for operator in builtin():
+    for operator in builtin_operators():
         mine = cells_of(operator)
         if not mine:  # a model's decode step: fit_model.py
             continue

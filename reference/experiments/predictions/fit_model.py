@@ -35,7 +35,7 @@ def cell(step: dict, sheet: dict) -> dict:
         "model": found["name"],
         "flops": operator.flops(case),
         "bytes": operator.bytes(case),
-        "costs": costs(dense(found), products.rows_of(step["batch"])).model_dump(),
+        "costs": costs(dense(found), products.padded_rows(step["batch"])).model_dump(),
         "promised_tflops": promised.tflops[step["dtype"]],
         "promised_gb_per_s": promised.read_gb_per_s,
         "device_latency_s": step["seconds"],
@@ -43,7 +43,7 @@ def cell(step: dict, sheet: dict) -> dict:
 
 
 def cells() -> list[dict]:
-    cards = datasheets.load(HERE.parents[2] / "config/datasheets.yaml")["cards"].values()
+    cards = datasheets.read_datasheets(HERE.parents[2] / "config/datasheets.yaml")["cards"].values()
     sheet = next(one for one in cards if CARD in one["device_names"])
     return [cell(step, sheet) for step in json.loads((HERE / "steps.json").read_text(encoding="utf-8"))]
 

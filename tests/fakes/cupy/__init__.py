@@ -23,7 +23,7 @@ import numpy
 
 from cupy import random_numbers
 from roofline.devices.gpu import gpu_fma, instruction_kernels
-from roofline.devices.gpu.cuda_timing import Timer
+from roofline.devices.gpu.cuda_timing import CudaTimer
 
 __version__ = "14.2.0"
 
@@ -124,7 +124,7 @@ FLIPS, MULTIPLIED = int(os.environ.get("FAKE_FLIPS", "0")), itertools.count(1)
 RATES = json.loads(os.environ.get("FAKE_RATES", "{}"))
 SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates computes no more
 WORKED_S, LOAD_S = [0.0], 6e-7  # by a card whose rates are known; for one load that waits for the one before
-Timer.timer_ratio = lambda self: 1.0  # the clock of its events is its own
+CudaTimer.timer_ratio = lambda self: 1.0  # the clock of its events is its own
 if RATES:  # its steps are as long as that says, not as NumPy takes for them
     gpu_fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
 
@@ -291,25 +291,25 @@ def _fold(given):
     shown = slice(SHOWN_THREADS if RATES else None)
     start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
     k, offset = float(given.factors[0]), float(given.factors[-1])
-    given.after.reshape(numbers, -1)[:, shown] = gpu_fma.folded(start, steps * int(given.rounds), k, offset)
+    given.after.reshape(numbers, -1)[:, shown] = gpu_fma.expected_fold(start, steps * int(given.rounds), k, offset)
 
 
 def _issue(given):
     pairs, threads = int(given.defines["PAIRS"]), given.threads
-    assert given.floats.size == given.words.size == given.blocks * threads * instruction_kernels.NUMBERS
-    start = instruction_kernels.starts(threads)
-    steps = int(given.rounds) * pairs // instruction_kernels.NUMBERS
+    assert given.floats.size == given.words.size == given.blocks * threads * instruction_kernels.CHAINS_PER_THREAD
+    start = instruction_kernels.start_words(threads)
+    steps = int(given.rounds) * pairs // instruction_kernels.CHAINS_PER_THREAD
     floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
-    floats[:] = gpu_fma.folded(
+    floats[:] = gpu_fma.expected_fold(
         start.astype(numpy.float64), steps, instruction_kernels.FACTOR, instruction_kernels.OFFSET
     )
     few = int(given.rounds) == instruction_kernels.COMPARED_ROUNDS  # over more, none is looked at
-    words[:] = instruction_kernels.shifted(start, 2 * pairs) if few else start
+    words[:] = instruction_kernels.expected_shifts(start, 2 * pairs) if few else start
 
 
 def _load(places):
     def kernel(given):
-        of = given.stride if places == "strided_places" else given.ways
+        of = given.stride if places == "strided_word_indices" else given.ways
         for where, times in getattr(instruction_kernels, places)(int(of), given.threads, int(given.rounds)):
             _add(given.total, given.a.reshape(-1).view(numpy.uint32)[where], times * given.blocks)
 
@@ -324,14 +324,14 @@ def _mark_clocks(given):
 
 
 def _decode_attention(given):
-    from roofline.operators.decode_attention.attention_arithmetic import reference
+    from roofline.operators.decode_attention.attention_arithmetic import reference_attention
 
     batch, heads, _ = given.query.shape
     kv_heads, splits = given.keys.shape[1], int(given.splits)
     tiles = -(-int(given.group) // (8 if given.defines["BY_MMA"] == "1" else int(given.defines["QUERIES"])))
     assert int(given.group) * kv_heads == heads and int(given.seq_len) == given.keys.shape[2]
     assert given.blocks == batch * kv_heads * tiles * splits
-    given.out[:] = reference(given.query, given.keys, given.values).astype(given.out.dtype)
+    given.out[:] = reference_attention(given.query, given.keys, given.values).astype(given.out.dtype)
 
 
 def _row_norm(given):
@@ -365,40 +365,40 @@ def _is_bf16(array):
 
 
 def _rms_norm(given):
-    from roofline.operators.rmsnorm_matmul.operator import normalised
+    from roofline.operators.rmsnorm_matmul.operator import normalise
 
     out = given.out[: given.blocks]
     x, g = (array.astype(numpy.float32) for array in (given.x, given.g))
-    out[:] = normalised(x, g, float(given.eps)).astype(out.dtype)
+    out[:] = normalise(x, g, float(given.eps)).astype(out.dtype)
 
 
 def _rmsnorm_matmul(given):
-    from roofline.operators.rmsnorm_matmul.operator import reference
+    from roofline.operators.rmsnorm_matmul.operator import reference_rmsnorm_matmul
 
     rows, columns, splits = (int(given.defines[name]) for name in ("BATCH", "COLUMNS", "SPLITS"))
     column_blocks, chunks = -(-int(given.outputs) // columns), -(-int(given.batch) // rows)
     assert given.grid == (column_blocks * splits, chunks)
     assert given.workspace.size == chunks * column_blocks * splits * rows * (columns + 1)
-    given.y[:] = reference(given.x, given.w, given.g, float(given.eps)).astype(given.y.dtype)
+    given.y[:] = reference_rmsnorm_matmul(given.x, given.w, given.g, float(given.eps)).astype(given.y.dtype)
 
 
 def _product_on_hopper(given):
     """Of few rows x's norm is taken too; nothing follows the product."""
     from roofline.operators.rmsnorm_matmul import hopper_gemm
-    from roofline.operators.rmsnorm_matmul.operator import reference
+    from roofline.operators.rmsnorm_matmul.operator import reference_rmsnorm_matmul
 
     defines = {name: int(value) for name, value in given.defines.items()}
     few = "GROUPS" in defines
     columns = 16 * defines["GROUPS"] if few else defines["OUTPUTS"]
     x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // (2 if defines["ROWS"] == 64 else 1) // 2))
-    sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper_gemm.SHAPE)[0]
+    sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper_gemm.SHAPE_FIELDS)[0]
     addresses = numpy.frombuffer((given.to if few else given.tensors).tobytes(), "u8")
-    of = dict(zip(hopper_gemm.TENSORS, map(int, addresses), strict=True))
+    of = dict(zip(hopper_gemm.TENSOR_FIELDS, map(int, addresses), strict=True))
     x, y = x[: sizes["rows"]], AT_ADDRESS[of["y"]]
     assert y.shape == (sizes["rows"], sizes["outputs"])
     assert given.grid[1] == -(-int(sizes["rows"]) // defines["ROWS"])
     if few:
-        y[:] = reference(x, w, AT_ADDRESS[of["norm"]], float(sizes["eps"])).astype(y.dtype)
+        y[:] = reference_rmsnorm_matmul(x, w, AT_ADDRESS[of["norm"]], float(sizes["eps"])).astype(y.dtype)
     else:
         y[:] = (x.astype(numpy.float32) @ w.astype(numpy.float32).T).astype(y.dtype)
 
@@ -427,8 +427,8 @@ KERNELS = {
     "block_stream": lambda given: None,
     "mark_clocks": _mark_clocks,
     "issue": _issue,
-    "load_strided": _load("strided_places"),
-    "load_conflicting": _load("shared_places"),
+    "load_strided": _load("strided_word_indices"),
+    "load_conflicting": _load("shared_word_indices"),
     "count_differences": _count_differences,
     "count_wrong_triads": _count_wrong_triads,
     "read": _read,
@@ -440,7 +440,7 @@ KERNELS = {
     "read_l2_broadcast": _read_by_all,
     "read_shared": _read_by_all,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
-    **{f"fold_{dtype}": _fold for dtype in gpu_fma.FACTORS},
+    **{f"fold_{dtype}": _fold for dtype in gpu_fma.FOLD_FACTORS},
 }
 
 

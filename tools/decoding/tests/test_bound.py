@@ -9,7 +9,7 @@ import decoding
 import pytest
 import speed_picture
 import speed_tables
-from bound import Card, Ceilings, bound, largest_batch, steps
+from bound import CardCeilings, CardLimits, bound, largest_batch, steps
 from number_formats import PLAIN
 from operations import operations
 from workflow_run import CHECKOUT
@@ -18,7 +18,7 @@ from roofline.api import open_run
 
 NAMES = list(config_file.shipped())
 MODELS = {name: config_file.read(config_file.find(name)) for name in NAMES}
-CARD = Ceilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
+CARD = CardCeilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
 BF16 = PLAIN["bf16"]
 REFERENCE = CHECKOUT / "reference" / "nvidia-h200"
 
@@ -75,7 +75,7 @@ def made(capsys, *arguments) -> tuple[int, str]:
 def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_datasheet(capsys):
     status, said = made(capsys, "llama-3-70b", "--card", str(REFERENCE), "--batch", "1", "--context", "1024")
     read = next(c.gb_per_s for c in open_run(REFERENCE).roofline.ceilings if c.name == "hbm_read")
-    expected = 1 / at("llama-3-70b", 1, 1024, card=Ceilings(read, {"bf16": 800.0})).seconds
+    expected = 1 / at("llama-3-70b", 1, 1024, card=CardCeilings(read, {"bf16": 800.0})).seconds
     found = re.search(r"([\d.]+)\s+tokens/s", said)
     assert status == 0 and float(found.group(1)) == pytest.approx(expected, rel=0.01)
     assert re.search(r"28\s+sequences\s+of\s+1024", said)
@@ -89,7 +89,7 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
 
 
 def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_fewest():
-    card = Card("A card", "made up", 141 * 10**9, "hbm_read", CARD)
+    card = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CARD)
     found = steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], "bf16")
     expert = 3 * 4096 * 14336 * 2  # bytes
     distinct = 8 * (1 - (1 - 2 / 8) ** 8)
@@ -128,9 +128,9 @@ def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
 
 
 def test_a_measured_step_is_shown_with_its_share_of_the_bound():
-    card = Card("A card", "made up", 80 << 30, "hbm_read", CARD)
+    card = CardLimits("A card", "made up", 80 << 30, "hbm_read", CARD)
     found = steps(MODELS["llama-3-8b"], card, [1, 8], [1024], "bf16")
-    times = {(1, 1024): speed_tables.Timed(2 * found[0].bound.seconds, 2.5)}
+    times = {(1, 1024): speed_tables.MeasuredStep(2 * found[0].bound.seconds, 2.5)}
     table = speed_tables.one_card(found, times)
     first, other = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
     assert (first["of the bound"], first["J per token"], other["measured"]) == ("50 %", "2.5", "-")
@@ -144,6 +144,6 @@ def test_a_measured_step_is_shown_with_its_share_of_the_bound():
 def test_a_step_is_repeated_for_its_joules_per_token(monkeypatch, energy, joules):
     monkeypatch.setattr(decode_step.DecodeStep, "inputs", lambda *case, seed: {})
     monkeypatch.setattr(decode_step.Chain, "prepared", lambda *of: SimpleNamespace(step=lambda scope: None))
-    monkeypatch.setattr(decoding.api, "load_of", lambda *of: of[2] == 8 and SimpleNamespace(energy=energy))
+    monkeypatch.setattr(decoding.api, "measure_memory_load", lambda *of: of[2] == 8 and SimpleNamespace(energy=energy))
     one = SimpleNamespace(shape={"batch": 8, "context": 64}, device_latency=SimpleNamespace(median_s=4e-3))
     assert decoding.timed(None, config_file.find("llama-3.2-1b"), one) == (4e-3, joules)

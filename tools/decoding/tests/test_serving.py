@@ -9,7 +9,7 @@ import decoding
 import pytest
 import serving
 import speed_tables
-from bound import Card, Ceilings
+from bound import CardCeilings, CardLimits
 from families import build
 from number_formats import PLAIN
 from operations import of_prompt, operations
@@ -19,8 +19,8 @@ from workflow_run import CHECKOUT
 import roofline.api as api
 
 BF16 = PLAIN["bf16"]
-CEILINGS = Ceilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
-CARD = Card("A card", "made up", 141 * 10**9, "hbm_read", CEILINGS, usd_per_hour=3.6)
+CEILINGS = CardCeilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
+CARD = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CEILINGS, usd_per_hour=3.6)
 H100, H200 = (str(CHECKOUT / "reference" / name) for name in ("nvidia-h100-80gb-hbm3", "nvidia-h200"))
 A100 = "NVIDIA A100-SXM4-80GB"
 

@@ -13,7 +13,7 @@ from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
 from roofline.devices.base import Identity
-from roofline.devices.discovery import describe
+from roofline.devices.discovery import describe_device
 from roofline.devices.gpu import gpu_fma
 from roofline.measure import compute_ceiling, memory_ceiling
 from roofline.operators.gemm.operator import Gemm
@@ -46,7 +46,7 @@ class StandIn:
         use_nvml(patch, nvml_card("GPU-1", "0000:17:00.0"))
         options = {"nvml": True, "MultiProcessorCount": multiprocessors, "free_bytes": 50 * MIB}
         self.device = open_gpu(patch, name="NVIDIA H200", **options)
-        self.record = describe(self.device)
+        self.record = describe_device(self.device)
 
     def looked_at(self):
         watch = xids.Watch({"gpu0": "GPU-1"})
@@ -59,10 +59,12 @@ class StandIn:
         kind, what = name.split("/")
         if kind == "bandwidth":
             streams = self.device.streams(what, None if what == "hbm" else MIB)[:1]
-            found = [memory_ceiling.measure(self.device, self.record, one, **BLOCK) for one in streams]
+            found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, **BLOCK) for one in streams]
             return BandwidthRecord(**JOB, level=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())
-        found, _ = compute_ceiling.measure(self.device, self.record, seals, what, [256] * 2, **BLOCK, sustained_s=0)
+        found, _ = compute_ceiling.measure_compute_ceiling(
+            self.device, self.record, seals, what, [256] * 2, **BLOCK, sustained_s=0
+        )
         return PeakFlopsRecord(**JOB, dtype=what, skipped=None, peak=found)
 
 

@@ -1,6 +1,6 @@
 """Scaled dot product attention: two products forward, five backward. A causal mask halves the FLOPs."""
 
-from formulas.base import Call, Tensor, Work, formula, read
+from formulas.base import Call, CallWork, Tensor, formula, read
 
 # The argument of the causal mask.
 MASK = {"_flash_attention_forward": 8, "_efficient_attention_forward": 9, "_cudnn_attention_forward": 10}
@@ -9,7 +9,7 @@ MASK |= {"_scaled_dot_product_cudnn_attention": 6, "_scaled_dot_product_cudnn_at
 
 
 @formula(*MASK)
-def attention(call: Call) -> Work | None:
+def attention(call: Call) -> CallWork | None:
     """None for sequences of several lengths, which the trace does not hold."""
     first, mask = int(call.name.endswith("backward")), MASK[call.name]
     query, key, value = inputs = call.inputs[first : first + 3]
@@ -23,7 +23,7 @@ def attention(call: Call) -> Work | None:
     shape += f"{'causal half of ' * causal}{queries} x {keys}"
     if first:  # backward
         written = sum(one.count * one.item_bytes for one in inputs)
-        return Work(2.5 * flops, read(call.tensors()), written, query.dtype, True, shape)
+        return CallWork(2.5 * flops, read(call.tensors()), written, query.dtype, True, shape)
     bias = [one for one in call.inputs[3:4] if isinstance(one, Tensor) and len(one.dims) == 4]
     written = query.count // query.dims[3] * value.dims[3] * query.item_bytes
-    return Work(flops, read([*inputs, *bias]), written, query.dtype, True, shape)
+    return CallWork(flops, read([*inputs, *bias]), written, query.dtype, True, shape)

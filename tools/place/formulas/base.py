@@ -54,7 +54,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Work:
+class CallWork:
     flops: float  # of one call
     read_bytes: float
     write_bytes: float
@@ -63,18 +63,18 @@ class Work:
     shape: str = ""
 
 
-FORMULAS: dict[str, Callable[[Call], Work | None]] = {}
+FORMULAS: dict[str, Callable[[Call], CallWork | None]] = {}
 
 
 def formula(*names: str):
-    def register(function: Callable[[Call], Work | None]):
+    def register(function: Callable[[Call], CallWork | None]):
         FORMULAS.update(dict.fromkeys(names, function))
         return function
 
     return register
 
 
-def find(name: str) -> Callable[[Call], Work | None] | None:
+def find(name: str) -> Callable[[Call], CallWork | None] | None:
     """The formula of an operator, or of those that start alike, such as `triton_*`."""
     for path in Path(__file__).parent.glob("[a-z]*.py") if not FORMULAS else ():
         import_module(f"formulas.{path.stem}")

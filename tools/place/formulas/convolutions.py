@@ -2,7 +2,7 @@
 
 from math import prod
 
-from formulas.base import Call, Tensor, Work, formula, read
+from formulas.base import Call, CallWork, Tensor, formula, read
 from formulas.products import arithmetic
 
 # The arguments of padding, stride and dilation.
@@ -10,7 +10,7 @@ FORWARD = {"cudnn_convolution": (2, 3, 4), "cudnn_convolution_relu": (4, 3, 5), 
 
 
 @formula(*FORWARD)
-def forward(call: Call) -> Work:
+def forward(call: Call) -> CallWork:
     image, weight = call.inputs[:2]
     outputs = image.dims[0] * weight.dims[0] * _spots(image, weight.dims[2:], *map(call.sizes, FORWARD[call.name]))
     return _work(call, outputs * prod(weight.dims[1:]), call.tensors(), outputs * image.item_bytes, image, weight)
@@ -18,7 +18,7 @@ def forward(call: Call) -> Work:
 
 # A forward's FLOPs for each gradient that is asked for, of the input and of the weight.
 @formula("convolution_backward")
-def backward(call: Call) -> Work:
+def backward(call: Call) -> CallWork:
     gradient, image, weight = call.inputs[:3]
     for_image, for_weight, *_ = (one == "True" for one in call.inputs[10].strip("[]").split(", "))
     spots = image if call.inputs[7] == "True" else gradient  # transposed
@@ -29,10 +29,10 @@ def backward(call: Call) -> Work:
 
 # Written: the largest of each window, and where it was, a long integer.
 @formula("max_pool2d_with_indices")
-def pool(call: Call) -> Work:
+def pool(call: Call) -> CallWork:
     image, window = call.inputs[0], call.sizes(1)
     outputs = prod(image.dims[:-2]) * _spots(image, window, *map(call.sizes, (3, 2, 4)))
-    return Work(outputs * prod(window), image.bytes, outputs * (image.item_bytes + 8))
+    return CallWork(outputs * prod(window), image.bytes, outputs * (image.item_bytes + 8))
 
 
 def _spots(image: Tensor, window, pads, steps, dilations) -> int:
@@ -40,6 +40,6 @@ def _spots(image: Tensor, window, pads, steps, dilations) -> int:
     return prod((size + 2 * pad - far * (wide - 1) - 1) // step + 1 for size, wide, pad, step, far in sizes)
 
 
-def _work(call: Call, products: int, taken: list[Tensor], written: float, image: Tensor, weight: Tensor) -> Work:
+def _work(call: Call, products: int, taken: list[Tensor], written: float, image: Tensor, weight: Tensor) -> CallWork:
     shape = " by ".join("x".join(map(str, one.dims)) for one in (image, weight))
-    return Work(2 * products, read(taken), written, arithmetic(call, image), True, shape)
+    return CallWork(2 * products, read(taken), written, arithmetic(call, image), True, shape)

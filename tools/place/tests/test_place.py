@@ -20,7 +20,7 @@ REPORT = REPORTS / "decode_attention.ncu-rep"  # of an H200: times of kernels, a
 REFERENCE, H100 = CHECKOUT / "reference" / "nvidia-h200", CHECKOUT / "reference" / "nvidia-h100-80gb-hbm3"
 RUN = open_run(REFERENCE)
 HOPPER = (9, 0)
-H200 = ncu.Card("NVIDIA H200", HOPPER, 132, 150_000_000_000)
+H200 = ncu.ProfiledGpu("NVIDIA H200", HOPPER, 132, 150_000_000_000)
 CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu0"}
 
 
@@ -28,12 +28,12 @@ def placed(**counted) -> placing.Profile:
     """A launch of a millisecond with these bytes, every other count 0."""
     counts = ncu_counts.counts(lambda name: 0.0, HOPPER)
     counts |= {"duration_s": 1e-3, "sm_clock_mhz": 1980.0} | counted
-    launch = ncu.Kernel("kernel", "void kernel(float*)", 0, (1024, 1, 1), (128, 1, 1), counts)
-    return placing.place(ncu.Report("my.ncu-rep", H200, [launch], 0, []), RUN)
+    launch = ncu.ProfiledKernel("kernel", "void kernel(float*)", 0, (1024, 1, 1), (128, 1, 1), counts)
+    return placing.place(ncu.NcuReport("my.ncu-rep", H200, [launch], 0, []), RUN)
 
 
-def read(path: Path) -> ncu.Report:
-    return ncu.read(path, ncu_counts.counts)
+def read(path: Path) -> ncu.NcuReport:
+    return ncu.read_report(path, ncu_counts.counts)
 
 
 # ---------------------------------------------------------------- reports
@@ -94,7 +94,7 @@ def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_ke
         found = ncu_counts.counts(value, capability)
         return found if found["tensor_core", "bf16"] else ncu_counts.counts(lambda name: None, capability)
 
-    report = ncu.read(REPORTS / "pytorch_layer.ncu-rep", counts)
+    report = ncu.read_report(REPORTS / "pytorch_layer.ncu-rep", counts)
     assert len(report.kernels) == 5 and "splitKreduce_kernel" in report.failed
     profile = placing.place(report, RUN)
     assert profile.launches == 5 and profile.failed == report.failed
@@ -102,8 +102,8 @@ def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_ke
 
 @pytest.mark.parametrize(("capability", "expected"), [((7, 0), 8), (HOPPER, 0)])
 def test_the_page_lists_what_an_architecture_does_not_count(capability, expected):
-    launch = ncu.Kernel("k", "k()", 0, (1, 1, 1), (1, 1, 1), {"duration_s": 1e-3})
-    profile = placing.place(ncu.Report("r", replace(H200, capability=capability), [launch], 0, []), RUN)
+    launch = ncu.ProfiledKernel("k", "k()", 0, (1, 1, 1), (1, 1, 1), {"duration_s": 1e-3})
+    profile = placing.place(ncu.NcuReport("r", replace(H200, capability=capability), [launch], 0, []), RUN)
     assert len(profile.uncounted) == expected
     text = " ".join(place_page.words(profile, ""))
     assert all(f"{dtype} on {place_page.UNITS[unit]}" in text for unit, dtype in profile.uncounted)

@@ -78,7 +78,7 @@ def sections(tmp_path):
     return placed
 
 
-def row(section: trace_rows.Section, name: str) -> trace_rows.Operation:
+def row(section: trace_rows.Section, name: str) -> trace_rows.TracedOperation:
     (found,) = (one for one in section.kernels if one.name == name)
     return found
 

@@ -16,34 +16,34 @@ from roofline import devices
 from roofline.core.dtypes import array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,
-    counted,
+    count_words,
     duration,
     flops_unit,
-    level_words,
-    listed,
+    join_words,
+    level_label,
     number,
     percent,
-    regime_words,
+    regime_text,
 )
-from roofline.core.regimes import regime
-from roofline.core.roofline_model import issue_peak
-from roofline.core.statistics import few
+from roofline.core.regimes import classify_regime
+from roofline.core.roofline_model import peak_issue_rate
+from roofline.core.statistics import is_too_few
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
-from roofline.devices.discovery import discover, unsupported
+from roofline.devices.discovery import discover, unsupported_reason
 from roofline.devices.gpu import counter_names, kernel_compiler
-from roofline.devices.levels import TITLES as LEVEL_TITLES
-from roofline.devices.levels import roofs as memory_ceilings
+from roofline.devices.levels import LEVEL_TITLES as LEVEL_TITLES
+from roofline.devices.levels import memory_ceiling_names as memory_ceilings
 from roofline.measure import ncu
-from roofline.measure.lock import HOST, measuring
-from roofline.measure.lock import of_gpu as lock_of
-from roofline.measure.memory_load import load_of
-from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator
-from roofline.operators.constants import Constant, of_gpu_host
+from roofline.measure.lock import HOST_LOCK, hold_locks
+from roofline.measure.lock import gpu_lock_name as lock_of
+from roofline.measure.memory_load import measure_memory_load
+from roofline.operators.base import LIBRARY_WORKSPACE_BYTES, Case, Implementation, Job, Operator
+from roofline.operators.constants import Constant, gpu_host_constants
 from roofline.operators.decode_attention import fused_attention as attention_kernel
-from roofline.operators.gemm.operator import products_on
-from roofline.operators.registry import builtin as builtin_operators
+from roofline.operators.gemm.operator import workloads_module
+from roofline.operators.registry import builtin_operators as builtin_operators
 from roofline.operators.rmsnorm_matmul import hopper_gemm as product_kernel
 from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
 from roofline.records.base import read as read_record
@@ -55,7 +55,7 @@ from roofline.records.manifest_record import Manifest
 from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import CostTerms
 from roofline.records.timing_record import Check
-from roofline.report.markdown import Table, filled
+from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.palette import LEVEL_COLOURS
 from roofline.run.archive import manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
@@ -65,11 +65,11 @@ from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files
 from roofline.table.checks import judge
 from roofline.table.checks.surroundings import QUIET
-from roofline.table.load import load
-from roofline.table.quantities import Quantity, quantities
+from roofline.table.load import build_table
+from roofline.table.quantities import Quantity, list_quantities
 from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline
 from roofline.table.run_records import read_results
-from roofline.table.standing import comparable, standing
+from roofline.table.standing import rank_among_cards, select_comparable_runs
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def open_run(path: Path | str) -> Run:
         used = [f"{RESULTS}/roofline.json", *records.values()]
         if differing := differing_files(root, (one for one in manifest.outputs if one.path in used)):
             raise UserError(f"{path}: {differing[0]}")
-    figures = quantities(roofline)
+    figures = list_quantities(roofline)
     return Run(str(path), devices, roofline, manifest, figures, _fingerprint(figures, devices))
 
 
@@ -134,12 +134,12 @@ class CardFacts(NamedTuple):
 def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
     """By device, of the records in a folder; `later` has hardware facts read later. Raises UserError and OSError."""
     found = read_results(results, sorted(results.rglob("*.json")))
-    table, facts = load(found), {}
+    table, facts = build_table(found), {}
     for name, record in found.device_records().items():
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
         known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
-        figures = [one for one in quantities(table) if one.device == name and not one.doubt]
-        facts[name] = CardFacts(record, figures, judge.judge(known, judge.OF_MACHINE), table)
+        figures = [one for one in list_quantities(table) if one.device == name and not one.doubt]
+        facts[name] = CardFacts(record, figures, judge.run_checks(known, judge.OF_MACHINE), table)
     return facts
 
 
@@ -147,7 +147,7 @@ def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFac
 def open_device(name: str) -> Iterator[Device]:
     """A device of this machine, such as gpu0, opened while nothing else measures on it. Raises LookupError."""
     one = discover()[name]
-    with measuring([HOST if one.kind == "cpu" else lock_of(one.uuid)]):
+    with hold_locks([HOST_LOCK if one.kind == "cpu" else lock_of(one.uuid)]):
         yield discovery.open_device(name)
 
 

@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from roofline.core import regimes, roofline_model
 
-TIMES = 2.0  # by which a right time may differ from the measured one
-CLOSE_TIMES = 1.25  # and a close one
-SHARED = "shared_"  # before the name of a cost: the part that all cores take together
+RIGHT_WITHIN_FACTOR = 2.0  # by which a right time may differ from the measured one
+CLOSE_WITHIN_FACTOR = 1.25  # and a close one
+SHARED_COST_PREFIX = "shared_"  # before the name of a cost: the part that all cores take together
 
 
-def within(predicted_s: float, measured_s: float, times: float = TIMES) -> bool:
+def is_within_factor(predicted_s: float, measured_s: float, times: float = RIGHT_WITHIN_FACTOR) -> bool:
     """Whether a predicted time is right: between half and twice the measured one, or within another factor."""
     return measured_s <= times * predicted_s and predicted_s <= times * measured_s
 
 
 @dataclass(frozen=True)
-class Costs:
+class CellCosts:
     """What a cell costs besides its work, in seconds, and the shares of its ceilings that it attains.
 
     `call_s` is the host's, None where nothing is known of it. `start_s` is the device's, None where device and caller
@@ -52,7 +52,7 @@ class Costs:
         )
 
 
-class Prediction(NamedTuple):
+class ModelPrediction(NamedTuple):
     regime: str
     latency_s: float | None
     device_latency_s: float | None
@@ -65,12 +65,12 @@ def weighted_sum(terms: Mapping[str, float], constants: Mapping[str, float]) -> 
     return math.fsum(factor * constants[name] for name, factor in terms.items())
 
 
-def divided(name: str, amount: float, cores: float) -> dict[str, float]:
+def divided_cost_terms(name: str, amount: float, cores: float) -> dict[str, float]:
     """The terms of so much work of a cost, divided among so many cores: `amount x (own / cores + shared)`.
 
     Each core takes the first part for its own work. The second all cores take together, however many they are: memory.
     """
-    return {name: amount / cores, SHARED + name: amount}
+    return {name: amount / cores, SHARED_COST_PREFIX + name: amount}
 
 
 def predict_cell(
@@ -79,9 +79,9 @@ def predict_cell(
     traffic_bytes: float,
     peak_tflops: float | None,
     bandwidth_gb_per_s: float | None,
-    costs: Costs,
+    costs: CellCosts,
     memory_level: str | None = None,
-) -> Prediction:
+) -> ModelPrediction:
     """What the model says of a cell, whose bytes come from `memory_level`; what is unknown (None) sets no limit.
 
     On a synchronous device (no `start_s`) the calls come before the work, not next to it.
@@ -91,9 +91,9 @@ def predict_cell(
     work_s = costs.extra_s + costs.work_s(compute_s or 0.0, memory_s or 0.0)
     call_s = costs.call_s or 0.0
     device_s = None if costs.start_s is None else costs.start_s + work_s
-    level, of_levels_s = regimes.slowest_level({memory_level: memory_s, **costs.levels_s})
+    level, of_levels_s = regimes.find_slowest_level({memory_level: memory_s, **costs.levels_s})
     latency_s = call_s + work_s if device_s is None else max(call_s, device_s)
-    regime = regimes.regime(
+    regime = regimes.classify_regime(
         latency_s=latency_s,
         device_latency_s=device_s,
         start_s=call_s if device_s is None else costs.start_s,
@@ -103,7 +103,7 @@ def predict_cell(
     by_roofs = (
         roofline_model.COMPUTE_BOUND if (compute_s or 0.0) >= (of_levels_s or 0.0) else roofline_model.MEMORY_BOUND
     )
-    return Prediction(
+    return ModelPrediction(
         regime=regime or by_roofs,
         level=level if (regime or by_roofs) == roofline_model.MEMORY_BOUND else None,
         latency_s=latency_s or None,

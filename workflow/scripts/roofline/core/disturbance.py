@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from roofline.core.terms import Sensitive
+from roofline.core.terms import LoadSensitivity
 
-RUN_PROCESS = "ROOFLINE_RUN_PROCESS"  # the variable with the number of the process that starts this run's jobs
+RUN_PROCESS_VARIABLE = "ROOFLINE_RUN_PROCESS"  # the variable with the number of the process that starts this run's jobs
 
 
-class Limits(NamedTuple):
+class DisturbanceLimits(NamedTuple):
     """Shares of the block's time; of all CPUs, where it says so. A block beyond one of them is disturbed."""
 
     other_load: float  # CPU time of other processes, of all CPUs
@@ -19,18 +19,18 @@ class Limits(NamedTuple):
 
 # Work that is split over all cores waits for the one that another process uses. A caller of a GPU needs one core alone.
 # The device's own time knows nothing of the host.
-LIMITS: dict[Sensitive, Limits | None] = {
-    "cpu": Limits(other_load=0.05, waiting=0.25, stolen=0.02, throttled=0.01),
-    "caller": Limits(other_load=0.75, waiting=0.25, stolen=0.10, throttled=0.01),
+DISTURBANCE_LIMITS: dict[LoadSensitivity, DisturbanceLimits | None] = {
+    "cpu": DisturbanceLimits(other_load=0.05, waiting=0.25, stolen=0.02, throttled=0.01),
+    "caller": DisturbanceLimits(other_load=0.75, waiting=0.25, stolen=0.10, throttled=0.01),
     "device": None,
 }
-LEAST_CORES = 0.2  # of others: less is what a quiet system does anyway
-LEAST_S = 0.005  # of others' CPU time in a block: less is a system task that woke up
+LEAST_OTHER_CORES = 0.2  # of others: less is what a quiet system does anyway
+LEAST_OTHER_CPU_S = 0.005  # of others' CPU time in a block: less is a system task that woke up
 LEAST_STOLEN_S = 0.05  # the kernel counts it in ticks of 10 ms
 LEAST_WAIT_S = 0.002  # of our threads: shorter than a turn of another process, longer than waking
 
 # NVML's clock event reasons in words, and those that mean heat or the power brake.
-REASONS = {
+THROTTLE_REASON_TEXTS = {
     "sw_power_cap": "power cap",
     "hw_power_brake_slowdown": "power brake",
     "sw_thermal_slowdown": "heat",
@@ -40,19 +40,19 @@ REASONS = {
     "display_clock_setting": "display clocks",
     "sync_boost": "sync boost",
 }
-IDLE = "gpu_idle"
+IDLE_REASON = "gpu_idle"
 THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown"})
 
 
-def disturbances(reading, sensitive: Sensitive) -> list[str]:
+def find_disturbances(reading, sensitive: LoadSensitivity) -> list[str]:
     """What disturbed a block, by a records.timing.Contention; empty where nothing is known to have."""
-    limits, found = LIMITS[sensitive], []
+    limits, found = DISTURBANCE_LIMITS[sensitive], []
     if reading.other_processes:
         found.append(f"other processes on the GPU: {reading.other_processes}")
     if limits is None:
         return found
-    others, least = reading.other_cores or 0, max(LEAST_CORES, limits.other_load * reading.cores)
-    if others > least and others * reading.wall_s > LEAST_S:
+    others, least = reading.other_cores or 0, max(LEAST_OTHER_CORES, limits.other_load * reading.cores)
+    if others > least and others * reading.wall_s > LEAST_OTHER_CPU_S:
         found.append(f"other processes used {others:.3g} of {reading.cores} cores")
     if (reading.hidden_cores or 0) > least:
         found.append(f"processes that are not visible here used {reading.hidden_cores:.3g} of {reading.cores} cores")
@@ -67,9 +67,9 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     return found
 
 
-def limiting_reasons(reported: Iterable[list[str] | None]) -> list[str]:
+def collect_throttle_reasons(reported: Iterable[list[str] | None]) -> list[str]:
     """Every reason among several readings, sorted, except that the GPU was idle."""
-    return sorted({reason for reasons in reported for reason in reasons or []} - {IDLE})
+    return sorted({reason for reasons in reported for reason in reasons or []} - {IDLE_REASON})
 
 
 def is_throttled(reasons: list[str] | None) -> bool | None:
@@ -77,19 +77,21 @@ def is_throttled(reasons: list[str] | None) -> bool | None:
     return None if reasons is None else not THERMAL_REASONS.isdisjoint(reasons)
 
 
-def limiting_words(reasons: Iterable[str]) -> str:
+def throttle_reasons_text(reasons: Iterable[str]) -> str:
     """Reasons in words, each once; empty where only idleness or nothing was reported."""
-    return ", ".join(dict.fromkeys(REASONS.get(reason, reason) for reason in reasons if reason != IDLE))
+    return ", ".join(
+        dict.fromkeys(THROTTLE_REASON_TEXTS.get(reason, reason) for reason in reasons if reason != IDLE_REASON)
+    )
 
 
-def is_disturbed(reading, states: Iterable, sensitive: Sensitive) -> bool:
+def is_disturbed(reading, states: Iterable, sensitive: LoadSensitivity) -> bool:
     """Whether other load ran during a block, by its Contention (None: not known) and readings of the device."""
-    return any(state.other_processes for state in states) or bool(reading and disturbances(reading, sensitive))
+    return any(state.other_processes for state in states) or bool(reading and find_disturbances(reading, sensitive))
 
 
-def hidden_load(whole_job, sensitive: Sensitive) -> list[str]:
+def find_hidden_load(whole_job, sensitive: LoadSensitivity) -> list[str]:
     """Load that only a whole job's reading shows: a block is too short to tell of processes that are hidden here."""
     if whole_job is None:
         return []
     seen = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"))
-    return disturbances(whole_job.model_copy(update=seen), sensitive)
+    return find_disturbances(whole_job.model_copy(update=seen), sensitive)

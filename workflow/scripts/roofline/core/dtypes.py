@@ -2,17 +2,17 @@
 
 ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1, "int32": 4}
 # The first compute capability whose tensor cores take a dtype.
-FIRST_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", "fp8_e4m3": "8.9"}
+FIRST_TENSOR_CORE_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", "fp8_e4m3": "8.9"}
 
 # Ceilings of register-only multiply-adds, and the dtype of each. Other compute ceilings have their dtype's name.
-REGISTER_ONLY = {"fp64_fma": "fp64", "fp32_fma": "fp32", "fp16_fma": "fp16"}
+REGISTER_ONLY_DTYPES = {"fp64_fma": "fp64", "fp32_fma": "fp32", "fp16_fma": "fp16"}
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
-CEILINGS = (*DTYPES, *REGISTER_ONLY)
+COMPUTE_CEILINGS = (*DTYPES, *REGISTER_ONLY_DTYPES)
 
 
-def dtype_of(ceiling: str) -> str:
+def operand_dtype(ceiling: str) -> str:
     """The dtype of a compute ceiling's operands."""
-    return REGISTER_ONLY.get(ceiling, ceiling)
+    return REGISTER_ONLY_DTYPES.get(ceiling, ceiling)
 
 
 def array_dtype(name: str):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import floor, log10
 
-from roofline.core.terms import BYTES, Axis
+from roofline.core.terms import BYTES_AXIS_KEY, Axis
 
 
 def number(value: float) -> str:
@@ -23,7 +23,7 @@ def percent(share: float) -> str:
     return f"{value:.{max(1, 1 - floor(log10(value)))}f} %" if value > 0 else "0 %"
 
 
-def starred(text: str, doubtful: object) -> str:
+def mark_doubtful(text: str, doubtful: object) -> str:
     """A figure, marked where it is not to be relied on."""
     return f"{text}*" if doubtful else text
 
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
     return f"{number(seconds / 1e-9)} ns"
 
 
-def traffic(count: float) -> str:
+def traffic_text(count: float) -> str:
     """Bytes moved, in decimal units as bandwidths count them: 12.3 kB, 4.56 MB, 7.89 GB."""
     return _in_units(count, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)))
 
@@ -46,23 +46,23 @@ def capacity(count: float) -> str:
     return _in_units(count, (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)))
 
 
-def listed(items: Iterable) -> str:
+def join_words(items: Iterable) -> str:
     """a, b and c; empty if there are none."""
     *others, last = [*map(str, items)] or [""]
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def counted(count: int, what: str) -> str:
+def count_words(count: int, what: str) -> str:
     """1 job, 2 jobs."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def regime_words(regime: str) -> str:
+def regime_text(regime: str) -> str:
     """memory-bound; limited by the implementation."""
     return "limited by the implementation" if regime == "implementation" else f"{regime}-bound"
 
 
-def regime_name(regime: str, level: str | None) -> str:
+def regime_key(regime: str, level: str | None) -> str:
     """memory: hbm; overhead."""
     return f"{regime}: {level}" if level else regime
 
@@ -72,7 +72,7 @@ def flops_unit(dtype: str) -> str:
     return "TOPS" if dtype.startswith("int") else "TFLOPS"
 
 
-def flops_rate(tflops: float) -> str:
+def flops_rate_text(tflops: float) -> str:
     """491 GFLOPS, 3.05 TFLOPS."""
     return _in_units(tflops * 1e12, (("TFLOPS", 1e12), ("GFLOPS", 1e9), ("MFLOPS", 1e6)), "FLOPS")
 
@@ -84,16 +84,16 @@ def _in_units(count: float, units: Iterable[tuple[str, float]], one: str = "byte
     return f"{number(count)} {one}"
 
 
-def place_words(axis: Axis, place: float) -> str:
+def axis_value_text(axis: Axis, place: float) -> str:
     """A place on an operator's axis."""
-    return traffic(place) if axis.key == BYTES else str(place)
+    return traffic_text(place) if axis.key == BYTES_AXIS_KEY else str(place)
 
 
-def level_name(name: str | None, knee_bytes: int | None) -> str:
+def plateau_label(name: str | None, knee_bytes: int | None) -> str:
     """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
-    return level_words(name) if name else ("unnamed" if knee_bytes else "memory")
+    return level_label(name) if name else ("unnamed" if knee_bytes else "memory")
 
 
-def level_words(name: str) -> str:
+def level_label(name: str) -> str:
     """L1 for l1: a level of caches, and what is named after one, as people write it."""
     return name[0].upper() + name[1:] if name.split("_")[0] in ("l1", "l2", "l3") else name

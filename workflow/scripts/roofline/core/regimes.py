@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from roofline.core import roofline_model
 
 # Share of the time: where roof and overheads together explain less, the implementation sets it.
-EXPLAINED = 0.5
+EXPLAINED_SHARE = 0.5
 
 
-def overhead(*, latency_s: float, device_latency_s: float | None, start_s: float | None) -> float:
+def overhead_of_cell_s(*, latency_s: float, device_latency_s: float | None, start_s: float | None) -> float:
     """Seconds of a latency that go to calls and start-up.
 
     Of a device besides its caller: what it waits for the calls, and what its start takes. Where the device is its own
@@ -23,13 +23,13 @@ def overhead(*, latency_s: float, device_latency_s: float | None, start_s: float
     return min(waited_s + min(start_s or 0.0, device_latency_s), latency_s)
 
 
-def slowest_level(seconds: Mapping[str, float | None]) -> tuple[str | None, float | None]:
+def find_slowest_level(seconds: Mapping[str, float | None]) -> tuple[str | None, float | None]:
     """The memory level that takes longest, and its seconds; of levels whose rate is not known (None) the first."""
     level = max(seconds, key=lambda name: seconds[name] or 0.0, default=None)
     return level, seconds.get(level)
 
 
-def regime(
+def classify_regime(
     *,
     latency_s: float,
     device_latency_s: float | None,
@@ -45,11 +45,11 @@ def regime(
     is one), `compute_s` and `memory_s` what the two roofs allow: FLOPs over the compute ceiling and bytes over the
     memory ceiling, in seconds, of the slowest memory level.
     """
-    overhead_s = overhead(latency_s=latency_s, device_latency_s=device_latency_s, start_s=start_s)
+    overhead_s = overhead_of_cell_s(latency_s=latency_s, device_latency_s=device_latency_s, start_s=start_s)
     if compute_s is None or memory_s is None:
-        return roofline_model.OVERHEAD_BOUND if overhead_s >= EXPLAINED * latency_s else None
+        return roofline_model.OVERHEAD_BOUND if overhead_s >= EXPLAINED_SHARE * latency_s else None
     roof_s = max(compute_s, memory_s)
-    if roof_s + overhead_s < EXPLAINED * latency_s:
+    if roof_s + overhead_s < EXPLAINED_SHARE * latency_s:
         return roofline_model.IMPLEMENTATION_BOUND
     if overhead_s > roof_s:
         return roofline_model.OVERHEAD_BOUND

@@ -14,13 +14,13 @@ MEMORY_BOUND = "memory"
 OVERHEAD_BOUND = "overhead"
 IMPLEMENTATION_BOUND = "implementation"
 
-LANES, BANKS = 32, 32
+LANES_PER_WARP, SHARED_MEMORY_BANKS = 32, 32
 WORD_BYTES = 4
 SECTOR_BYTES = 32
-WAVEFRONT_BYTES = BANKS * WORD_BYTES
+WAVEFRONT_BYTES = SHARED_MEMORY_BANKS * WORD_BYTES
 # Warp schedulers of a multiprocessor, each of which issues up to one instruction per cycle: CUDA programming guide, of
 # every architecture from compute capability 7.0 to 12.0.
-SCHEDULERS = 4
+SCHEDULERS_PER_SM = 4
 
 
 def arithmetic_intensity(flops: float, memory_bytes: float) -> float:
@@ -57,11 +57,11 @@ def roofline_time(flops: float, memory_bytes: float, peak_flops: float, bandwidt
     Unlike FLOPs / attainable it is finite for a copy, which has traffic and no FLOPs.
     """
     _require_not_negative(flops=flops, memory_bytes=memory_bytes, peak_flops=peak_flops, bandwidth=bandwidth)
-    return max(_time(flops, peak_flops), _time(memory_bytes, bandwidth))
+    return max(_seconds_at_rate(flops, peak_flops), _seconds_at_rate(memory_bytes, bandwidth))
 
 
 @dataclass(frozen=True)
-class Analysis:
+class RooflinePoint:
     """One operation under one roofline; see `analyse`."""
 
     intensity_flops_per_byte: float
@@ -72,7 +72,7 @@ class Analysis:
     roofline_time_s: float
 
 
-def analyse(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> Analysis:
+def place_under_roof(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> RooflinePoint:
     """Place one operation under the roof given by a peak (FLOP/s) and a bandwidth (bytes/s).
 
     - intensity: FLOPs / bytes, infinite without traffic;
@@ -88,7 +88,7 @@ def analyse(flops: float, memory_bytes: float, peak_flops: float, bandwidth: flo
     """
     intensity = arithmetic_intensity(flops, memory_bytes)
     attainable = attainable_flops(peak_flops, bandwidth, intensity)
-    return Analysis(
+    return RooflinePoint(
         intensity_flops_per_byte=intensity,
         attainable_flops=attainable,
         bound=COMPUTE_BOUND if intensity >= ridge_point(peak_flops, bandwidth) else MEMORY_BOUND,
@@ -98,31 +98,31 @@ def analyse(flops: float, memory_bytes: float, peak_flops: float, bandwidth: flo
     )
 
 
-def transaction_bytes(level: str) -> int:
+def bytes_per_transaction(level: str) -> int:
     return WAVEFRONT_BYTES if level == "shared" else SECTOR_BYTES
 
 
-def transactions(traffic_bytes: float, level: str) -> float:
+def fewest_transactions(traffic_bytes: float, level: str) -> float:
     """The fewest transactions that move so many bytes."""
-    return traffic_bytes / transaction_bytes(level)
+    return traffic_bytes / bytes_per_transaction(level)
 
 
 def sectors_per_request(stride_words: int) -> int:
     """Sectors that a warp asks for where its lanes load words so far apart, the first at the start of a sector."""
-    return len({lane * stride_words * WORD_BYTES // SECTOR_BYTES for lane in range(LANES)})
+    return len({lane * stride_words * WORD_BYTES // SECTOR_BYTES for lane in range(LANES_PER_WARP)})
 
 
 def wavefronts_per_request(stride_words: int) -> int:
     """The most lanes that want different words of one bank, where lanes load words of shared memory so far apart."""
-    return math.gcd(stride_words, BANKS) if stride_words else 1
+    return math.gcd(stride_words, SHARED_MEMORY_BANKS) if stride_words else 1
 
 
-def issue_peak(multiprocessors: int, clock_mhz: float) -> float:
+def peak_issue_rate(multiprocessors: int, clock_mhz: float) -> float:
     """Warp instructions per second where every scheduler issues one per cycle."""
-    return multiprocessors * SCHEDULERS * clock_mhz * 1e6
+    return multiprocessors * SCHEDULERS_PER_SM * clock_mhz * 1e6
 
 
-def _time(amount: float, rate: float) -> float:
+def _seconds_at_rate(amount: float, rate: float) -> float:
     if not amount:
         return 0.0
     return amount / rate if rate else math.inf

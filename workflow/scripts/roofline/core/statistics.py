@@ -12,11 +12,43 @@ FEWEST_SAMPLES = 7
 STOPPING_CONFIDENCE = 0.99
 STOPPING_EFFECTIVE_COUNT = 50
 # Student's t that is exceeded with a probability of 2.5 %, for 1 to 30 degrees of freedom.
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-T += (2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+STUDENT_T_975 = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+)
+STUDENT_T_975 += (
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+    2.080,
+    2.074,
+    2.069,
+    2.064,
+    2.060,
+    2.056,
+    2.052,
+    2.048,
+    2.045,
+    2.042,
+)
 
 
-def few(samples: int | None) -> bool:
+def is_too_few(samples: int | None) -> bool:
     """Whether a figure rests on so few samples that nothing is concluded from it; not where their number is unknown."""
     return samples is not None and samples < FEWEST_SAMPLES
 
@@ -30,9 +62,9 @@ def median(samples: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def deciles(samples: Sequence[float]) -> float | None:
+def decile_ratio(samples: Sequence[float]) -> float | None:
     """The ninth decile of positive samples over the first; None of too few."""
-    if few(len(samples)):
+    if is_too_few(len(samples)):
         return None
     ordered = sorted(samples)
     return ordered[9 * len(ordered) // 10] / ordered[len(ordered) // 10]
@@ -59,9 +91,9 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     return ordered[scaled - 1], ordered[count - scaled]
 
 
-def student_t(df: int) -> float:
+def student_t_half_width(df: int) -> float:
     """The half width of a 95 % interval of a mean, in standard errors."""
-    return T[df - 1] if df <= len(T) else 1.96 + 2.4 / df
+    return STUDENT_T_975[df - 1] if df <= len(STUDENT_T_975) else 1.96 + 2.4 / df
 
 
 def effective_count(samples: Sequence[float]) -> int:
@@ -84,10 +116,10 @@ def autocorrelation_time(samples: Sequence[float]) -> float:
     middle = median(samples)
     above = "".join("1" if sample > middle else "0" for sample in samples)
     below = "".join("1" if sample < middle else "0" for sample in samples)
-    return max(1.0, _indicator_time(above), _indicator_time(below))
+    return max(1.0, _indicator_autocorrelation_time(above), _indicator_autocorrelation_time(below))
 
 
-def precise(samples: Sequence[float], half_width: float = 0.005, confidence: float = STOPPING_CONFIDENCE) -> bool:
+def is_precise(samples: Sequence[float], half_width: float = 0.005, confidence: float = STOPPING_CONFIDENCE) -> bool:
     """Whether sampling may stop: the interval of the median lies within the median -+ half_width times it.
 
     To be asked at the counts of `looks` only: whoever stops once the interval looks narrow picks the runs in which
@@ -101,7 +133,7 @@ def precise(samples: Sequence[float], half_width: float = 0.005, confidence: flo
     return bool(interval) and max(middle - interval[0], interval[1] - middle) <= half_width * abs(middle)
 
 
-def looks(minimum: int, maximum: int) -> list[int]:
+def precision_check_counts(minimum: int, maximum: int) -> list[int]:
     """The sample counts at which to ask whether they are `precise`: doubling from the minimum, and the maximum.
 
     Each look is a chance to stop by luck: between 50 and 1000 samples there are six. Raises ValueError for counts
@@ -116,7 +148,7 @@ def looks(minimum: int, maximum: int) -> list[int]:
     return [*counts, maximum]
 
 
-def _indicator_time(digits: str) -> float:
+def _indicator_autocorrelation_time(digits: str) -> float:
     """The sum over lags of the autocovariances of zeros and ones, times 4: 1 for an even split without memory.
 
     The digits are one long integer, and their products the ones of it and a shifted copy: a microsecond a lag.

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """A name or message from outside on one line, without what a terminal would obey."""
     return "".join(one if one.isprintable() else " " for one in text)
 
@@ -16,29 +16,29 @@ class UserError(Exception):
     """What a user has to correct, a line each; it ends the program with status 1."""
 
     def __init__(self, lines: str | list[str]):
-        self.lines = [*map(printable, lines.splitlines() if isinstance(lines, str) else lines)]
+        self.lines = [*map(make_printable, lines.splitlines() if isinstance(lines, str) else lines)]
         super().__init__("\n".join(self.lines))
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """Why a device cannot do something: the job, or the candidate of a search, is skipped."""
 
 
 DeviceKind = Literal["cpu", "gpu"]
 Regime = Literal["compute", "memory", "overhead", "implementation"]
 RegimeLevel = Literal["hbm", "l2", "shared", "dram"]
-Mix = Literal["read", "write", "copy", "triad"]
+AccessPattern = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 HostMemory = Literal["pinned", "pageable"]
-Sensitive = Literal["cpu", "caller", "device"]  # to load on the host: see core/disturbance.py
+LoadSensitivity = Literal["cpu", "caller", "device"]  # to load on the host: see core/disturbance.py
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
     "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"
 ]  # what runs are compared by
 
-KNEE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
-MIXES: tuple[Mix, ...] = ("read", "write", "copy", "triad")
-BYTES = "bytes"
+KNEE_SHARE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
+ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")
+BYTES_AXIS_KEY = "bytes"
 
 
 class Axis(NamedTuple):
@@ -50,20 +50,20 @@ class Axis(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceTraits:
     """What devices of a kind have in common, whether one is opened or only its record read."""
 
     accelerator: bool  # its own card, with a host link and its own memory, of which a machine may have several
     synchronous: bool  # a step has ended when its call returns, so that the caller's time is the device's
-    sensitive: Sensitive  # which load next to it on the host disturbs a block
+    sensitive: LoadSensitivity  # which load next to it on the host disturbs a block
     peaks_by: Literal["vendor", "formula"]  # whose figures its compute ceilings are compared with
     reports_power: bool  # and clocks, throttling and errors
     narrowest_bytes: int  # of a number that it computes with
     tensor_cores: bool
 
 
-KINDS: dict[DeviceKind, Kind] = {  # in the order in which devices are shown
-    "gpu": Kind(
+DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devices are shown
+    "gpu": DeviceTraits(
         accelerator=True,
         synchronous=False,
         sensitive="caller",
@@ -72,7 +72,7 @@ KINDS: dict[DeviceKind, Kind] = {  # in the order in which devices are shown
         narrowest_bytes=1,
         tensor_cores=True,
     ),
-    "cpu": Kind(
+    "cpu": DeviceTraits(
         accelerator=False,
         synchronous=True,
         sensitive="cpu",
@@ -84,10 +84,10 @@ KINDS: dict[DeviceKind, Kind] = {  # in the order in which devices are shown
 }
 
 
-def accelerators(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
-    return [device for device in devices if KINDS[kind_of(device)].accelerator]
+def select_accelerators(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
+    return [device for device in devices if DEVICE_TRAITS[kind_of(device)].accelerator]
 
 
-def in_order(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
+def order_devices(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
     """The same devices, accelerators before the CPU."""
-    return sorted(devices, key=lambda device: list(KINDS).index(kind_of(device)))
+    return sorted(devices, key=lambda device: list(DEVICE_TRAITS).index(kind_of(device)))

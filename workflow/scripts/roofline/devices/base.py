@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from roofline.core.terms import ComputeUnit, DeviceKind, HostMemory, Mix
-from roofline.records.compute import Product
+from roofline.core.terms import AccessPattern, ComputeUnit, DeviceKind, HostMemory
+from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
 
@@ -36,7 +36,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Stream:
+class BandwidthBenchmark:
     """One mix of accesses to one memory level; each is a memory ceiling.
 
     `grids` are the ways to run it, each a step that goes once over all the bytes: a grid of a kernel, or a number of
@@ -64,7 +64,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class SweepSeries:
+class SweepBenchmark:
     """Reads of one kind over sizes of the working set.
 
     `step(size_bytes)` is a step that reads it repeatedly, and the bytes of one reader. `levels` has the capacities of a
@@ -90,7 +90,7 @@ class Workload:
     writes, if it is handed out.
     """
 
-    product: Product
+    product: WorkloadSpec
     flops: int
     step: Callable[[int], object]
     clear: Callable[[], object]
@@ -109,7 +109,7 @@ class Workload:
 Step = Callable[[int], object]  # handed the number of the step, so that it can rotate among buffers
 
 
-class HostWork(NamedTuple):
+class HostCostBenchmark(NamedTuple):
     """A step with its cost. `count`: cores, or a kernel's arguments. `queued`: by the device's clock."""
 
     name: str
@@ -145,7 +145,7 @@ class Device(Protocol):
     # -- the ceilings of an operator
     def compute_unit(self, ceiling: str) -> ComputeUnit: ...
     def compute_ceiling(self, dtype: str, unit: str) -> str: ...
-    def memory_ceilings(self, mix: Mix) -> list[str]:
+    def memory_ceilings(self, mix: AccessPattern) -> list[str]:
         """Best first."""
         ...
 
@@ -180,7 +180,7 @@ class Device(Protocol):
         """The device's part of the same, at most `at_once` steps queued together; None of a synchronous device, or
         if it cannot be separated."""
 
-    def host_costs(self) -> Iterable[HostWork]:
+    def host_costs(self) -> Iterable[HostCostBenchmark]:
         """What its operators' calls consist of."""
         ...
 
@@ -210,10 +210,10 @@ class Device(Protocol):
         """On the device; what shares a CPU is seen in devices/host.py."""
 
     # -- what its ceilings are measured with
-    def streams(self, level: str, size_bytes: int | None) -> list[Stream]: ...
-    def sweeps(self, points_per_octave: int) -> list[SweepSeries]: ...
+    def streams(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]: ...
+    def sweeps(self, points_per_octave: int) -> list[SweepBenchmark]: ...
     def chain(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
         """A step of loads from a level that wait for one another, their number, and a check; None if it has none."""
 
     def fma_candidates(self, ceiling: str, seed: int) -> Iterable[Workload]: ...
-    def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload: ...
+    def fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload: ...

@@ -6,84 +6,86 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roofline.core.dtypes import FIRST_CAPABILITY
+from roofline.core.dtypes import FIRST_TENSOR_CORE_CAPABILITY
 from roofline.core.terms import UserError
 from roofline.records.files import read_yaml
 
-TENSOR_DTYPES = ("fp64", *FIRST_CAPABILITY)
+TENSOR_DTYPES = ("fp64", *FIRST_TENSOR_CORE_CAPABILITY)
 CUDA_CORE_RATES = ("fp64_fma", "fp32", "fp16_fma")
-MULTIPROCESSOR = ("warp_schedulers", "max_warps", "registers", "l1_and_shared_kib", "shared_kib")
-MULTIPROCESSOR += ("shared_per_block_kib", "shared_bytes_per_clock", "l1_bytes_per_clock")
-FIGURES = ("fp64", "fp64_fma", "fp32", *FIRST_CAPABILITY)
+MULTIPROCESSOR_FIELDS = ("warp_schedulers", "max_warps", "registers", "l1_and_shared_kib", "shared_kib")
+MULTIPROCESSOR_FIELDS += ("shared_per_block_kib", "shared_bytes_per_clock", "l1_bytes_per_clock")
+PEAK_FIGURES = ("fp64", "fp64_fma", "fp32", *FIRST_TENSOR_CORE_CAPABILITY)
 
 Positive = Annotated[float, Field(gt=0)]
-Whole = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
 Text = Annotated[str, Field(pattern=r"\S")]
-Capability = Annotated[str, Field(pattern=r"^[0-9]+[.][0-9]+$")]
+CapabilityText = Annotated[str, Field(pattern=r"^[0-9]+[.][0-9]+$")]
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def part(kind: type, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> type[Part]:
+def make_mapping_model(kind: type, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> type[StrictModel]:
     """A mapping whose values are all of one kind."""
-    return create_model("Part", __base__=Part, **dict.fromkeys(required, kind), **dict.fromkeys(optional, (kind, None)))
+    return create_model(
+        "Part", __base__=StrictModel, **dict.fromkeys(required, kind), **dict.fromkeys(optional, (kind, None))
+    )
 
 
-class RateClass(Part):
+class RateClass(StrictModel):
     meaning: Text
     name_contains: list[Text]
     factors: dict[Literal[TENSOR_DTYPES], Annotated[float, Field(ge=0, le=1)]]
 
 
-class Architecture(Part):
+class Architecture(StrictModel):
     name: Text
-    tensor_core: dict[Literal[TENSOR_DTYPES], Whole]
-    cuda_core: part(Whole, CUDA_CORE_RATES)
+    tensor_core: dict[Literal[TENSOR_DTYPES], PositiveInt]
+    cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)
     tensor_at_boost_clock: list[Literal[TENSOR_DTYPES]]
-    multiprocessor: part(Whole, MULTIPROCESSOR)
+    multiprocessor: make_mapping_model(PositiveInt, MULTIPROCESSOR_FIELDS)
     l2_bytes_per_clock: Positive | None
-    unverified: list[Literal[(*TENSOR_DTYPES, *CUDA_CORE_RATES, *MULTIPROCESSOR, "l2_bytes_per_clock")]]
+    unverified: list[Literal[(*TENSOR_DTYPES, *CUDA_CORE_RATES, *MULTIPROCESSOR_FIELDS, "l2_bytes_per_clock")]]
     source: Text
 
 
-class Card(Part):
+class CardModel(StrictModel):
     device_names: Annotated[list[Text], Field(min_length=1)]
-    compute_capability: Capability
-    multiprocessors: Whole
+    compute_capability: CapabilityText
+    multiprocessors: PositiveInt
     boost_clock_mhz: Positive
     tensor_clock_mhz: Positive
     rate_class: Text
-    peaks_tflops: dict[Literal[FIGURES], Positive]
+    peaks_tflops: dict[Literal[PEAK_FIGURES], Positive]
     memory_type: Text
     memory_gb: Positive
     bandwidth_gb_per_s: Positive
     l2_mib: Positive | None
     power_limit_w: Positive
-    pcie_generation: Whole
+    pcie_generation: PositiveInt
     unverified: list[Text]
-    sources: part(Text, ("device", "peaks", "bandwidth"), ("names", *FIGURES))
-    from_formula: list[Literal[FIGURES]] = []
+    sources: make_mapping_model(Text, ("device", "peaks", "bandwidth"), ("names", *PEAK_FIGURES))
+    from_formula: list[Literal[PEAK_FIGURES]] = []
     notes: Text = ""
 
 
-class Link(Part):
+class NvlinkEntry(StrictModel):
     gb_per_s: Positive
     verified: bool
     source: Text
 
 
-class Datasheets(Part):
+class Datasheets(StrictModel):
     schema_version: Literal[1]
     rate_classes: dict[str, RateClass]
-    architectures: dict[Capability, Architecture]
-    nvlink: dict[Capability, Link]
-    cards: dict[str, Card]
+    architectures: dict[CapabilityText, Architecture]
+    nvlink: dict[CapabilityText, NvlinkEntry]
+    cards: dict[str, CardModel]
 
 
 @cache
-def read(path: Path | str) -> dict:
+def read_datasheets(path: Path | str) -> dict:
     """The datasheets as the file has them. Raises UserError with all errors, or OSError if it cannot be opened."""
     content = read_yaml(path)
     try:

@@ -8,11 +8,11 @@ import json
 from math import inf
 from typing import NamedTuple
 
-from roofline.core.dtypes import CEILINGS, DTYPES, FIRST_CAPABILITY
+from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, FIRST_TENSOR_CORE_CAPABILITY
 from roofline.devices import datasheet_file
 from roofline.records.device_record import DeviceRecord
 
-load = datasheet_file.read
+read_datasheets = datasheet_file.read_datasheets
 
 TENSOR_CORE = "tensor_core"
 CUDA_CORE = "cuda_core"
@@ -28,13 +28,13 @@ CUDA_CORE_FIGURE = {
 }
 
 
-COUNTED = 1.05  # a block may run a little faster than the one over which the clock was counted
-ROUNDING = 1.005  # of clocks and timers: an H100 ran fp64_fma at 33.50 TFLOPS, and 1980 MHz allow 33.45
+CLOCK_COUNT_TOLERANCE = 1.05  # a block may run a little faster than the one over which the clock was counted
+CLOCK_ROUNDING = 1.005  # of clocks and timers: an H100 ran fp64_fma at 33.50 TFLOPS, and 1980 MHz allow 33.45
 # A reported total lies between the nominal size in GB, less ECC's share, and the nominal size in GiB.
 MEMORY_TOLERANCE = 0.12
 
 
-def vendor_figures(
+def datasheet_figures(
     datasheets: dict,
     *,
     name: str,
@@ -54,11 +54,11 @@ def vendor_figures(
     follow from the rates of the architecture ('formula') and the rate class of the named card ('entry'). 'absent' has
     the reason for each dtype without a peak.
     """
-    card_id, card = find_entry(datasheets, full_card_name(name))
-    mismatches = _mismatches(card_id, card, name, compute_capability, multiprocessors, memory_bytes, mig)
+    card_id, card = find_card_model(datasheets, full_card_name(name))
+    mismatches = _find_mismatches(card_id, card, name, compute_capability, multiprocessors, memory_bytes, mig)
     printed = None if mismatches else card
     same_silicon = card is not None and card["compute_capability"] == compute_capability
-    basis = _Basis(
+    basis = _PeakBasis(
         compute_capability,
         multiprocessors,
         printed,
@@ -66,13 +66,13 @@ def vendor_figures(
         boost_clock_mhz=card["boost_clock_mhz"] if same_silicon else sm_clock_max_mhz,
         tensor_clock_mhz=card["tensor_clock_mhz"] if same_silicon else sm_clock_max_mhz,
         clocks_of_card=same_silicon,
-        architecture_id=nearest_architecture(datasheets, compute_capability)[0],
+        architecture_id=find_nearest_architecture(datasheets, compute_capability)[0],
     )
-    peaks, absent = _peaks(datasheets, basis)
+    peaks, absent = _collect_peaks(datasheets, basis)
     return {
         "match": "exact" if printed else "formula",
         "entry": card_id,
-        "reason": _reason(card_id, mismatches, basis),
+        "reason": _match_reason(card_id, mismatches, basis),
         "boost_clock_mhz": basis.boost_clock_mhz,
         "tensor_clock_mhz": basis.tensor_clock_mhz,
         "rate_class": basis.rate_class,
@@ -80,19 +80,19 @@ def vendor_figures(
         "power_limit_w": printed["power_limit_w"] if printed else None,
         "peaks": peaks,
         "absent": absent,
-        "bandwidth": _bandwidth(printed, memory_clock_max_mhz, memory_bus_width_bits),
-        "nvlink": _nvlink(datasheets["nvlink"].get(compute_capability), nvlinks),
+        "bandwidth": _bandwidth_figure(printed, memory_clock_max_mhz, memory_bus_width_bits),
+        "nvlink": _nvlink_figure(datasheets["nvlink"].get(compute_capability), nvlinks),
     }
 
 
-def entry_fingerprint(datasheets: dict, name: str, compute_capability: str) -> str:
+def entry_sha256(datasheets: dict, name: str, compute_capability: str) -> str:
     """SHA-256 (hex) of what the datasheets say of a device. Another card added to the file does not change it."""
-    _, card = find_entry(datasheets, full_card_name(name))
+    _, card = find_card_model(datasheets, full_card_name(name))
     rate_class = _rate_class(datasheets, name, card)
     used = {
         "card": card,
         "rate_class": {rate_class: datasheets["rate_classes"][rate_class]},
-        "architecture": nearest_architecture(datasheets, compute_capability),
+        "architecture": find_nearest_architecture(datasheets, compute_capability),
         "nvlink": datasheets["nvlink"].get(compute_capability),
     }
     canonical = json.dumps(used, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -110,15 +110,15 @@ def clock_peak_tflops(operations_per_clock: float, multiprocessors: int, clock_m
     return operations_per_clock * multiprocessors * clock_mhz / 1e6
 
 
-def most_tflops(device: DeviceRecord, ceiling: str, counted_mhz: float | None) -> float:
+def highest_possible_tflops(device: DeviceRecord, ceiling: str, counted_mhz: float | None) -> float:
     """TFLOPS that no block of a listed card can exceed, by its highest clock and the clock counted over the block;
     infinity if the rate is by formula, and may be what is wrong, or no clock is known."""
     peak, highest_mhz = device.vendor.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
     rate = peak and peak.operations_per_clock_per_multiprocessor
-    clocks = [mhz for mhz in (highest_mhz, counted_mhz and COUNTED * counted_mhz) if mhz]
+    clocks = [mhz for mhz in (highest_mhz, counted_mhz and CLOCK_COUNT_TOLERANCE * counted_mhz) if mhz]
     if device.vendor.match != "exact" or not rate or not clocks:
         return inf
-    return ROUNDING * clock_peak_tflops(rate, device.hardware["multiprocessors"], min(clocks))
+    return CLOCK_ROUNDING * clock_peak_tflops(rate, device.hardware["multiprocessors"], min(clocks))
 
 
 def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> float:
@@ -126,12 +126,12 @@ def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> floa
     return 2 * memory_clock_mhz * bus_width_bits / 8 / 1e3
 
 
-def memory_agrees(memory_bytes: int, nominal_gb: float) -> bool:
+def memory_matches(memory_bytes: int, nominal_gb: float) -> bool:
     """Whether a total is within 12 % of `nominal_gb` as GB or GiB: ECC takes its share (15.8e9 bytes of a T4)."""
     return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, 2**30))
 
 
-def nominal_bytes(card: dict) -> int:
+def nominal_memory_bytes(card: dict) -> int:
     """About what a card of the datasheets reports: vendors give HBM in GiB, and ECC takes some 6 % of GDDR."""
     return int(card["memory_gb"] * (2**30 if card["memory_type"].startswith("HBM") else 1e9))
 
@@ -139,7 +139,7 @@ def nominal_bytes(card: dict) -> int:
 # ---------------------------------------------------------------- looking up
 
 
-def find_entry(datasheets: dict, name: str) -> tuple[str, dict] | tuple[None, None]:
+def find_card_model(datasheets: dict, name: str) -> tuple[str, dict] | tuple[None, None]:
     """The card of exactly this name, and its id; else (None, None). Not by prefix: A10 begins A100."""
     for card_id, card in datasheets["cards"].items():
         if name in card["device_names"]:
@@ -152,20 +152,20 @@ def full_card_name(name: str) -> str:
     return name.split(" MIG ")[0]
 
 
-def nearest_architecture(datasheets: dict, compute_capability: str) -> tuple[str, dict] | tuple[None, None]:
+def find_nearest_architecture(datasheets: dict, compute_capability: str) -> tuple[str, dict] | tuple[None, None]:
     """Rates of this compute capability, or of the nearest with its major number; (None, None) if unknown."""
-    major, minor = _version(compute_capability)
-    relatives = [known for known in datasheets["architectures"] if _version(known)[0] == major]
+    major, minor = _version_tuple(compute_capability)
+    relatives = [known for known in datasheets["architectures"] if _version_tuple(known)[0] == major]
     if not relatives:
         return None, None
-    nearest = min(relatives, key=lambda known: (abs(_version(known)[1] - minor), _version(known)))
+    nearest = min(relatives, key=lambda known: (abs(_version_tuple(known)[1] - minor), _version_tuple(known)))
     return nearest, datasheets["architectures"][nearest]
 
 
-def lacks(dtype: str, compute_capability: str) -> str | None:
+def missing_tensor_core_reason(dtype: str, compute_capability: str) -> str | None:
     """Why no tensor core of this compute capability takes `dtype`; None if one does, or if none is needed."""
-    needed = FIRST_CAPABILITY.get(dtype)
-    if needed is None or _version(compute_capability) >= _version(needed):
+    needed = FIRST_TENSOR_CORE_CAPABILITY.get(dtype)
+    if needed is None or _version_tuple(compute_capability) >= _version_tuple(needed):
         return None
     return f"compute capability {compute_capability}, {dtype} tensor cores need {needed}"
 
@@ -180,7 +180,7 @@ def _rate_class(datasheets: dict, name: str, card: dict | None) -> str:
     return "full"
 
 
-def _version(compute_capability: str) -> tuple[int, int]:
+def _version_tuple(compute_capability: str) -> tuple[int, int]:
     major, minor = compute_capability.split(".")
     return int(major), int(minor)
 
@@ -188,7 +188,7 @@ def _version(compute_capability: str) -> tuple[int, int]:
 # ---------------------------------------------------------------- one figure
 
 
-class _Basis(NamedTuple):
+class _PeakBasis(NamedTuple):
     """What the peaks of a device follow from."""
 
     compute_capability: str
@@ -208,7 +208,7 @@ class _Rate(NamedTuple):
     at_tensor_clock: bool
 
 
-def _rate(datasheets: dict, basis: _Basis, ceiling: str) -> _Rate | None:
+def _find_rate(datasheets: dict, basis: _PeakBasis, ceiling: str) -> _Rate | None:
     """The rate of a ceiling, with the factor of the rate class; None where the architecture is unknown or lacks it."""
     if basis.architecture_id is None:
         return None
@@ -222,20 +222,20 @@ def _rate(datasheets: dict, basis: _Basis, ceiling: str) -> _Rate | None:
     return None
 
 
-def _peaks(datasheets: dict, basis: _Basis) -> tuple[dict[str, dict], dict[str, str]]:
+def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict], dict[str, str]]:
     """The peaks by ceiling, and why dtypes have none."""
     peaks, absent = {}, {}
-    for ceiling in CEILINGS:
-        rate = _rate(datasheets, basis, ceiling)
-        reason = lacks(ceiling, basis.compute_capability) or _unknown(rate, basis)
+    for ceiling in COMPUTE_CEILINGS:
+        rate = _find_rate(datasheets, basis, ceiling)
+        reason = missing_tensor_core_reason(ceiling, basis.compute_capability) or _missing_peak_reason(rate, basis)
         if reason is None:
-            peaks[ceiling] = _peak(rate, basis)
+            peaks[ceiling] = _peak_figure(rate, basis)
         elif ceiling in DTYPES:
             absent[ceiling] = reason
     return peaks, absent
 
 
-def _unknown(rate: _Rate | None, basis: _Basis) -> str | None:
+def _missing_peak_reason(rate: _Rate | None, basis: _PeakBasis) -> str | None:
     """Why there is no peak for a ceiling that this compute capability may have; None if there is one."""
     if rate is None:
         return f"no rate is known for compute capability {basis.compute_capability}"
@@ -246,7 +246,7 @@ def _unknown(rate: _Rate | None, basis: _Basis) -> str | None:
     return None
 
 
-def _peak(rate: _Rate, basis: _Basis) -> dict:
+def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
     """The card's printed figure, or the formula's where no card of the table applies or it has no such figure."""
     operations, card = rate.operations_per_clock, basis.printed
     if card and rate.figure in card["peaks_tflops"]:
@@ -254,7 +254,7 @@ def _peak(rate: _Rate, basis: _Basis) -> dict:
         verified = rate.figure not in card["unverified"]
         derived = rate.figure in card.get("from_formula", [])
         source = "architecture formula; the vendor prints no such figure"
-        source = source if derived else _source(card, rate.figure, otherwise="peaks")
+        source = source if derived else _source_text(card, rate.figure, otherwise="peaks")
     else:
         clock_mhz = basis.tensor_clock_mhz if rate.at_tensor_clock else basis.boost_clock_mhz
         tflops = clock_peak_tflops(operations, basis.multiprocessors, clock_mhz)
@@ -277,11 +277,11 @@ def _peak(rate: _Rate, basis: _Basis) -> dict:
     }
 
 
-def _bandwidth(card: dict | None, memory_clock_mhz: float | None, bus_width_bits: int | None) -> dict | None:
+def _bandwidth_figure(card: dict | None, memory_clock_mhz: float | None, bus_width_bits: int | None) -> dict | None:
     if card:
         return {
             "gb_per_s": float(card["bandwidth_gb_per_s"]),
-            "source": _source(card, "bandwidth_gb_per_s", otherwise="bandwidth"),
+            "source": _source_text(card, "bandwidth_gb_per_s", otherwise="bandwidth"),
             "verified": "bandwidth_gb_per_s" not in card["unverified"],
             "derived": False,
         }
@@ -296,14 +296,14 @@ def _bandwidth(card: dict | None, memory_clock_mhz: float | None, bus_width_bits
     }
 
 
-def _nvlink(link: dict | None, links: int | None) -> dict | None:
+def _nvlink_figure(link: dict | None, links: int | None) -> dict | None:
     if not link or not links:
         return None
     source = f"{links} links of {link['gb_per_s']:g} GB/s in one direction; {link['source']}"
     return {"gb_per_s": links * link["gb_per_s"], "source": source, "verified": link["verified"], "derived": True}
 
 
-def _source(card: dict, figure: str, otherwise: str) -> str:
+def _source_text(card: dict, figure: str, otherwise: str) -> str:
     source = card["sources"].get(figure, card["sources"][otherwise])
     return f"{source} (this figure not verified)" if figure in card["unverified"] else source
 
@@ -311,7 +311,7 @@ def _source(card: dict, figure: str, otherwise: str) -> str:
 # ---------------------------------------------------------------- does the device agree with the card
 
 
-def _mismatches(
+def _find_mismatches(
     card_id: str | None,
     card: dict | None,
     name: str,
@@ -330,12 +330,12 @@ def _mismatches(
         found.append(f"compute capability {compute_capability}, entry {card_id} has {card['compute_capability']}")
     if card["multiprocessors"] != multiprocessors:
         found.append(f"{multiprocessors} multiprocessors, entry {card_id} has {card['multiprocessors']}")
-    if not memory_agrees(memory_bytes, card["memory_gb"]):
+    if not memory_matches(memory_bytes, card["memory_gb"]):
         found.append(f"{memory_bytes / 1e9:.1f} GB of memory, entry {card_id} has {card['memory_gb']:g}")
     return found
 
 
-def _reason(card_id: str | None, mismatches: list[str], basis: _Basis) -> str:
+def _match_reason(card_id: str | None, mismatches: list[str], basis: _PeakBasis) -> str:
     if not mismatches:
         return f"name, compute capability, multiprocessors and memory size agree with entry {card_id}"
     if basis.architecture_id is None:

@@ -6,25 +6,25 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import NamedTuple
 
-PERIOD_S = 0.002  # between two looks
+READING_PERIOD_S = 0.002  # between two looks
 
 
-class Look(NamedTuple):
+class EnergyReading(NamedTuple):
     at: float  # time.monotonic()
     joules: float  # since the driver was loaded
     power_w: float | None  # after a tick
 
 
 @contextmanager
-def watched(device) -> Iterator[list[Look]]:
+def watch_energy(device) -> Iterator[list[EnergyReading]]:
     """Read while the block runs; none without a counter."""
-    looks: list[Look] = []
+    looks: list[EnergyReading] = []
     ended = Event()
 
     def look() -> None:
-        while not ended.wait(PERIOD_S) and (joules := device.joules()) is not None:
+        while not ended.wait(READING_PERIOD_S) and (joules := device.joules()) is not None:
             at, ticked = time.monotonic(), not looks or joules != looks[-1].joules
-            looks.append(Look(at, joules, device.power_w() if ticked else None))
+            looks.append(EnergyReading(at, joules, device.power_w() if ticked else None))
 
     thread = Thread(target=look, daemon=True)
     thread.start()
@@ -35,7 +35,7 @@ def watched(device) -> Iterator[list[Look]]:
         thread.join()
 
 
-def ticks(looks: Sequence[Look], start: float, end: float) -> list[Look]:
+def find_ticks(looks: Sequence[EnergyReading], start: float, end: float) -> list[EnergyReading]:
     """The ticks between two moments, on a line through all: those found late are off."""
     import numpy
 
@@ -46,4 +46,4 @@ def ticks(looks: Sequence[Look], start: float, end: float) -> list[Look]:
     steps, spans = joules[later] - joules[later - 1], at[later] - at[later - 1]
     places = numpy.cumsum(numpy.maximum(1, numpy.rint(steps / numpy.median(steps))))  # one may be two ticks
     each_s, first = numpy.polyfit(places, at[later] - spans / 2, 1, w=1 / spans)
-    return [Look(first + each_s * place, joules[one], None) for place, one in zip(places, later, strict=True)]
+    return [EnergyReading(first + each_s * place, joules[one], None) for place, one in zip(places, later, strict=True)]

@@ -10,28 +10,28 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from roofline.core.disturbance import RUN_PROCESS
-from roofline.core.terms import printable
+from roofline.core.disturbance import RUN_PROCESS_VARIABLE
+from roofline.core.terms import make_printable
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-SYSTEM = Path("/")
+SYSTEM_ROOT = Path("/")
 # Of a control group, by version: its limit of memory, what is used, and in its statistics what can be dropped.
-MEMORY = (
+MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-THROTTLED = {"throttled_usec": 1e6, "throttled_time": 1e9}  # by version: what makes seconds of it
-ROOT = "ROOFLINE_HOST"  # names a folder for load, caches and locks instead of /
+THROTTLED_UNITS = {"throttled_usec": 1e6, "throttled_time": 1e9}  # by version: what makes seconds of it
+HOST_ROOT_VARIABLE = "ROOFLINE_HOST"  # names a folder for load, caches and locks instead of /
 
 
-def usable_cores() -> int:
+def usable_core_count() -> int:
     """Cores of this process: so many threads use all that it may."""
-    return math.ceil(allowed_cores())
+    return math.ceil(core_allowance())
 
 
-def allowed_cores() -> float:
+def core_allowance() -> float:
     """By the affinity mask, and no more than the CPU quotas of the control groups, which may be fractions."""
-    return min(len(usable_cpus()), *_cpu_quotas(), math.inf)
+    return min(len(usable_cpus()), *_read_cpu_quotas(), math.inf)
 
 
 def usable_cpus() -> set[int]:
@@ -40,7 +40,7 @@ def usable_cpus() -> set[int]:
 
 
 @contextlib.contextmanager
-def on_cpu(number: int) -> Iterator[None]:
+def pin_to_cpu(number: int) -> Iterator[None]:
     """The calling thread runs there alone."""
     usual = usable_cpus()
     os.sched_setaffinity(0, {number})
@@ -57,7 +57,7 @@ def cpu_folder(number: int) -> Path:
 
 def physical_cores() -> float:
     """The same with the threads of one core counted once, if the system lists which they are."""
-    return min(allowed_cores(), len({_siblings(cpu) for cpu in usable_cpus()}))
+    return min(core_allowance(), len({_read_siblings(cpu) for cpu in usable_cpus()}))
 
 
 def use_all_cores() -> int:
@@ -65,7 +65,7 @@ def use_all_cores() -> int:
 
     Snakemake hands a job OMP_NUM_THREADS = its declared threads, 1 on a one-core run.
     """
-    cores = usable_cores()
+    cores = usable_core_count()
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(cores)
     return cores
@@ -76,33 +76,33 @@ def memory_available_bytes() -> int:
     import psutil
 
     available = psutil.virtual_memory().available
-    for group in _control_groups("memory", SYSTEM):
-        for limit, used, cached in MEMORY:
-            if (most := _number(group / limit)) is not None:
+    for group in _control_groups("memory", SYSTEM_ROOT):
+        for limit, used, cached in MEMORY_FILES:
+            if (most := _read_number(group / limit)) is not None:
                 # Files that were read and not used since count as used, and are let go where memory is wanted.
-                dropped = _named_numbers(group / "memory.stat").get(cached, 0)
-                available = min(available, most - (_number(group / used) or 0) + dropped)
+                dropped = _read_named_numbers(group / "memory.stat").get(cached, 0)
+                available = min(available, most - (_read_number(group / used) or 0) + dropped)
     return available
 
 
-def kills_for_memory() -> int:
+def count_oom_kills() -> int:
     """Processes that the kernel has killed for want of memory, of the system or of a control group."""
-    return _named_numbers(SYSTEM / "proc" / "vmstat").get("oom_kill", 0)
+    return _read_named_numbers(SYSTEM_ROOT / "proc" / "vmstat").get("oom_kill", 0)
 
 
 def cpu_name() -> str:
     """The model of the processor; the architecture of an ARM host, whose kernel lists none."""
-    return printable(proc_cpuinfo().get("model name", platform.machine()))
+    return make_printable(read_cpuinfo().get("model name", platform.machine()))
 
 
-def proc_cpuinfo() -> dict[str, str]:
+def read_cpuinfo() -> dict[str, str]:
     """What /proc/cpuinfo lists of the first processor."""
     first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 @dataclass(frozen=True)
-class Usage:
+class HostUsage:
     """Seconds so far, of this process and of the CPUs that it may run on; None where the system does not tell."""
 
     at: float  # by a monotonic clock
@@ -113,17 +113,17 @@ class Usage:
     waited: float | None = None  # that threads of this process could have run and had no CPU
     throttled: float | None = None  # by the CPU quotas of its control groups
     run: float | None = None  # CPU time of this run's other processes: Snakemake and the jobs that it starts
-    others: "Others | None" = None  # exact, by task; None where the kernel does not count so
+    others: "OtherProcesses | None" = None  # exact, by task; None where the kernel does not count so
 
 
 @dataclass(frozen=True)
-class Others:
+class OtherProcesses:
     """CPU seconds of the tasks of every visible process outside this run, and of children that these waited for."""
 
     tasks: Mapping[tuple[str, str], float]  # by process and thread
     ended: float
 
-    def since(self, before: "Others") -> float:
+    def since(self, before: "OtherProcesses") -> float:
         """Seconds used since an earlier reading, by tasks that began or ended in between too.
 
         What an ended task had used by the earlier reading is in its parent's count, and is taken off; of tasks that
@@ -134,45 +134,45 @@ class Others:
         return used + max(0.0, self.ended - before.ended - gone)
 
 
-def usage(others: bool = True) -> Usage:
+def read_usage(others: bool = True) -> HostUsage:
     """Now. Without `others` those are not looked for one by one, which takes milliseconds."""
     root = _root()
-    cpus = _cpu_seconds(root / "proc" / "stat")
-    waits = [int(numbers.split()[1]) / 1e9 for numbers in _of_threads(f"{root}/proc/self", "schedstat")]
-    statistics = [_named_numbers(group / "cpu.stat") for group in _control_groups("cpu", root)]
-    throttled = [one[name] / unit for one in statistics for name, unit in THROTTLED.items() if name in one]
-    return Usage(
+    cpus = _read_cpu_seconds(root / "proc" / "stat")
+    waits = [int(numbers.split()[1]) / 1e9 for numbers in _read_thread_files(f"{root}/proc/self", "schedstat")]
+    statistics = [_read_named_numbers(group / "cpu.stat") for group in _control_groups("cpu", root)]
+    throttled = [one[name] / unit for one in statistics for name, unit in THROTTLED_UNITS.items() if name in one]
+    return HostUsage(
         at=time.monotonic(),
         own=time.process_time(),
         waited=sum(waits) if waits else None,
         throttled=sum(throttled) if throttled else None,
         run=_run_seconds(root / "proc"),
-        others=_others(root / "proc") if others else None,
+        others=_read_other_processes(root / "proc") if others else None,
         **cpus,
     )
 
 
-def _others(proc: Path) -> Others | None:
+def _read_other_processes(proc: Path) -> OtherProcesses | None:
     """By schedstat, which counts nanoseconds. /proc/stat samples all CPUs at the same ticks: loops on all cores in step
     with them seem to be others' load, or hide it. Hundreds of files at every reading, so read without any comfort."""
-    own = {str(os.getpid()), *_run_processes(proc)}
-    if not any(_of_threads(f"{proc}/self", "schedstat")):
+    own = {str(os.getpid()), *_list_run_processes(proc)}
+    if not any(_read_thread_files(f"{proc}/self", "schedstat")):
         return None
     tasks, ended, root = {}, 0, str(proc)
     gone = contextlib.suppress(OSError, ValueError, IndexError)  # what has ended meanwhile
     for process in os.listdir(root):
         if process.isdigit() and process not in own:
             with gone:
-                fields = _bytes(f"{root}/{process}/stat").rpartition(b") ")[2].split(None, 14)
+                fields = _read_short_file(f"{root}/{process}/stat").rpartition(b") ")[2].split(None, 14)
                 ended += int(fields[13]) + int(fields[14].split(None, 1)[0])
                 for thread in os.listdir(f"{root}/{process}/task"):
                     with gone:
-                        spent = _bytes(f"{root}/{process}/task/{thread}/schedstat")
+                        spent = _read_short_file(f"{root}/{process}/task/{thread}/schedstat")
                         tasks[process, thread] = int(spent.split(None, 1)[0]) / 1e9
-    return Others(tasks, ended / os.sysconf("SC_CLK_TCK"))
+    return OtherProcesses(tasks, ended / os.sysconf("SC_CLK_TCK"))
 
 
-def _bytes(path: str) -> bytes:
+def _read_short_file(path: str) -> bytes:
     """Of a file of the kernel's, which is short."""
     file = os.open(path, os.O_RDONLY)
     try:
@@ -181,30 +181,30 @@ def _bytes(path: str) -> bytes:
         os.close(file)
 
 
-def _of_threads(process: str, name: str) -> Iterator[bytes]:
+def _read_thread_files(process: str, name: str) -> Iterator[bytes]:
     """A file of each thread of a process; without those that have ended meanwhile. A job reads them hundreds of times,
     so without any comfort too."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"{process}/task"):
             with contextlib.suppress(OSError):
-                yield _bytes(f"{process}/task/{thread}/{name}")
+                yield _read_short_file(f"{process}/task/{thread}/{name}")
 
 
-def _run_processes(proc: Path) -> Iterator[str]:
+def _list_run_processes(proc: Path) -> Iterator[str]:
     """The processes of this run, the first one included, by their numbers."""
-    left = [first] if (first := os.environ.get(RUN_PROCESS)) else []
+    left = [first] if (first := os.environ.get(RUN_PROCESS_VARIABLE)) else []
     while left:
         number = left.pop()
         yield number
-        for children in _of_threads(f"{proc}/{number}", "children"):
+        for children in _read_thread_files(f"{proc}/{number}", "children"):
             left += children.decode().split()
 
 
 def _root() -> Path:
-    return Path(os.environ.get(ROOT, "/"))
+    return Path(os.environ.get(HOST_ROOT_VARIABLE, "/"))
 
 
-def _cpu_seconds(stat: Path) -> dict[str, float]:
+def _read_cpu_seconds(stat: Path) -> dict[str, float]:
     """Of the CPUs of this process, by /proc/stat, whose guest times are also in its user times."""
     try:
         lines = [line.split() for line in stat.read_text().splitlines() if line.startswith("cpu")]
@@ -219,17 +219,17 @@ def _cpu_seconds(stat: Path) -> dict[str, float]:
 
 def _run_seconds(proc: Path) -> float | None:
     """CPU time of the run's processes but this one, and of those of them that have ended."""
-    if not os.environ.get(RUN_PROCESS):
+    if not os.environ.get(RUN_PROCESS_VARIABLE):
         return None
     ticks, own = 0, str(os.getpid())
-    for number in _run_processes(proc):
+    for number in _list_run_processes(proc):
         with contextlib.suppress(OSError):  # it has ended, and its parent counts it
-            fields = _bytes(f"{proc}/{number}/stat").rpartition(b") ")[2].split()
+            fields = _read_short_file(f"{proc}/{number}/stat").rpartition(b") ")[2].split()
             ticks += sum(map(int, fields[13:15] if number == own else fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _siblings(cpu: int) -> str:
+def _read_siblings(cpu: int) -> str:
     try:
         return (cpu_folder(cpu) / "topology" / "thread_siblings_list").read_text().strip()
     except OSError:
@@ -251,31 +251,31 @@ def _control_groups(controller: str, root: Path) -> list[Path]:
     return [top.joinpath(*path[:depth]) for top, path in parts.items() for depth in range(len(path) + 1)]
 
 
-def _cpu_quotas() -> Iterator[float]:
-    for group in _control_groups("cpu", SYSTEM):
+def _read_cpu_quotas() -> Iterator[float]:
+    for group in _control_groups("cpu", SYSTEM_ROOT):
         with contextlib.suppress(OSError, ValueError):  # 'max' is no number
             quota, period = map(int, (group / "cpu.max").read_text().split())
             yield quota / period
-        quota, period = (_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
+        quota, period = (_read_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
         if quota and period and quota > 0:
             yield quota / period
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     try:
         return int(path.read_text())
     except (OSError, ValueError):
         return None
 
 
-def _named_numbers(path: Path) -> dict[str, int]:
+def _read_named_numbers(path: Path) -> dict[str, int]:
     try:
         return {name: int(value) for name, value in (line.split() for line in path.read_text().splitlines())}
     except (OSError, ValueError):
         return {}
 
 
-def describe() -> dict:
+def describe_host() -> dict:
     """Host facts for a device record: operating system, Python, CPU and memory."""
     import psutil
 
@@ -283,6 +283,6 @@ def describe() -> dict:
         "os": platform.platform(),
         "python": platform.python_version(),
         "cpu": cpu_name(),
-        "cores_usable": usable_cores(),
+        "cores_usable": usable_core_count(),
         "memory_total_bytes": psutil.virtual_memory().total,
     }

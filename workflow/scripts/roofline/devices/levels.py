@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofline.core.terms import DeviceKind, Mix
+from roofline.core.terms import AccessPattern, DeviceKind
 
 
 @dataclass(frozen=True)
-class Level:
+class MemoryLevel:
     """A level by the name that `bandwidth.levels` and its record have.
 
     `holds` is the level that its ceilings are of: copies on the device and our kernels both measure `hbm`.
@@ -22,56 +22,60 @@ class Level:
     title: str = ""
     arrays: int = 0  # of bandwidth.size_mib that it needs at once, if that applies
     transfer: bool = False  # whether its size is bandwidth.transfer_size_mib
-    roofs: Mapping[Mix, tuple[str, ...]] = field(default_factory=dict)
+    roofs: Mapping[AccessPattern, tuple[str, ...]] = field(default_factory=dict)
 
 
 _HBM = {"read": ("hbm_read",), "write": ("hbm_write",), "copy": ("hbm_copy",), "triad": ("hbm_triad", "hbm_copy")}
 _DRAM = {mix: (f"dram_{mix}", "dram_copy") for mix in ("read", "write", "triad")} | {"copy": ("dram_copy",)}
 _D2D = dict.fromkeys(("read", "write", "copy", "triad"), ("d2d",))
 
-TABLE = (
-    Level("hbm", "gpu", "hbm", "memory", "HBM", arrays=3, roofs=_HBM),
-    Level("d2d", "gpu", "hbm", "memory", "HBM", arrays=2, roofs=_D2D),
-    Level("l2", "gpu", "l2", "cache", "L2"),
-    Level("l1", "gpu", "l1", "cache", "L1"),
-    Level("shared", "gpu", "shared", "cache", "shared memory"),
-    Level("h2d", "gpu", "pcie", "link", transfer=True),
-    Level("d2h", "gpu", "pcie", "link", transfer=True),
-    Level("p2p", "gpu", "p2p", "link", arrays=4),
-    Level("dram", "cpu", "dram", "memory", "memory", arrays=3, roofs=_DRAM),
-    Level("sweep", None, "", None),  # finds the caches and their capacities by itself
+MEMORY_LEVELS = (
+    MemoryLevel("hbm", "gpu", "hbm", "memory", "HBM", arrays=3, roofs=_HBM),
+    MemoryLevel("d2d", "gpu", "hbm", "memory", "HBM", arrays=2, roofs=_D2D),
+    MemoryLevel("l2", "gpu", "l2", "cache", "L2"),
+    MemoryLevel("l1", "gpu", "l1", "cache", "L1"),
+    MemoryLevel("shared", "gpu", "shared", "cache", "shared memory"),
+    MemoryLevel("h2d", "gpu", "pcie", "link", transfer=True),
+    MemoryLevel("d2h", "gpu", "pcie", "link", transfer=True),
+    MemoryLevel("p2p", "gpu", "p2p", "link", arrays=4),
+    MemoryLevel("dram", "cpu", "dram", "memory", "memory", arrays=3, roofs=_DRAM),
+    MemoryLevel("sweep", None, "", None),  # finds the caches and their capacities by itself
 )
-SWEEP = "sweep"
-NAMES = tuple(level.name for level in TABLE)
-ARRAYS = {level.name: level.arrays for level in TABLE if level.arrays}
-TRANSFERS = tuple(level.name for level in TABLE if level.transfer)
-PEER = "p2p"  # measured once per pair of GPUs
-TOGETHER = ("hbm", "d2d"), ("l2", "l1", "shared"), TRANSFERS  # measured by one job: their settings are the same
-TITLES = {level.name: level.title for level in TABLE if level.title}
+SWEEP_LEVEL = "sweep"
+LEVEL_NAMES = tuple(level.name for level in MEMORY_LEVELS)
+ARRAYS_NEEDED = {level.name: level.arrays for level in MEMORY_LEVELS if level.arrays}
+TRANSFER_LEVELS = tuple(level.name for level in MEMORY_LEVELS if level.transfer)
+PEER_LEVEL = "p2p"  # measured once per pair of GPUs
+MEASURED_TOGETHER = (
+    ("hbm", "d2d"),
+    ("l2", "l1", "shared"),
+    TRANSFER_LEVELS,
+)  # measured by one job: their settings are the same
+LEVEL_TITLES = {level.name: level.title for level in MEMORY_LEVELS if level.title}
 MAIN_MEMORY = {"gpu": "hbm", "cpu": "dram"}
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
-MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not
+MEMORY_PLATEAU, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not
 
 
-def names_of(kind: str) -> list[str]:
+def level_names(kind: str) -> list[str]:
     """The levels within a device of a kind, in the order in which they are measured."""
-    return [one.name for one in TABLE if one.device_kind in (kind, None) and one.name != PEER]
+    return [one.name for one in MEMORY_LEVELS if one.device_kind in (kind, None) and one.name != PEER_LEVEL]
 
 
-def together(asked: Collection[str]) -> list[list[str]]:
+def group_by_job(asked: Collection[str]) -> list[list[str]]:
     """The levels that each job measures, of those that are asked for."""
-    groups = [*TOGETHER, *((name,) for name in asked if not any(name in group for group in TOGETHER))]
+    groups = [*MEASURED_TOGETHER, *((name,) for name in asked if not any(name in group for group in MEASURED_TOGETHER))]
     return [some for group in groups if (some := [name for name in group if name in asked])]
 
 
-def roofs(kind: str, mix: Mix) -> list[str]:
+def memory_ceiling_names(kind: str, mix: AccessPattern) -> list[str]:
     """The memory ceilings that an operator of an access pattern may stand under on a kind of device, best first."""
-    return [name for one in TABLE if one.device_kind == kind for name in one.roofs.get(mix, ())]
+    return [name for one in MEMORY_LEVELS if one.device_kind == kind for name in one.roofs.get(mix, ())]
 
 
-def medium(holds: str) -> str:
+def level_medium(holds: str) -> str:
     """memory, cache or link: what a ceiling's level is; all that is not in the table is a cache."""
-    return next((one.medium for one in TABLE if one.holds == holds and one.medium), "cache")
+    return next((one.medium for one in MEMORY_LEVELS if one.holds == holds and one.medium), "cache")
 
 
 # The ceilings that the instruction roofline divides into transactions.

@@ -2,54 +2,81 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from roofline.core.dtypes import REGISTER_ONLY
-from roofline.core.repeatability import REPEATS, spread
-from roofline.core.terms import KINDS, Unsupported
+from roofline.core.dtypes import REGISTER_ONLY_DTYPES
+from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
+from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
 from roofline.devices import datasheets
 from roofline.devices.base import Device, Workload
 from roofline.measure import search, sustained
-from roofline.measure.investigation import THRESHOLD, investigate
-from roofline.measure.operator_job import Seals, declare
-from roofline.measure.protocol import OPENING_METHOD, time_caller, time_device_alike, timing_of
-from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
-from roofline.operators.gemm.operator import Gemm, products_on
-from roofline.records.compute import Block, Candidate, Kernel, NotRepeated, PeakFlops, Sustained
+from roofline.measure.investigation import LOW_PEAK_SHARE, investigate
+from roofline.measure.operator_job import Seals, declare_cell
+from roofline.measure.protocol import OPENING_METHOD, make_timing, time_caller, time_device_checked
+from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled, throttle_reasons_if_known
+from roofline.operators.gemm.operator import Gemm, workloads_module
+from roofline.records.compute import (
+    Candidate,
+    KernelIdentity,
+    NotRepeated,
+    PeakFlops,
+    Sustained,
+    WorkloadBlock,
+    WorkloadSpec,
+)
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import Measurement
 from roofline.records.timing_record import Check, Search
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
-REST_S, WARM_UP, LEAD = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: a queue's first
+REST_S, WARM_UP_STEPS, LEAD_STEPS = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: a queue's first
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
-LONGEST_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product, or a GPU's reference
-NEAR = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
+LONGEST_WORKLOAD_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product, or a GPU's reference
+FINALIST_SHARE = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
 FINALISTS = 2  # shapes; in 167 searches on H100s no third one won
-CLOSE = 0.99  # of the fastest finalist: these get a second block
-AS_FAST = 0.997  # of the best register-only kernel: those that reach it keep their order
-MOST_CHOSEN = 3  # candidates whose blocks may disagree
-HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
+SECOND_BLOCK_SHARE = 0.99  # of the fastest finalist: these get a second block
+EQUAL_RATE_SHARE = 0.997  # of the best register-only kernel: those that reach it keep their order
+MOST_REPEATED = 3  # candidates whose blocks may disagree
+HOLD_S = 1.5 * THROTTLE_REPORT_LAG_S  # that a short register-only kernel goes on, read three quarters through
 MOST_BLOCK_S = 10.0  # of a block on a slow card
-LOOP_S = 0.15  # of a block of a CPU's register-only loops: some 30 samples
+REGISTER_BUDGET_S = 0.15  # of a block of a CPU's register-only loops: some 30 samples
 
 
-# Register-only kernels, offered as a module of products offers its own.
-REGISTERS = SimpleNamespace(
-    reference_product=lambda device, ceiling, size, seed: None,
-    beside_reference=lambda device, ceiling, size, seed: [],
-    candidates=lambda device, ceiling, size, most_flops, seed: device.fma_candidates(ceiling, seed),
-    workload=lambda device, ceiling, size, product, seed: device.fma_workload(ceiling, product, seed),
-    variants=lambda device, ceiling, product, seed: [],
-)
+class RegisterWorkloads:
+    """The kernels that work in registers alone, offered with the interface of a module of GEMM workloads."""
+
+    @staticmethod
+    def reference_workload(device: Device, ceiling: str, size: int, seed: int) -> None:
+        """Return None: these kernels have no size to compare at."""
+
+    @staticmethod
+    def own_reference_workloads(device: Device, ceiling: str, size: int, seed: int) -> list[Workload]:
+        """Return no workload, as there is no reference."""
+        return []
+
+    @staticmethod
+    def candidate_workloads(
+        device: Device, ceiling: str, size: int, most_flops: float, seed: int
+    ) -> Iterable[Workload]:
+        """Return the kernels of this ceiling that the search tries."""
+        return device.fma_candidates(ceiling, seed)
+
+    @staticmethod
+    def rebuild_workload(device: Device, ceiling: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
+        """Return the kernel that a record describes."""
+        return device.fma_workload(ceiling, product, seed)
+
+    @staticmethod
+    def variant_workloads(device: Device, ceiling: str, product: WorkloadSpec, seed: int) -> list[Workload]:
+        """Return no workload: a register kernel has one arithmetic."""
+        return []
 
 
-class Target(NamedTuple):
+class CeilingTarget(NamedTuple):
     """A ceiling to find, and the workloads that reach it; candidates follow from `size`."""
 
     device: Device
@@ -59,22 +86,22 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class RepeatedWorkload:
     """A product, its blocks, and what sustained load leaves of it."""
 
     device: Device
     workload: Workload
-    blocks: list[Block]
+    blocks: list[WorkloadBlock]
     load: Sustained | None = None
-    variants: Sequence[Block] = ()
+    variants: Sequence[WorkloadBlock] = ()
     not_repeated: Sequence[NotRepeated] = ()
 
     @property
     def agrees(self) -> bool:
-        return spread([block.tflops for block in self.blocks]) <= REPEATS[self.device.kind]
+        return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.device.kind]
 
 
-def measure(
+def measure_compute_ceiling(
     device: Device, record: DeviceRecord, seals: Seals, ceiling, sizes, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
@@ -84,35 +111,39 @@ def measure(
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
-    products = REGISTERS if ceiling in REGISTER_ONLY else products_on(device)
-    target, what = Target(device, ceiling, sizes[0], products), (device, ceiling, sizes[1], 1)
-    first = products.reference_product(*what)
-    reference = _as_operator(device, seals, first, ceiling, **options) if first else None
-    ours = [_as_operator(device, seals, one, ceiling, **options) for one in products.beside_reference(*what)]
-    candidates, searched = _search(target, reference, time_budget_s)
+    products = RegisterWorkloads if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
+    target, what = CeilingTarget(device, ceiling, sizes[0], products), (device, ceiling, sizes[1], 1)
+    first = products.reference_workload(*what)
+    reference = _measure_as_operator(device, seals, first, ceiling, **options) if first else None
+    ours = [
+        _measure_as_operator(device, seals, one, ceiling, **options) for one in products.own_reference_workloads(*what)
+    ]
+    candidates, searched = _rank_candidates(target, reference, time_budget_s)
     if not first:
-        options |= {"rest_s": SHORT_REST_S, "time_budget_s": min(time_budget_s, LOOP_S)}
-    loaded = first and KINDS[device.kind].reports_power
-    found = _repeated(target, candidates, options, sustained_s if loaded else None)
+        options |= {"rest_s": SHORT_REST_S, "time_budget_s": min(time_budget_s, REGISTER_BUDGET_S)}
+    loaded = first and DEVICE_TRAITS[device.kind].reports_power
+    found = _repeat_fastest(target, candidates, options, sustained_s if loaded else None)
     cells = [reference, *ours] if reference else []
-    return _peak(record, target, found, candidates, searched, reference, time_budget_s), cells
+    return _peak_record(record, target, found, candidates, searched, reference, time_budget_s), cells
 
 
-def _repeated(target: Target, candidates: list[Candidate], options: dict, sustained_s: float | None) -> Found:
+def _repeat_fastest(
+    target: CeilingTarget, candidates: list[Candidate], options: dict, sustained_s: float | None
+) -> RepeatedWorkload:
     """The fastest candidate whose blocks agree, or else the fastest; with its variants. The fastest has two tries."""
     device, tried = target.device, []
-    for candidate in candidates[:1] + candidates[:MOST_CHOSEN]:
-        workload = target.products.workload(*target[:3], candidate.product, 5)
-        found = Found(device, workload, [_block(device, workload, options) for _ in range(BLOCKS - 1)])
+    for candidate in candidates[:1] + candidates[:MOST_REPEATED]:
+        workload = target.products.rebuild_workload(*target[:3], candidate.product, 5)
+        found = RepeatedWorkload(device, workload, [_time_block(device, workload, options) for _ in range(BLOCKS - 1)])
         if found.agrees:
-            found = _third(found, options, sustained_s)
+            found = _add_third_block(found, options, sustained_s)
         tried.append(found)
         if found.agrees:
             break
     if not found.agrees:
-        found = tried[0] if len(tried[0].blocks) == BLOCKS else _third(tried[0], options, sustained_s)
-    ways = target.products.variants(device, target.ceiling, found.workload.product, 7)
-    variants = [_fastest(device, some, options) for some in ways]
+        found = tried[0] if len(tried[0].blocks) == BLOCKS else _add_third_block(tried[0], options, sustained_s)
+    ways = target.products.variant_workloads(device, target.ceiling, found.workload.product, 7)
+    variants = [_time_fastest_block(device, some, options) for some in ways]
     return replace(
         found,
         variants=[block for block in variants if block],
@@ -124,27 +155,27 @@ def _repeated(target: Target, candidates: list[Candidate], options: dict, sustai
     )
 
 
-def _third(found: Found, options: dict, sustained_s: float | None) -> Found:
+def _add_third_block(found: RepeatedWorkload, options: dict, sustained_s: float | None) -> RepeatedWorkload:
     """With a third block, which is the opening of sustained load if there is one."""
     device, workload, blocks = found.device, found.workload, found.blocks
     if not sustained_s:
-        return replace(found, blocks=[*blocks, _block(device, workload, options)])
-    _start(device, workload)
-    load = sustained.sustain(device, workload, sustained_s, blocks[0].latency.median_s)
-    opening = load.first_products_s[LEAD:][: len(blocks[0].latency.samples_s)] if load else []
+        return replace(found, blocks=[*blocks, _time_block(device, workload, options)])
+    _rest_and_warm_up(device, workload)
+    load = sustained.measure_sustained(device, workload, sustained_s, blocks[0].latency.median_s)
+    opening = load.first_products_s[LEAD_STEPS:][: len(blocks[0].latency.samples_s)] if load else []
     if not opening:
         return replace(found, load=load)
-    timing = timing_of(OPENING_METHOD, WARM_UP + LEAD, len(opening), opening)
+    timing = make_timing(OPENING_METHOD, WARM_UP_STEPS + LEAD_STEPS, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
     check = blocks[0].check.model_copy(update={"error_after": workload.compare().error})
-    third = _block_of(device, workload, check, timing, [], None)  # the load counts clocks by chunks
+    third = _block_record(device, workload, check, timing, [], None)  # the load counts clocks by chunks
     return replace(found, load=load, blocks=[*blocks, third])
 
 
-def _peak(
+def _peak_record(
     record: DeviceRecord,
-    target: Target,
-    found: Found,
+    target: CeilingTarget,
+    found: RepeatedWorkload,
     candidates: list[Candidate],
     searched: Search,
     reference: Measurement | None,
@@ -156,12 +187,14 @@ def _peak(
     clocked = min(counted, key=lambda block: abs(block.tflops - median.tflops), default=median)
     reports = any(state.throttle_reasons is not None for block in found.blocks for state in block.states)
     burst_limited_by = None
-    if not reference and KINDS[device.kind].reports_power:
-        burst_limited_by = limited_during(_held(device, found.workload, median), HELD_S)
-    kernel = Kernel(**device.kernel_of(found.workload.step))  # after all timing: a profiler may stay in the process
+    if not reference and DEVICE_TRAITS[device.kind].reports_power:
+        burst_limited_by = throttle_reasons_if_known(_hold_load(device, found.workload, median), HOLD_S)
+    kernel = KernelIdentity(
+        **device.kernel_of(found.workload.step)
+    )  # after all timing: a profiler may stay in the process
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
-    if reference and peak and KINDS[device.kind].peaks_by == "vendor" and tflops < THRESHOLD * peak.tflops:
+    if reference and peak and DEVICE_TRAITS[device.kind].peaks_by == "vendor" and tflops < LOW_PEAK_SHARE * peak.tflops:
         investigation = investigate(device, ceiling, median.tflops, load, record.vendor, kernel, time_budget_s)
     throttled = any(block.latency.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
     starved, points = (load.starved_points, len(load.curve)) if load else (0, 0)
@@ -172,7 +205,7 @@ def _peak(
         method="gemm" if reference else "fma",
         unit="cuda_core" if reference and kernel.tensor_cores is False else device.compute_unit(ceiling),
         tflops=tflops,
-        reference_tflops=_tflops(reference) if reference else None,
+        reference_tflops=_caller_tflops(reference) if reference else None,
         burst_tflops=median.tflops,
         sustained_tflops=load.tflops if load else None,
         vendor_tflops=peak.tflops if peak else None,
@@ -198,12 +231,14 @@ def _peak(
     )
 
 
-def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, rest_s: float, **options) -> Measurement:
+def _measure_as_operator(
+    device: Device, seals: Seals, workload: Workload, dtype: str, rest_s: float, **options
+) -> Measurement:
     """A product as an operator under its roof, with its own prediction."""
     cell = Gemm().measured(device, dtype, workload)
-    declared = declare(cell, None, seals, cold=False)
-    check, latency, states, sm_clock_mhz = _timed(device, workload, rest_s, **options)
-    on_device, doubts = time_device_alike(
+    declared = declare_cell(cell, None, seals, cold=False)
+    check, latency, states, sm_clock_mhz = _time_checked(device, workload, rest_s, **options)
+    on_device, doubts = time_device_checked(
         device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device, rest_s)
     )
     return Measurement(
@@ -218,95 +253,109 @@ def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, r
     )
 
 
-def _tflops(measured: Measurement) -> float:
+def _caller_tflops(measured: Measurement) -> float:
     return measured.flops / measured.latency.median_s / 1e12
 
 
-def _search(target: Target, reference: Measurement | None, time_budget_s: float) -> tuple[list[Candidate], Search]:
+def _rank_candidates(
+    target: CeilingTarget, reference: Measurement | None, time_budget_s: float
+) -> tuple[list[Candidate], Search]:
     """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle, which need no rest.
 
     A product that draws less power runs at a higher clock, so finalists are ordered by FLOP/s of blocks. Without a
     counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
-    longest = LONGEST_S[device.kind] * (_tflops(reference) * 1e12 if reference else 0.0)
+    longest = LONGEST_WORKLOAD_S[device.kind] * (_caller_tflops(reference) * 1e12 if reference else 0.0)
     most = max(longest, reference.flops) if reference and device.kind == "gpu" else longest
-    ways = list(target.products.candidates(*target[:3], most, 3))
-    tried, searched = _tried(device, ways, time_budget_s)
+    ways = list(target.products.candidate_workloads(*target[:3], most, 3))
+    tried, searched = _try_workloads(device, ways, time_budget_s)
     counted = reference and tried[0].clock_mhz
-    rates = {place: _rate_of_block(device, tried[place]) for place in finalists(tried)} if counted else {}
-    for place in [place for place, rate in rates.items() if rate >= CLOSE * max(rates.values())]:
-        rates[place] = (rates[place] + _rate_of_block(device, tried[place])) / 2
+    rates = {place: _time_block_tflops(device, tried[place]) for place in choose_finalists(tried)} if counted else {}
+    for place in [place for place, rate in rates.items() if rate >= SECOND_BLOCK_SHARE * max(rates.values())]:
+        rates[place] = (rates[place] + _time_block_tflops(device, tried[place])) / 2
     found = [
         Candidate(
             product=one.way.product,
             flops=one.way.flops,
             trial_tflops=rates.get(place, one.way.flops / one.seconds / 1e12),
-            flops_per_cycle=_per_cycle(one) if one.clock_mhz else None,
+            flops_per_cycle=_flops_per_cycle(one) if one.clock_mhz else None,
         )
         for place, one in enumerate(tried)
     ]
-    best = AS_FAST * max(map(_per_cycle, tried))
-    order = sorted(range(len(tried)), key=lambda place: (-rates.get(place, 0), -min(best, _per_cycle(tried[place]))))
+    best = EQUAL_RATE_SHARE * max(map(_flops_per_cycle, tried))
+    order = sorted(
+        range(len(tried)), key=lambda place: (-rates.get(place, 0), -min(best, _flops_per_cycle(tried[place])))
+    )
     return [found[place] for place in order], searched
 
 
-def _tried(device: Device, ways: list, budget_s: float) -> tuple[list[search.Trial], Search]:
-    tried, searched = search.try_all(device, ways, lambda way: way.step, budget_s, work_of=lambda way: way.flops)
+def _try_workloads(device: Device, ways: list, budget_s: float) -> tuple[list[search.CandidateTrial], Search]:
+    tried, searched = search.try_candidates(device, ways, lambda way: way.step, budget_s, work_of=lambda way: way.flops)
     if not all(trial.clock_mhz for trial in tried):
         tried = [trial._replace(clock_mhz=None) for trial in tried]
     return tried, searched
 
 
-def _per_cycle(trial: search.Trial) -> float:
+def _flops_per_cycle(trial: search.CandidateTrial) -> float:
     """FLOPs per cycle; per microsecond where no clock was counted."""
     return trial.way.flops / trial.seconds / 1e6 / (trial.clock_mhz or 1)
 
 
-def finalists(tried: list[search.Trial]) -> list[int]:
+def choose_finalists(tried: list[search.CandidateTrial]) -> list[int]:
     """Places of each leading shape's most FLOPs per cycle and of its shortest trial, in which power counts too."""
     of_shape: dict[tuple, list[int]] = {}
-    for place in sorted(range(len(tried)), key=lambda place: -_per_cycle(tried[place])):
+    for place in sorted(range(len(tried)), key=lambda place: -_flops_per_cycle(tried[place])):
         of_shape.setdefault(tuple(tried[place].way.product.shape.values()), []).append(place)
     shapes = list(of_shape.values())[:FINALISTS]
-    near = [same for same in shapes if _per_cycle(tried[same[0]]) >= NEAR * _per_cycle(tried[shapes[0][0]])]
+    near = [
+        same
+        for same in shapes
+        if _flops_per_cycle(tried[same[0]]) >= FINALIST_SHARE * _flops_per_cycle(tried[shapes[0][0]])
+    ]
     pairs = [(same[0], min(same, key=lambda place: tried[place].seconds)) for same in near]
     return [*dict.fromkeys(place for pair in pairs for place in pair)]
 
 
-def _rate_of_block(device: Device, trial: search.Trial) -> float:
+def _time_block_tflops(device: Device, trial: search.CandidateTrial) -> float:
     """TFLOPS, after a short rest."""
-    _start(device, trial.way, SHORT_REST_S)
-    times = device.step_times(trial.way.step, LEAD + _steps(trial.seconds))[LEAD:]
+    _rest_and_warm_up(device, trial.way, SHORT_REST_S)
+    times = device.step_times(trial.way.step, LEAD_STEPS + _steps_per_block(trial.seconds))[LEAD_STEPS:]
     return trial.way.flops * len(times) / sum(times) / 1e12
 
 
-def _fastest(device: Device, ways: list, options: dict) -> Block | None:
+def _time_fastest_block(device: Device, ways: list, options: dict) -> WorkloadBlock | None:
     """A block of the fastest of these; None if the library runs none."""
     try:
-        tried, _ = _tried(device, ways, options["time_budget_s"] / 2)
-    except Unsupported:
+        tried, _ = _try_workloads(device, ways, options["time_budget_s"] / 2)
+    except UnsupportedError:
         return None
-    return _block(device, max(tried, key=_per_cycle).way, options)
+    return _time_block(device, max(tried, key=_flops_per_cycle).way, options)
 
 
-def _steps(seconds: float) -> int:
+def _steps_per_block(seconds: float) -> int:
     """Of a block on a GPU, of steps that take so long."""
     return min(MOST_STEPS, max(BLOCK_STEPS, math.ceil(BLOCK_S / seconds)))
 
 
-def _block(device: Device, workload: Workload, options: dict) -> Block:
+def _time_block(device: Device, workload: Workload, options: dict) -> WorkloadBlock:
     """One block, after the same start as all, of a result that was checked. On a GPU `options` give the rest alone."""
-    if not KINDS[device.kind].synchronous:
+    if not DEVICE_TRAITS[device.kind].synchronous:
         *_, step_s = device.step_times(workload.step, 2)
-        options = options | dict(warmup=WARM_UP, iterations=_steps(step_s), time_budget_s=MOST_BLOCK_S, lead=LEAD)
-    return _block_of(device, workload, *_timed(device, workload, **options))
+        options = options | dict(
+            warmup=WARM_UP_STEPS, iterations=_steps_per_block(step_s), time_budget_s=MOST_BLOCK_S, lead=LEAD_STEPS
+        )
+    return _block_record(device, workload, *_time_checked(device, workload, **options))
 
 
-def _block_of(device: Device, workload: Workload, check: Check, latency, states: list, sm_clock_mhz) -> Block:
+def _block_record(
+    device: Device, workload: Workload, check: Check, latency, states: list, sm_clock_mhz
+) -> WorkloadBlock:
     # Other guests of a CPU's host slow single products.
-    seconds = latency.median_s if KINDS[device.kind].synchronous else sum(latency.samples_s) / len(latency.samples_s)
-    return Block(
+    seconds = (
+        latency.median_s if DEVICE_TRAITS[device.kind].synchronous else sum(latency.samples_s) / len(latency.samples_s)
+    )
+    return WorkloadBlock(
         product=workload.product,
         inputs=workload.inputs,
         flops=workload.flops,
@@ -318,14 +367,14 @@ def _block_of(device: Device, workload: Workload, check: Check, latency, states:
     )
 
 
-def _timed(device: Device, workload: Workload, rest_s: float, **options):
+def _time_checked(device: Device, workload: Workload, rest_s: float, **options):
     """Check, timing, states and clock (of the kernel or the block) of a block after a rest; compared before and after.
 
     Raises ArithmeticError for a wrong result.
     """
     began = time.monotonic()
     check = workload.check()
-    checked_s = time.monotonic() - began if KINDS[device.kind].synchronous else None  # it ran the product too
+    checked_s = time.monotonic() - began if DEVICE_TRAITS[device.kind].synchronous else None  # it ran the product too
     _rest(device, rest_s)
     log = StateLog(device)
     log.read("before")
@@ -333,24 +382,24 @@ def _timed(device: Device, workload: Workload, rest_s: float, **options):
     sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
     log.read("after")
     check = check.model_copy(update={"error_after": workload.compare().error})
-    return check, flagged(latency, log.states), log.states, sm_clock_mhz
+    return check, flag_throttled(latency, log.states), log.states, sm_clock_mhz
 
 
-def _held(device: Device, workload: Workload, block: Block) -> list:
+def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list:
     """Readings under as long a load as NVML needs to report what limits it."""
-    log, count = StateLog(device), max(1, round(HELD_S / block.latency.median_s))
+    log, count = StateLog(device), max(1, round(HOLD_S / block.latency.median_s))
     device.step_times(workload.step, count, 0, lambda: log.read("during"))
     return log.states
 
 
-def _start(device: Device, workload: Workload, rest_s: float = REST_S) -> None:
+def _rest_and_warm_up(device: Device, workload: Workload, rest_s: float = REST_S) -> None:
     _rest(device, rest_s)
-    device.step_times(workload.step, WARM_UP)
+    device.step_times(workload.step, WARM_UP_STEPS)
 
 
 def _rest(device: Device, seconds: float) -> None:
     device.synchronize()
-    if KINDS[device.kind].reports_power:
+    if DEVICE_TRAITS[device.kind].reports_power:
         time.sleep(seconds)
 
 

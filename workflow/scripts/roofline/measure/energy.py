@@ -6,54 +6,58 @@ from math import inf
 from statistics import fmean
 
 from roofline.devices.base import Device
-from roofline.devices.energy_counter import Look, ticks, watched
-from roofline.records.energy_record import Energy, Idle
+from roofline.devices.energy_counter import EnergyReading, find_ticks, watch_energy
+from roofline.records.energy_record import Idle, LoadEnergy
 
 FEWEST_TICKS = 16  # between the first tick and the last
-AGREE = 0.03  # of the counter and of NVML's power readings
-IDLE_S, SETTLING_S = 2.0, 0.9
+MOST_POWER_DIFFERENCE = 0.03  # of the counter and of NVML's power readings
+IDLE_S, IDLE_SETTLING_S = 2.0, 0.9
 NO_COUNTER = "NVML reads no energy counter here (before Volta, MIG, or refused)"
 
 
-def of_load(looks: Sequence[Look], start: float, settled_s: float, points: Sequence[tuple[float, float]]) -> Energy:
+def compute_load_energy(
+    looks: Sequence[EnergyReading], start: float, settled_s: float, points: Sequence[tuple[float, float]]
+) -> LoadEnergy:
     """The energy of a load that began at `start` (time.monotonic()).
 
     `points` are (seconds of the device since then, work done until then); what counts begins at `settled_s`.
     """
     if not looks:
-        return Energy(why=NO_COUNTER)
-    found = ticks(looks, start + settled_s, start + points[-1][0])
+        return LoadEnergy(why=NO_COUNTER)
+    found = find_ticks(looks, start + settled_s, start + points[-1][0])
     if len(found) <= FEWEST_TICKS:
-        return Energy(why=f"too few ticks of the energy counter under the settled load ({len(found)})")
+        return LoadEnergy(why=f"too few ticks of the energy counter under the settled load ({len(found)})")
     first, last = found[0], found[-1]
     joules, seconds = last.joules - first.joules, last.at - first.at
     readings = [look.power_w for look in looks if look.power_w and first.at < look.at <= last.at]
     readings_w = fmean(readings) if readings else None
     apart = abs(readings_w * seconds / joules - 1) if readings_w else 0.0
-    return Energy(
+    return LoadEnergy(
         joules=joules,
         seconds=seconds,
         ticks=len(found) - 1,
-        work=_done(points, last.at - start) - _done(points, first.at - start),
+        work=_work_done(points, last.at - start) - _work_done(points, first.at - start),
         power_w=joules / seconds,
         readings_w=readings_w,
-        why=f"power by the counter and by readings differ by {100 * apart:.2g} %" if apart > AGREE else None,
+        why=f"power by the counter and by readings differ by {100 * apart:.2g} %"
+        if apart > MOST_POWER_DIFFERENCE
+        else None,
     )
 
 
-def _done(points: Sequence[tuple[float, float]], at_s: float) -> float:
+def _work_done(points: Sequence[tuple[float, float]], at_s: float) -> float:
     """The work done by a moment: between points, in proportion to time."""
     import numpy
 
     return float(numpy.interp(at_s, *zip(*points, strict=True)))
 
 
-def idle(device: Device) -> Idle | None:
+def measure_idle_power(device: Device) -> Idle | None:
     """Power with a context and an empty queue; None without a counter."""
     device.synchronize()
-    with watched(device) as looks:
+    with watch_energy(device) as looks:
         time.sleep(IDLE_S)
-    found, state = ticks(looks, looks[0].at + SETTLING_S, inf) if looks else [], device.state()
+    found, state = find_ticks(looks, looks[0].at + IDLE_SETTLING_S, inf) if looks else [], device.state()
     if len(found) < 2:
         return None
     joules, seconds = found[-1].joules - found[0].joules, found[-1].at - found[0].at

@@ -4,15 +4,15 @@ from roofline.devices.base import Device
 from roofline.measure import search
 from roofline.measure.protocol import time_until_precise
 from roofline.measure.undisturbed import StateLog
-from roofline.records.instructions_record import IssueRate, Wall
+from roofline.records.instructions_record import AccessLimit, IssueRate
 
-WALL_BUDGET = 0.5  # of the time budget: of 18 walls half the samples gave 17 medians within 0.02 %, one 0.4 %
+LIMIT_BUDGET_SHARE = 0.5  # of the time budget: of 18 walls half the samples gave 17 medians within 0.02 %, one 0.4 %
 
 
-def issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: float) -> IssueRate:
+def measure_issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: float) -> IssueRate:
     """The fastest of the device's kernels, and the clock that it counted itself."""
     kernels = device.issue_kernels()
-    tried, searched = search.try_all(
+    tried, searched = search.try_candidates(
         device, kernels, lambda one: one.step, time_budget_s, lambda one: one.warp_instructions
     )
     best = min(tried, key=lambda one: one.seconds / one.way.warp_instructions).way
@@ -31,16 +31,16 @@ def issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: floa
     )
 
 
-def walls(device: Device, warmup: int, iterations: int, time_budget_s: float) -> list[Wall]:
-    budget_s = WALL_BUDGET * time_budget_s
-    return [_wall(device, kernel, warmup, iterations, budget_s) for kernel in device.wall_kernels()]
+def measure_access_limits(device: Device, warmup: int, iterations: int, time_budget_s: float) -> list[AccessLimit]:
+    budget_s = LIMIT_BUDGET_SHARE * time_budget_s
+    return [_measure_access_limit(device, kernel, warmup, iterations, budget_s) for kernel in device.wall_kernels()]
 
 
-def _wall(device: Device, kernel, warmup: int, iterations: int, time_budget_s: float) -> Wall:
+def _measure_access_limit(device: Device, kernel, warmup: int, iterations: int, time_budget_s: float) -> AccessLimit:
     verified, log = kernel.verify(), StateLog(device)
     latency = time_until_precise(device, kernel.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
     rate, clock_mhz = kernel.requests / latency.median_s, device.clock_of_kernel()
-    return Wall(
+    return AccessLimit(
         pattern=kernel.pattern,
         of=kernel.of,
         requests=kernel.requests,

@@ -15,24 +15,24 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from roofline.core.disturbance import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS_VARIABLE
 from roofline.devices import host
 
-FOLDER = Path(os.environ.get(host.ROOT, "/"), "tmp/roofline-locks")
-HOST, HOST_PATH = "host", "host_path"
-LAST = (HOST, HOST_PATH)  # in the order of taking, after the GPUs
-FIRST_WAIT = "ROOFLINE_FIRST_WAIT"  # the path that the first job of a run makes that has to wait
+LOCK_FOLDER = Path(os.environ.get(host.HOST_ROOT_VARIABLE, "/"), "tmp/roofline-locks")
+HOST_LOCK, HOST_PATH_LOCK = "host", "host_path"
+LOCKS_TAKEN_LAST = (HOST_LOCK, HOST_PATH_LOCK)  # in the order of taking, after the GPUs
+FIRST_WAIT_VARIABLE = "ROOFLINE_FIRST_WAIT"  # the path that the first job of a run makes that has to wait
 
 
-def of_gpu(uuid: str) -> str:
+def gpu_lock_name(uuid: str) -> str:
     """The name of a GPU's lock. Slices of a card share its clock and power, and have one for all."""
     return "MIG" if uuid.startswith("MIG-") else uuid
 
 
 @contextlib.contextmanager
-def measuring(uses: Collection[str]) -> Iterator[None]:
+def hold_locks(uses: Collection[str]) -> Iterator[None]:
     """Hold what a measurement uses while the block runs."""
-    files = take(uses)
+    files = take_locks(uses)
     try:
         yield
     finally:
@@ -40,33 +40,33 @@ def measuring(uses: Collection[str]) -> Iterator[None]:
             os.close(file)
 
 
-def take(uses: Collection[str]) -> list[int]:
+def take_locks(uses: Collection[str]) -> list[int]:
     """Take locks until the process ends or the files are closed: GPUs by UUID (HOST is shared), HOST, HOST_PATH. Raises
     PermissionError, in one line, if files of another user are in the way."""
-    gpus = sorted({*uses} - {*LAST})
-    wanted = [*gpus, *(name for name in LAST if name in uses or (name == HOST and gpus))]
-    return [_taken(name, shared=name == HOST and bool(gpus)) for name in wanted]
+    gpus = sorted({*uses} - {*LOCKS_TAKEN_LAST})
+    wanted = [*gpus, *(name for name in LOCKS_TAKEN_LAST if name in uses or (name == HOST_LOCK and gpus))]
+    return [_take_lock(name, shared=name == HOST_LOCK and bool(gpus)) for name in wanted]
 
 
-def _taken(name: str, shared: bool) -> int:
-    file, kind = opened(name), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+def _take_lock(name: str, shared: bool) -> int:
+    file, kind = open_lock_file(name), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         _say_waiting(name, file)
         fcntl.flock(file, kind)
     with contextlib.suppress(OSError):  # opened to read alone, where another user made it otherwise
-        os.truncate(file, os.pwrite(file, _run().encode(), 0))
+        os.truncate(file, os.pwrite(file, _run_id().encode(), 0))
     return file
 
 
-def opened(name: str) -> int:
+def open_lock_file(name: str) -> int:
     """The lock's file, made for all users where it is not there."""
-    path = FOLDER / name
+    path = LOCK_FOLDER / name
     try:
         with contextlib.suppress(FileExistsError):
-            FOLDER.mkdir()
-            FOLDER.chmod(0o1777)
+            LOCK_FOLDER.mkdir()
+            LOCK_FOLDER.chmod(0o1777)
         with contextlib.suppress(FileExistsError):
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
             os.fchmod(file, 0o666)
@@ -77,26 +77,26 @@ def opened(name: str) -> int:
             return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # a lock needs no more
     except OSError as error:
         raise PermissionError(
-            f"{path} cannot be opened ({error.strerror}): make {FOLDER.parent} writable, or have the owner "
-            f"of {FOLDER} remove it, and run again"
+            f"{path} cannot be opened ({error.strerror}): make {LOCK_FOLDER.parent} writable, or have the owner "
+            f"of {LOCK_FOLDER} remove it, and run again"
         ) from None
 
 
-def _run() -> str:
+def _run_id() -> str:
     """The process that started this job, or this one."""
-    return os.environ.get(RUN_PROCESS, str(os.getpid()))
+    return os.environ.get(RUN_PROCESS_VARIABLE, str(os.getpid()))
 
 
 def _say_waiting(name: str, file: int) -> None:
     """Once a run, unless this run itself holds what is waited for."""
-    if os.pread(file, 20, 0).decode() != _run() and _is_first():
+    if os.pread(file, 20, 0).decode() != _run_id() and _is_first():
         print(f"waiting for {name}: another run measures on this machine", file=sys.stderr, flush=True)
 
 
 def _is_first() -> bool:
     """Whether no other job of this run has said that it waits."""
     try:
-        if path := os.environ.get(FIRST_WAIT):
+        if path := os.environ.get(FIRST_WAIT_VARIABLE):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except OSError:
         return False

@@ -3,37 +3,37 @@
 from collections.abc import Sequence
 from math import inf
 
-from roofline.core.plateaus import Level, find_levels
+from roofline.core.plateaus import SweepLevel, find_levels
 from roofline.core.statistics import median
 from roofline.devices.base import Device
-from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
+from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.measure import search
-from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
-from roofline.measure.undisturbed import StateLog, limited_by, throttled, undisturbed
-from roofline.records.bandwidth_record import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
+from roofline.measure.protocol import scale_to_application, time_caller, time_device, time_until_precise
+from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
+from roofline.records.bandwidth_record import Bandwidth, FoundLevel, GridTrial, Latency, SweepPoint, SweepRecord
 from roofline.records.device_record import DeviceRecord, VendorBandwidth
 
 SWEEP_RUNS = 3
-TIMES_BUDGET = 2  # for a stream that is timed in several blocks
-LEAST_OF_BLOCK = 4  # samples for which a block has time
+BLOCKS_BUDGET_FACTOR = 2  # for a stream that is timed in several blocks
+LEAST_BLOCK_SAMPLES = 4  # samples for which a block has time
 LINK_LOOK_S = 0.1  # of copies around a look at the host link, whose generation an idle card lowers
-MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
+MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that level's
 
 
-def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
+def measure_bandwidth(device: Device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
     """The fastest grid of a stream, in the fastest of several blocks that are timed until precise, and checked."""
     ways = list(stream.grids.items())
     # With all threads twice: a neighbour of a virtual machine may slow them to the speed of one for a moment.
     ways += ways[:1] if device.kind == "cpu" else []
-    tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
+    tried, searched = search.try_candidates(device, ways, lambda way: way[1], time_budget_s)
     (grid, step), step_s, _ = min(tried, key=lambda one: one.seconds)
-    blocks = list(_blocks(device, stream, step, step_s, warmup, iterations, time_budget_s))
+    blocks = list(_time_blocks(device, stream, step, step_s, warmup, iterations, time_budget_s))
     latency, log = min(blocks, key=lambda block: block[0].median_s)
     if stream.level == "pcie":
         device.while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.link()))
     clock_mhz = stream.clock_mhz()  # before the check runs other kernels
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
-    vendor = _vendor_gb_per_s(record, stream)
+    vendor = _datasheet_gb_per_s(record, stream)
     return Bandwidth(
         name=stream.name,
         level=stream.level,
@@ -44,7 +44,7 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
         counted=stream.counted,
         bytes=stream.counted_bytes,
         gb_per_s=gb_per_s,
-        ci95=_interval(stream.counted_bytes, latency.ci95_s),
+        ci95=_bandwidth_interval(stream.counted_bytes, latency.ci95_s),
         vendor_gb_per_s=vendor,
         fraction_of_vendor=gb_per_s / vendor if vendor else None,
         threads=stream.threads(grid),
@@ -53,15 +53,15 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
         trials=[GridTrial(grid=one.way[0], gb_per_s=stream.counted_bytes / one.seconds / 1e9) for one in tried],
         blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
         sm_clock_mhz=clock_mhz,
-        limited_by=limited_by(log.states),
-        throttled=throttled(latency, log.states),
+        limited_by=throttle_reasons_after(log.states),
+        throttled=was_throttled(latency, log.states),
         latency=latency,
         states=log.states,
         verified=stream.verify(grid),
     )
 
 
-def load_latency(device: Device, chain, warmup, iterations, time_budget_s) -> Latency:
+def measure_load_latency(device: Device, chain, warmup, iterations, time_budget_s) -> Latency:
     """What one load of a kernel takes that waits for the load before it."""
     step, loads, verify = chain
     options = {"warmup": warmup, "most": iterations, "time_budget_s": time_budget_s}
@@ -69,15 +69,15 @@ def load_latency(device: Device, chain, warmup, iterations, time_budget_s) -> La
         name="load",
         what="an 8-byte load of a kernel, each from the address that the one before brought",
         bytes=8,
-        timing=per_application(time_until_precise(device, step, StateLog(device), **options), loads),
+        timing=scale_to_application(time_until_precise(device, step, StateLog(device), **options), loads),
         verified=verify(),
     )
 
 
-def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
+def measure_peer_latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    load, (step, verify) = load_latency(device, pair.chase(), **options), pair.small_copy()
+    load, (step, verify) = measure_load_latency(device, pair.chase(), **options), pair.small_copy()
     caller = time_caller(device, step, **options)
     copy = Latency(
         name="copy",
@@ -89,11 +89,11 @@ def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[L
     return [load, copy]
 
 
-def _blocks(device: Device, stream, step, step_s: float, warmup, iterations, time_budget_s):
+def _time_blocks(device: Device, stream, step, step_s: float, warmup, iterations, time_budget_s):
     """(timing, readings) of each block, as many of the stream's as there is time for."""
     if stream.blocks > 1:
-        time_budget_s *= TIMES_BUDGET
-    least = max(LEAST_OF_BLOCK, stream.least_samples)
+        time_budget_s *= BLOCKS_BUDGET_FACTOR
+    least = max(LEAST_BLOCK_SAMPLES, stream.least_samples)
     count = max(1, min(stream.blocks, int(time_budget_s / (least * step_s))))
     for block in range(count):
         log = StateLog(device)
@@ -101,40 +101,42 @@ def _blocks(device: Device, stream, step, step_s: float, warmup, iterations, tim
         yield time_until_precise(device, step, log, **options, least=stream.least_samples), log
 
 
-def _vendor_gb_per_s(record: DeviceRecord, stream) -> float | None:
+def _datasheet_gb_per_s(record: DeviceRecord, stream) -> float | None:
     if stream.level == "hbm":
         return record.vendor.bandwidth and record.vendor.bandwidth.gb_per_s
     link = record.vendor.nvlink
     return link.gb_per_s * stream.nvlink_share if link and stream.nvlink_share else None
 
 
-def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:
+def _bandwidth_interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:
     return None if ci95_s is None else (counted_bytes / ci95_s[1] / 1e9, counted_bytes / ci95_s[0] / 1e9)
 
 
-def sweep(device: Device, record: DeviceRecord, series) -> Sweep:
+def measure_sweep(device: Device, record: DeviceRecord, series) -> SweepRecord:
     """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
     log = StateLog(device)
     log.read("before")
-    points, contention = undisturbed(
-        device, lambda: _points(device, series), lambda points: -sum(one.gb_per_s for one in points)
+    points, contention = repeat_until_undisturbed(
+        device, lambda: _time_sweep_points(device, series), lambda points: -sum(one.gb_per_s for one in points)
     )
     log.read("after")
     found = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     if found and not found[-1].knee_bytes and series.memory_from_bytes:
-        found[-1] = _of_memory(found[-1], points, series.memory_from_bytes, record.vendor.bandwidth)
-    return Sweep(
+        found[-1] = _restrict_to_memory(found[-1], points, series.memory_from_bytes, record.vendor.bandwidth)
+    return SweepRecord(
         series=series.series,
         reader=series.reader,
         counted=series.counted,
         points=points,
-        levels=named(found, series.levels, series.cached_bytes, series.assumed),
+        levels=name_levels(found, series.levels, series.cached_bytes, series.assumed),
         states=log.states,
         contention=contention,
     )
 
 
-def _of_memory(level: Level, points: list[SweepPoint], from_bytes: int, vendor: VendorBandwidth | None) -> Level:
+def _restrict_to_memory(
+    level: SweepLevel, points: list[SweepPoint], from_bytes: int, vendor: VendorBandwidth | None
+) -> SweepLevel:
     """The last plateau without what still hits a cache: sets that are too small, or rates above the datasheet."""
     most = vendor.gb_per_s if vendor else inf
     first = max(from_bytes, level.first_bytes)
@@ -144,7 +146,7 @@ def _of_memory(level: Level, points: list[SweepPoint], from_bytes: int, vendor: 
     return level._replace(gb_per_s=median([one.gb_per_s for one in beyond]), first_bytes=beyond[0].size_bytes)
 
 
-def _points(device: Device, series) -> list[SweepPoint]:
+def _time_sweep_points(device: Device, series) -> list[SweepPoint]:
     points = []
     for size in series.sizes:
         step, bytes_read = series.step(size)
@@ -153,7 +155,7 @@ def _points(device: Device, series) -> list[SweepPoint]:
     return points
 
 
-def named(
+def name_levels(
     found: list, capacities: dict[str, int], cached_bytes: int | None = None, assumed: Sequence[str] = ()
 ) -> list[FoundLevel]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
@@ -163,11 +165,13 @@ def named(
     """
     named_levels, left = [], dict(capacities)
     for level in found:
-        name = _name_of(level, left)
-        if any(level.first_bytes * MATCHES <= size <= level.last_bytes / MATCHES for size in capacities.values()):
+        name = _match_level_name(level, left)
+        if any(
+            level.first_bytes * MATCH_FACTOR <= size <= level.last_bytes / MATCH_FACTOR for size in capacities.values()
+        ):
             name = None
         if name is None and not level.knee_bytes and cached_bytes is not None:
-            name = MEMORY if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
+            name = MEMORY_PLATEAU if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
         capacity = left.pop(name, None) if name else None
         named_levels.append(
             FoundLevel(
@@ -179,9 +183,9 @@ def named(
     return named_levels
 
 
-def _name_of(level, capacities: dict[str, int]) -> str | None:
+def _match_level_name(level, capacities: dict[str, int]) -> str | None:
     if not level.knee_bytes:
         return next((one for one, size in capacities.items() if size >= level.last_bytes), None)
     near = {one: max(size / level.knee_bytes, level.knee_bytes / size) for one, size in capacities.items()}
     name = min(near, key=near.get, default=None)
-    return name if name and near[name] <= MATCHES else None
+    return name if name and near[name] <= MATCH_FACTOR else None

@@ -5,10 +5,10 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from roofline.core.terms import KINDS
+from roofline.core.terms import DEVICE_TRAITS
 from roofline.devices.base import Device
 from roofline.measure import lock
-from roofline.measure.protocol import per_application, time_caller, time_device, time_device_alike
+from roofline.measure.protocol import scale_to_application, time_caller, time_device, time_device_checked
 from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import (
     COLD_CACHE_MULTIPLE,
@@ -16,13 +16,13 @@ from roofline.operators.base import (
     Implementation,
     Job,
     Operator,
-    rotation_copies,
+    count_rotation_copies,
 )
 from roofline.records.operator_record import Measurement, PredictedCell
 from roofline.records.seal_records import PredictionRecord, predict_sealed
 from roofline.records.timing_record import Timing
 
-READ_AGAIN = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
+MOST_REREAD_SHARE = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
 SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP, SMALLEST_BLOCKS = 40, 0.2, 10, 3
 SHARED_SEED, SMALLEST_SEED, INPUTS_SEED = 1, 7, 11
 
@@ -50,22 +50,22 @@ class Options:
         return {"warmup": self.warmup, "iterations": self.iterations, "time_budget_s": self.time_budget_s}
 
 
-def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
+def measure_job(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
     overheads: dict[tuple, dict] = {}
     found: list[Measurement] = []
-    for case, chosen, count in planned(operator, device, job, options.implementations, options.cold):
-        shared, copies = arrays(operator, device, case, count)
+    for case, chosen, count in plan_cells(operator, device, job, options.implementations, options.cold):
+        shared, copies = make_inputs(operator, device, case, count)
         references: dict = {}
         for implementation in chosen:
-            with _named(f"{operator.name}, {implementation.name}, {case}"):
+            with _label_errors(f"{operator.name}, {implementation.name}, {case}"):
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
-                    overheads[key] = _overheads(operator, device, case, implementation)
+                    overheads[key] = _measure_overheads(operator, device, case, implementation)
                 cell = implementation.prepared(operator, device, case, shared, copies)
                 cell.references = references
                 found += [
-                    _measured(cell, scope, seals, options, *overheads[key].get(scope, (None, None)))
+                    _measure_cell(cell, scope, seals, options, *overheads[key].get(scope, (None, None)))
                     for scope in cell.scopes
                 ]
                 del cell
@@ -73,66 +73,68 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
     return found
 
 
-def kernels(operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool) -> set[tuple]:
+def list_kernels(operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool) -> set[tuple]:
     """Those of a job's cells, and of the smallest cases, as far as they are known before there are arrays."""
     found: set[tuple] = set()
-    for case, chosen, _ in planned(operator, device, job, wanted, cold):
+    for case, chosen, _ in plan_cells(operator, device, job, wanted, cold):
         for kind, size in itertools.product(chosen, filter(None, (case, operator.smallest(case)))):
             with contextlib.suppress(Exception):  # what is wrong shows when the cell is prepared
                 found |= {*kind(operator, device, size).kernels()}
     return found
 
 
-def planned(
+def plan_cells(
     operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool
 ) -> Iterator[tuple[Case, list[type[Implementation]], int]]:
     """What of a job the device computes: each case with its implementations and the number of copies."""
     for case in job.cases:
         every = operator.implementations_on(device.kind, wanted)
-        if chosen := [one for one in every if not unsupported(operator, one, device, case)]:
-            yield case, chosen, rotation(operator, device, case, chosen, cold)
+        if chosen := [one for one in every if not skip_reason(operator, one, device, case)]:
+            yield case, chosen, choose_copy_count(operator, device, case, chosen, cold)
 
 
-def predicted(
+def predict_job(
     operator: Operator, device: Device, job: Job, seals: Seals, wanted: list[str] | None, cold: bool
 ) -> list[PredictedCell]:
     """What `measure` will say of a job before it times anything, without arrays."""
     return [
         one
-        for case, chosen, count in planned(operator, device, job, wanted, cold)
+        for case, chosen, count in plan_cells(operator, device, job, wanted, cold)
         for implementation in chosen
-        for one in _predicted(implementation, operator, device, case, count, seals)
+        for one in _predict_implementation(implementation, operator, device, case, count, seals)
     ]
 
 
-def _predicted(
+def _predict_implementation(
     kind: type[Implementation], operator: Operator, device: Device, case: Case, count: int, seals: Seals
 ) -> list[PredictedCell]:
     """Of a user's implementation that needs arrays, or fails otherwise, the reason instead."""
     try:
         cell = kind(operator, device, case, count)
-        return [predicted_cell(cell, scope, seals, is_cold(cell, scope)) for scope in cell.scopes]
+        return [predict_planned_cell(cell, scope, seals, is_cold(cell, scope)) for scope in cell.scopes]
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         cell = Implementation.__new__(kind)
         Implementation.__init__(cell, operator, device, case, count)
-        known = [named(cell, scope, is_cold(cell, scope)) for scope in kind.scopes]
+        known = [cell_identity(cell, scope, is_cold(cell, scope)) for scope in kind.scopes]
         return [PredictedCell(**one, predicted=None, reason=reason) for one in known]
 
 
-def predicted_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
-    return PredictedCell(**named(cell, scope, cold), predicted=declare(cell, scope, seals, cold)["predicted"])
+def predict_planned_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
+    return PredictedCell(
+        **cell_identity(cell, scope, cold), predicted=declare_cell(cell, scope, seals, cold)["predicted"]
+    )
 
 
-def unsupported(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
+def skip_reason(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
     """Why a device cannot compute a case this way, in one line; None where it can."""
     return implementation.unsupported(device, case) or operator.unsupported(device, case)
 
 
-def skipped(operator: Operator, device: Device, job: Job, options: Options) -> list[str]:
+def list_skipped(operator: Operator, device: Device, job: Job, options: Options) -> list[str]:
     """What of a job the device cannot do, with the reason."""
     reasons = [
-        (implementation.name, unsupported(operator, implementation, device, case))
+        (implementation.name, skip_reason(operator, implementation, device, case))
         for implementation in operator.implementations_on(device.kind, options.implementations)
         for case in job.cases
     ]
@@ -140,7 +142,7 @@ def skipped(operator: Operator, device: Device, job: Job, options: Options) -> l
 
 
 @contextlib.contextmanager
-def _named(what: str) -> Iterator[None]:
+def _label_errors(what: str) -> Iterator[None]:
     """Put in front of an error which cell it is of. A wrong result names it already."""
     try:
         yield
@@ -150,21 +152,23 @@ def _named(what: str) -> Iterator[None]:
         raise RuntimeError(f"{what}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
 
 
-def rotation(operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool) -> int:
+def choose_copy_count(
+    operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool
+) -> int:
     """In how many copies the inputs are made; as many as make them cold."""
     if not cold:
         return 1
-    least = rotation_copies(operator.rotated_bytes(case, operator.first_scope), device.last_level_cache_bytes)
+    least = count_rotation_copies(operator.rotated_bytes(case, operator.first_scope), device.last_level_cache_bytes)
     return max(implementation.copies_wanted(case, least) for implementation in chosen)
 
 
-def arrays(operator: Operator, device: Device, case: Case, count: int) -> tuple[dict, list[dict]]:
+def make_inputs(operator: Operator, device: Device, case: Case, count: int) -> tuple[dict, list[dict]]:
     """The shared inputs, and `count` copies of the others."""
     shared = operator.shared_inputs(device, case, SHARED_SEED)
     return shared, operator.rotated_inputs(device, case, INPUTS_SEED, count)
 
 
-def _overheads(operator: Operator, device: Device, case: Case, implementation: type[Implementation]) -> dict:
+def _measure_overheads(operator: Operator, device: Device, case: Case, implementation: type[Implementation]) -> dict:
     """What calls cost where there is next to nothing to do, by scope."""
     smallest = operator.smallest(case)
     if smallest is None:
@@ -172,38 +176,38 @@ def _overheads(operator: Operator, device: Device, case: Case, implementation: t
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
     cell = implementation.prepared(operator, device, smallest, shared, copies)
-    return {scope: _both(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
+    return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
 
 
-def _calls_timed(device: Device, step, **options) -> Timing:
+def _time_calls(device: Device, step, **options) -> Timing:
     """The caller's time, while no other job on this host times calls or transfers."""
-    with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
+    with lock.hold_locks([lock.HOST_PATH_LOCK] if DEVICE_TRAITS[device.kind].accelerator else []):
         return time_caller(device, step, **options)
 
 
-def _both(device: Device, step, per_call: int) -> tuple[float, float | None]:
+def _time_smallest(device: Device, step, per_call: int) -> tuple[float, float | None]:
     """The median of a step by the caller and by the device, for one application, of the fastest of several blocks."""
     options = {"warmup": SMALLEST_WARMUP, "iterations": SMALLEST_ITERATIONS, "time_budget_s": SMALLEST_BUDGET_S}
-    blocks = (_calls_timed(device, step, **options) for _ in range(SMALLEST_BLOCKS))
+    blocks = (_time_calls(device, step, **options) for _ in range(SMALLEST_BLOCKS))
     caller = min(blocks, key=lambda one: one.median_s)
     on_device = time_device(device, step, caller, time_budget_s=SMALLEST_BUDGET_S)
     return caller.median_s / per_call, on_device.median_s / per_call if on_device else None
 
 
-def _measured(
+def _measure_cell(
     cell: Implementation, scope: str | None, seals: Seals, options: Options, call_s: float | None, start_s: float | None
 ) -> Measurement:
     """`call_s` and `start_s`: CPU and GPU seconds of the smallest case."""
     operator, device = cell.operator, cell.device
-    declared = declare(cell, scope, seals, is_cold(cell, scope))
+    declared = declare_cell(cell, scope, seals, is_cold(cell, scope))
     check, checked_s = operator.check(cell, scope)
-    step = LastResult(cell.step(scope))
+    step = ResultKeeper(cell.step(scope))
     log = StateLog(device)
     log.read("before")
     least = min(options.iterations, operator.least_samples(cell.case))
-    latency = _calls_timed(device, step, checked_s=checked_s, least=least, **options.timing)
-    device_latency, doubts = time_device_alike(device, step, latency, time_budget_s=options.time_budget_s)
-    latency, device_latency = (per_application(one, cell.per_call) for one in (latency, device_latency))
+    latency = _time_calls(device, step, checked_s=checked_s, least=least, **options.timing)
+    device_latency, doubts = time_device_checked(device, step, latency, time_budget_s=options.time_budget_s)
+    latency, device_latency = (scale_to_application(one, cell.per_call) for one in (latency, device_latency))
     log.read("after")
     after = operator.compare(cell, scope, step.index, step.result)
     return Measurement(
@@ -211,15 +215,15 @@ def _measured(
         check=check.model_copy(update={"error_after": after.error}),
         latency=latency,
         device_latency=device_latency,
-        overhead_s=_at_most(call_s, latency),
-        device_overhead_s=_at_most(start_s, device_latency),
+        overhead_s=_cap_overhead(call_s, latency),
+        device_overhead_s=_cap_overhead(start_s, device_latency),
         doubts=doubts,
         states=log.states,
         sm_clock_mhz=latency.sm_clock_mhz,
     )
 
 
-class LastResult:
+class ResultKeeper:
     """A step that keeps what it last returned, to be compared once all is timed."""
 
     def __init__(self, step):
@@ -229,12 +233,12 @@ class LastResult:
         self.index, self.result = index, self._step(index)
 
 
-def _at_most(overhead_s: float | None, whole: Timing | None) -> float | None:
+def _cap_overhead(overhead_s: float | None, whole: Timing | None) -> float | None:
     """What a call costs: the cell's step is one such call too, which can take no longer than the step."""
     return min(overhead_s, whole.median_s) if overhead_s is not None and whole else overhead_s
 
 
-def declare(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
+def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
     """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
     operator, device, case = cell.operator, cell.device, cell.case
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
@@ -256,7 +260,7 @@ def declare(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -
         terms=terms,
     )
     return {
-        **named(cell, scope, cold),
+        **cell_identity(cell, scope, cold),
         "flops": flops,
         "bytes": traffic,
         "compute_ceiling": compute_ceiling,
@@ -277,10 +281,13 @@ def is_cold(cell: Implementation, scope: str | None) -> bool:
     rotated = cell.count * operator.rotated_bytes(case, operator.first_scope)
     counted = operator.bytes(case, scope)
     read_again = counted - operator.rotated_bytes(case, scope)
-    return rotated >= COLD_CACHE_MULTIPLE * cell.device.last_level_cache_bytes and read_again <= READ_AGAIN * counted
+    return (
+        rotated >= COLD_CACHE_MULTIPLE * cell.device.last_level_cache_bytes
+        and read_again <= MOST_REREAD_SHARE * counted
+    )
 
 
-def named(cell: Implementation, scope: str | None, cold: bool) -> dict:
+def cell_identity(cell: Implementation, scope: str | None, cold: bool) -> dict:
     """What distinguishes a cell from others, in every record of it."""
     case = cell.case
     return {

@@ -5,20 +5,20 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
-from roofline.core.terms import KINDS, Sensitive
+from roofline.core.terms import DEVICE_TRAITS, LoadSensitivity
 from roofline.devices.base import Device
-from roofline.measure.undisturbed import StateLog, flagged, undisturbed
+from roofline.measure.undisturbed import StateLog, flag_throttled, repeat_until_undisturbed
 from roofline.records.timing_record import Timing
 
 CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"
 OPENING_METHOD = "the first steps of sustained load, which begins as a block does, an event per step"
 DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then released"
-FEWEST = 64  # samples before the first look at whether they are precise
-LONGER = 1.03
-AHEAD = 8  # steps whose commands a card has fetched before it begins the first
+FIRST_LOOK_SAMPLES = 64  # samples before the first look at whether they are precise
+LONGER_FACTOR = 1.03
+STEPS_QUEUED_AGAIN = 8  # steps whose commands a card has fetched before it begins the first
 TICK_S = 0.5e-6  # of CUDA's events, as cudaEventElapsedTime is documented
-LEAST_ON_CPU = 7  # samples, whatever they take: fewer have no interval
-LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
+LEAST_CPU_SAMPLES = 7  # samples, whatever they take: fewer have no interval
+READ_DURING_S = 0.05  # a batch of this length or more is looked at while it runs
 
 Step = Callable[[int], object]
 
@@ -40,8 +40,8 @@ def time_caller(
     and the warm-up goes on as long as each step is the fastest so far, for up to half of a second budget. A check that
     just took most of the budget (`checked_s`) warmed up. The first `lead` steps of a queue do not count.
     """
-    synchronous = KINDS[device.kind].synchronous
-    least = min(iterations, LEAST_ON_CPU) if synchronous else least
+    synchronous = DEVICE_TRAITS[device.kind].synchronous
+    least = min(iterations, LEAST_CPU_SAMPLES) if synchronous else least
     start = time.monotonic()
     deadline = start + (time_budget_s / 2 if synchronous else time_budget_s)
     slow = checked_s is not None and checked_s > time_budget_s / 2
@@ -66,10 +66,10 @@ def time_caller(
             if count > longest:
                 longest, clock_mhz = count, device.clock_of_block()
             each = statistics.median(samples)
-        timing = timing_of(CALLER_METHOD, warmed + lead, iterations, samples)
+        timing = make_timing(CALLER_METHOD, warmed + lead, iterations, samples)
         return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
 
-    return _with_contention(device, block, "caller", others=False)
+    return _time_undisturbed(device, block, "caller", others=False)
 
 
 def time_device(
@@ -83,12 +83,12 @@ def time_device(
         first = caller.warmup + len(caller.samples_s)
         samples = device.device_times(step, max(1, min(wanted, fitting)), first=first, at_once=at_once)
         method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
-        return timing_of(method, caller.warmup, wanted, samples) if samples else None
+        return make_timing(method, caller.warmup, wanted, samples) if samples else None
 
-    return _with_contention(device, block, "device", others=False)
+    return _time_undisturbed(device, block, "device", others=False)
 
 
-def time_device_alike(
+def time_device_checked(
     device: Device, step: Step, caller: Timing, *, time_budget_s: float, rest: Callable[[], None] = lambda: None
 ) -> tuple[Timing | None, list[str]]:
     """As time_device, after a rest like the caller's; and doubts about it.
@@ -98,17 +98,17 @@ def time_device_alike(
     """
     rest()
     found = time_device(device, step, caller, time_budget_s=time_budget_s)
-    if found and found.median_s > LONGER * caller.median_s:
+    if found and found.median_s > LONGER_FACTOR * caller.median_s:
         rest()
-        again = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=AHEAD)
+        again = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=STEPS_QUEUED_AGAIN)
         found = min(found, again or found, key=lambda timing: timing.median_s)
     doubts, share = [], found.median_s / caller.median_s - 1 if found else 0.0
-    if share > LONGER - 1 and share * caller.median_s > 2 * TICK_S:
+    if share > LONGER_FACTOR - 1 and share * caller.median_s > 2 * TICK_S:
         doubts.append(f"the device's time is {100 * share:.3g} % above the caller's, measured twice")
     return found, doubts
 
 
-def per_application(timing: Timing | None, per_call: int) -> Timing | None:
+def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
     """The times of one of the applications of the operator that each step consisted of."""
     if timing is None or per_call == 1:
         return timing
@@ -130,7 +130,7 @@ def time_until_precise(
 
     At least `least` are taken, on a CPU LEAST_ON_CPU.
     """
-    least, first = min(most, LEAST_ON_CPU if KINDS[device.kind].synchronous else least), 0
+    least, first = min(most, LEAST_CPU_SAMPLES if DEVICE_TRAITS[device.kind].synchronous else least), 0
     start = time.monotonic()
     warmed = max(1, warmup)
     warm_s = statistics.median(device.step_times(step, warmed, first=first))
@@ -143,34 +143,36 @@ def time_until_precise(
         samples: list[float] = []
         stopped_by, earlier = "iterations", len(log.states)
         log.read("before")
-        for target in statistics.looks(min(FEWEST, most), most):
+        for target in statistics.precision_check_counts(min(FIRST_LOOK_SAMPLES, most), most):
             while len(samples) < target and (len(samples) < least or time.monotonic() + last < deadline):
                 fitting = max(1, least - len(samples), int((deadline - time.monotonic()) / last)) if last else target
                 count = min(target - len(samples), fitting)
-                look = (lambda: log.read("during")) if count * last >= LOOK_S else None
+                look = (lambda: log.read("during")) if count * last >= READ_DURING_S else None
                 batch = device.step_times(step, count, first, look)
                 samples += batch
                 last, first = statistics.median(batch), first + count
             if len(samples) < target:
                 stopped_by = "time_budget"
                 break
-            if statistics.precise(samples):
+            if statistics.is_precise(samples):
                 stopped_by = "precision"
                 break
         log.read("after")
-        return flagged(timing_of(CALLER_METHOD, warmed, most, samples, stopped_by), log.states[earlier:])
+        return flag_throttled(make_timing(CALLER_METHOD, warmed, most, samples, stopped_by), log.states[earlier:])
 
-    return _with_contention(device, block, "caller")
+    return _time_undisturbed(device, block, "caller")
 
 
-def _with_contention(
-    device: Device, block: Callable[[], Timing | None], sensitive: Sensitive, others: bool = True
+def _time_undisturbed(
+    device: Device, block: Callable[[], Timing | None], sensitive: LoadSensitivity, others: bool = True
 ) -> Timing | None:
-    timing, contention = undisturbed(device, block, lambda timing: timing.median_s, sensitive, others)
+    timing, contention = repeat_until_undisturbed(device, block, lambda timing: timing.median_s, sensitive, others)
     return timing and timing.model_copy(update={"contention": contention})
 
 
-def timing_of(method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None) -> Timing:
+def make_timing(
+    method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None
+) -> Timing:
     samples = [round(sample, 10) for sample in samples]
     return Timing(
         method=method,

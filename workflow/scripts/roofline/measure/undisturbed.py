@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from roofline.core.disturbance import disturbances, is_throttled, limiting_reasons
-from roofline.core.terms import KINDS, Sensitive
+from roofline.core.disturbance import collect_throttle_reasons, find_disturbances, is_throttled
+from roofline.core.terms import DEVICE_TRAITS, LoadSensitivity
 from roofline.devices import host
 from roofline.devices.base import Device
 from roofline.records.timing_record import Contention, DeviceState, Timing
@@ -13,13 +13,13 @@ from roofline.records.timing_record import Contention, DeviceState, Timing
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 4
-MOST_S = 1.0  # of one block's repeats
-MOST_JOB_S = 3.0  # of all repeats for a record: some hosts are always busy
+MOST_BLOCK_REPEATS_S = 1.0  # of one block's repeats
+MOST_JOB_REPEATS_S = 3.0  # of all repeats for a record: some hosts are always busy
 FIRST_REST_S = 0.1  # doubled before each further attempt
-VISIBLE_S = 1.0  # least window for /proc/stat, which counts hundredths of a second for each CPU
-LAG_S = 0.2  # NVML's reasons for a clock were 0.1 to 0.2 s behind the load on an H200
+LEAST_TICK_WINDOW_S = 1.0  # least window for /proc/stat, which counts hundredths of a second for each CPU
+THROTTLE_REPORT_LAG_S = 0.2  # NVML's reasons for a clock were 0.1 to 0.2 s behind the load on an H200
 
-repeated_s = 0.0  # by this process, for the record in progress
+spent_on_repeats_s = 0.0  # by this process, for the record in progress
 
 
 class StateLog:
@@ -40,70 +40,72 @@ class StateLog:
         return self.states[-1]
 
 
-def throttled(timing: Timing, states: list[DeviceState]) -> bool | None:
+def was_throttled(timing: Timing, states: list[DeviceState]) -> bool | None:
     """Whether heat or the power brake acted in a block; None if the device reports no reasons."""
     return timing.all_throttled if any(state.throttle_reasons is not None for state in states) else None
 
 
-def limited_by(states: list[DeviceState]) -> list[str]:
+def throttle_reasons_after(states: list[DeviceState]) -> list[str]:
     """Throttle reasons under a load and after it; what was read before speaks of the load before."""
-    return limiting_reasons(state.throttle_reasons for state in states if state.when != "before")
+    return collect_throttle_reasons(state.throttle_reasons for state in states if state.when != "before")
 
 
-def limited_during(states: list[DeviceState], load_s: float) -> list[str] | None:
+def throttle_reasons_if_known(states: list[DeviceState], load_s: float) -> list[str] | None:
     """Throttle reasons of a load that lasted so long; None where NVML cannot have reported it yet."""
     after = [state for state in states if state.when != "before" and state.throttle_reasons is not None]
-    return limited_by(after) if after and load_s >= LAG_S else None
+    return throttle_reasons_after(after) if after and load_s >= THROTTLE_REPORT_LAG_S else None
 
 
-def flagged(timing: Timing, states: list[DeviceState]) -> Timing:
+def flag_throttled(timing: Timing, states: list[DeviceState]) -> Timing:
     """A short block's timing, flagged where a reading under its load or after it reports thermal throttling."""
     throttled = any(is_throttled(state.throttle_reasons) for state in states if state.when != "before")
     return timing.model_copy(update={"all_throttled": True}) if throttled else timing
 
 
-def undisturbed(
+def repeat_until_undisturbed(
     device: Device,
     block: Callable[[], T],
     slowness: Callable[[T], float],
-    sensitive: Sensitive | None = None,
+    sensitive: LoadSensitivity | None = None,
     others: bool = True,
 ) -> tuple[T, Contention]:
     """A block's result and the load next to it. A disturbed block is repeated: the first undisturbed one counts, else
     the fastest. Without `others` no other processes of the host are looked for: a caller of a GPU needs one core.
     """
-    global repeated_s
-    kind = KINDS[device.kind]
+    global spent_on_repeats_s
+    kind = DEVICE_TRAITS[device.kind]
     sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
     others = others or kind.synchronous
-    result, load = observed(device, block, others)
+    result, load = observe_block(device, block, others)
     attempts, rest, start = 1, FIRST_REST_S, time.monotonic()
-    allowed = min(MOST_S, MOST_JOB_S - repeated_s)
+    allowed = min(MOST_BLOCK_REPEATS_S, MOST_JOB_REPEATS_S - spent_on_repeats_s)
     while (
         result is not None
-        and disturbances(load, sensitive)
+        and find_disturbances(load, sensitive)
         and attempts < MOST_ATTEMPTS
         and time.monotonic() + rest - start < allowed
     ):
         time.sleep(rest)
-        again, load_again = observed(device, block, others)
+        again, load_again = observe_block(device, block, others)
         attempts, rest = attempts + 1, 2 * rest
-        if again is not None and (not disturbances(load_again, sensitive) or slowness(again) < slowness(result)):
+        if again is not None and (not find_disturbances(load_again, sensitive) or slowness(again) < slowness(result)):
             result, load = again, load_again
-    repeated_s += time.monotonic() - start
+    spent_on_repeats_s += time.monotonic() - start
     return result, load.model_copy(update={"attempts": attempts})
 
 
-def observed(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
+def observe_block(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
     processes = [device.other_processes()]
-    before = host.usage(others)
+    before = host.read_usage(others)
     result = block()
-    after = host.usage(others)
+    after = host.read_usage(others)
     processes.append(device.other_processes())
-    return result, between(before, after, len(host.usable_cpus()), processes)
+    return result, contention_between(before, after, len(host.usable_cpus()), processes)
 
 
-def between(before: host.Usage, after: host.Usage, cores: int, processes: list[int | None]) -> Contention:
+def contention_between(
+    before: host.HostUsage, after: host.HostUsage, cores: int, processes: list[int | None]
+) -> Contention:
     """What two readings of the host, and the numbers of other processes on the device, say of the time between."""
 
     def spent(name: str) -> float | None:
@@ -113,7 +115,7 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
     wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
     run_s = spent("run")
     known = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
-    long = wall_s >= VISIBLE_S
+    long = wall_s >= LEAST_TICK_WINDOW_S
     by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if known and long else None
     exact = before.others is not None and after.others is not None
     others_s = after.others.since(before.others) if exact else by_ticks_s

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from roofline.core.dtypes import ITEM_BYTES, relative_error, require_close
-from roofline.core.terms import KINDS, RegimeLevel
+from roofline.core.terms import DEVICE_TRAITS, RegimeLevel
 from roofline.devices.base import Identity
-from roofline.operators.constants import CPU_HOST, Constant, Constants, of_gpu_host
+from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
 from roofline.operators.setting_types import OperatorSettings, Settings
 from roofline.records.operator_record import DataFile
 from roofline.records.seal_records import CostTerms
@@ -30,20 +30,20 @@ from roofline.records.timing_record import Check
 COLD_CACHE_MULTIPLE = 3
 LARGEST_ROTATION_BYTES = 2 << 30
 MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
-WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, besides what a case needs itself
-COUNTED_BYTES = 1 << 30  # several times an L2; an added larger case is not counted
+LIBRARY_WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, besides what a case needs itself
+PROFILED_BYTES = 1 << 30  # several times an L2; an added larger case is not counted
 
 
 GENERIC_CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        **of_gpu_host("array_operation_s"),
+        **gpu_host_constants("array_operation_s"),
         "array_kernel_s": Constant(3e-6, "an H200, 2026-11", "the shortest kernels"),
     },
-    "cpu": CPU_HOST,
+    "cpu": CPU_HOST_CONSTANTS,
 }
 
 
-def at_batch_one_only(case) -> str | None:
+def emulation_skip_reason(case) -> str | None:
     """Of NumPy, which has no arithmetic of fewer than 32 bits: why a case is skipped."""
     emulated = ITEM_BYTES[case.dtype] < ITEM_BYTES["fp32"]
     return f"NumPy emulates {case.dtype}: at batch 1 only" if emulated and case.shape["batch"] > 1 else None
@@ -57,7 +57,7 @@ class ExecutedFlops(NamedTuple):
     why: str
 
 
-WRITTEN = {"read": 0, "write": 1, "copy": 1 / 2, "triad": 1 / 3}  # of a mix's bytes
+WRITTEN_SHARES = {"read": 0, "write": 1, "copy": 1 / 2, "triad": 1 / 3}  # of a mix's bytes
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Implementation(ABC):
 
     def costs(self, scope: str | None) -> CostTerms:
         """What a step costs besides its work, in multiples of constants."""
-        start = {"array_kernel_s": float(self.launches)} if not KINDS[self.kind].synchronous else None
+        start = {"array_kernel_s": float(self.launches)} if not DEVICE_TRAITS[self.kind].synchronous else None
         return CostTerms(calls={"array_operation_s": float(self.launches)}, start=start)
 
 
@@ -239,7 +239,7 @@ class Operator(ABC):
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
         """Of the bytes those that are written; by default as the mix divides them."""
-        return round(WRITTEN[self.mix] * self.bytes(case, scope))
+        return round(WRITTEN_SHARES[self.mix] * self.bytes(case, scope))
 
     def least_samples(self, case: Case) -> int:
         """On a GPU, whatever they take."""
@@ -256,7 +256,7 @@ class Operator(ABC):
         launched = any(not one.graph for one in self.implementations_on("gpu"))
 
         def apart(job: Job) -> tuple[bool, int]:
-            more = self.bytes(job.cases[0], self.first_scope) - COUNTED_BYTES
+            more = self.bytes(job.cases[0], self.first_scope) - PROFILED_BYTES
             return more < 0, abs(more)
 
         return min(jobs, key=apart, default=None) if launched else None
@@ -297,7 +297,7 @@ class Operator(ABC):
         Buffers that only steps write are poisoned first, so that one that no step writes shows after them all.
         """
         implementation.poison()
-        result, seconds = first_result(implementation, scope)
+        result, seconds = run_first_step(implementation, scope)
         return self.compare(implementation, scope, 0, result), seconds
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result: Any) -> Check:
@@ -318,7 +318,7 @@ class Operator(ABC):
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """Bytes of the device that a case takes at once."""
         moved = self.bytes(case)
-        return rotation_copies(moved, last_level_cache_bytes) * moved + 2 * moved + WORKSPACE_BYTES
+        return count_rotation_copies(moved, last_level_cache_bytes) * moved + 2 * moved + LIBRARY_WORKSPACE_BYTES
 
     # -- settings and records
 
@@ -345,14 +345,14 @@ class Operator(ABC):
             if kind in (None, implementation.kind):
                 mine |= {Path(inspect.getfile(implementation)), *implementation.sources}
         if self.path:
-            mine |= {file for one in mine if one.suffix == ".py" for file in with_siblings(one)}
+            mine |= {file for one in mine if one.suffix == ".py" for file in find_local_modules(one)}
         if self.path and not Path(self.path).is_absolute():  # as the config has it: a run that moves stays up to date
             return {Path(os.path.relpath(file)) for file in mine}
         return mine
 
 
 @cache
-def with_siblings(file: Path) -> frozenset[Path]:
+def find_local_modules(file: Path) -> frozenset[Path]:
     """A Python file and the modules in its folder that it imports, directly or through others."""
     found: set[Path] = set()
     new = {file}
@@ -366,7 +366,7 @@ def with_siblings(file: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-def first_result(implementation: Implementation, scope: str | None) -> tuple[Any, float]:
+def run_first_step(implementation: Implementation, scope: str | None) -> tuple[Any, float]:
     """What the first step returns, and the seconds that it took."""
     results = []
     step = implementation.step(scope)
@@ -374,7 +374,7 @@ def first_result(implementation: Implementation, scope: str | None) -> tuple[Any
     return results[0], seconds
 
 
-def rotation_copies(bytes_of_one: int, last_level_cache_bytes: int) -> int:
+def count_rotation_copies(bytes_of_one: int, last_level_cache_bytes: int) -> int:
     """How many copies to rotate among so that what a step reads has left the last-level cache; 1 is enough for inputs
     that are several times as large themselves."""
     wanted = min(COLD_CACHE_MULTIPLE * last_level_cache_bytes, LARGEST_ROTATION_BYTES)

@@ -14,23 +14,25 @@ class Constant(NamedTuple):
 
 Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough
 
-H200_HOSTS = "measured by every run; here on hosts of an H200, 2026-11"
-LIMIT = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
-FITTED = "fitted on cells drawn at random on an H200, 2026-11: reference/experiments/predictions"
-EPYC = "measured by every run; here on two cores of an AMD EPYC, 2026-11"
+H200_HOSTS_SOURCE = "measured by every run; here on hosts of an H200, 2026-11"
+LIMIT_SOURCE = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
+FITTED_SOURCE = "fitted on cells drawn at random on an H200, 2026-11: reference/experiments/predictions"
+EPYC_SOURCE = "measured by every run; here on two cores of an AMD EPYC, 2026-11"
 # What work costs the host of a CPU: devices/cpu/cpu_host_costs.py measures each. These values count only in a run without a
 # calibration.
-CPU_HOST: dict[str, Constant] = {
-    "array_operation_s": Constant(1.7e-6, EPYC, "a NumPy call on next to nothing"),
-    "handover_s": Constant(16e-6, EPYC, "handing work to a thread and waiting for it"),
-    "loop_s": Constant(38e-6, EPYC, "the same of a compiled loop, whose threads wait for one another"),
-    "read_s_per_byte": Constant(6e-12, EPYC, "memory read by products of matrices and vectors, a core's own part"),
-    "shared_read_s_per_byte": Constant(3.5e-11, EPYC, "what all cores share of it"),
-    "pass_s_per_byte": Constant(1.9e-11, EPYC, "a pass over an array between two operations, a core's own part"),
-    "shared_pass_s_per_byte": Constant(2.7e-11, EPYC, "what all cores share of it"),
-    "softmax_s_per_score": Constant(2.1e-9, EPYC, "the largest score, the difference, its exponential, the sum"),
+CPU_HOST_CONSTANTS: dict[str, Constant] = {
+    "array_operation_s": Constant(1.7e-6, EPYC_SOURCE, "a NumPy call on next to nothing"),
+    "handover_s": Constant(16e-6, EPYC_SOURCE, "handing work to a thread and waiting for it"),
+    "loop_s": Constant(38e-6, EPYC_SOURCE, "the same of a compiled loop, whose threads wait for one another"),
+    "read_s_per_byte": Constant(
+        6e-12, EPYC_SOURCE, "memory read by products of matrices and vectors, a core's own part"
+    ),
+    "shared_read_s_per_byte": Constant(3.5e-11, EPYC_SOURCE, "what all cores share of it"),
+    "pass_s_per_byte": Constant(1.9e-11, EPYC_SOURCE, "a pass over an array between two operations, a core's own part"),
+    "shared_pass_s_per_byte": Constant(2.7e-11, EPYC_SOURCE, "what all cores share of it"),
+    "softmax_s_per_score": Constant(2.1e-9, EPYC_SOURCE, "the largest score, the difference, its exponential, the sum"),
 }
-_GPU_HOST: dict[str, tuple[float, str]] = {
+_GPU_HOST_VALUES: dict[str, tuple[float, str]] = {
     "array_operation_s": (20e-6, "host: an operation of CuPy issued from Python"),
     "kernel_launch_s": (6e-6, "host: a kernel launched from Python"),
     "kernel_argument_s": (1.6e-7, "host: each of its arguments"),
@@ -41,14 +43,14 @@ _GPU_HOST: dict[str, tuple[float, str]] = {
     # by at most 4 %.
     "empty_kernel_s": (3.3e-6, "GPU: an empty kernel between two events"),
 }
-LAUNCHED = {"empty_kernel_s": 1.0, "kernel_start_s": 1.0}  # the start of a kernel that is launched by itself
+LAUNCH_START_TERMS = {"empty_kernel_s": 1.0, "kernel_start_s": 1.0}  # the start of a kernel that is launched by itself
 
 
-def of_gpu_host(*names: str) -> dict[str, Constant]:
+def gpu_host_constants(*names: str) -> dict[str, Constant]:
     """What calls cost the host of a GPU, which every run measures (devices/gpu/gpu_host_costs.py)."""
-    return {name: Constant(_GPU_HOST[name][0], H200_HOSTS, _GPU_HOST[name][1]) for name in names}
+    return {name: Constant(_GPU_HOST_VALUES[name][0], H200_HOSTS_SOURCE, _GPU_HOST_VALUES[name][1]) for name in names}
 
 
-def launch(arguments: int) -> dict[str, float]:
+def launch_terms(arguments: int) -> dict[str, float]:
     """The terms of a kernel launched from Python."""
     return {"kernel_launch_s": 1.0, "kernel_argument_s": float(arguments)}

@@ -13,34 +13,38 @@ from functools import cache
 from pathlib import Path
 
 import roofline.operators
-from roofline.core.terms import KINDS, MIXES, UserError
-from roofline.operators.base import Implementation, Operator, with_siblings
+from roofline.core.terms import ACCESS_PATTERNS, DEVICE_TRAITS, UserError
+from roofline.operators.base import Implementation, Operator, find_local_modules
 from roofline.operators.setting_types import OperatorSettings
 
 # Rules of the workflow, keys of the config and pictures that are no operator's.
-RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"
-RULES += " own_operator derive manifest bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep"
-RULES += " peak_flops_fma"
-KEYS_AND_PICTURES = "cpu devices effort operators operations operation cost roofline instruction_roofline"
-KEYS_AND_PICTURES += " plot sweep load"
+RESERVED_RULES = (
+    "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"
+)
+RESERVED_RULES += (
+    " own_operator derive manifest bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep"
+)
+RESERVED_RULES += " peak_flops_fma"
+RESERVED_KEYS = "cpu devices effort operators operations operation cost roofline instruction_roofline"
+RESERVED_KEYS += " plot sweep load"
 UNITS = ("tensor_core", "cuda_core")
-RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
+RESERVED_NAMES = frozenset(f"{RESERVED_RULES} {RESERVED_KEYS}".split())
 
 
 @cache
-def builtin() -> tuple[Operator, ...]:
+def builtin_operators() -> tuple[Operator, ...]:
     """The operators of this library, by the names of their packages."""
     names = sorted(module.name for module in pkgutil.iter_modules(roofline.operators.__path__) if module.ispkg)
     modules = [importlib.import_module(f"roofline.operators.{name}.operator") for name in names]
-    return tuple(operator for module in modules for operator in _defined_in(module))
+    return tuple(operator for module in modules for operator in _instantiate_operators(module))
 
 
-def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
+def collect_operators(paths: Iterable[str] = ()) -> dict[str, Operator]:
     """Operators by their rules: the library's, then those of the user's files. Raises UserError."""
     found: dict[str, Operator] = {}
-    owners: dict[str, object] = dict.fromkeys(RESERVED)
-    for operator in (*builtin(), *map(load, paths)):
-        names = _names(operator)
+    owners: dict[str, object] = dict.fromkeys(RESERVED_NAMES)
+    for operator in (*builtin_operators(), *map(load_operator_file, paths)):
+        names = _claimed_names(operator)
         taken = [name for name, owner in names.items() if owners.get(name, owner) is not owner]
         if taken:
             where = operator.path or type(operator).__module__
@@ -50,7 +54,7 @@ def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
     return found
 
 
-def _names(operator: Operator) -> dict[str, object]:
+def _claimed_names(operator: Operator) -> dict[str, object]:
     """The names that an operator uses for rules, sections and pictures, and what each is the name of. Operators that
     derive from one another share its other sections and its prerequisite."""
     own = dict.fromkeys((operator.name, operator.rule, operator.picture), operator)
@@ -58,7 +62,7 @@ def _names(operator: Operator) -> dict[str, object]:
     return dict(operator.sections) | made | own
 
 
-def load(path: str) -> Operator:
+def load_operator_file(path: str) -> Operator:
     """The operator of a user's file. Raises UserError for what is missing, not importable or incomplete."""
     file = Path(path)
     if not file.is_file():
@@ -80,12 +84,12 @@ def load(path: str) -> Operator:
         where = f"{error.filename or path}, line {error.lineno}" if error.lineno else path
         raise UserError(f"operators: {path}: not importable: {error.msg} ({where})") from None
     except (Exception, SystemExit) as error:
-        raise UserError(f"operators: {path}: not importable\n{traceback_of(error, spec.origin)}") from None
-    found = _defined_in(module)
+        raise UserError(f"operators: {path}: not importable\n{format_traceback(error, spec.origin)}") from None
+    found = _instantiate_operators(module)
     if len(found) != 1:
         names = ", ".join(operator.name for operator in found) or "none"
         raise UserError(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
-    for near in with_siblings(file) - {file}:
+    for near in find_local_modules(file) - {file}:
         loaded = getattr(sys.modules.get(near.stem), "__file__", None)
         if near.stem in sys.modules and (not loaded or Path(loaded).resolve() != near.resolve()):
             raise UserError(f"operators: {path}: {near.name} next to it has the name of another module; rename it")
@@ -93,7 +97,7 @@ def load(path: str) -> Operator:
     return found[0]
 
 
-def traceback_of(error: BaseException, path: str) -> str:
+def format_traceback(error: BaseException, path: str) -> str:
     """As Python shows it, from the first frame within a file."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename != path:
@@ -101,7 +105,7 @@ def traceback_of(error: BaseException, path: str) -> str:
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 
 
-def _defined_in(module) -> list[Operator]:
+def _instantiate_operators(module) -> list[Operator]:
     """Instances of the operator classes that a module defines."""
     classes = [
         one
@@ -109,12 +113,12 @@ def _defined_in(module) -> list[Operator]:
         if issubclass(one, Operator) and one.__module__ == module.__name__
     ]
     for one in classes:
-        for fault in _faults(one):
+        for fault in _interface_faults(one):
             raise UserError(f"operators: {module.__file__}: {fault}")
     return [one() for one in classes]
 
 
-def _faults(one: type[Operator]) -> Iterator[str]:
+def _interface_faults(one: type[Operator]) -> Iterator[str]:
     """Parts of the interface that are missing, or are not what they should be."""
     missing = sorted(getattr(one, "__abstractmethods__", ()))
     missing += [part for part in ("name", "implementations") if not hasattr(one, part)]
@@ -124,7 +128,7 @@ def _faults(one: type[Operator]) -> Iterator[str]:
         yield f"{one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _"
     if not (inspect.isclass(one.Settings) and issubclass(one.Settings, OperatorSettings)):
         yield f"{one.__name__}.Settings is not a subclass of OperatorSettings"
-    yield from _not_allowed(one, mix=MIXES, unit=UNITS)
+    yield from _value_faults(one, mix=ACCESS_PATTERNS, unit=UNITS)
     for implementation in one.implementations:
         name = getattr(implementation, "__name__", repr(implementation))
         if not (inspect.isclass(implementation) and issubclass(implementation, Implementation)):
@@ -132,12 +136,12 @@ def _faults(one: type[Operator]) -> Iterator[str]:
         missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
         if missing:
             yield f"{name} lacks {', '.join(missing)}"
-        yield from _not_allowed(implementation, kind=KINDS)
+        yield from _value_faults(implementation, kind=DEVICE_TRAITS)
         if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
             yield f"{name} lacks compute or step"
 
 
-def _not_allowed(one: type, **allowed: Iterable[str]) -> Iterator[str]:
+def _value_faults(one: type, **allowed: Iterable[str]) -> Iterator[str]:
     for attribute, values in allowed.items():
         if (value := getattr(one, attribute)) not in values:
             yield f"{one.__name__}.{attribute} is {value!r}; allowed: {', '.join(values)}"

@@ -17,7 +17,7 @@ class ByEffort(NamedTuple):
     thorough: Any
 
 
-def each_once(values: list) -> list:
+def require_distinct(values: list) -> list:
     for place, value in enumerate(values):
         if value in values[:place]:
             raise ValueError(f"{value!r} is listed twice")
@@ -26,7 +26,7 @@ def each_once(values: list) -> list:
 
 Whole = Annotated[int, Field(ge=1)]
 Budget = Annotated[float, Field(ge=1e-9, le=LONGEST_BUDGET_S)] | None
-EachOnce = AfterValidator(each_once)
+EachOnce = AfterValidator(require_distinct)
 Listed = Annotated[list[T], Field(min_length=1), EachOnce]  # Listed[Whole]: one or more, each once
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from roofline.core.terms import HostMemory, Mix
+from roofline.core.terms import AccessPattern, HostMemory
 from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record
 from roofline.records.energy_record import EnergyPoint, Idle, MemoryLoad
 from roofline.records.operator_record import JobRecord
@@ -23,7 +23,7 @@ class Bandwidth(Record):
 
     name: str
     level: str
-    mix: Mix
+    mix: AccessPattern
     cores: AtLeastOne | None = Field(default=None, description="that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(default=None, description="of transfers between host and device")
     both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
@@ -67,7 +67,7 @@ class FoundLevel(Record):
     reported_bytes: AtLeastOne | None = Field(description="the capacity that the device reports for this level")
 
 
-class Sweep(Record):
+class SweepRecord(Record):
     """Read bandwidth over sizes of the working set."""
 
     series: str
@@ -119,4 +119,4 @@ class BandwidthRecord(JobRecord):
     idle: Idle | None = Field(default=None, description="before the loads")
     energy_points: list[EnergyPoint] = Field(default=[])
     bandwidths: list[Bandwidth]
-    sweeps: list[Sweep] = Field(default=[])
+    sweeps: list[SweepRecord] = Field(default=[])

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from roofline.core.disturbance import Sensitive, disturbances, hidden_load
-from roofline.core.terms import KINDS, DeviceKind
+from roofline.core.disturbance import LoadSensitivity, find_disturbances, find_hidden_load
+from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
@@ -15,11 +15,11 @@ from roofline.records.timing_record import Contention, DeviceState
 Measured = JobRecord | CalibrationRecord
 
 
-class Block(NamedTuple):
+class TimedBlock(NamedTuple):
     """`sensitive` is to what, by core.contention."""
 
     name: str
-    sensitive: Sensitive
+    sensitive: LoadSensitivity
     contention: Contention | None
     states: Sequence[DeviceState] = ()
     throttled: bool | None = False  # thermally, in every sample
@@ -34,39 +34,39 @@ class Block(NamedTuple):
     @property
     def host_load(self) -> list[str]:
         alone = {"other_processes": None}
-        return disturbances(self.contention.model_copy(update=alone), self.sensitive) if self.contention else []
+        return find_disturbances(self.contention.model_copy(update=alone), self.sensitive) if self.contention else []
 
 
-def blocks(record: Measured, kind: DeviceKind) -> Iterator[Block]:
+def blocks(record: Measured, kind: DeviceKind) -> Iterator[TimedBlock]:
     """Every timed block of a record of a device of this kind."""
-    host = KINDS[kind].sensitive
+    host = DEVICE_TRAITS[kind].sensitive
     if isinstance(record, CalibrationRecord):
-        yield Block("calibration", host, record.contention)
+        yield TimedBlock("calibration", host, record.contention)
         return
     if isinstance(record, PeakFlopsRecord) and record.peak:
         burst, sustained = record.peak.burst, record.peak.sustained
-        yield Block(record.dtype, host, burst.latency.contention, burst.states, record.peak.throttled)
+        yield TimedBlock(record.dtype, host, burst.latency.contention, burst.states, record.peak.throttled)
         if sustained:
-            yield Block(f"{record.dtype} sustained", "device", sustained.contention)
+            yield TimedBlock(f"{record.dtype} sustained", "device", sustained.contention)
     if isinstance(record, BandwidthRecord):
         for one in record.bandwidths:
-            yield Block(one.name, host, one.latency.contention, one.states, one.throttled)
+            yield TimedBlock(one.name, host, one.latency.contention, one.states, one.throttled)
         for one in record.sweeps:
-            yield Block(f"sweep {one.series}", host, one.contention, one.states)
+            yield TimedBlock(f"sweep {one.series}", host, one.contention, one.states)
     if isinstance(record, InstructionsRecord):
         for name, one in (("instruction issue", record.issue), *((wall.pattern, wall) for wall in record.walls)):
-            yield Block(name, host, one.latency.contention, record.issue.states, one.latency.all_throttled)
+            yield TimedBlock(name, host, one.latency.contention, record.issue.states, one.latency.all_throttled)
     for one in record.measurements:
         name = f"{one.operator} {one.implementation} {one.dtype}"
-        yield Block(name, host, one.latency.contention, one.states, one.latency.all_throttled)
+        yield TimedBlock(name, host, one.latency.contention, one.states, one.latency.all_throttled)
         if one.device_latency:
-            yield Block(name, "device", one.device_latency.contention)
+            yield TimedBlock(name, "device", one.device_latency.contention)
 
 
 def host_load(record: Measured, kind: DeviceKind) -> list[str]:
     """What disturbed a record: each disturbed block, or else load that only the whole job could see."""
     found = [f"{one.name}: {words[0]}" for one in blocks(record, kind) if (words := one.host_load)]
-    return found or hidden_load(getattr(record, "whole_job", None), KINDS[kind].sensitive)
+    return found or find_hidden_load(getattr(record, "whole_job", None), DEVICE_TRAITS[kind].sensitive)
 
 
 def disturbed_share(record: Measured, kind: DeviceKind) -> float:

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
-from roofline.records.energy_record import Energy
+from roofline.records.energy_record import LoadEnergy
 from roofline.records.operator_record import JobRecord
 from roofline.records.timing_record import Check, Contention, DeviceState, Search, Timing
 
 
-class Product(Record):
+class WorkloadSpec(Record):
     """What runs to find a compute ceiling: a matrix product, or a register-only kernel."""
 
     library: str = Field(description="what computes: cupy.matmul, cuBLASLt, numpy.matmul, a kernel of ours")
@@ -22,7 +22,7 @@ class Product(Record):
     output: str
 
 
-class Trial(Record):
+class InvestigationTrial(Record):
     """One thing that the investigation of a low peak tried."""
 
     what: Literal["size", "sustained", "tensor_cores"]
@@ -34,12 +34,12 @@ class Trial(Record):
 
 class Investigation(Record):
     reason: str
-    trials: list[Trial]
+    trials: list[InvestigationTrial]
     verdict: Literal["size", "sustained", "tensor_cores", "none"]
     ruled_out: list[str] = Field(description="of other causes: the power limit and the rate class of the card")
 
 
-class Kernel(Record):
+class KernelIdentity(Record):
     name: str | None
     tensor_cores: bool | None
     how_known: str
@@ -48,16 +48,16 @@ class Kernel(Record):
 class Candidate(Record):
     """One product that was tried by a few runs, the finalists by more."""
 
-    product: Product
+    product: WorkloadSpec
     flops: AtLeastOne
     trial_tflops: Rate
     flops_per_cycle: Positive | None = Field(description="what candidates are ranked by; null without a counted clock")
 
 
-class Block(Record):
+class WorkloadBlock(Record):
     """One timed block of a product, after a rest and a warm-up."""
 
-    product: Product
+    product: WorkloadSpec
     inputs: str
     flops: AtLeastOne
     check: Check
@@ -70,7 +70,7 @@ class Block(Record):
 class NotRepeated(Record):
     """A candidate that fell out because its blocks did not agree."""
 
-    product: Product
+    product: WorkloadSpec
     blocks_tflops: list[Rate]
 
 
@@ -88,7 +88,7 @@ class LoadPoint(Record):
 class Sustained(Record):
     """Load without a pause, and what it gave over whole cycles of power control once it had settled."""
 
-    product: Product
+    product: WorkloadSpec
     seconds: Positive
     settled_after_s: NotNegative | None = Field(description="what counts begins here")
     cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
@@ -105,7 +105,7 @@ class Sustained(Record):
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
-    energy: Energy | None = None
+    energy: LoadEnergy | None = None
     contention: Contention | None = None
 
 
@@ -137,14 +137,16 @@ class PeakFlops(Record):
     search: Search
     candidates: list[Candidate]
     not_repeated: list[NotRepeated] = Field(description="faster candidates, which fell out")
-    blocks: list[Block] = Field(description="that start alike; under sustained load the last one is its opening")
+    blocks: list[WorkloadBlock] = Field(
+        description="that start alike; under sustained load the last one is its opening"
+    )
     sustained: Sustained | None
-    variants: list[Block] = Field(description="the same product with another output or accumulation")
-    kernel: Kernel
+    variants: list[WorkloadBlock] = Field(description="the same product with another output or accumulation")
+    kernel: KernelIdentity
     investigation: Investigation | None
 
     @property
-    def burst(self) -> Block:
+    def burst(self) -> WorkloadBlock:
         """The median block."""
         return sorted(self.blocks, key=lambda one: one.tflops)[len(self.blocks) // 2]
 

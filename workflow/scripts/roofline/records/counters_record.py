@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from roofline.records.base import NotNegative, Record, RunRecord
-from roofline.records.operator_record import Cell, DataFile
+from roofline.records.operator_record import CellRecord, DataFile
 
 
 class ProfilerRecord(RunRecord):
@@ -32,7 +32,7 @@ class Flops(Record):
         return sum(known) if known else None
 
 
-class CountedCell(Cell):
+class CountedCell(CellRecord):
     """The counters of one cell, for one step; null is what was not counted."""
 
     declared_read_bytes: NotNegative

@@ -5,7 +5,7 @@ from pydantic import Field
 from roofline.records.base import AtLeastOne, NotNegative, Positive, Rate, Record
 
 
-class Energy(Record):
+class LoadEnergy(Record):
     """Joules of a settled load, idle power included, between two ticks of the energy counter."""
 
     joules: Positive | None = None
@@ -40,7 +40,7 @@ class MemoryLoad(Record):
     sm_clock_mhz: Positive | None
     temperature_c: float | None
     limited_by: list[str]
-    energy: Energy | None
+    energy: LoadEnergy | None
 
 
 class EnergyPoint(Record):

@@ -23,7 +23,7 @@ class IssueRate(Record):
     states: list[DeviceState]
 
 
-class Wall(Record):
+class AccessLimit(Record):
     """What limits the loads of warps by their access pattern.
 
     stride: words between lanes that load one word each from L1; a transaction is a sector. conflict: the same from
@@ -46,4 +46,4 @@ class InstructionsRecord(JobRecord):
 
     kind: Literal["instructions"] = "instructions"
     issue: IssueRate
-    walls: list[Wall]
+    walls: list[AccessLimit]

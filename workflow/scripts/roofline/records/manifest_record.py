@@ -41,7 +41,7 @@ class Environment(Record):
     host_cpu: str | None
 
 
-class Device(Record):
+class ManifestDevice(Record):
     device: str
     kind: DeviceKind
     name: str
@@ -67,7 +67,7 @@ class Manifest(RunRecord):
     asked: dict[str, Any] = Field(description="what roofline.json follows from besides the records")
     sources: Sources
     environment: Environment
-    devices: list[Device]
+    devices: list[ManifestDevice]
     data: list[DataFile] = Field(description="files that were measured with, such as weights")
     operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")
     times: Times

@@ -27,7 +27,7 @@ class DataFile(Record):
     description: str
 
 
-class Cell(Record):
+class CellRecord(Record):
     """One operator, implementation, case and scope."""
 
     operator: str
@@ -45,7 +45,7 @@ class Cell(Record):
         return *names, *sorted(self.shape.items())
 
 
-class Measurement(Cell):
+class Measurement(CellRecord):
     """A cell, timed."""
 
     flops: Whole
@@ -72,7 +72,7 @@ class Measurement(Cell):
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
 
 
-class PredictedCell(Cell):
+class PredictedCell(CellRecord):
     """A cell that is planned, as the seals predict it; its measurement holds the same."""
 
     predicted: CellPrediction | None

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roofline.core.cell_prediction import Costs, predict_cell, weighted_sum
+from roofline.core.cell_prediction import CellCosts, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime, RegimeLevel
 from roofline.records.base import NotNegative, Rate, Record, RunRecord, Share
 
@@ -79,9 +79,9 @@ class CostTerms(Record):
     compute_share: str | None = Field(default=None, description="the same of the compute ceiling")
     filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")
 
-    def costs(self, constants: Mapping[str, float]) -> Costs:
+    def costs(self, constants: Mapping[str, float]) -> CellCosts:
         """In seconds, by these constants. Raises KeyError for one that is missing."""
-        return Costs(
+        return CellCosts(
             call_s=weighted_sum(self.calls, constants) if self.calls else None,
             start_s=None if self.start is None else weighted_sum(self.start, constants),
             share=constants[self.share] if self.share else 1.0,

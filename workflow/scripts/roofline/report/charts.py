@@ -9,10 +9,10 @@ from html import escape
 
 import numpy as np
 
-from roofline.core.formatting import duration, flops_rate, percent, regime_words
+from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
-from roofline.report.roofline_content import Content, Dot, chosen, content
-from roofline.table.rows import USERS, Cell, Roofline
+from roofline.report.roofline_content import Dot, RooflineContent, build_content, choose_dots
+from roofline.table.rows import USERS, CellRow, Roofline
 
 LEFT, RIGHT = 5.0, 30.0  # times beyond the cells' intensities, where the ceilings begin and end
 POINTS = 30  # of a line, each with the words that are shown where it is pointed at
@@ -23,7 +23,7 @@ def colour(dtype: str) -> str:
     return "@ink" if dtype_colour(dtype) == "#000000" else dtype_colour(dtype)
 
 
-def symbols_of(operators: Iterable[str]) -> dict[str, str]:
+def assign_symbols(operators: Iterable[str]) -> dict[str, str]:
     """The same on every chart: in the order of the names, the user's operations last."""
     return markers_of(sorted(set(operators), key=lambda name: (name == USERS, name)), SYMBOLS)
 
@@ -43,16 +43,16 @@ def _log_log(traces: list[dict], x: str, y: str, **layout) -> dict:
 # ---------------------------------------------------------------- the roofline
 
 
-def roofline_chart(roofline: Roofline, device: str) -> dict | None:
+def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     """Every cell of a device under its ceilings."""
-    one = content(roofline, device, [cell for cell in roofline.operators if cell.device == device])
+    one = build_content(roofline, device, [cell for cell in roofline.operators if cell.device == device])
     dots = one.dots
     if not dots:
         return None
     intensities = [dot.intensity for dot in dots]
     ends = min(intensities + one.ridges()) / LEFT, max(intensities) * RIGHT
-    symbols = symbols_of(cell.operator for cell in roofline.operators)
-    best = {id(cell) for cell in chosen(roofline, device)}
+    symbols = assign_symbols(cell.operator for cell in roofline.operators)
+    best = {id(cell) for cell in choose_dots(roofline, device)}
     traces = list(_lines(one, ends))
     for operator, dtype in dict.fromkeys((dot.cell.operator, dot.dtype) for dot in dots):
         group = [dot for dot in dots if (dot.cell.operator, dot.dtype) == (operator, dtype)]
@@ -73,12 +73,12 @@ def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofli
         "opacity": [1.0 if one else 0.45 for one in large],
         "line": {"width": 1, "color": "@paper"},
     }
-    words = [_hover(dot.cell, roofline) for dot in dots]
+    words = [hover_text(dot.cell, roofline) for dot in dots]
     x, y = [dot.intensity for dot in dots], [scale * dot.tflops for dot in dots]
     return _trace(x, y, words, marker=look, meta={"kind": "cell"})
 
 
-def _lines(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
+def _lines(one: RooflineContent, ends: tuple[float, float]) -> Iterable[dict]:
     for line, kind, xs, ys in one.segments(*ends):
         dash = "dash" if kind == "sustained" else "dashdot" if line.fma else "solid"
         of = "@ink" if line.main else "@muted" if kind == "slope" else colour(line.dtype)
@@ -88,20 +88,20 @@ def _lines(one: Content, ends: tuple[float, float]) -> Iterable[dict]:
         yield _trace(*along, meta["label"], "lines", line={"color": of, "width": width, "dash": dash}, meta=meta)
 
 
-def _hover(cell: Cell, roofline: Roofline) -> str:
+def hover_text(cell: CellRow, roofline: Roofline) -> str:
     """Cell, shape, measured, predicted, share of which roof."""
     what = cell.name or " ".join(filter(None, [roofline.title(cell.operator), cell.scope, cell.implementation]))
     case = " ".join(filter(None, [cell.dtype, roofline.label(cell), cell.preset, f"on {cell.device}"]))
-    rate = f" · {flops_rate(cell.attained_tflops)}" if cell.attained_tflops else ""
+    rate = f" · {flops_rate_text(cell.attained_tflops)}" if cell.attained_tflops else ""
     doubt, sealed = cell.doubt or cell.roof_doubt, cell.sealed and cell.sealed.cpu_time_s
     lines = [
         f"<b>{escape(what)}</b>",
         escape(case),
         f"measured {duration(cell.cpu_time_s)}{rate}" if cell.cpu_time_s else "",
-        f"predicted {duration(sealed)}, {regime_words(cell.sealed.regime)}" if sealed else "",
+        f"predicted {duration(sealed)}, {regime_text(cell.sealed.regime)}" if sealed else "",
         f"{percent(cell.share)} of its roof" if cell.share else "",
         f"do not rely on it: {doubt}" if doubt else "",
-        regime_words(cell.regime) if cell.regime else "",
+        regime_text(cell.regime) if cell.regime else "",
     ]
     return "<br>".join(filter(None, lines))
 
@@ -109,7 +109,7 @@ def _hover(cell: Cell, roofline: Roofline) -> str:
 # ---------------------------------------------------------------- predicted against measured
 
 
-def prediction_chart(roofline: Roofline, worst: Sequence[Cell], symbols: Mapping[str, str]) -> dict | None:
+def build_prediction_chart(roofline: Roofline, worst: Sequence[CellRow], symbols: Mapping[str, str]) -> dict | None:
     """Every cell's sealed time over its measured one, the factor of two as a band, and the worst by their number."""
     known = [e for e in roofline.entries if e.cpu_time_s and e.sealed and e.sealed.cpu_time_s]
     if not known:
@@ -127,7 +127,7 @@ def prediction_chart(roofline: Roofline, worst: Sequence[Cell], symbols: Mapping
         mine = [e for e in known if (e.device, e.operator) == (device, operator)]
         symbol = symbols[operator] + ("" if device == devices[0] else "-open")
         look = {"symbol": symbol, "color": [colour(e.dtype) for e in mine], "size": 8, "opacity": 0.85}
-        name, words = escape(f"{roofline.title(operator)}, {device}"), [_hover(e, roofline) for e in mine]
+        name, words = escape(f"{roofline.title(operator)}, {device}"), [hover_text(e, roofline) for e in mine]
         traces.append(_trace(*_times(mine), words, name=name, marker=look))
     look = {"symbol": "circle-open", "size": 15, "color": "@accent", "line": {"width": 1.5}}
     numbers = {"text": [str(place) for place in range(1, len(worst) + 1)], "textposition": "top center"}
@@ -135,5 +135,5 @@ def prediction_chart(roofline: Roofline, worst: Sequence[Cell], symbols: Mapping
     return _log_log(traces, "measured, seconds", "predicted, seconds", showlegend=True)
 
 
-def _times(cells: Sequence[Cell]) -> tuple[list[float], list[float]]:
+def _times(cells: Sequence[CellRow]) -> tuple[list[float], list[float]]:
     return [cell.cpu_time_s for cell in cells], [cell.sealed.cpu_time_s for cell in cells]

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from roofline.core.formatting import counted, percent, traffic
-from roofline.report.markdown import Table, filled
+from roofline.core.formatting import count_words, percent, traffic_text
+from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.words import LEVELS
 from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
@@ -15,7 +15,7 @@ MOST_ROWS = 6
 LIMITS = LEVELS | {"issue": "instruction issue", "latency": "latency"}
 
 
-def facts(table: Roofline) -> dict:
+def counter_facts(table: Roofline) -> dict:
     """Traffic is judged in memory-bound cells, FLOPs in all."""
     agreement, wrong = [], []
     for what, field in QUANTITIES.items():
@@ -25,7 +25,7 @@ def facts(table: Roofline) -> dict:
         wrong += [counted_name(one, table) for one in known if not getattr(one, field)]
     return {
         "refused": table.not_counted,
-        "cells": counted(len(table.counted), "cell") if table.counted else "",
+        "cells": count_words(len(table.counted), "cell") if table.counted else "",
         "agreement": agreement,
         "wrong": list(dict.fromkeys(wrong)),
         "missing": {
@@ -39,11 +39,11 @@ def _explained(row: InstructionRoofline) -> dict:
     """How many kernels their own roof explains, and what limits the others."""
     others = [one for one in row.kernels if (one.fraction_of_roof or 0) < EXPLAINED]
     limits = Counter(LIMITS[one.limited_by] for one in others).most_common()
-    words = [f"{name} ({counted(count, 'cell')})" for name, count in limits]
+    words = [f"{name} ({count_words(count, 'cell')})" for name, count in limits]
     return {"row": row, "explained": len(row.kernels) - len(others), "limits": words}
 
 
-def table_of(entries: Iterable[Counted], table: Roofline) -> Table:
+def build_counter_table(entries: Iterable[Counted], table: Roofline) -> MarkdownTable:
     """Declared and counted side by side, of the first MOST_ROWS cells; roofline.json has them all."""
     columns = ("cell", "read: declared", "counted", "written: declared", "counted")
     columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
@@ -52,11 +52,11 @@ def table_of(entries: Iterable[Counted], table: Roofline) -> Table:
         moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
         flops = (one.declared_flops, one.kernel_flops, one.flops)
         shares = (one.tensor_pipe_active_fraction, one.achieved_occupancy_fraction)
-        words = [traffic(value) if value is not None else "-" for value in moved]
+        words = [traffic_text(value) if value is not None else "-" for value in moved]
         words += [f"{value:.4g}" if value is not None else "-" for value in flops]
         words += [percent(value) if value is not None else "-" for value in shares]
         rows.append([counted_name(one, table), *words])
-    return filled(columns, rows)
+    return drop_empty_columns(columns, rows)
 
 
 def counted_name(one: Counted, table: Roofline) -> str:

@@ -66,7 +66,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def paper(height: float, title: str) -> Figure:
+def new_figure(height: float, title: str) -> Figure:
     """Without a window. At 72 dots per inch, at which it is laid out, a pixel is a point."""
     figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
     figure.set_label(title)
@@ -74,43 +74,43 @@ def paper(height: float, title: str) -> Figure:
     return figure
 
 
-def headed(height: float, title: str, lines: Sequence[str]) -> Figure:
+def new_titled_figure(height: float, title: str, lines: Sequence[str]) -> Figure:
     """Paper with a title and lines of text under it."""
-    figure = paper(height, title)
-    printed_head(figure, height - MARGIN, title, lines)
+    figure = new_figure(height, title)
+    print_head(figure, height - MARGIN, title, lines)
     return figure
 
 
-def nothing(title: str, words: str) -> Figure:
+def new_empty_figure(title: str, words: str) -> Figure:
     """Paper that says why it shows nothing."""
-    return headed(62.0, title, [words])
+    return new_titled_figure(62.0, title, [words])
 
 
-def margins(height: float, top: float, bottom: float, right: float = MARGIN) -> dict[str, float]:
+def subplot_margins(height: float, top: float, bottom: float, right: float = MARGIN) -> dict[str, float]:
     """Of a grid of subplots on paper of this height, from points."""
     return {"left": LEFT / WIDTH, "right": 1 - right / WIDTH, "top": 1 - top / height, "bottom": bottom / height}
 
 
-def logarithmic(axis: Axis, words: Callable[[float], str], **ticks) -> None:
+def set_log_axis(axis: Axis, words: Callable[[float], str], **ticks) -> None:
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set(major_locator=LogLocator(**ticks), minor_locator=NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
 
 
-def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -> None:
-    title = shortened(title, 0.85 * (WIDTH - 2 * MARGIN), TITLE_SIZE)  # bold is wider than it is measured
+def print_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -> None:
+    title = shorten_middle(title, 0.85 * (WIDTH - 2 * MARGIN), TITLE_SIZE)  # bold is wider than it is measured
     figure.text(MARGIN, top - TITLE_SIZE, title, size=TITLE_SIZE, weight="bold", transform=in_points(figure))
-    printed(figure, top - TITLE_SIZE - 15, lines)
+    print_lines(figure, top - TITLE_SIZE - 15, lines)
 
 
-def headline(figure: Figure, lines: Sequence[str]) -> Figure:
+def add_failures(figure: Figure, lines: Sequence[str]) -> Figure:
     """The figure with what failed above its title."""
-    words = shortened("; ".join(lines), WIDTH - 2 * MARGIN, SMALL_SIZE)
-    printed(figure, 72 * figure.get_figheight() - 9.0, [words] if lines else [], FAULT)
+    words = shorten_middle("; ".join(lines), WIDTH - 2 * MARGIN, SMALL_SIZE)
+    print_lines(figure, 72 * figure.get_figheight() - 9.0, [words] if lines else [], FAULT)
     return figure
 
 
-def printed(figure: Figure, y: float, lines: Sequence[str], colour: str = MUTED) -> None:
+def print_lines(figure: Figure, y: float, lines: Sequence[str], colour: str = MUTED) -> None:
     """Small print from the left margin, the first of its baselines at this height."""
     for i, line in enumerate(lines):
         figure.text(MARGIN, y - LINE * i, line, size=SMALL_SIZE, color=colour, transform=in_points(figure))
@@ -131,23 +131,23 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
         figure.savefig(path, dpi=dpi or 72, metadata=metadata, **packing)
 
 
-def legend(figure: Figure, top: float, handles: Sequence[Artist], columns: int) -> None:
+def add_legend(figure: Figure, top: float, handles: Sequence[Artist], columns: int) -> None:
     """At the left margin, with its top at a height in points."""
     place = {"loc": "upper left", "bbox_to_anchor": (MARGIN, top), "bbox_transform": in_points(figure)}
     figure.legend(handles=handles, ncols=columns, **place)
 
 
-def line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any = "-") -> Line2D:
+def legend_line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any = "-") -> Line2D:
     """An entry of a legend."""
     return Line2D([], [], color=colour, lw=width, ls=dashes, label=words)
 
 
-def dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = False, size: float = DOT) -> Line2D:
+def legend_dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = False, size: float = DOT) -> Line2D:
     """An entry of a legend."""
-    return Line2D([], [], **dot_look(colour, marker, hollow, size), label=words)
+    return Line2D([], [], **dot_style(colour, marker, hollow, size), label=words)
 
 
-def dot_look(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> dict:
+def dot_style(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> dict:
     edge, width = (colour, 0.16 * size) if hollow else (PAPER, 0.5)
     face = PAPER if hollow else colour
     return {"color": colour, "marker": marker, "ms": size, "mfc": face, "mec": edge, "mew": width, "ls": "none"}
@@ -157,23 +157,23 @@ def crossed_entry() -> Line2D:
     return Line2D([], [], **CROSSED, label="crossed: not to be relied on")
 
 
-def mixed(colour: str, other: str, share: float) -> str:
+def mix_colours(colour: str, other: str, share: float) -> str:
     return to_hex([(1 - share) * a + share * b for a, b in zip(to_rgb(colour), to_rgb(other), strict=True)])
 
 
-def wrapped(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
+def wrap_text(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
     """Lines that fit."""
     return textwrap.wrap(text, max(1, int(width / (0.56 * size))))
 
 
-def shortened(text: str, width: float, size: float) -> str:
+def shorten_middle(text: str, width: float, size: float) -> str:
     """The text, without its middle where it is too wide."""
     keep, short = len(text), text
-    while keep > 1 and text_width(short, size) > width:
+    while keep > 1 and measure_text(short, size) > width:
         keep -= 1
         short = text[: keep - keep // 3].rstrip() + "…" + text[len(text) - keep // 3 :].lstrip()
     return short
 
 
-def text_width(text: str, size: float) -> float:
+def measure_text(text: str, size: float) -> float:
     return text_to_path.get_text_width_height_descent(text, FontProperties(family=FONT, size=size), ismath=False)[0]

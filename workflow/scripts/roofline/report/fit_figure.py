@@ -18,14 +18,14 @@ INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 
 
 @style.styled()
-def draw(roofline: Roofline) -> Figure:
+def draw_energy_fits(roofline: Roofline) -> Figure:
     fits = roofline.energy_fits
     across = min(2, len(fits))
     down = -(-len(fits) // across)
     height = HEAD + down * (FOOT + HIGH)
-    figure = style.headed(height, "Energy per FLOP over intensity, CUDA cores", style.wrapped(MARKS))
+    figure = style.new_titled_figure(height, "Energy per FLOP over intensity, CUDA cores", style.wrap_text(MARKS))
     apart = {"wspace": 0.17, "hspace": FOOT / HIGH}
-    grid = figure.add_gridspec(down, across, **style.margins(height, top=HEAD, bottom=FOOT) | apart)
+    grid = figure.add_gridspec(down, across, **style.subplot_margins(height, top=HEAD, bottom=FOOT) | apart)
     for place, fit in enumerate(fits):
         _paint(figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % across])
     return figure
@@ -34,8 +34,8 @@ def draw(roofline: Roofline) -> Figure:
 def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
     axes.set_title(f"{fit.device}: {fit.dtype}")
     axes.set(xlabel="FLOP/byte", ylabel="pJ/FLOP")
-    style.logarithmic(axes.xaxis, "{:g}".format, base=2, numticks=8)
-    style.logarithmic(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
+    style.set_log_axis(axes.xaxis, "{:g}".format, base=2, numticks=8)
+    style.set_log_axis(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     memory = roofline.ceiling(fit.device, "hbm_read")
     compute = roofline.ceiling(fit.device, f"{fit.dtype}_fma")
     if memory and compute:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from roofline.core.formatting import number, percent
-from roofline.core.roofline_model import LANES
+from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.report import figure_style as style
 from roofline.report.palette import LEVEL_COLOURS, markers_of
 from roofline.report.words import LEVELS
@@ -24,17 +24,17 @@ MARKS = (
 
 
 @style.styled()
-def draw(roofline: Roofline) -> Figure:
-    marks = style.wrapped(MARKS)
+def draw_instructions(roofline: Roofline) -> Figure:
+    marks = style.wrap_text(MARKS)
     whole = 2 * style.MARGIN + PANEL * len(roofline.instructions) + style.LINE * len(marks)
-    figure, top = style.paper(whole, "Instruction roofline"), whole - style.MARGIN
+    figure, top = style.new_figure(whole, "Instruction roofline"), whole - style.MARGIN
     for one in roofline.instructions:
         title = f"Instruction roofline: {roofline.devices[one.device].name}"
-        style.printed_head(figure, top, title, [_subtitle(one)])
-        place = style.margins(whole, top=whole - top + HEAD, bottom=top - HEAD - HIGH, right=LANE)
+        style.print_head(figure, top, title, [_subtitle(one)])
+        place = style.subplot_margins(whole, top=whole - top + HEAD, bottom=top - HEAD - HIGH, right=LANE)
         _paint(figure.add_subplot(figure.add_gridspec(1, 1, **place)[0]), one)
         top -= PANEL
-    style.printed(figure, top - style.LINE + 8, marks)
+    style.print_lines(figure, top - style.LINE + 8, marks)
     return figure
 
 
@@ -56,7 +56,7 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
     axes.set(xlim=(x0, x1), ylim=(y0, 1.6 * peak), xlabel="warp instructions per transaction")
     axes.set_ylabel("G warp instructions/s")
     for axis in (axes.xaxis, axes.yaxis):
-        style.logarithmic(axis, "{:g}".format, numticks=30)
+        style.set_log_axis(axis, "{:g}".format, numticks=30)
     start = max(x0, peak / max(slopes.values())) if slopes else x0
     axes.plot([start, x1], [peak] * 2, color=ROOF, lw=2.0, zorder=2.2)
     for level, slope in slopes.items():
@@ -66,9 +66,9 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
         axes.plot(1 / wall.transactions_per_request, wall.requests_per_s / 1e9, **_wall_look(wall.pattern), zorder=3.5)
     markers = markers_of(map(_what, one.kernels))
     for kernel, level, x, y in dots:
-        axes.plot(x, y, **style.dot_look(LEVEL_COLOURS[level], markers[_what(kernel)]) | {"mew": 0.8}, zorder=4)
-        if kernel.lanes_on is not None and kernel.lanes_on < 0.95 * LANES:
-            axes.plot([x, x], [y * kernel.lanes_on / LANES, y], color=LEVEL_COLOURS[level], lw=1.0, zorder=3.9)
+        axes.plot(x, y, **style.dot_style(LEVEL_COLOURS[level], markers[_what(kernel)]) | {"mew": 0.8}, zorder=4)
+        if kernel.lanes_on is not None and kernel.lanes_on < 0.95 * LANES_PER_WARP:
+            axes.plot([x, x], [y * kernel.lanes_on / LANES_PER_WARP, y], color=LEVEL_COLOURS[level], lw=1.0, zorder=3.9)
     axes.legend(handles=list(_entries(one, markers)), loc="upper left", bbox_to_anchor=(1.02, 1))
 
 
@@ -82,10 +82,10 @@ def _what(kernel: PlacedKernel) -> str:
 
 def _entries(one: InstructionRoofline, markers: dict) -> Iterable[Line2D]:
     """Of the legend: roofs with their values, kernels by marker, access patterns."""
-    yield style.line(f"issue {number(one.warp_instructions_per_s / 1e9)} G instructions/s", ROOF, 2.0)
+    yield style.legend_line(f"issue {number(one.warp_instructions_per_s / 1e9)} G instructions/s", ROOF, 2.0)
     for level, rate in one.transactions_per_s.items():
-        yield style.line(f"{LEVELS[level]} {number(rate / 1e9)} G transactions/s", LEVEL_COLOURS[level])
+        yield style.legend_line(f"{LEVELS[level]} {number(rate / 1e9)} G transactions/s", LEVEL_COLOURS[level])
     for words, marker in markers.items():
-        yield style.dot(style.shortened(words, LANE - 46, style.TEXT_SIZE), marker=marker, hollow=True)
+        yield style.legend_dot(style.shorten_middle(words, LANE - 46, style.TEXT_SIZE), marker=marker, hollow=True)
     for pattern in dict.fromkeys(wall.pattern for wall in one.walls):
         yield Line2D([], [], **_wall_look(pattern), label=f"loads by {pattern}")

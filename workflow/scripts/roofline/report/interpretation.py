@@ -1,9 +1,9 @@
 """The facts behind the three paragraphs of interpretation.md and the lessons of ROOFLINE.md; templates say them."""
 
-from roofline.core.disturbance import limiting_words
-from roofline.core.formatting import listed, number, percent
+from roofline.core.disturbance import throttle_reasons_text
+from roofline.core.formatting import join_words, number, percent
 from roofline.report import rendering
-from roofline.report.report_model import DeviceView, OperatorView, Report, furthest_apart
+from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_pair
 from roofline.report.words import CAUSES
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Roofline
@@ -16,17 +16,17 @@ RATIOS = 3  # operators by name
 LESSONS = 3
 
 
-def paragraphs(report: Report) -> list[str]:
+def write_paragraphs(report: ReportView) -> list[str]:
     """Whether the roofline is to be trusted, how close kernels get, and the GPU against the CPU."""
     if report.gpus and report.cpu:
         third = ("gpu_vs_cpu", _gpu_vs_cpu(report))
     else:
         third = ("alone", {}) if report.gpus else ("cores", _cores(report.main))
     parts = [("trust", _trust(report)), ("kernels", _kernels(report)), third]
-    return [_fitted(rendering.macro("interpretation.j2", name, facts)) for name, facts in parts]
+    return [fit_sentences(rendering.render_macro("interpretation.j2", name, facts)) for name, facts in parts]
 
 
-def _fitted(lines: list[str]) -> str:
+def fit_sentences(lines: list[str]) -> str:
     """As many sentences as fit: the first and warnings, then the others, then what fills a short one."""
     order = {WARNING: 0, OPTIONAL: 2}
     chosen: dict[int, str] = {}
@@ -38,7 +38,7 @@ def _fitted(lines: list[str]) -> str:
     return " ".join(chosen[place] for place in sorted(chosen))
 
 
-def _trust(report: Report) -> dict:
+def _trust(report: ReportView) -> dict:
     main = report.main
     sound = [c for c in main.gemms if not c.doubt]
     scale = 1e3 if max((c.burst_tflops for c in sound), default=1) < 1 else 1
@@ -53,11 +53,11 @@ def _trust(report: Report) -> dict:
         "main": main,
         "unit": unit,
         "again": bool(report.table.repeatable),
-        "doubted": listed(c.name for c in main.gemms if c.doubt),
-        "held": listed(f"{number(c.sustained_tflops)} in {c.name}" for c in held),
-        "bursts": listed(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound),
+        "doubted": join_words(c.name for c in main.gemms if c.doubt),
+        "held": join_words(f"{number(c.sustained_tflops)} in {c.name}" for c in held),
+        "bursts": join_words(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound),
         "falls": [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops],
-        "reasons": limiting_words(reason for c in held for reason in c.limited_by),
+        "reasons": throttle_reasons_text(reason for c in held for reason in c.limited_by),
         "gemms": [cell.share for cell in gemms if cell.record in records],
         "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",
@@ -66,7 +66,7 @@ def _trust(report: Report) -> dict:
     }
 
 
-def _kernels(report: Report) -> dict:
+def _kernels(report: ReportView) -> dict:
     """Of the operator whose share of the peak has a usual value, else of the memory-bound operator with most cells."""
     main, table = report.main, report.table
     bound = [one for one in main.operators if any(cell.lower_ceiling == "memory" for cell in one.fast)]
@@ -78,7 +78,7 @@ def _kernels(report: Report) -> dict:
         "main": main,
         "operator": chosen,
         "doubtful_cells": 0 if any(cell.share for cell in measured) else len(measured),
-        "others": listed(f"{table.title(cell.operator)} at best {percent(cell.share)}" for cell in best),
+        "others": join_words(f"{table.title(cell.operator)} at best {percent(cell.share)}" for cell in best),
     }
     return facts | _of_operator(chosen, table) if chosen else facts
 
@@ -99,17 +99,17 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
         "intensities": intensities,
         "ridge": number(min(ridges)) if ridges else "",
         "far": bool(ridges) and max(intensities, default=0) < min(ridges) / FAR,
-        "ways": listed(dict.fromkeys(cell.implementation for cell in fast)),
+        "ways": join_words(dict.fromkeys(cell.implementation for cell in fast)),
         "bound": bound,
         "of_peak": [cell.fraction_of_compute_peak for cell in halves if cell.compute_ceiling in peaks],
-        "peak": listed(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in halves)),
+        "peak": join_words(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in halves)),
         "waiting": sorted(waiting, key=lambda cell: cell.cpu_time_s),
         "slow": slow,
-        "remedies": listed(table.remedies(example)[:2]) if example else "",
+        "remedies": join_words(table.remedies(example)[:2]) if example else "",
     }
 
 
-def _gpu_vs_cpu(report: Report) -> dict:
+def _gpu_vs_cpu(report: ReportView) -> dict:
     bound = [one for one in report.ratios if one.pairs[-1][0].lower_ceiling == "memory"]
     chosen = max(bound, key=lambda one: len(one.pairs), default=None)
     link = next((c for c in report.main.memory if c.name == "h2d" and not c.doubt), None)
@@ -142,7 +142,7 @@ def _cores(device: DeviceView) -> dict:
     }
 
 
-def lessons(report: Report) -> list[str]:
+def write_lessons(report: ReportView) -> list[str]:
     """Those that the figures of this run show, the most general first."""
     table, main = report.table, report.main
     sound = [c for c in table.operators if c.cpu_time_s and not c.doubt]
@@ -150,7 +150,7 @@ def lessons(report: Report) -> list[str]:
     with_gpu_time = [c for c in sound if c.gpu_time_s]
     waits = [c for c in with_gpu_time if c.gpu_time_s < c.cpu_time_s / 2]
     steady = [c for c in waits if (c.cpu_time_deciles or 1) <= WIDE]  # whose host kept its pace
-    fastest, slowest = furthest_apart(sound) or (None, None)
+    fastest, slowest = find_widest_pair(sound) or (None, None)
     facts = {
         "table": table,
         "sustained": min(promised, key=lambda one: one.sustained_tflops / one.datasheet_tflops, default=None),
@@ -164,4 +164,4 @@ def lessons(report: Report) -> list[str]:
         "reads": main.main("read"),
         "copies": main.main("copy"),
     }
-    return rendering.macro("sentences.j2", "lessons", facts)[:LESSONS]
+    return rendering.render_macro("sentences.j2", "lessons", facts)[:LESSONS]

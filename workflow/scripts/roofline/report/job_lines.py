@@ -2,14 +2,23 @@
 
 from collections.abc import Callable, Iterable
 
-from roofline.core.formatting import duration, flops_rate, flops_unit, level_name, number, percent, starred, traffic
-from roofline.core.statistics import few
-from roofline.operators.about import About, builtin
-from roofline.report.words import bandwidth
+from roofline.core.formatting import (
+    duration,
+    flops_rate_text,
+    flops_unit,
+    mark_doubtful,
+    number,
+    percent,
+    plateau_label,
+    traffic_text,
+)
+from roofline.core.statistics import is_too_few
+from roofline.operators.about import About, load_abouts
+from roofline.report.words import format_bandwidth
 from roofline.table import ceiling_rows
 
 
-def line(record, name: str, device=None) -> str:
+def format_job_line(record, name: str, device=None) -> str:
     """`name` is of the job, `device` its device record. A list holds the profiler's record and all counters."""
     if isinstance(record, list):
         return f"{name}: {_counters(*record)}"
@@ -22,19 +31,19 @@ def _device(record, _device) -> str:
 
 
 def _peak(record, device) -> str:
-    for c in ceiling_rows.compute_ceilings([("", record)], device, []):
+    for c in ceiling_rows.compute_ceiling_rows([("", record)], device, []):
         unit = flops_unit(c.name)
         rates = [rate for rate in (c.burst_tflops, c.sustained_tflops) if rate]
-        burst, *sustained = [f"{number(one)} {unit}" if unit == "TOPS" else flops_rate(one) for one in rates]
+        burst, *sustained = [f"{number(one)} {unit}" if unit == "TOPS" else flops_rate_text(one) for one in rates]
         shares = [percent(one / c.datasheet_tflops) for one in rates] if c.datasheet_tflops and not c.doubt else []
         share = f" ({' and '.join(shares)} of the {'formula' if c.unit == 'cpu' else 'datasheet'})" if shares else ""
-        return ", ".join([starred(burst, c.doubt), *(f"{one} sustained" for one in sustained)]) + share
+        return ", ".join([mark_doubtful(burst, c.doubt), *(f"{one} sustained" for one in sustained)]) + share
     return f"skipped, {record.skipped}"
 
 
 def _bandwidths(record, device) -> str:
-    rows = list(ceiling_rows.memory_ceilings("", record, device, []))
-    parts = [f"{one.name} {bandwidth(one)}" for one in rows]
+    rows = list(ceiling_rows.memory_ceiling_rows("", record, device, []))
+    parts = [f"{one.name} {format_bandwidth(one)}" for one in rows]
     parts += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
     parts += [f"{sweep.series} {_levels(sweep.levels)}" for sweep in record.sweeps]
     parts += [f"skipped, {record.skipped}"] if record.skipped else []
@@ -42,7 +51,7 @@ def _bandwidths(record, device) -> str:
 
 
 def _levels(levels: Iterable) -> str:
-    found = [f"{level_name(one.name, one.knee_bytes)} {number(one.gb_per_s)} GB/s" for one in levels]
+    found = [f"{plateau_label(one.name, one.knee_bytes)} {number(one.gb_per_s)} GB/s" for one in levels]
     return " > ".join(found) or "no level"
 
 
@@ -56,7 +65,7 @@ def _operator(record, _device) -> str:
     if not record.measurements:
         return "; ".join(record.notes)
     first = record.measurements[0]
-    about, best = builtin().get(first.operator) or About(), {}
+    about, best = load_abouts().get(first.operator) or About(), {}
     for one in record.measurements:
         if one.scope == first.scope:
             key = about.series(one) or about.label(one)
@@ -65,7 +74,7 @@ def _operator(record, _device) -> str:
 
 
 def _time(one) -> str:
-    time = starred(duration(one.latency.median_s), few(len(one.latency.samples_s)))
+    time = mark_doubtful(duration(one.latency.median_s), is_too_few(len(one.latency.samples_s)))
     predicted = f", predicted {duration(one.predicted.latency_s)}" if one.predicted.latency_s else ""
     return f"{time} ({one.implementation}{predicted})"
 
@@ -78,10 +87,10 @@ def _counters(profiler, *records) -> str:
 
 
 def _read(cell) -> str:
-    what = f"{cell.implementation} {(builtin().get(cell.operator) or About()).label(cell)}"
+    what = f"{cell.implementation} {(load_abouts().get(cell.operator) or About()).label(cell)}"
     if cell.dram_read_bytes is None:
         return what
-    return f"{what} read {traffic(cell.dram_read_bytes)} of {traffic(cell.declared_read_bytes)}"
+    return f"{what} read {traffic_text(cell.dram_read_bytes)} of {traffic_text(cell.declared_read_bytes)}"
 
 
 LINES: dict[str, Callable[..., str]] = {

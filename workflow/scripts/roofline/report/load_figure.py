@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from roofline.core.disturbance import limiting_words
-from roofline.core.formatting import flops_unit, number, percent, starred
-from roofline.core.statistics import few
+from roofline.core.disturbance import throttle_reasons_text
+from roofline.core.formatting import flops_unit, mark_doubtful, number, percent
+from roofline.core.statistics import is_too_few
 from roofline.report import figure_style as style
 from roofline.report.palette import MUTED, SHADE, dtype_colour
 from roofline.table.rows import ComputeCeiling, Roofline
@@ -19,12 +19,12 @@ COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 
 
 @style.styled()
-def draw(roofline: Roofline) -> Figure:
+def draw_loads(roofline: Roofline) -> Figure:
     """On the left every GEMM of the first moments, at the time at which it ended."""
     rows = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
-    figure = style.headed(height, "Compute ceilings under sustained load", [MARKS])
-    place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
+    figure = style.new_titled_figure(height, "Compute ceilings under sustained load", [MARKS])
+    place = style.subplot_margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
     grid = figure.subplots(len(rows), 1 + len(COLUMNS), squeeze=False, sharex="col", gridspec_kw=place)
     for (first, *others), c in zip(grid, rows, strict=True):
         ends_s = accumulate(c.load.product_flops / rate / 1e12 for rate in c.load.first_tflops)
@@ -57,6 +57,8 @@ def _paint(axes: Axes, c: ComputeCeiling, key: str) -> None:
 
 def _subtitle(c: ComputeCeiling) -> str:
     burst, sustained = number(c.burst_tflops), number(c.sustained_tflops)
-    held = f"{starred(sustained, few(c.load.points))} sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
-    reasons = "not reported" if c.sustained_limited_by is None else limiting_words(c.sustained_limited_by)
-    return f"{starred(burst, c.doubt)} {flops_unit(c.name)} burst, {held} · limited by: {reasons or 'none reported'}"
+    held = f"{mark_doubtful(sustained, is_too_few(c.load.points))} sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
+    reasons = "not reported" if c.sustained_limited_by is None else throttle_reasons_text(c.sustained_limited_by)
+    return (
+        f"{mark_doubtful(burst, c.doubt)} {flops_unit(c.name)} burst, {held} · limited by: {reasons or 'none reported'}"
+    )

@@ -9,11 +9,11 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from roofline.core.formatting import percent, place_words
+from roofline.core.formatting import axis_value_text, percent
 from roofline.report import figure_style as style
 from roofline.report.palette import INK, SERIES_COLOURS, markers_of
-from roofline.report.roofline_content import series_of
-from roofline.table.rows import Cell, Roofline
+from roofline.report.roofline_content import group_series
+from roofline.table.rows import CellRow, Roofline
 
 HIGH, ABOVE, BELOW, COLUMNS, TICKS = 150.0, 24.0, 40.0, 4, 6
 DECADES = 20.0  # shares that differ by more stand on a logarithmic axis
@@ -22,11 +22,11 @@ Looks = Mapping[str, dict]
 
 
 @style.styled()
-def draw(roofline: Roofline, name: str) -> Figure:
+def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     cells = [one for one in roofline.operators if one.operator == name and one.fraction_of_roof]
     about, title = roofline.operator_info[name], roofline.title(name)
     ways = zip(cycle(SERIES_COLOURS), markers_of(map(_way, cells)).items(), strict=False)
-    looks = {way: style.dot_look(colour, marker) for colour, (way, marker) in ways}
+    looks = {way: style.dot_style(colour, marker) for colour, (way, marker) in ways}
     handles = [Line2D([], [], **look, label=way) for way, look in looks.items()]
     handles += [style.crossed_entry()] if any(cell.share is None for cell in cells) else []
     panels = _grouped(cells, about.series if about.axis else about.label)
@@ -34,9 +34,9 @@ def draw(roofline: Roofline, name: str) -> Figure:
     inner = rows * (HIGH + BELOW + ABOVE) - ABOVE if about.axis else ROW * len(panels) + BELOW
     head = style.MARGIN + 26 + style.LEGEND_LINE * -(-len(handles) // COLUMNS) + ABOVE
     whole = head + inner + style.MARGIN
-    figure = style.headed(whole, f"{title[:1].upper()}{title[1:]}: share of the roof", [])
-    style.legend(figure, whole - style.MARGIN - 26, handles, columns=COLUMNS)
-    place = style.margins(whole, top=head, bottom=style.MARGIN + BELOW)
+    figure = style.new_titled_figure(whole, f"{title[:1].upper()}{title[1:]}: share of the roof", [])
+    style.add_legend(figure, whole - style.MARGIN - 26, handles, columns=COLUMNS)
+    place = style.subplot_margins(whole, top=head, bottom=style.MARGIN + BELOW)
     if not about.axis:
         place["left"] = NAMES / style.WIDTH
         _paint_cases(figure.add_subplot(figure.add_gridspec(1, 1, **place)[0]), panels, looks)
@@ -44,7 +44,7 @@ def draw(roofline: Roofline, name: str) -> Figure:
     grid = figure.add_gridspec(rows, COLUMNS, **place, hspace=(ABOVE + BELOW) / HIGH, wspace=0.1)
     for i, (words, mine) in enumerate(panels.items()):
         axes = figure.add_subplot(grid[divmod(i, COLUMNS)])
-        axes.set_title(style.shortened(words, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=5)
+        axes.set_title(style.shorten_middle(words, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=5)
         _paint(axes, roofline, mine, looks)
         _share_axis(axes.yaxis, axes.set_ylim, cells)
         axes.yaxis.set_tick_params(labelleft=i % COLUMNS == 0)
@@ -52,13 +52,13 @@ def draw(roofline: Roofline, name: str) -> Figure:
     return figure
 
 
-def _way(cell: Cell) -> str:
+def _way(cell: CellRow) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope]))
 
 
-def _grouped(cells: Sequence[Cell], label: Callable[[Cell], str]) -> dict[str, list[Cell]]:
+def _grouped(cells: Sequence[CellRow], label: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
     """By device, dtype and label, and by preset if there are several."""
-    found: dict[str, list[Cell]] = {}
+    found: dict[str, list[CellRow]] = {}
     presets = len({one.preset for one in cells}) > 1
     for cell in cells:
         words = [f"{cell.device} {cell.dtype}", label(cell), cell.preset if presets else ""]
@@ -66,38 +66,38 @@ def _grouped(cells: Sequence[Cell], label: Callable[[Cell], str]) -> dict[str, l
     return found
 
 
-def _share_axis(axis: Axis, set_limits: Callable, cells: Sequence[Cell]) -> None:
+def _share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> None:
     """One for all panels: from zero, or logarithmic."""
     shares = [cell.fraction_of_roof for cell in cells]
     low, high = min(shares), max(1.0, *shares)
     if high > DECADES * low:
-        style.logarithmic(axis, percent, numticks=9)
+        style.set_log_axis(axis, percent, numticks=9)
         set_limits(low / 1.6, 1.6 * high)
     else:
         axis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
         set_limits(0, 1.08 * high)
 
 
-def _paint(axes: Axes, roofline: Roofline, cells: Sequence[Cell], looks: Looks) -> None:
+def _paint(axes: Axes, roofline: Roofline, cells: Sequence[CellRow], looks: Looks) -> None:
     axis = roofline.operator_info[cells[0].operator].axis
     cells = [cell for cell in cells if cell.along(axis)]
-    for group in series_of(cells, roofline):
+    for group in group_series(cells, roofline):
         x, y = [cell.along(axis) for cell in group], [cell.fraction_of_roof for cell in group]
         axes.plot(x, y, **looks[_way(group[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
     _cross(axes, [(cell.along(axis), cell.fraction_of_roof) for cell in cells if cell.share is None])
     values = sorted({cell.along(axis) for cell in cells})
-    style.logarithmic(axes.xaxis, lambda value: place_words(axis, round(value)), numticks=TICKS)
+    style.set_log_axis(axes.xaxis, lambda value: axis_value_text(axis, round(value)), numticks=TICKS)
     axes.set(xlim=(values[0] / 1.3, values[-1] * 1.3), xlabel=axis.symbol)
     if len(values) <= TICKS:
-        axes.set_xticks(values, [place_words(axis, value) for value in values])
+        axes.set_xticks(values, [axis_value_text(axis, value) for value in values])
 
 
-def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[Cell]], looks: Looks) -> None:
+def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[CellRow]], looks: Looks) -> None:
     cells = [(y, cell) for y, mine in enumerate(cases.values()) for cell in mine]
     for y, cell in cells:
         axes.plot(cell.fraction_of_roof, y, **looks[_way(cell)], zorder=4)
     _cross(axes, [(cell.fraction_of_roof, y) for y, cell in cells if cell.share is None])
-    axes.set_yticks(range(len(cases)), [style.shortened(name, NAMES - 20, style.SMALL_SIZE) for name in cases])
+    axes.set_yticks(range(len(cases)), [style.shorten_middle(name, NAMES - 20, style.SMALL_SIZE) for name in cases])
     axes.set_ylim(len(cases) - 0.5, -0.5)
     _share_axis(axes.xaxis, axes.set_xlim, [cell for _, cell in cells])
     axes.axvline(1, color=INK, lw=1.0, zorder=2)

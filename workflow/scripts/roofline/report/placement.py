@@ -13,7 +13,7 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
-def sampled(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
+def sample_lines(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
     """Points along straight lines."""
     found = [np.empty((0, 2))]
     for one, other in ends:
@@ -22,7 +22,7 @@ def sampled(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
     return np.concatenate(found)
 
 
-def place(
+def place_labels(
     dots: Sequence[Point], sizes: Sequence[Point], lines: np.ndarray, texts: np.ndarray, frame: Box
 ) -> list[Box | None]:
     """A box for each dot's label; None without room.
@@ -34,7 +34,7 @@ def place(
     taken = np.concatenate([lines, texts, np.array(corners).reshape(-1, 2)])
 
     def cost(boxes: list[Box | None]) -> float:
-        return sum(dist(nearest(box, dot), dot) if box else 1e6 for box, dot in zip(boxes, dots, strict=True))
+        return sum(dist(nearest_point(box, dot), dot) if box else 1e6 for box, dot in zip(boxes, dots, strict=True))
 
     orders = [
         sorted(range(len(dots)), key=lambda i: (a * round(dots[i][0]), b * dots[i][1]))
@@ -52,11 +52,11 @@ def _placed(order, dots, sizes, taken: np.ndarray, texts: np.ndarray, frame: Box
         free = (box for box in _candidates(dots[i], sizes[i]) if _is_free(box, dots[i], passed, boxes, taken, frame))
         if box := next(free, None):
             found[i] = box
-            taken = np.concatenate([taken, sampled([(dots[i], nearest(box, dots[i]))])])
+            taken = np.concatenate([taken, sample_lines([(dots[i], nearest_point(box, dots[i]))])])
     return found
 
 
-def nearest(box: Box, dot: Point) -> Point:
+def nearest_point(box: Box, dot: Point) -> Point:
     """Of the box, to the dot: where its leader ends."""
     return float(np.clip(dot[0], box[0], box[2])), float(np.clip(dot[1], box[1], box[3]))
 
@@ -74,7 +74,7 @@ def _is_free(box: Box, dot: Point, passed: np.ndarray, boxes: Sequence[Box], tak
     inside = frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
     if not inside or _within(taken, box).any() or any(_overlap(box, other) for other in boxes):
         return False
-    leader = sampled([(dot, nearest(box, dot))])
+    leader = sample_lines([(dot, nearest_point(box, dot))])
     near = passed[_within(passed, (*leader.min(axis=0), *leader.max(axis=0)), NEAR)]
     apart = np.hypot(*(leader[:, None] - near).T).min(initial=np.inf)
     return apart > NEAR and not any(_within(leader, other).any() for other in boxes)

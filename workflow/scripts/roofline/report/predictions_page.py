@@ -2,27 +2,27 @@
 
 from collections.abc import Sequence
 
-from roofline.core.formatting import duration, place_words, regime_name
-from roofline.report.markdown import Table, filled
-from roofline.report.words import CAUSES, signed, span_percent
-from roofline.table.rows import Cell, Roofline
+from roofline.core.formatting import axis_value_text, duration, regime_key
+from roofline.report.markdown import MarkdownTable, drop_empty_columns
+from roofline.report.words import CAUSES, format_error, format_percent_span
+from roofline.table.rows import CellRow, Roofline
 
 COLUMNS = ("cell", "predicted", "measured", "error", "cause")
 
 
-def verified(cells: Sequence[Cell], table: Roofline) -> Table:
+def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> MarkdownTable:
     """A line of verification.md per cell."""
     rows = []
     for cell in cells:
-        predicted = f"{regime_name(cell.sealed.regime, cell.sealed.level)}, {duration(cell.sealed.cpu_time_s)}"
-        found = regime_name(cell.regime, cell.regime_level) if cell.regime else "no regime found"
+        predicted = f"{regime_key(cell.sealed.regime, cell.sealed.level)}, {duration(cell.sealed.cpu_time_s)}"
+        found = regime_key(cell.regime, cell.regime_level) if cell.regime else "no regime found"
         measured = f"{found}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
-        rows.append([name, predicted, measured, signed(cell.sealed_error), _cause(cell)])
-    return filled(COLUMNS, rows, left=len(COLUMNS))
+        rows.append([name, predicted, measured, format_error(cell.sealed_error), _cause(cell)])
+    return drop_empty_columns(COLUMNS, rows, left=len(COLUMNS))
 
 
-def _cause(cell: Cell) -> str:
+def _cause(cell: CellRow) -> str:
     """One sentence."""
     if cell.doubt:
         return f"Not judged: {cell.doubt}."
@@ -32,13 +32,13 @@ def _cause(cell: Cell) -> str:
     return f"{cause[0].upper()}{cause[1:]}: {duration(abs(cell.cause_s))} {more} than predicted."
 
 
-def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
+def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str]]:
     """Rows of ROOFLINE.md: the cells of a line differ along the operator's axis alone."""
     rows = []
-    for alike in by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
+    for alike in group_by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
         first, axis = alike[0], table.operator_info[alike[0].operator].axis
         times = "; ".join(
-            (f"{place_words(axis, cell.along(axis))}: " if axis else "")
+            (f"{axis_value_text(axis, cell.along(axis))}: " if axis else "")
             + f"{duration(cell.sealed.cpu_time_s)}, {duration(cell.cpu_time_s)}"
             for cell in alike
         )
@@ -48,16 +48,18 @@ def of_shapes(cells: Sequence[Cell], table: Roofline) -> list[list[str]]:
                 "/".join(dict.fromkeys(cell.sealed.regime for cell in alike)),
                 "/".join(dict.fromkeys(cell.regime or "-" for cell in alike)),
                 times,
-                " to ".join(dict.fromkeys(signed(most(cell.sealed_error for cell in alike)) for most in (min, max))),
-                span_percent(cell.share for cell in alike if cell.share),
+                " to ".join(
+                    dict.fromkeys(format_error(most(cell.sealed_error for cell in alike)) for most in (min, max))
+                ),
+                format_percent_span(cell.share for cell in alike if cell.share),
             ]
         )
     return rows
 
 
-def by_series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
+def group_by_series(cells: Sequence[CellRow], table: Roofline) -> list[list[CellRow]]:
     """Cells that differ along the axis of their operator alone."""
-    found: dict[tuple, list[Cell]] = {}
+    found: dict[tuple, list[CellRow]] = {}
     for cell in cells:
         axis = table.operator_info[cell.operator].axis
         own = table.series(cell) if axis else table.label(cell)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import capacity, counted, duration, level_name, starred
-from roofline.core.terms import KINDS
-from roofline.report.words import LEVELS, picojoules, rate
-from roofline.table.rows import ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
+from roofline.core.formatting import capacity, count_words, duration, mark_doubtful, plateau_label
+from roofline.core.terms import DEVICE_TRAITS
+from roofline.report.words import LEVELS, format_picojoules, format_rate
+from roofline.table.rows import ComputeCeiling, DeviceRow, MemoryCeiling, Plateau, Roofline
 
 ALL_CORES = "all_cores"  # the series of a sweep
 CACHES = ("l1", "l2", "l3")
@@ -17,7 +17,7 @@ Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by nam
 
 
 @dataclass(frozen=True)
-class Layer:
+class PyramidLayer:
     name: str
     size: str
     bandwidth: str
@@ -26,15 +26,15 @@ class Layer:
     energy: str = ""  # pJ/B of its reads, or else copies
 
 
-def pyramid(name: str, roofline: Roofline) -> list[Layer]:
+def build_pyramid(name: str, roofline: Roofline) -> list[PyramidLayer]:
     device, ceilings = roofline.devices[name], {c.name: c for c in roofline.ceilings if c.device == name}
     caches = [one for one in roofline.levels if (one.device, one.series) == (name, ALL_CORES)]
-    card = KINDS[device.kind].accelerator
+    card = DEVICE_TRAITS[device.kind].accelerator
     layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, caches)
-    return [Layer(*layer) for layer in layers if layer[2]]  # of which something was measured
+    return [PyramidLayer(*layer) for layer in layers if layer[2]]  # of which something was measured
 
 
-def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
+def _levels_of_gpu(device: DeviceRow, ceilings: Ceilings) -> list[tuple]:
     hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
     fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
     memory = [ceilings[name] for name in ("hbm_read", "d2d") if name in ceilings]
@@ -43,7 +43,7 @@ def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
         (
             "registers",
             _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
-            f"≥ {rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
+            f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
             registers,
         ),
         ("L1 and shared memory", f"≥ {_held(count * shared)}" if shared else "", *_measured(ceilings, "l1", "shared")),
@@ -53,14 +53,14 @@ def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
     ]
 
 
-def _levels_of_cpu(device: Device, ceilings: Ceilings, all_cores: Sequence[Plateau]) -> list[tuple]:
+def _levels_of_cpu(device: DeviceRow, ceilings: Ceilings, all_cores: Sequence[Plateau]) -> list[tuple]:
     """Caches as all cores saw them in the sweep, each core with its own working set."""
     cores = device.hardware.get("cores_usable")
     caches = [
         (
-            level_name(one.name, one.knee_bytes),
+            plateau_label(one.name, one.knee_bytes),
             f"{capacity(one.reported_bytes)} per core" if one.reported_bytes else "",
-            f"{rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
+            f"{format_rate(one.gb_per_s)} by {count_words(cores, 'core') if cores else 'all cores'}",
             "the sweep, all cores",
         )
         for one in all_cores
@@ -76,7 +76,7 @@ def _held(size: int | None) -> str:
 def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str, str, str]:
     """Rates, names, load latency and energy of a byte, of those that were measured."""
     there = [ceilings[name] for name in names if name in ceilings]
-    rates = dict.fromkeys(starred(rate(c.gb_per_s), c.doubt) for c in there)
-    rates |= {f"{rate(c.sustained_gb_per_s)} sustained": None for c in there if c.sustained_gb_per_s}
+    rates = dict.fromkeys(mark_doubtful(format_rate(c.gb_per_s), c.doubt) for c in there)
+    rates |= {f"{format_rate(c.sustained_gb_per_s)} sustained": None for c in there if c.sustained_gb_per_s}
     latency = "".join(duration(c.load_latency_s) for c in there if c.load_latency_s)
-    return " / ".join(rates), " / ".join(c.name for c in there), latency, "".join(map(picojoules, there))
+    return " / ".join(rates), " / ".join(c.name for c in there), latency, "".join(map(format_picojoules, there))

@@ -8,22 +8,34 @@ from markupsafe import Markup
 
 from roofline.core import formatting
 from roofline.report import words
-from roofline.report.markdown import in_table, with_code, without_html
+from roofline.report.markdown import code_to_html, escape_pipes, escape_tags
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
 PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-FORMATS = ("duration", "flops_unit", "listed", "number", "percent")
-WORDS = ("among", "bandwidth", "datasheet_word", "limits", "rate", "regime_counts", "score_words", "shares")
-WORDS += ("energy_words", "picojoules", "standing_words")
-FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {
-    name: getattr(words, name) for name in (*WORDS, "signed", "span", "span_percent")
-}
+FORMATS = ("duration", "flops_unit", "join_words", "number", "percent")
+WORDS = (
+    "datasheet_word",
+    "describe_energy",
+    "describe_score",
+    "describe_standing",
+    "format_bandwidth",
+    "format_error",
+    "format_limits",
+    "format_percent_span",
+    "format_picojoules",
+    "format_rank",
+    "format_rate",
+    "format_shares",
+    "format_span",
+    "regime_counts",
+)
+FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {name: getattr(words, name) for name in WORDS}
 
 
-def strong(text: str) -> Markup:
+def bold_to_html(text: str) -> Markup:
     """What is between ** as strong."""
-    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text))))
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(code_to_html(text))))
 
 
 def _environment(html: bool) -> jinja2.Environment:
@@ -33,26 +45,26 @@ def _environment(html: bool) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=(lambda value: with_code(value) if type(value) is str else value) if html else None,
+        finalize=(lambda value: code_to_html(value) if type(value) is str else value) if html else None,
     )
-    environment.filters |= FILTERS | {"in_table": in_table, "strong": strong}
+    environment.filters |= FILTERS | {"escape_pipes": escape_pipes, "bold_to_html": bold_to_html}
     return environment
 
 
 TEXT, HTML = _environment(html=False), _environment(html=True)
 
 
-def macro(template: str, name: str, facts: dict) -> list[str]:
+def render_macro(template: str, name: str, facts: dict) -> list[str]:
     """The lines of a macro that are not empty."""
     text = getattr(TEXT.get_template(template).module, name)(facts)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def text_page(template: str, **facts) -> str:
-    return without_html(TEXT.get_template(template).render(**facts))
+def render_text(template: str, **facts) -> str:
+    return escape_tags(TEXT.get_template(template).render(**facts))
 
 
-def html_page(**facts) -> str:
+def render_html(**facts) -> str:
     parts = {"style": _part(STYLE), "script": _part(SCRIPT), "plotly": _part(PLOTLY)}
     return HTML.get_template("report.html.j2").render(**facts, **parts)
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
-from roofline.core.terms import KINDS, accelerators, in_order
-from roofline.report.pyramid import Layer, pyramid
+from roofline.core.terms import DEVICE_TRAITS, order_devices, select_accelerators
+from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table.rows import (
     USERS,
-    Cell,
+    CellRow,
     CheckResult,
     ComputeCeiling,
-    Device,
+    DeviceRow,
     MemoryCeiling,
     Roofline,
     Score,
-    case_of,
-    passed,
+    case_key,
+    count_passed,
 )
-from roofline.table.scores import score
+from roofline.table.scores import score_predictions
 
 WORST = 5  # predictions by name
 # The largest fp16 matrix instruction of a compute capability, by its major number: PTX ISA 9.0, sections 9.7.14 to 16.
@@ -41,23 +41,23 @@ class OperatorView:
     title: str
     name: str
     device: str
-    cells: list[Cell]
+    cells: list[CellRow]
     scope: str | None  # the part that is compared: the first that about.py names
-    best: Cell | None  # the sound cell nearest to its roof
+    best: CellRow | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
-    fast: list[Cell]  # of that scope, sound: the fastest implementation of each case
+    fast: list[CellRow]  # of that scope, sound: the fastest implementation of each case
     slowest: float | None  # the slowest implementation of a case over its fastest, at most
 
 
 @dataclass(frozen=True)
 class DeviceView:
     name: str
-    row: Device
+    row: DeviceRow
     facts: dict[str, str]
     gemms: list[ComputeCeiling]
     registers: list[ComputeCeiling]
     memory: list[MemoryCeiling]
-    layers: list[Layer]
+    layers: list[PyramidLayer]
     operators: list[OperatorView]
     score: Score
     checks: list[CheckResult]
@@ -65,7 +65,7 @@ class DeviceView:
 
     @property
     def is_cpu(self) -> bool:
-        return not KINDS[self.row.kind].accelerator
+        return not DEVICE_TRAITS[self.row.kind].accelerator
 
     @property
     def compute(self) -> list[ComputeCeiling]:
@@ -81,7 +81,7 @@ class DeviceView:
 
     @property
     def passed(self) -> str:
-        return passed(self.checks)
+        return count_passed(self.checks)
 
     def main(self, mix: str) -> MemoryCeiling | None:
         """The ceiling of device memory for a mix of accesses, by all cores."""
@@ -105,7 +105,7 @@ class Ratio:
     """How many times as fast the GPU is in an operator, in fp32."""
 
     title: str
-    pairs: list[tuple[Cell, Cell]]  # GPU and CPU, by bytes moved
+    pairs: list[tuple[CellRow, CellRow]]  # GPU and CPU, by bytes moved
     ceilings: float | None  # the ratio of the compute ceilings that they stand under
 
     @property
@@ -128,19 +128,19 @@ class Reproduction:
     """One cell to repeat, and what it should print."""
 
     name: str
-    row: Cell
+    row: CellRow
     commands: list[str]
     seconds: float | None  # that this run spent on measuring it, and on the calibration that it needs
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportView:
     table: Roofline
     devices: list[DeviceView]  # GPUs first
     ratios: list[Ratio]
     bandwidths: float | None  # the GPU's memory reads over the CPU's
-    worst: list[Cell]
-    predicted: list[Cell]
+    worst: list[CellRow]
+    predicted: list[CellRow]
     again: Reproduction | None
 
     @property
@@ -161,20 +161,20 @@ class Report:
         return next((one for one in self.devices if one.is_cpu), None)
 
     @property
-    def users(self) -> list[Cell]:
+    def users(self) -> list[CellRow]:
         """The user's own operations."""
         return [cell for cell in self.table.operators if cell.operator == USERS]
 
     @property
     def passed(self) -> str:
-        return passed(self.table.checks)
+        return count_passed(self.table.checks)
 
 
-def report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, float] | None = None) -> Report:
+def build_report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, float] | None = None) -> ReportView:
     """`elapsed_s` has the seconds that a record took, by its path."""
-    names = [name for name, _ in in_order(table.devices.items(), lambda item: item[1].kind)]
+    names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].kind)]
     devices = [_device(name, table) for name in names]
-    gpu = next(iter(accelerators(names, lambda name: table.devices[name].kind)), None)
+    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].kind)), None)
     by_name = {one.name: one for one in devices}
     ratios, bandwidths = [], None
     if gpu and "cpu" in by_name:
@@ -184,7 +184,7 @@ def report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, fl
             bandwidths = reads[0].gb_per_s / reads[1].gb_per_s
     predicted = [cell for cell in table.entries if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
     sound = [cell for cell in predicted if not cell.doubt]
-    return Report(
+    return ReportView(
         table=table,
         devices=devices,
         ratios=ratios,
@@ -206,15 +206,15 @@ def _device(name: str, table: Roofline) -> DeviceView:
         gemms=[c for c in compute if c.method == "gemm"],
         registers=[c for c in compute if c.method == "fma"],
         memory=[c for c in mine if c.kind == "memory"],
-        layers=pyramid(name, table),
+        layers=build_pyramid(name, table),
         operators=[one for one in views if one],
-        score=score(cell for cell in table.operators if cell.device == name),
+        score=score_predictions(cell for cell in table.operators if cell.device == name),
         checks=[one for one in table.checks if one.device == name],
         faulty=table.all_doubtful(name),
     )
 
 
-def _facts(device: Device) -> dict[str, str]:
+def _facts(device: DeviceRow) -> dict[str, str]:
     software, hardware = device.software, device.hardware
     known = {
         "measured": device.queried_at[:10],
@@ -237,7 +237,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     fastest = [*_fastest((cell for cell in sound if cell.scope == scope), _case).values()]
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
-    fast, slow = furthest_apart(cells) or (None, None)
+    fast, slow = find_widest_pair(cells) or (None, None)
     # Of the fastest: what these do already is not advised.
     example = next((cell for cell in fastest if cell.regime == usual), None)
     return OperatorView(
@@ -253,29 +253,29 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     )
 
 
-def _fastest(cells: Iterable[Cell], case_of: Callable[[Cell], tuple]) -> dict[tuple, Cell]:
-    found: dict[tuple, Cell] = {}
+def _fastest(cells: Iterable[CellRow], case_of: Callable[[CellRow], tuple]) -> dict[tuple, CellRow]:
+    found: dict[tuple, CellRow] = {}
     for cell in cells:
         if cell.cpu_time_s < getattr(found.get(case_of(cell)), "cpu_time_s", math.inf):
             found[case_of(cell)] = cell
     return found
 
 
-def _scope(cells: Sequence[Cell], table: Roofline) -> str | None:
+def _scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     there = dict.fromkeys(cell.scope for cell in cells)
     return next((one for one in table.operator_info[cells[0].operator].scopes if one in there), next(iter(there)))
 
 
-def _case(cell: Cell) -> tuple:
-    return case_of(cell.device, cell)
+def _case(cell: CellRow) -> tuple:
+    return case_key(cell.device, cell)
 
 
-def furthest_apart(cells: Iterable[Cell]) -> list[Cell]:
+def find_widest_pair(cells: Iterable[CellRow]) -> list[CellRow]:
     """The fastest and the slowest implementation of the case in which they differ most; empty if no case has two.
 
     Graphs are compared with graphs, because launches do not belong to a kernel.
     """
-    alike: dict[tuple, list[Cell]] = {}
+    alike: dict[tuple, list[CellRow]] = {}
     for cell in cells:
         if not cell.doubt:
             alike.setdefault((*_case(cell), cell.graph), []).append(cell)
@@ -301,12 +301,12 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     return Ratio(title, sorted(pairs, key=lambda pair: pair[0].bytes), ceilings)
 
 
-def _comparable(table: Roofline, device: str, operator: str) -> list[Cell]:
+def _comparable(table: Roofline, device: str, operator: str) -> list[CellRow]:
     cells = [c for c in table.operators if (c.device, c.operator, c.dtype) == (device, operator, "fp32")]
     return [cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == _scope(cells, table)]
 
 
-def _factor(cell: Cell) -> float:
+def _factor(cell: CellRow) -> float:
     """By which the sealed time was missed, whichever way."""
     return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
 

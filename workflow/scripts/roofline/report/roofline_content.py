@@ -6,12 +6,12 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
-from roofline.core.formatting import number, percent, place_words, starred
-from roofline.core.terms import BYTES, DeviceKind, in_order
+from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
+from roofline.core.terms import BYTES_AXIS_KEY, DeviceKind, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import ALL_CORES, CACHES
-from roofline.report.words import LEVELS, datasheet_word, shares, span_percent
-from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.report.words import LEVELS, datasheet_word, format_percent_span, format_shares
+from roofline.table.rows import USERS, CellRow, ComputeCeiling, MemoryCeiling, Roofline
 
 COPY, CUDA_CORES = "d2d", "fp32_fma"
 MAIN = ("hbm", "dram")
@@ -52,11 +52,11 @@ class Dot:
     hollow: bool = False
     crossed: bool = False
     predicted: float | None = None  # TFLOPS, as sealed
-    cell: Cell | None = None
+    cell: CellRow | None = None
 
 
 @dataclass(frozen=True)
-class Content:
+class RooflineContent:
     device: str
     title: str
     promised: str  # whose figures the roofs are compared with
@@ -90,7 +90,7 @@ class Content:
                     yield Segment(roof, kind, (start, x1), (value, value))
 
 
-def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: bool = False) -> Content:
+def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool = False) -> RooflineContent:
     """`by_rate`: one operator's picture, dots by implementation and labelled with their FLOP rate."""
     ceilings = [one for one in roofline.ceilings if one.device == device]
     compute = [one for one in ceilings if one.kind == "compute"]
@@ -102,7 +102,7 @@ def content(roofline: Roofline, device: str, cells: Sequence[Cell], by_rate: boo
     rates = {id(cell): f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS" for cell in placed}
     labels = rates if by_rate else _labels(placed, roofline)
     dots = [_dot(cell, labels.get(id(cell), ""), roofline, by_rate) for cell in placed]
-    return Content(
+    return RooflineContent(
         device=device,
         title=roofline.devices[device].name,
         promised=datasheet_word(roofline.devices[device]),
@@ -117,9 +117,9 @@ def _scale(tflops: Sequence[float]) -> float:
 
 
 def _roof(c: ComputeCeiling, scale: float) -> Line:
-    rates = [starred(number(scale * c.burst_tflops), c.doubt)]
+    rates = [mark_doubtful(number(scale * c.burst_tflops), c.doubt)]
     rates += [number(scale * c.sustained_tflops)] if c.sustained_tflops else []
-    promised = f" ({shares(c)})" if shares(c) else ""
+    promised = f" ({format_shares(c)})" if format_shares(c) else ""
     label = f"{c.name} {' / '.join(rates)}{promised}"
     lower = c.sustained_tflops if (c.sustained_tflops or 0) < SETTLED * c.tflops else None
     return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.method == "fma", sustained=lower)
@@ -131,7 +131,7 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
     main = _main(found, [cell for cell in roofline.operators if cell.device == device])
     for one in found:
         if one.name in under or one.name in (COPY, *CACHES) or one is main:
-            words = f"{_level(one)} {starred(number(one.gb_per_s), one.doubt)} GB/s"
+            words = f"{_level(one)} {mark_doubtful(number(one.gb_per_s), one.doubt)} GB/s"
             if one is main and one.fraction_of_datasheet and not one.doubt:
                 words += f" ({percent(one.fraction_of_datasheet)})"
             yield Line(one.name, one.gb_per_s, words, main=one is main)
@@ -142,7 +142,7 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
             yield Line(one.name, one.gb_per_s, words)
 
 
-def _main(found: Sequence[MemoryCeiling], cells: Sequence[Cell]) -> MemoryCeiling | None:
+def _main(found: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:
     """The slope of the whole memory that most cells stand under, else that of reads."""
     whole = [one for one in found if one.level in MAIN and one.cores is None]
     under = [cell.memory_ceiling for cell in cells]
@@ -157,7 +157,7 @@ def _level(one: MemoryCeiling) -> str:
     return words + (f", {'one core' if one.cores == 1 else f'{one.cores} cores'}" if one.cores else "")
 
 
-def _height(cell: Cell) -> float | None:
+def _height(cell: CellRow) -> float | None:
     """What was not measured is at its roof."""
     return cell.roof_tflops if cell.attained_tflops is None else cell.attained_tflops
 
@@ -165,7 +165,7 @@ def _height(cell: Cell) -> float | None:
 # ---------------------------------------------------------------- dots
 
 
-def chosen(roofline: Roofline, device: str) -> list[Cell]:
+def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
     """The cells with a dot in roofline.png: the best implementation of each operator and dtype; of it every case if
     its share of the peak matters (decode attention), else the best case; all operations of the user."""
     found = []
@@ -182,15 +182,15 @@ def chosen(roofline: Roofline, device: str) -> list[Cell]:
     return found
 
 
-def _best(cells: Sequence[Cell]) -> list[Cell]:
+def _best(cells: Sequence[CellRow]) -> list[CellRow]:
     """The cells of the implementation with the largest median share."""
-    ways: dict[str, list[Cell]] = {}
+    ways: dict[str, list[CellRow]] = {}
     for cell in cells:
         ways.setdefault(cell.implementation, []).append(cell)
     return max(ways.values(), key=lambda mine: median(cell.share or 0.0 for cell in mine))
 
 
-def _dot(cell: Cell, label: str, roofline: Roofline, by_rate: bool) -> Dot:
+def _dot(cell: CellRow, label: str, roofline: Roofline, by_rate: bool) -> Dot:
     way = None if cell.operator == USERS else cell.implementation
     name = "your operations" if cell.operator == USERS else roofline.title(cell.operator)
     sealed = cell.sealed and cell.sealed.cpu_time_s
@@ -207,11 +207,11 @@ def _dot(cell: Cell, label: str, roofline: Roofline, by_rate: bool) -> Dot:
     )
 
 
-def _labels(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
+def _labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, str]:
     """Shares by the id of the cell; neighbours of one series, or of one operator in two dtypes, share a label."""
-    several = [mine for mine in series_of(cells, roofline) if len(mine) > 1]
-    apart: dict[tuple, list[Cell]] = {}
-    for (cell,) in (mine for mine in series_of(cells, roofline) if len(mine) == 1):
+    several = [mine for mine in group_series(cells, roofline) if len(mine) > 1]
+    apart: dict[tuple, list[CellRow]] = {}
+    for (cell,) in (mine for mine in group_series(cells, roofline) if len(mine) == 1):
         key = (id(cell),) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
         apart.setdefault(key, []).append(cell)
     groups = [group for series in (*several, *apart.values()) for group in _groups(series)]
@@ -219,9 +219,9 @@ def _labels(cells: Sequence[Cell], roofline: Roofline) -> dict[int, str]:
     return {id(group[len(group) // 2]): _words(group, roofline, along.get(id(group[0]))) for group in groups}
 
 
-def series_of(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
+def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[CellRow]]:
     """Cells that differ along the axis of their operator alone, in its order."""
-    found: dict[tuple, list[tuple[float, int, Cell]]] = {}
+    found: dict[tuple, list[tuple[float, int, CellRow]]] = {}
     for place, cell in enumerate(cells):
         about = roofline.operator_info.get(cell.operator)
         along = about.axis and cell.along(about.axis) if about else None
@@ -231,8 +231,8 @@ def series_of(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
     return [[cell for *_, cell in sorted(mine, key=lambda one: one[:2])] for mine in found.values()]
 
 
-def _groups(series: Sequence[Cell]) -> list[list[Cell]]:
-    groups: list[list[Cell]] = []
+def _groups(series: Sequence[CellRow]) -> list[list[CellRow]]:
+    groups: list[list[CellRow]] = []
     for cell in sorted(series, key=_height):
         if not groups or _height(cell) >= NEAR * _height(groups[-1][0]):
             groups.append([])
@@ -240,7 +240,7 @@ def _groups(series: Sequence[Cell]) -> list[list[Cell]]:
     return groups
 
 
-def _words(group: Sequence[Cell], roofline: Roofline, series: list[Cell] | None) -> str:
+def _words(group: Sequence[CellRow], roofline: Roofline, series: list[CellRow] | None) -> str:
     """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
     about, share = roofline.operator_info.get(group[0].operator), _span(one.share for one in group)
     if about is None:
@@ -248,7 +248,7 @@ def _words(group: Sequence[Cell], roofline: Roofline, series: list[Cell] | None)
     if not series:
         return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
     sizes = sorted(one.along(about.axis) for one in group)
-    places = [place_words(about.axis, size) for size in sizes]
+    places = [axis_value_text(about.axis, size) for size in sizes]
     if 2 < len(places) == sum(sizes[0] <= one.along(about.axis) <= sizes[-1] for one in series):
         places = [f"{places[0]}–{places[-1]}"]
     where = f"{about.axis.symbol} {', '.join(places)}"
@@ -262,16 +262,16 @@ def _words(group: Sequence[Cell], roofline: Roofline, series: list[Cell] | None)
 
 def _span(shares: Iterable[float | None]) -> str:
     known = [share for share in shares if share]
-    return span_percent(known).replace(" to ", "–") if known else ""
+    return format_percent_span(known).replace(" to ", "–") if known else ""
 
 
 def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:
     """The files of each device's roofline: roofline.png and .svg of the first GPU, else of the CPU."""
-    ordered = in_order(devices, lambda device: devices[device])
+    ordered = order_devices(devices, lambda device: devices[device])
     stems = {device: "roofline" if device == ordered[0] else f"roofline_{device}" for device in ordered}
     return {device: [f"{stem}.png", f"{stem}.svg"] for device, stem in stems.items()}
 
 
 def is_roofline(about: About) -> bool:
     """An operator whose cases differ in bytes alone has one intensity: its picture is a roofline."""
-    return bool(about.axis and about.axis.key == BYTES)
+    return bool(about.axis and about.axis.key == BYTES_AXIS_KEY)

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from roofline.report import figure_style as style
 from roofline.report.palette import INK, MUTED, dtype_colour, markers_of
-from roofline.report.placement import Point, nearest, place, sampled
-from roofline.report.roofline_content import Content, Dot, Line, chosen, content
+from roofline.report.placement import Point, nearest_point, place_labels, sample_lines
+from roofline.report.roofline_content import Dot, Line, RooflineContent, build_content, choose_dots
 from roofline.table.rows import Roofline
 
 SLOPE, HIGH, HIGH_OF_ONE, HEAD, AXIS, RIGHT = "#4a515b", 400.0, 340.0, 52.0, 46.0, 168.0
@@ -26,8 +26,8 @@ SHARES = (
 
 
 @style.styled()
-def draw(roofline: Roofline, device: str) -> Figure:
-    return paint([content(roofline, device, chosen(roofline, device))])
+def draw_roofline(roofline: Roofline, device: str) -> Figure:
+    return draw_panels([build_content(roofline, device, choose_dots(roofline, device))])
 
 
 @style.styled()
@@ -36,18 +36,18 @@ def draw_operator(roofline: Roofline, operator: str) -> Figure:
     contents = []
     for device in roofline.devices:
         cells = [one for one in roofline.operators if (one.device, one.operator) == (device, operator) and one.record]
-        contents += [content(roofline, device, cells, by_rate=True)] if cells else []
-    return paint(contents, roofline.title(operator))
+        contents += [build_content(roofline, device, cells, by_rate=True)] if cells else []
+    return draw_panels(contents, roofline.title(operator))
 
 
 @style.styled()
 def draw_dots(roofline: Roofline, device: str, dots: Sequence[tuple[float, float, str, str]]) -> Figure:
     """The ceilings of a device with dots of others: FLOP/byte, TFLOPS, label and dtype of each."""
     placed = [Dot(x, y, label, dtype, "") for x, y, label, dtype in dots]
-    return paint([replace(content(roofline, device, []), dots=placed)])
+    return draw_panels([replace(build_content(roofline, device, []), dots=placed)])
 
 
-def paint(contents: Sequence[Content], of: str = "") -> Figure:
+def draw_panels(contents: Sequence[RooflineContent], of: str = "") -> Figure:
     """One panel per device, one below the other."""
     marks = markers_of(dot.kind for one in contents for dot in one.dots)
     legends = [_entries(one, marks) for one in contents]
@@ -55,44 +55,44 @@ def paint(contents: Sequence[Content], of: str = "") -> Figure:
     heights = [HEAD + high + AXIS + style.LEGEND_LINE * -(-len(entries) // 3) + 10 for entries in legends]
     whole = sum(heights) + 2 * style.MARGIN + style.LINE
     title = f"Measured roofline: {', '.join(one.title for one in contents)}"
-    figure, top = style.paper(whole, title), whole - style.MARGIN
+    figure, top = style.new_figure(whole, title), whole - style.MARGIN
     for one, entries, height in zip(contents, legends, heights, strict=True):
-        style.printed_head(figure, top, one.title, [f"{of or 'Measured roofline'} on {one.device}"])
-        place_of = style.margins(whole, top=whole - top + HEAD, bottom=top - HEAD - high, right=RIGHT)
+        style.print_head(figure, top, one.title, [f"{of or 'Measured roofline'} on {one.device}"])
+        place_of = style.subplot_margins(whole, top=whole - top + HEAD, bottom=top - HEAD - high, right=RIGHT)
         axes = figure.add_subplot(figure.add_gridspec(1, 1, **place_of)[0])
         _paint(axes, one, marks)
-        style.legend(figure, top - HEAD - high - AXIS, entries, columns=3)
+        style.add_legend(figure, top - HEAD - high - AXIS, entries, columns=3)
         top -= height
     peak = any("(" in dot.label for one in contents for dot in one.dots)
     brackets = "; in brackets: of the compute peak" if peak else ""
-    style.printed(figure, style.MARGIN, [] if of else [SHARES.format(brackets)])
+    style.print_lines(figure, style.MARGIN, [] if of else [SHARES.format(brackets)])
     return figure
 
 
-def _entries(one: Content, marks: dict) -> list:
-    entries = [style.dot(kind, marker=marks[kind]) for kind in dict.fromkeys(d.kind for d in one.dots)]
+def _entries(one: RooflineContent, marks: dict) -> list:
+    entries = [style.legend_dot(kind, marker=marks[kind]) for kind in dict.fromkeys(d.kind for d in one.dots)]
     if any(dot.hollow for dot in one.dots):
-        entries.append(style.dot("hollow: not measured, at its roof", hollow=True))
+        entries.append(style.legend_dot("hollow: not measured, at its roof", hollow=True))
     if any(dot.crossed for dot in one.dots):
         entries.append(style.crossed_entry())
     return entries
 
 
-def _paint(axes: Axes, one: Content, marks: dict) -> None:
-    x0, x1, y0, y1 = limits(one)
+def _paint(axes: Axes, one: RooflineContent, marks: dict) -> None:
+    x0, x1, y0, y1 = axis_limits(one)
     axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="intensity, FLOP/byte", ylabel=f"attained, {one.unit}")
-    style.logarithmic(axes.xaxis, "{:g}".format, numticks=30)
-    style.logarithmic(axes.yaxis, lambda tflops: f"{one.scale * tflops:g}", numticks=30)
-    lines = sampled(_paint_lines(axes, one))
+    style.set_log_axis(axes.xaxis, "{:g}".format, numticks=30)
+    style.set_log_axis(axes.yaxis, lambda tflops: f"{one.scale * tflops:g}", numticks=30)
+    lines = sample_lines(_paint_lines(axes, one))
     _name_roofs(axes, one)
     for dot in one.dots:
         _paint_dot(axes, dot, marks[dot.kind])
     promises = [_points(axes, dot.intensity, dot.predicted) for dot in one.dots if dot.predicted]
     lines = np.concatenate([lines, np.array(promises).reshape(-1, 2)])
-    _name_dots(axes, one.dots, lines, sampled(_name_slopes(axes, one)))
+    _name_dots(axes, one.dots, lines, sample_lines(_name_slopes(axes, one)))
 
 
-def limits(one: Content) -> tuple[float, float, float, float]:
+def axis_limits(one: RooflineContent) -> tuple[float, float, float, float]:
     """Intensities and TFLOPS, with room for labels."""
     xs, ys = [dot.intensity for dot in one.dots], [dot.tflops for dot in one.dots]
     ridges, peaks = one.ridges(), [roof.value for roof in one.roofs]
@@ -111,7 +111,7 @@ def _points(axes: Axes, x: float, y: float) -> Point:
     return tuple(axes.transData.transform((x, y)))
 
 
-def _paint_lines(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
+def _paint_lines(axes: Axes, one: RooflineContent) -> Iterator[tuple[Point, Point]]:
     """Yields the ends of what was drawn, in points."""
     dashes = cycle(DASHES)
     for line, kind, xs, ys in one.segments(*axes.get_xlim(), axes.get_ylim()[0]):
@@ -125,7 +125,7 @@ def _paint_lines(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
             yield tuple(axes.transData.transform(list(zip(xs, ys, strict=True))))
 
 
-def _name_roofs(axes: Axes, one: Content) -> None:
+def _name_roofs(axes: Axes, one: RooflineContent) -> None:
     """To the right of the axes, one below the other, each led to the end of its line."""
     x1, y1 = axes.get_xlim()[1], axes.get_ylim()[1]
     right, lowest = _points(axes, x1, y1)
@@ -146,7 +146,7 @@ def _name_roofs(axes: Axes, one: Content) -> None:
         lowest = at
 
 
-def _name_slopes(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
+def _name_slopes(axes: Axes, one: RooflineContent) -> Iterator[tuple[Point, Point]]:
     """Along the lower ends: of near slopes the last is named below them, the others above. Yields what is covered."""
     (x0, x1), (y0, y1), groups = axes.get_xlim(), axes.get_ylim(), []
     for slope in one.slopes:
@@ -164,7 +164,7 @@ def _name_slopes(axes: Axes, one: Content) -> Iterator[tuple[Point, Point]]:
             at = np.array(_points(axes, start, start * line.value / 1e3)) + 8.0 * along + aside * across
             colour = INK if line.main else MUTED
             axes.text(*at, words, color=colour, transform=style.in_points(axes.figure), **look)
-            end = at + style.text_width(words, style.SMALL_SIZE) * along
+            end = at + style.measure_text(words, style.SMALL_SIZE) * along
             for offset in (-4.0 * across, 0.0 * across, 4.0 * across):
                 yield at + offset, end + offset
 
@@ -178,9 +178,9 @@ def _height(axes: Axes, slope: Line) -> float:
 
 def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
     colour = dtype_colour(dot.dtype)
-    axes.plot(dot.intensity, dot.tflops, **style.dot_look(colour, marker, dot.hollow), clip_on=False, zorder=4)
+    axes.plot(dot.intensity, dot.tflops, **style.dot_style(colour, marker, dot.hollow), clip_on=False, zorder=4)
     if dot.predicted:
-        small = style.dot_look(style.mixed(colour, style.PAPER, 0.4), marker, hollow=True, size=PREDICTED)
+        small = style.dot_style(style.mix_colours(colour, style.PAPER, 0.4), marker, hollow=True, size=PREDICTED)
         axes.plot(dot.intensity, dot.predicted, **small, zorder=3)
     if dot.crossed:
         axes.plot(dot.intensity, dot.tflops, **style.CROSSED, clip_on=False)
@@ -190,14 +190,14 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.nda
     """Each label at the nearest free place, led to its dot if that is not next to it; without room, none."""
     places = [_points(axes, dot.intensity, dot.tflops) for dot in dots]
     named = [(dot, at) for dot, at in zip(dots, places, strict=True) if dot.label]
-    words = [style.shortened(dot.label, 260, style.SMALL_SIZE) for dot, _ in named]
-    sizes = [(style.text_width(one, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for one in words]
+    words = [style.shorten_middle(dot.label, 260, style.SMALL_SIZE) for dot, _ in named]
+    sizes = [(style.measure_text(one, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for one in words]
     lines = np.concatenate([lines, np.array(places).reshape(-1, 2)])
-    boxes = place([at for _, at in named], sizes, lines, texts, tuple(axes.bbox.padded(-3).extents))
+    boxes = place_labels([at for _, at in named], sizes, lines, texts, tuple(axes.bbox.padded(-3).extents))
     look = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": style.in_points(axes.figure)}
     for (dot, at), text, box in zip(named, words, boxes, strict=True):
         if box:
-            end, colour = nearest(box, at), dtype_colour(dot.dtype)
+            end, colour = nearest_point(box, at), dtype_colour(dot.dtype)
             if np.hypot(end[0] - at[0], end[1] - at[1]) > 9:
                 axes.plot(*zip(at, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
-            axes.text(box[0], (box[1] + box[3]) / 2, text, color=style.mixed(colour, style.INK, 0.3), **look)
+            axes.text(box[0], (box[1] + box[3]) / 2, text, color=style.mix_colours(colour, style.INK, 0.3), **look)

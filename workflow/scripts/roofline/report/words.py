@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from roofline.core.disturbance import limiting_words
-from roofline.core.formatting import listed, number, percent, regime_words, starred
-from roofline.core.terms import KINDS
-from roofline.table.rows import Cell, CheckResult, ComputeCeiling, Device, MemoryCeiling, Roofline
+from roofline.core.disturbance import throttle_reasons_text
+from roofline.core.formatting import join_words, mark_doubtful, number, percent, regime_text
+from roofline.core.terms import DEVICE_TRAITS
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 LEVELS = {
     "hbm": "HBM",
@@ -26,13 +26,13 @@ MANY = 9.995  # errors from here on are shown as a factor
 RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
 
 
-def span(values: Iterable[float], unit: str = "") -> str:
+def format_span(values: Iterable[float], unit: str = "") -> str:
     """The least and the largest: 12 to 172; 12 if they are alike."""
     ordered = sorted(values)
     return " to ".join(dict.fromkeys(map(number, (ordered[0], ordered[-1])))) + unit if ordered else "-"
 
 
-def span_percent(shares: Iterable[float]) -> str:
+def format_percent_span(shares: Iterable[float]) -> str:
     """The least and the largest share: 87 to 96 %, or 87 %."""
     ordered = sorted(shares)
     if not ordered:
@@ -41,12 +41,12 @@ def span_percent(shares: Iterable[float]) -> str:
     return high if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
-def datasheet_word(device: Device) -> str:
+def datasheet_word(device: DeviceRow) -> str:
     """Whose figures a device is compared with: a formula's for a CPU, and for a card without a datasheet."""
-    return "formula" if device.by_formula or KINDS[device.kind].peaks_by == "formula" else "datasheet"
+    return "formula" if device.by_formula or DEVICE_TRAITS[device.kind].peaks_by == "formula" else "datasheet"
 
 
-def shares(c: ComputeCeiling) -> str:
+def format_shares(c: ComputeCeiling) -> str:
     """Burst and sustained over the datasheet: 81/69 %; empty if doubtful."""
     if c.doubt or not c.datasheet_tflops:
         return ""
@@ -54,22 +54,22 @@ def shares(c: ComputeCeiling) -> str:
     return "/".join(percent(one).removesuffix(" %") for one in rates) + " %"
 
 
-def limits(c: ComputeCeiling | MemoryCeiling) -> str:
+def format_limits(c: ComputeCeiling | MemoryCeiling) -> str:
     """NVML's throttle reasons under load, in words; empty if none."""
-    words = limiting_words(c.limited_by)
+    words = throttle_reasons_text(c.limited_by)
     return f"{words}, throughout" if c.throttled and words else words
 
 
-def standing_words(roofline: Roofline, device: str) -> str:
+def describe_standing(roofline: Roofline, device: str) -> str:
     """Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803); empty if none is known."""
     mine = [one for one in roofline.ceilings if one.device == device and one.standing]
     shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
     most, name = max((one.standing.others for one in shown), default=0), roofline.devices[device].name
-    words = "; ".join(f"{one.name} {among(one)}" for one in shown)
+    words = "; ".join(f"{one.name} {format_rank(one)}" for one in shown)
     return f"Other known {name.removeprefix('NVIDIA ')}s ({most}): {words}." if shown else ""
 
 
-def among(c: ComputeCeiling | MemoryCeiling) -> str:
+def format_rank(c: ComputeCeiling | MemoryCeiling) -> str:
     """3rd–5th of 12, median 776 (763–803); of few other cards without the place; empty if none is known."""
     if not (at := c.standing):
         return ""
@@ -83,13 +83,13 @@ def _ordinal(place: int) -> str:
     return f"{place}{suffix}"
 
 
-def picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
+def format_picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
     """Per FLOP or byte under sustained load, idle power included; empty if unknown."""
     each = c.energy and (c.energy.joules_per_flop or c.energy.joules_per_byte)
     return number(1e12 * each) if each else ""
 
 
-def energy_words(roofline: Roofline, device: str) -> str:
+def describe_energy(roofline: Roofline, device: str) -> str:
     """What the figures of energy are of, and why there are none; empty without sustained load."""
     found = {one.name: one.energy for one in roofline.ceilings if one.device == device and one.energy}
     measured, missing = [one for one in found.values() if not one.why], {}
@@ -98,7 +98,7 @@ def energy_words(roofline: Roofline, device: str) -> str:
             missing.setdefault(one.why, []).append(name)
     words, row = [], roofline.devices[device]
     if measured:
-        celsius = span(one.temperature_c for one in measured if one.temperature_c)
+        celsius = format_span(one.temperature_c for one in measured if one.temperature_c)
         limit = row.hardware.get("power_limit_w")
         of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].scope}"
         words.append(f"of the whole {of} under sustained load, idle power included")
@@ -106,28 +106,28 @@ def energy_words(roofline: Roofline, device: str) -> str:
     if row.idle_w:
         at = f" at {number(row.idle_clock_mhz)} MHz" if row.idle_clock_mhz else ""
         words.append(f"idle {number(row.idle_w)} W{at}")
-    words += [f"no figure of {listed(names)}: {why}" for why, names in missing.items()]
+    words += [f"no figure of {join_words(names)}: {why}" for why, names in missing.items()]
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
-def regime_counts(cells: Sequence[Cell]) -> str:
+def regime_counts(cells: Sequence[CellRow]) -> str:
     """34 overhead-bound, 16 memory-bound; the most frequent first."""
     found = [cell.regime for cell in cells if cell.regime]
     order = sorted(dict.fromkeys(found), key=found.count, reverse=True)
-    return ", ".join(f"{found.count(one)} {regime_words(one)}" for one in order)
+    return ", ".join(f"{found.count(one)} {regime_text(one)}" for one in order)
 
 
-def rate(gb_per_s: float) -> str:
+def format_rate(gb_per_s: float) -> str:
     return f"{number(gb_per_s / 1e3)} TB/s" if gb_per_s >= 1e3 else f"{number(gb_per_s)} GB/s"
 
 
-def bandwidth(c: MemoryCeiling) -> str:
+def format_bandwidth(c: MemoryCeiling) -> str:
     """4692 (98 %): GB/s and the share of the datasheet."""
     share = f" ({percent(c.fraction_of_datasheet)})" if c.fraction_of_datasheet and not c.doubt else ""
-    return f"{starred(number(c.gb_per_s), c.doubt)}{share}"
+    return f"{mark_doubtful(number(c.gb_per_s), c.doubt)}{share}"
 
 
-def signed(share: float | None) -> str:
+def format_error(share: float | None) -> str:
     """An error in percent, or as a factor if it is large."""
     if share is None:
         return "-"
@@ -135,7 +135,7 @@ def signed(share: float | None) -> str:
     return f"{'-' if share < 0 else '+'}{size}"
 
 
-def score_words(score) -> str:
+def describe_score(score) -> str:
     alone, found = score.baseline, f"median error {_close(score)} within 1.25x"
     return f"{found} (baseline: {_close(alone)})" if alone else found
 
@@ -144,16 +144,16 @@ def _close(score) -> str:
     return f"{percent(score.median_error)}, {score.times_close} of {score.cells}"
 
 
-def fail_lines(failed: Iterable[CheckResult]) -> list[str]:
+def format_failures(failed: Iterable[CheckResult]) -> list[str]:
     """What failed, a line each, as every page, picture and command shows it."""
     return [f"FAIL, {one.device}: {one.reason}" for one in failed]
 
 
-def skipped_words(roofline: Roofline, device: str) -> list[str]:
+def describe_skipped(roofline: Roofline, device: str) -> list[str]:
     """What was asked for and the device lacks, each reason once."""
     reasons: dict[str, list[str]] = {}
     for one in roofline.skipped:
         if one.device == device:
             reason = one.reason.replace(f" {one.dtype} ", " such ") if one.dtype else one.reason
             reasons.setdefault(reason, []).append(one.name or one.dtype)
-    return [f"{listed(names)}: {reason}" for reason, names in reasons.items()]
+    return [f"{join_words(names)}: {reason}" for reason, names in reasons.items()]

@@ -9,7 +9,7 @@ from roofline.records.base import read
 from roofline.records.blocks import disturbed_share
 from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Roofline
-from roofline.table.run_records import read_any
+from roofline.table.run_records import read_record
 
 NOTHING = "nothing to measure again: no record was disturbed, calibrations aside"
 ASIDE = Path("previous", "again")
@@ -50,6 +50,6 @@ def settle(results: Path) -> list[Path]:
 
 
 def _share(results: Path, path: Path) -> float:
-    record = read_any(path)
+    record = read_record(path)
     device = read(DeviceRecord, results / record.device / "device_query.json")
     return disturbed_share(record, device.device_kind)

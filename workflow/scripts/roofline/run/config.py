@@ -6,12 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
-from roofline.core.formatting import listed
-from roofline.core.terms import printable
-from roofline.devices.datasheets import CEILINGS
-from roofline.devices.levels import NAMES as LEVELS
+from roofline.core.formatting import join_words
+from roofline.core.terms import make_printable
+from roofline.devices.datasheets import COMPUTE_CEILINGS
+from roofline.devices.levels import LEVEL_NAMES as LEVELS
 from roofline.operators.base import Operator
-from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole, each_once
+from roofline.operators.setting_types import (
+    EFFORTS,
+    Budget,
+    ByEffort,
+    EachOnce,
+    Listed,
+    Settings,
+    Whole,
+    require_distinct,
+)
 
 
 def _zero_or(lowest: float, highest: float):
@@ -36,13 +45,13 @@ def _devices(value: Any) -> Any:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(re.fullmatch(r"cpu|gpu\d+", str(name)) for name in names):
         raise ValueError("should be auto, all, or a list of devices such as [gpu0, cpu]")
-    return each_once(names)
+    return require_distinct(names)
 
 
 class PeakFlopsSettings(Settings):
     dtypes: Annotated[
-        Listed[Literal[CEILINGS]] | None,
-        ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(CEILINGS), list(CEILINGS)),
+        Listed[Literal[COMPUTE_CEILINGS]] | None,
+        ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(COMPUTE_CEILINGS), list(COMPUTE_CEILINGS)),
     ] = None
     size: Annotated[int, Field(ge=16)] = 4096
     warmup: Whole = 3
@@ -62,19 +71,19 @@ class BandwidthSettings(Settings):
     sweep_points: Annotated[Annotated[int, Field(ge=1, le=32)] | None, ByEffort(2, 3, 8)] = None
 
 
-class Operation(Settings):
-    name: Annotated[str, Field(pattern=r"\S"), AfterValidator(printable)]
+class OwnOperationSettings(Settings):
+    name: Annotated[str, Field(pattern=r"\S"), AfterValidator(make_printable)]
     flops: Count
     memory_bytes: Count
-    dtype: Literal[CEILINGS]
+    dtype: Literal[COMPUTE_CEILINGS]
     measured_s: Seconds | None = None
     device: Annotated[str, Field(min_length=1)] | None = None
 
 
-def _checked(operations: list[Operation]) -> list[Operation]:
-    each_once([operation.name for operation in operations])
+def _checked(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
+    require_distinct([operation.name for operation in operations])
     if idle := [one.name for one in operations if not one.flops and not one.memory_bytes]:
-        raise ValueError(f"flops and memory_bytes of {listed(idle)} should not both be 0")
+        raise ValueError(f"flops and memory_bytes of {join_words(idle)} should not both be 0")
     return operations
 
 
@@ -100,7 +109,7 @@ class Config(Settings):
     ] = None
     peak_flops: PeakFlopsSettings = PeakFlopsSettings()
     bandwidth: BandwidthSettings = BandwidthSettings()
-    operations: Annotated[list[Operation], AfterValidator(_checked)] = Field(default=[])
+    operations: Annotated[list[OwnOperationSettings], AfterValidator(_checked)] = Field(default=[])
     plot: PlotSettings = PlotSettings()
     cost: CostSettings = CostSettings()
 

@@ -14,15 +14,15 @@ from threading import Thread
 
 from pydantic import BaseModel
 
-from roofline.core.formatting import counted
-from roofline.core.terms import UserError, in_order
+from roofline.core.formatting import count_words
+from roofline.core.terms import UserError, order_devices
 from roofline.devices import host
-from roofline.devices.discovery import kind_of
+from roofline.devices.discovery import kind_from_name
 from roofline.measure import lock
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
 from roofline.report import screen
-from roofline.report.report_model import report
+from roofline.report.report_model import build_report
 from roofline.run import folder
 from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, count_jobs, cut, job_times, now
 from roofline.run.settings import Checked
@@ -48,7 +48,7 @@ REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line o
 KILLED = re.compile(r"died with <Signals\.(?!SIGINT|SIGTERM)(\w+):")
 OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its container or Slurm job"
 _interrupted, _signal = False, ""
-_kills_before = host.kills_for_memory()
+_kills_before = host.count_oom_kills()
 
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
@@ -76,12 +76,12 @@ def announce(jobs: Iterable, checked: Checked) -> None:
         expected[output] = before.get(output) or expected_s(job.rule.name, checked, len(job.output), device)
         seconds += expected[output] / (1 if device == "cpu" or "/p2p_" in output else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
-    on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
+    on = f" on {', '.join(order_devices(sorted({*devices}), kind_from_name))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
-    text = f"{counted(len(devices), 'measurement')}{on}, about {took}{cost}; {counted(len(planned), 'job')} in all."
+    text = f"{count_words(len(devices), 'measurement')}{on}, about {took}{cost}; {count_words(len(planned), 'job')} in all."
     print(text, flush=True)
     FIRST_WAIT.unlink(missing_ok=True)
-    os.environ[lock.FIRST_WAIT] = str(FIRST_WAIT.absolute())
+    os.environ[lock.FIRST_WAIT_VARIABLE] = str(FIRST_WAIT.absolute())
     if sys.stdout.isatty():
         CURRENT_FILE.unlink(missing_ok=True)
         os.environ[CURRENT] = str(CURRENT_FILE.absolute())
@@ -122,7 +122,7 @@ def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu
         return FIXED_S.get(rule, OTHER_JOB_S)
     loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
     most_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
-    return START_UP_S[kind_of(device)] + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
+    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
 
 
 def _measures(rule: str, checked: Checked) -> bool:
@@ -144,7 +144,9 @@ def summarise(results: Path) -> None:  # after a run
         return
     width = shutil.get_terminal_size((screen.WIDTH, 24)).columns
     print(
-        screen.summary(report(roofline), times.span_s, times.cost_usd, os.environ.get(ARGUMENTS, ""), width),
+        screen.format_summary(
+            build_report(roofline), times.span_s, times.cost_usd, os.environ.get(ARGUMENTS, ""), width
+        ),
         f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md",
         f"Keep: {make('archive')}, download {results}/archive/, then terminate the instance",
         sep="\n",
@@ -158,7 +160,7 @@ def _end_progress() -> None:
 
 
 def make(*target: str) -> str:  # with the arguments of this run
-    return screen.make(os.environ.get(ARGUMENTS, ""), *target)
+    return screen.format_make_command(os.environ.get(ARGUMENTS, ""), *target)
 
 
 def is_passed_on(record: LogRecord) -> bool:
@@ -170,7 +172,7 @@ def is_passed_on(record: LogRecord) -> bool:
     if died:
         _signal = died[1]
     elif _signal and said.startswith("Error in rule "):  # which comes next, with the job
-        why = OUT_OF_MEMORY if host.kills_for_memory() > _kills_before else f"ended by {_signal}"
+        why = OUT_OF_MEMORY if host.count_oom_kills() > _kills_before else f"ended by {_signal}"
         print(f"{record.output[0]} failed: {why} (log: {record.log[0]})", file=sys.stderr, flush=True)
         _signal = ""
     return not (died or interrupted or said.startswith(CHATTER) or REPORTED in said)

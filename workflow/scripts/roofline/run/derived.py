@@ -6,9 +6,9 @@ from pathlib import Path
 from roofline.records.base import Record, write
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.files import write_text
-from roofline.report.pages import pages
-from roofline.report.report_model import UNKNOWN, Source, report
-from roofline.table.load import Asked, load
+from roofline.report.pages import build_pages
+from roofline.report.report_model import UNKNOWN, Source, build_report
+from roofline.table.load import Request, build_table
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results
 
@@ -19,10 +19,10 @@ def derive(
     found: Results, asked: Mapping, sha256: Mapping[str, str], source: Source = UNKNOWN
 ) -> dict[str, Record | str]:
     """The table and the pages, by their names in results/. `sha256` has the hash of every record."""
-    roofline = load(found, Asked(**asked), sha256)
+    roofline = build_table(found, Request(**asked), sha256)
     calibrations = [(path, one) for path, one in found.seals.items() if isinstance(one, CalibrationRecord)]
     elapsed_s = {path: one.elapsed_s for path, one in [*found.measured, *calibrations]}
-    return {TABLE: roofline, **pages(report(roofline, source, elapsed_s))}
+    return {TABLE: roofline, **build_pages(build_report(roofline, source, elapsed_s))}
 
 
 def write_derived(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from roofline.core.formatting import counted
+from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 
@@ -47,7 +47,7 @@ def lines(jobs: Sequence[Planned]) -> list[str]:
     rules = [job.rule for job in jobs]
     totals = ", ".join(f"{rules.count(rule)} {rule}" for rule in dict.fromkeys(rules))
     shown = [f"{job.outputs[0].removeprefix(f'{RESULTS}/')}: {job.reason}" for job in jobs]
-    return [*shown, f"{counted(len(jobs), 'job')}: {totals}"]
+    return [*shown, f"{count_words(len(jobs), 'job')}: {totals}"]
 
 
 def _ours(text: str) -> list[str]:

@@ -124,7 +124,7 @@ def report(record, name: str, device=None) -> None:
     """The line of a measuring job, with its figures."""
     from roofline.report import job_lines  # on a CPU not before the measurement has ended
 
-    say(job_lines.line(record, name, device))
+    say(job_lines.format_job_line(record, name, device))
 
 
 def count_jobs(total: int, counter: Path) -> None:
@@ -160,12 +160,12 @@ class Stopwatch:
     def __init__(self):
         self.started_at = now()
         self._start = time.monotonic()
-        self._usage = host.usage()
-        undisturbed.repeated_s = 0.0
+        self._usage = host.read_usage()
+        undisturbed.spent_on_repeats_s = 0.0
 
     def taken(self) -> dict:
         """What a measuring job's record says of its time."""
-        load = undisturbed.between(self._usage, host.usage(), len(host.usable_cpus()), [])
+        load = undisturbed.contention_between(self._usage, host.read_usage(), len(host.usable_cpus()), [])
         return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": load}
 
     @property

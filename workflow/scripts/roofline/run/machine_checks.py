@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from roofline.core.terms import Unsupported, UserError, accelerators
+from roofline.core.terms import UnsupportedError, UserError, select_accelerators
 from roofline.devices.base import Identity
-from roofline.devices.discovery import level_of, memory_levels
-from roofline.devices.levels import ARRAYS, TRANSFERS
+from roofline.devices.discovery import level_name, memory_levels
+from roofline.devices.levels import ARRAYS_NEEDED, TRANSFER_LEVELS
 from roofline.measure import hardware_counters, ncu
 from roofline.operators.base import Case, Operator
 from roofline.run.settings import Checked
@@ -23,7 +23,7 @@ LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     """Names of the devices to measure. Raises UserError with all that this machine cannot do of the configuration."""
     config, wanted = checked.config, checked.config.devices
-    gpus = accelerators(present, lambda name: present[name].kind)
+    gpus = select_accelerators(present, lambda name: present[name].kind)
     host = [] if gpus and config.effort == "quick" else ["cpu"]
     chosen = {"auto": [*gpus[:1], *host], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
     faults = [
@@ -49,9 +49,9 @@ def profiler(config: BaseModel) -> Path | None:
     """Nsight Compute's program, if counters are wanted. Raises UserError if NCU names none, or if it is required."""
     if config.counters == "off":
         return None
-    found = ncu.find()
+    found = ncu.find_ncu()
     if found is None and config.counters == "required":
-        raise UserError(f"counters: required, and {ncu.MISSING}")
+        raise UserError(f"counters: required, and {ncu.NOT_FOUND_REASON}")
     return found
 
 
@@ -61,8 +61,8 @@ def require_counters(program: Path, chosen: Iterable[str]) -> None:
     for device in chosen:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                hardware_counters.count(program, device, [], Path(folder, "kernels.ncu-rep"))
-            except Unsupported as error:
+                hardware_counters.count_cells(program, device, [], Path(folder, "kernels.ncu-rep"))
+            except UnsupportedError as error:
                 faults.append(f"counters: required, and refused on {device}: {error}")
     if faults:
         raise UserError(faults)
@@ -76,17 +76,17 @@ def _level_faults(config: BaseModel, identity, chosen) -> list[str]:
 
 
 def _levels_of(config: BaseModel, identity, chosen) -> set[str]:
-    return {level_of(name) for name in memory_levels(identity.device, chosen)} & set(config.bandwidth.levels)
+    return {level_name(name) for name in memory_levels(identity.device, chosen)} & set(config.bandwidth.levels)
 
 
 def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
     """Arrays that a cache would keep, or that do not fit the device."""
     levels, settings, free = _levels_of(config, identity, chosen), config.bandwidth, identity.memory_free_bytes
     size, cache = settings.size_mib, identity.last_level_cache_bytes
-    arrays = max((ARRAYS[level] for level in levels.intersection(ARRAYS)), default=0)
+    arrays = max((ARRAYS_NEEDED[level] for level in levels.intersection(ARRAYS_NEEDED)), default=0)
     least_mib = math.ceil(LEAST_CACHES * cache / MIB)
     needs = {f"bandwidth.size_mib: {size or 'null'}": arrays * (size or least_mib) * MIB}
-    if levels.intersection(TRANSFERS):
+    if levels.intersection(TRANSFER_LEVELS):
         needs[f"bandwidth.transfer_size_mib: {settings.transfer_size_mib}"] = settings.transfer_size_mib * MIB
     faults = [
         f"{what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from roofline.core.terms import UserError, accelerators
+from roofline.core.terms import UserError, select_accelerators
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
-from roofline.records.manifest_record import Device, Environment, Manifest, Output, Sources, Times
+from roofline.records.manifest_record import Environment, Manifest, ManifestDevice, Output, Sources, Times
 from roofline.records.operator_record import OperatorRecord
 from roofline.run.jobs import JOB_KEYS
 from roofline.table.run_records import Results, read_results
-from roofline.table.seals import moment, violations
+from roofline.table.seals import find_violations, parse_time
 
 # ---------------------------------------------------------------- making it
 
@@ -53,7 +53,8 @@ def make_manifest(
         sources=sources,
         environment=describe_environment(devices),
         devices=[
-            Device(kind=one.device_kind, **one.model_dump(include={*Device.model_fields} - {"kind"})) for one in devices
+            ManifestDevice(kind=one.device_kind, **one.model_dump(include={*ManifestDevice.model_fields} - {"kind"}))
+            for one in devices
         ],
         data=data,
         operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
@@ -69,11 +70,11 @@ def hashes(outputs: Iterable[Output]) -> dict[str, str]:
 
 def broken_seals(found: Results, sha256: Mapping[str, str]) -> list[str]:
     """A line for each measurement that does not follow from the seals of its device."""
-    return [line for device in found.devices for line in violations(found, device, sha256)]
+    return [line for device in found.devices for line in find_violations(found, device, sha256)]
 
 
 def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
-    run, start = moment(run_started_at), moment(job.get("started_at"))
+    run, start = parse_time(run_started_at), parse_time(job.get("started_at"))
     return Output(
         path=path,
         bytes=(root / path).stat().st_size,
@@ -85,10 +86,10 @@ def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | N
 
 def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
     """Seconds from the first job of this run to now, and their cost in USD."""
-    starts = [moment(one.started_at) for one in outputs if one.of_this_run]
+    starts = [parse_time(one.started_at) for one in outputs if one.of_this_run]
     # A run that made only the manifest has no other start than its own.
-    first = min(starts, default=moment(run_started_at)) if run_started_at else None
-    seconds = max(0.0, (moment(created_at) - first).total_seconds()) if first else None
+    first = min(starts, default=parse_time(run_started_at)) if run_started_at else None
+    seconds = max(0.0, (parse_time(created_at) - first).total_seconds()) if first else None
     return Times(
         first_start_at=first.isoformat() if first else None,
         span_s=seconds,
@@ -99,7 +100,7 @@ def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
     packages = {one["Name"]: one["Version"] for dist in metadata.distributions() if (one := dist.metadata)["Name"]}
-    gpu = next((one.software for one in accelerators(devices, lambda one: one.device_kind)), {})
+    gpu = next((one.software for one in select_accelerators(devices, lambda one: one.device_kind)), {})
     host = next((record.host for record in devices), {})
     return Environment(
         python=platform.python_version(),

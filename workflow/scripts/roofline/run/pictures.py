@@ -11,9 +11,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from roofline.report import fit_figure, instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import headline, nothing, save, styled
+from roofline.report.figure_style import add_failures, new_empty_figure, save, styled
 from roofline.report.roofline_content import is_roofline, picture_names
-from roofline.report.words import fail_lines
+from roofline.report.words import format_failures
 from roofline.run import run_lock
 from roofline.table.rows import Roofline
 
@@ -24,21 +24,21 @@ def drawings(roofline: Roofline) -> dict[str, Drawing]:
     """Each picture of which something was measured, by the name of its file."""
     found: dict[str, Drawing] = {}
     for device, names in picture_names({name: one.kind for name, one in roofline.devices.items()}).items():
-        found |= dict.fromkeys(names, (partial(roofline_figure.draw, roofline, device), {device}))
+        found |= dict.fromkeys(names, (partial(roofline_figure.draw_roofline, roofline, device), {device}))
     for name, about in roofline.operator_info.items():
         devices = {one.device for one in roofline.operators if one.operator == name and one.fraction_of_roof}
-        draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw
+        draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw_operator_shares
         if devices:
             found[f"{about.picture}.png"] = partial(draw_operator, roofline, name), devices
     loads = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
-    for name, rows, figure in (
-        ("sweep.png", roofline.sweeps, sweep_figure),
-        ("energy.png", roofline.energy_fits, fit_figure),
-        ("load.png", loads, load_figure),
-        ("instruction_roofline.png", roofline.instructions, instruction_figure),
+    for name, rows, draw_rows in (
+        ("sweep.png", roofline.sweeps, sweep_figure.draw_sweeps),
+        ("energy.png", roofline.energy_fits, fit_figure.draw_energy_fits),
+        ("load.png", loads, load_figure.draw_loads),
+        ("instruction_roofline.png", roofline.instructions, instruction_figure.draw_instructions),
     ):
         if rows:
-            found[name] = partial(figure.draw, roofline), {one.device for one in rows}
+            found[name] = partial(draw_rows, roofline), {row.device for row in rows}
     return found
 
 
@@ -47,7 +47,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     known, jobs = drawings(roofline), []
     for name in names or known:
         how, devices = known.get(name, (None, ()))
-        jobs.append((how, folder / name, fail_lines(one for one in roofline.faults if one.device in devices)))
+        jobs.append((how, folder / name, format_failures(one for one in roofline.faults if one.device in devices)))
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
@@ -61,7 +61,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
 
 def _draw(how: Callable[[], Figure] | None, path: Path, lines: list[str], dpi: float) -> None:
     with styled():
-        figure = headline(how(), lines) if how else nothing(path.stem, "No cell with a roof in this run.")
+        figure = add_failures(how(), lines) if how else new_empty_figure(path.stem, "No cell with a roof in this run.")
     save(figure, [path], dpi)
 
 

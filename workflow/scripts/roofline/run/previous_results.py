@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
-from roofline.core.formatting import counted
+from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.measure import lock
 from roofline.records.base import Record, RunRecord, read
@@ -20,7 +20,7 @@ from roofline.records.counters_record import ProfilerRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.manifest_record import Manifest
 from roofline.table.rows import Roofline
-from roofline.table.run_records import KINDS, read_any
+from roofline.table.run_records import KINDS, read_record
 
 PREVIOUS = "previous"
 RUNS_OWN: dict[str, type[Record]] = {
@@ -32,7 +32,7 @@ RUNS_OWN: dict[str, type[Record]] = {
 
 def require_writable(outputs: Iterable[str]) -> None:
     """Raises UserError or OSError, before anything is measured, if an output, a log or a lock could not be written."""
-    os.close(lock.opened(lock.HOST))
+    os.close(lock.open_lock_file(lock.HOST_LOCK))
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
@@ -68,7 +68,9 @@ def accept_future(results: Path) -> None:
     for place, (_, path) in enumerate(ahead):
         os.utime(path, ns=(now, now - (len(ahead) - place) * 1000))
     if ahead:
-        print(f"{counted(len(ahead), 'file')} in {results}/ are from when the clock was ahead: kept", file=sys.stderr)
+        print(
+            f"{count_words(len(ahead), 'file')} in {results}/ are from when the clock was ahead: kept", file=sys.stderr
+        )
 
 
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
@@ -90,7 +92,7 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
 def _require_sound(path: Path, results: Path, counters: bool) -> None:
     """Raises UserError for what cannot be read, and for refused counters if they are required."""
     kind = RUNS_OWN.get(path.relative_to(results).as_posix())
-    record = read(kind, path) if kind else read_any(path)
+    record = read(kind, path) if kind else read_record(path)
     if counters and isinstance(record, ProfilerRecord) and record.refused:
         raise UserError(f"{path}: counters are required, and were refused: {record.refused}")
 

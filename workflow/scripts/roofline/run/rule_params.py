@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from roofline.core.dtypes import REGISTER_ONLY
+from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.devices import datasheets, discovery
-from roofline.devices.levels import MAIN_MEMORY, TRANSFERS
+from roofline.devices.levels import MAIN_MEMORY, TRANSFER_LEVELS
 from roofline.measure import lock
 from roofline.records import cards
 from roofline.run import sources
@@ -31,28 +31,28 @@ class RuleParams:
             ),
             "software": lambda wildcards: cells.present[wildcards.device].software_versions(),
         }
-        self.card_of = {name: lock.of_gpu(one.uuid) for name, one in cells.present.items() if name != "cpu"}
-        shared = {*self.card_of.values(), lock.HOST_PATH}
+        self.card_of = {name: lock.gpu_lock_name(one.uuid) for name, one in cells.present.items() if name != "cpu"}
+        shared = {*self.card_of.values(), lock.HOST_PATH_LOCK}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
         self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
         self.resources["measuring"] = lambda wildcards, input: 1 if hasattr(input, "device") else ALONE
 
     def used(self, wildcards) -> list[str]:
         """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
-        if discovery.kind_of(wildcards.device) == "cpu":
-            return [lock.HOST]
-        on_path = [lock.HOST_PATH] if self.level in TRANSFERS else []
+        if discovery.kind_from_name(wildcards.device) == "cpu":
+            return [lock.HOST_LOCK]
+        on_path = [lock.HOST_PATH_LOCK] if self.level in TRANSFER_LEVELS else []
         return [self.card_of[device] for device in self.measured_on(wildcards)] + on_path
 
     def measured_on(self, wildcards) -> list[str]:
         """The device of a job; of a level between two GPUs both, and with the first two all, for load at once."""
-        peer = discovery.peer_of(self.level)
+        peer = discovery.peer_name(self.level)
         both = [wildcards.device, peer] if peer else [wildcards.device]
         return self.cells.gpus if both == self.cells.gpus[:2] else both
 
     def loaded(self, wildcards) -> list[str]:
         """The program that puts all cards under load, and its library: of the first pair alone."""
-        pair, program = [wildcards.device, discovery.peer_of(self.level)], self.scripts / "load_server.py"
+        pair, program = [wildcards.device, discovery.peer_name(self.level)], self.scripts / "load_server.py"
         wanted = pair == self.cells.gpus[:2] and self.cells.config.peak_flops.sustained_s
         return [str(program), *sources.library_files(program, "gpu")] if wanted else []
 
@@ -63,7 +63,7 @@ class RuleParams:
         """The library's files that a script follows from, as an input: an edited one makes its results stale."""
 
         def files(wildcards):
-            kind = discovery.kind_of(wildcards.device) if wildcards.get("device") else None
+            kind = discovery.kind_from_name(wildcards.device) if wildcards.get("device") else None
             named = operators or filter(None, [wildcards.get("operator")])
             return sources.library_files(
                 self.scripts / f"{script}.py", kind, tuple(self.cells.operators[rule] for rule in named)
@@ -76,7 +76,9 @@ class RuleParams:
         card = self.cells.present[wildcards.device]
         if card.kind == "cpu":
             return "formula"
-        return datasheets.entry_fingerprint(datasheets.load(self.datasheets_file), card.name, card.compute_capability)
+        return datasheets.entry_sha256(
+            datasheets.read_datasheets(self.datasheets_file), card.name, card.compute_capability
+        )
 
     def known_cards(self) -> list[str]:
         """Files with earlier runs of the GPUs' models."""
@@ -85,7 +87,7 @@ class RuleParams:
 
     def of_levels(self, key: str, levels):
         """A setting is a param of the levels that use it: no other record goes stale."""
-        return getattr(self.cells.config.bandwidth, key) if discovery.level_of(self.level) in levels else None
+        return getattr(self.cells.config.bandwidth, key) if discovery.level_name(self.level) in levels else None
 
     def mixes(self, wildcards) -> list[str] | None:
         """The streams of a CPU's memory that comparing it with a GPU needs; None for all."""
@@ -111,7 +113,7 @@ class RuleParams:
 
     def _implementations(self, rule: str, device: str) -> list[str]:
         wanted = getattr(self.cells.config, rule).implementations
-        kind = discovery.kind_of(device)
+        kind = discovery.kind_from_name(device)
         return [one.name for one in self.cells.operators[rule].implementations_on(kind, wanted)]
 
     def operator_seals(self, device: str) -> list[str]:
@@ -136,7 +138,9 @@ class RuleParams:
     def gemms(self, wildcards) -> list[str]:
         """Planned dtypes."""
         peaks, dtypes = self.cells.peaks(), self.cells.config.peak_flops.dtypes
-        return [one for one in dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks and one not in REGISTER_ONLY]
+        return [
+            one for one in dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks and one not in REGISTER_ONLY_DTYPES
+        ]
 
     def own_file(self, rule: str) -> list[str]:
         """The user's file that an operator is from, in a list; none for the library's."""

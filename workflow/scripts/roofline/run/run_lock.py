@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
-from roofline.core.disturbance import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS_VARIABLE
 from roofline.measure import lock
 
 LOCK = Path(".snakemake", "roofline-run.lock")
@@ -27,7 +27,7 @@ def hold() -> None:
     os.truncate(file, 0)
     os.write(file, str(os.getpid()).encode())
     os.environ[HELD] = str(LOCK.absolute())
-    os.environ.setdefault(RUN_PROCESS, str(os.getpid()))  # a run within another is a part of it
+    os.environ.setdefault(RUN_PROCESS_VARIABLE, str(os.getpid()))  # a run within another is a part of it
 
 
 def is_held() -> bool:
@@ -53,13 +53,13 @@ def end_with_run() -> None:
 
 def take_turn(devices: list[str], modules: Iterable[str]) -> None:
     """Hold the devices that a job uses, once they are free; a GPU's next job imports modules while it waits."""
-    if devices and lock.HOST not in devices:
+    if devices and lock.HOST_LOCK not in devices:
         with contextlib.suppress(Exception):  # the device says why
             for name in ("cupy", "roofline.devices.gpu.gpu_device", "roofline.report.job_lines", *modules):
                 import_module(name)
             import_module("roofline.devices.gpu.nvml").start()  # takes 0.05 s
     try:
-        lock.take(devices)
+        lock.take_locks(devices)
     except PermissionError as error:
         sys.exit(str(error))
 

@@ -51,7 +51,7 @@ def complete(config: Mapping) -> Checked:
     """The configuration with its defaults and its effort's budgets. Raises UserError with all that is not allowed."""
     paths = config.get("operators", [])
     named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
-    operators = registry.registered(dict.fromkeys(paths) if named else [])
+    operators = registry.collect_operators(dict.fromkeys(paths) if named else [])
     model = config_model(operators)
     try:
         checked = model.model_validate(config)

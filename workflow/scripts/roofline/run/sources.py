@@ -4,8 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from roofline.core.terms import KINDS
-from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
+from roofline.core.terms import DEVICE_TRAITS
+from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, list_kernel_files
 from roofline.operators.base import Operator
 
 PACKAGE = "roofline"
@@ -14,7 +14,7 @@ MEASURING = ("core", "records", "devices", "operators", "measure")  # packages t
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from (roofline[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
 FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|j2|json|js))["']""")
-KIND = re.compile(rf"^ *from {PACKAGE}\.devices\.({'|'.join(KINDS)})\b", re.MULTILINE)
+KIND = re.compile(rf"^ *from {PACKAGE}\.devices\.({'|'.join(DEVICE_TRAITS)})\b", re.MULTILINE)
 
 
 def derivation_files(scripts: Path) -> list[str]:
@@ -69,7 +69,7 @@ def _kinds(path: Path, root: Path) -> set[str]:
     """The kinds of device that a file is code for: by its folder, or by what it imports."""
     package, *rest = _place(path, root)
     if package == "devices":
-        return {*rest} & {*KINDS}
+        return {*rest} & {*DEVICE_TRAITS}
     return set(KIND.findall(path.read_text(encoding="utf-8"))) if path.suffix == ".py" else set()
 
 
@@ -82,7 +82,7 @@ def _below(path: Path, root: Path) -> Path:
 @cache  # every job of a workflow asks for the same files
 def _needs(source: Path, root: Path) -> frozenset[Path]:
     if source.suffix in (".cu", ".cuh"):
-        return frozenset(_below(path, root) for path in with_headers(source))
+        return frozenset(_below(path, root) for path in list_kernel_files(source))
     if source.suffix != ".py":
         return frozenset()
     text = source.read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
     needed = {library[module] for module in (modules | packages) & library.keys()}
     for name in FILE_NAME.findall(text):
         near = (source.parent / folder / name for folder in (".", "kernels", "templates"))
-        needed |= {path for path in (_below(CEILING_KERNELS / name, root), *near) if path.is_file()}
+        needed |= {path for path in (_below(CEILING_KERNEL_FOLDER / name, root), *near) if path.is_file()}
     return frozenset(needed)
 
 

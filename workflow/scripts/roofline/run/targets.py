@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
 
-from roofline.core.terms import UserError, accelerators
+from roofline.core.terms import UserError, select_accelerators
 from roofline.devices import discovery
 from roofline.devices.base import Identity
-from roofline.measure.hardware_counters import representative
+from roofline.measure.hardware_counters import choose_representative_jobs
 from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
@@ -25,7 +25,7 @@ class Cells:
     def __init__(self, checked: Checked, present: Mapping[str, Identity]):
         self.config, self.operators, self.present = checked.config, checked.operators, present
         self.devices = choose_devices(checked, present)
-        self.gpus = accelerators(self.devices, discovery.kind_of)
+        self.gpus = select_accelerators(self.devices, discovery.kind_from_name)
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
         self.timed = {rule: one for rule, one in self.operators.items() if not one.measured_with_ceilings}
         self.jobs = {rule: {job.path: job for job in one.jobs(self.config)} for rule, one in self.timed.items()}
@@ -38,7 +38,7 @@ class Cells:
             for rule, operator in self.operators.items()
             if self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
         )
-        self.counted = representative((one, job) for one in on_gpus if (job := one.profiled(self.config)))
+        self.counted = choose_representative_jobs((one, job) for one in on_gpus if (job := one.profiled(self.config)))
 
     def everything(self, device: str) -> bool:
         """Whether more is measured than comparing a CPU with a GPU needs: not on a CPU next to one, or by quick."""
@@ -62,7 +62,7 @@ class Cells:
             f"{device}/peak_flops/{dtype}"
             for device in self.devices
             for dtype in self.config.peak_flops.dtypes
-            if self.wanted(device, dtype) and not discovery.unsupported(self.present[device], dtype)
+            if self.wanted(device, dtype) and not discovery.unsupported_reason(self.present[device], dtype)
         ]
 
     def bandwidths(self) -> list[str]:
@@ -70,7 +70,7 @@ class Cells:
             f"{device}/bandwidth/{level}"
             for device in self.devices
             for level in discovery.memory_levels(device, self.devices)
-            if discovery.level_of(level) in self.config.bandwidth.levels and self.wanted(device, level)
+            if discovery.level_name(level) in self.config.bandwidth.levels and self.wanted(device, level)
         ]
 
     def instructions(self) -> list[str]:
@@ -100,7 +100,7 @@ class Cells:
 
     def pictures(self) -> list[str]:
         """Only those of which something will be measured."""
-        kinds = {device: discovery.kind_of(device) for device in self.devices}
+        kinds = {device: discovery.kind_from_name(device) for device in self.devices}
         names = [name for files in picture_names(kinds).values() for name in files]
         names += [f"{one.picture}.png" for rule, one in self.operators.items() if self.on.get(rule, True)]
         names += ["sweep.png"] if any(cell.endswith("/bandwidth/sweep") for cell in self.bandwidths()) else []
@@ -134,14 +134,14 @@ def find(text: str, known: Sequence[str]) -> str:
 def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:
     """The devices that have an implementation of an operator, of those that the config names."""
     wanted = getattr(config, operator.rule).implementations
-    return [device for device in chosen if operator.implementations_on(discovery.kind_of(device), wanted)]
+    return [device for device in chosen if operator.implementations_on(discovery.kind_from_name(device), wanted)]
 
 
 def asked(checked: Checked, chosen: Sequence[str]) -> dict:
     """What roofline.json depends on apart from the records."""
     config = checked.config
     without = [
-        {"device": device, "operator": one.name, "reason": f"no implementation for {discovery.kind_of(device)}"}
+        {"device": device, "operator": one.name, "reason": f"no implementation for {discovery.kind_from_name(device)}"}
         for one in checked.operators.values()
         if one.path  # RMSNorm + matmul is of GPUs alone
         for device in chosen

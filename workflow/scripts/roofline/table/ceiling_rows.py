@@ -3,37 +3,37 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from roofline.core.disturbance import hidden_load, is_disturbed
-from roofline.core.dtypes import dtype_of
-from roofline.core.repeatability import REPEATS, doubt_of, spread
-from roofline.core.statistics import few
-from roofline.core.terms import KINDS, DeviceKind
-from roofline.devices.datasheets import most_tflops
+from roofline.core.disturbance import find_hidden_load, is_disturbed
+from roofline.core.dtypes import operand_dtype
+from roofline.core.repeatability import MOST_CEILING_SPREAD, find_doubt, relative_spread
+from roofline.core.statistics import is_too_few
+from roofline.core.terms import DEVICE_TRAITS, DeviceKind
+from roofline.devices.datasheets import highest_possible_tflops
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
 from roofline.records.cards import CardRun
-from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord, Sustained
+from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
 from roofline.records.device_record import DeviceRecord
 from roofline.records.energy_record import MemoryLoad
 from roofline.table.rows import (
     ComputeCeiling,
-    Energy,
-    Investigation,
+    EnergyRow,
+    InvestigationRow,
     Load,
-    LoadPoint,
+    LoadPointRow,
     MemoryCeiling,
     PeerPath,
     Plateau,
-    Sweep,
-    Variant,
+    SweepRow,
+    VariantRow,
 )
-from roofline.table.standing import standing
+from roofline.table.standing import rank_among_cards
 
 MOST_POINTS = 120  # of a curve: a picture shows no more
 FEWER_CORES = 1.15  # times the rate of more cores: quiet hosts stay within 1.10
 BEATEN = 1.10  # a faster reference GEMM refutes it
 
 
-def compute_ceilings(
+def compute_ceiling_rows(
     peaks: Sequence[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
 ) -> Iterator[ComputeCeiling]:
     """Of one device, with what its known cards reached."""
@@ -48,22 +48,22 @@ def _compute(
     path: str, record: PeakFlopsRecord, device: DeviceRecord, registers: float | None, known: Sequence[CardRun]
 ) -> ComputeCeiling:
     peak, burst = record.peak, record.peak.burst
-    apart = spread([block.tflops for block in peak.blocks])
-    doubt = doubt_of(
+    apart = relative_spread([block.tflops for block in peak.blocks])
+    doubt = find_doubt(
         kind=device.device_kind,
         samples=len(burst.latency.samples_s),
         blocks_apart=apart,
-        most_apart=REPEATS,
-        disturbed=disturbed(record, burst.latency.contention, burst.states, device.device_kind),
+        most_apart=MOST_CEILING_SPREAD,
+        disturbed=is_record_disturbed(record, burst.latency.contention, burst.states, device.device_kind),
         throttled=peak.throttled,
-        impossible=_impossible(peak, registers, most_tflops(device, record.dtype, peak.clock_mhz)),
+        impossible=_impossible(peak, registers, highest_possible_tflops(device, record.dtype, peak.clock_mhz)),
     )
     return ComputeCeiling.like(
         peak,
         device=record.device,
         kind="compute",
         name=record.dtype,
-        dtype=dtype_of(record.dtype),
+        dtype=operand_dtype(record.dtype),
         accumulation=burst.product.accumulation,
         output=burst.product.output,
         library=burst.product.library,
@@ -79,14 +79,14 @@ def _compute(
         investigation=_investigation(peak),
         remarks=peak.doubts,
         doubt=doubt,
-        standing=None if doubt else standing(record.dtype, peak.burst_tflops, known),
+        standing=None if doubt else rank_among_cards(record.dtype, peak.burst_tflops, known),
         record=path,
     )
 
 
-def _variant(one: Block) -> Variant:
+def _variant(one: WorkloadBlock) -> VariantRow:
     product, samples = one.product, len(one.latency.samples_s)
-    return Variant.like(one, accumulation=product.accumulation, output=product.output, samples=samples)
+    return VariantRow.like(one, accumulation=product.accumulation, output=product.output, samples=samples)
 
 
 def _impossible(peak: PeakFlops, registers: float | None, most: float) -> bool:
@@ -103,25 +103,25 @@ def _load(load: Sustained, flops: int) -> Load:
         points=len(load.curve),
         product_flops=flops,
         first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],
-        curve=[LoadPoint.like(one) for one in curve],
+        curve=[LoadPointRow.like(one) for one in curve],
     )
 
 
-def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord) -> Energy | None:
+def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord) -> EnergyRow | None:
     if not load or not load.energy:
         return None
     figures = {"temperature_c": load.temperature_c, "clock_mhz": load.sm_clock_mhz}
     figures["scope"] = "module" if "GH200" in device.name else "card"
-    return Energy.like(load.energy, **figures, **{f"joules_per_{unit}": load.energy.each})
+    return EnergyRow.like(load.energy, **figures, **{f"joules_per_{unit}": load.energy.each})
 
 
-def _investigation(peak: PeakFlops) -> Investigation | None:
+def _investigation(peak: PeakFlops) -> InvestigationRow | None:
     found = peak.investigation
     of_verdict = found and (trial.finding for trial in found.trials if trial.what == found.verdict)
-    return found and Investigation.like(found, finding=next(of_verdict, None))
+    return found and InvestigationRow.like(found, finding=next(of_verdict, None))
 
 
-def memory_ceilings(
+def memory_ceiling_rows(
     path: str, record: BandwidthRecord, device: DeviceRecord, known: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
     for one in record.bandwidths:
@@ -134,11 +134,11 @@ def _memory(
     path: str, record: BandwidthRecord, one: Bandwidth, device: DeviceRecord, known: Sequence[CardRun], impossible: bool
 ) -> MemoryCeiling:
     kind = device.device_kind
-    doubt = doubt_of(
+    doubt = find_doubt(
         kind="cpu" if one.level == "pcie" else kind,  # the host's memory has its part in transfers
         samples=len(one.latency.samples_s),
-        blocks_apart=spread(one.blocks_gb_per_s),
-        disturbed=disturbed(record, one.latency.contention, one.states, kind),
+        blocks_apart=relative_spread(one.blocks_gb_per_s),
+        disturbed=is_record_disturbed(record, one.latency.contention, one.states, kind),
         throttled=one.throttled,
         impossible=impossible,
     )
@@ -154,7 +154,7 @@ def _memory(
         datasheet_gb_per_s=one.vendor_gb_per_s,
         fraction_of_datasheet=one.fraction_of_vendor,
         doubt=doubt,
-        standing=None if doubt else standing(one.name, one.gb_per_s, known),
+        standing=None if doubt else rank_among_cards(one.name, one.gb_per_s, known),
         record=path,
     )
 
@@ -162,24 +162,26 @@ def _memory(
 def _load_latency_s(record: BandwidthRecord, one: Bandwidth) -> float | None:
     """On the row of the level's first reads."""
     first = next((other for other in record.bandwidths if other.mix == "read"), None)
-    loads = [one.timing for one in record.latencies if one.name == "load" and not few(len(one.timing.samples_s))]
+    loads = [one.timing for one in record.latencies if one.name == "load" and not is_too_few(len(one.timing.samples_s))]
     return loads[0].median_s if loads and one is first and not record.peer else None
 
 
-def disturbed(record, contention, states, kind: DeviceKind) -> bool:
+def is_record_disturbed(record, contention, states, kind: DeviceKind) -> bool:
     """Whether other load ran during a block of a record, or meanwhile where only the whole job shows it."""
-    sensitive = KINDS[kind].sensitive
-    return is_disturbed(contention, states, sensitive) or bool(hidden_load(record.whole_job, sensitive))
+    sensitive = DEVICE_TRAITS[kind].sensitive
+    return is_disturbed(contention, states, sensitive) or bool(find_hidden_load(record.whole_job, sensitive))
 
 
-def sweeps(path: str, record: BandwidthRecord) -> list[Sweep]:
+def sweep_rows(path: str, record: BandwidthRecord) -> list[SweepRow]:
     return [
-        Sweep.like(one, device=record.device, points=[(at.size_bytes, at.gb_per_s) for at in one.points], record=path)
+        SweepRow.like(
+            one, device=record.device, points=[(at.size_bytes, at.gb_per_s) for at in one.points], record=path
+        )
         for one in record.sweeps
     ]
 
 
-def plateaus(path: str, record: BandwidthRecord) -> list[Plateau]:
+def plateau_rows(path: str, record: BandwidthRecord) -> list[Plateau]:
     return [
         Plateau.like(level, device=record.device, series=sweep.series, record=path)
         for sweep in record.sweeps
@@ -187,7 +189,7 @@ def plateaus(path: str, record: BandwidthRecord) -> list[Plateau]:
     ]
 
 
-def peer_path(path: str, record: BandwidthRecord) -> PeerPath:
+def peer_path_row(path: str, record: BandwidthRecord) -> PeerPath:
     latencies = {one.name: one.timing.median_s for one in record.latencies}
     loaded = {one.device: (one.alone_tflops, one.together_tflops) for one in record.loaded}
     of = {"device": record.device, "peer": record.peer.device, "record": path}

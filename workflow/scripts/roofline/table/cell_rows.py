@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 from roofline.core import regimes, roofline_model
 from roofline.core.disturbance import is_disturbed
-from roofline.core.repeatability import Doubt, doubt_of
-from roofline.core.statistics import deciles
+from roofline.core.repeatability import Doubt, find_doubt
+from roofline.core.statistics import decile_ratio
 from roofline.core.terms import DeviceKind
 from roofline.devices.levels import MAIN_MEMORY
-from roofline.devices.levels import roofs as memory_ceilings
+from roofline.devices.levels import memory_ceiling_names as memory_ceilings
 from roofline.operators.about import About
 from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import PredictionRecord
-from roofline.table.ceiling_rows import disturbed
-from roofline.table.prediction_error import causes, largest
-from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
-from roofline.table.scores import baseline, prediction
+from roofline.table.ceiling_rows import is_record_disturbed
+from roofline.table.prediction_error import attribute_error, find_largest_cause
+from roofline.table.rows import USERS, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
+from roofline.table.scores import predict_baseline, prediction
 
 Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
 NO_ROOF = "warm, and no ceiling of a cache is measured"
@@ -27,7 +27,7 @@ ROUNDING = 1e-9
 WITHOUT_INTERVAL = 1.05
 
 
-class Around(NamedTuple):
+class CellContext(NamedTuple):
     """What a cell's row follows from besides its own measurement."""
 
     kind: DeviceKind
@@ -38,7 +38,7 @@ class Around(NamedTuple):
     alike: Mapping[str, Measurement]  # the same case by each implementation
 
 
-def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around) -> Cell:
+def build_cell_row(path: str, record: JobRecord, measured: Measurement, around: CellContext) -> CellRow:
     compute = around.ceilings.get(measured.compute_ceiling)
     memory = next((around.ceilings[name] for name in measured.memory_ceilings if name in around.ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
@@ -46,20 +46,20 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     roof = None if no_roof else roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.latency, measured.device_latency, measured.predicted
     gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
-    regime, level = found_regime(measured, peak, gb_per_s, around.ceilings)
+    regime, level = find_regime(measured, peak, gb_per_s, around.ceilings)
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
-    above, bound = above_roof(measured, peak, gb_per_s), memory if lower == "memory" else compute
+    above, bound = share_above_roof(measured, peak, gb_per_s), memory if lower == "memory" else compute
     known = around.seal and around.constants is not None and sealed.latency_s is not None
-    by_cause = causes(measured, around.seal, around.constants, peak, gb_per_s) if known else {}
-    cause, cause_s = largest(by_cause, cpu.median_s)
-    return Cell.like(
+    by_cause = attribute_error(measured, around.seal, around.constants, peak, gb_per_s) if known else {}
+    cause, cause_s = find_largest_cause(by_cause, cpu.median_s)
+    return CellRow.like(
         measured,
         device=record.device,
         graph=around.about.in_graph(measured.implementation),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu.median_s,
         cpu_time_ci95_s=cpu.ci95_s,
-        cpu_time_deciles=deciles(cpu.samples_s),
+        cpu_time_deciles=decile_ratio(cpu.samples_s),
         gpu_time_s=gpu_s,
         gpu_time_ci95_s=gpu and gpu.ci95_s,
         samples=len(cpu.samples_s),
@@ -78,9 +78,9 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         regime_level=level,
         start_s=measured.device_overhead_s,
         sealed=prediction(sealed),
-        baseline=baseline(measured, around.seal) if around.seal else None,
-        sealed_error=relative_error(sealed.latency_s, cpu.median_s),
-        sealed_gpu_error=relative_error(sealed.device_latency_s, gpu_s),
+        baseline=predict_baseline(measured, around.seal) if around.seal else None,
+        sealed_error=prediction_error(sealed.latency_s, cpu.median_s),
+        sealed_gpu_error=prediction_error(sealed.device_latency_s, gpu_s),
         sealed_regime_correct=sealed.regime == regime if regime else None,
         cause=cause,
         cause_s=cause_s,
@@ -92,7 +92,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     )
 
 
-def found_regime(
+def find_regime(
     measured: Measurement, peak: float | None, gb_per_s: float | None, ceilings: Ceilings
 ) -> tuple[str | None, str | None]:
     """The regime from measurements alone, by the rule of regimes.py, and of a memory-bound cell the level."""
@@ -101,8 +101,8 @@ def found_regime(
     if gb_per_s:
         moved = {level: size for level, size in measured.level_bytes.items() if level in ceilings}
         levels |= {level: size / (ceilings[level].gb_per_s * 1e9) for level, size in moved.items()}
-    level, memory_s = regimes.slowest_level(levels)
-    regime = regimes.regime(
+    level, memory_s = regimes.find_slowest_level(levels)
+    regime = regimes.classify_regime(
         latency_s=measured.latency.median_s,
         device_latency_s=on_device.median_s if on_device else None,
         start_s=measured.device_overhead_s if on_device else measured.overhead_s,
@@ -123,7 +123,7 @@ def _of_roof(
     return None
 
 
-def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
+def share_above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
     """The largest share of a ceiling that even the slow end of the faster time exceeds."""
     timings = [one for one in (measured.latency, measured.device_latency) if one]
     faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
@@ -138,12 +138,12 @@ def _exceeded(
     return share if share > allowed else None
 
 
-def relative_error(predicted_s: float | None, measured_s: float | None) -> float | None:
+def prediction_error(predicted_s: float | None, measured_s: float | None) -> float | None:
     """(predicted - measured) / measured; None where either is not known."""
     return (predicted_s - measured_s) / measured_s if predicted_s is not None and measured_s else None
 
 
-def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
+def _speed_up(measured: Measurement, around: CellContext) -> dict[str, SpeedUp]:
     """Graphs are compared with graphs alone: over single launches a graph's lead is the launches'."""
     graph = around.about.in_graph(measured.implementation)
     return {
@@ -165,17 +165,17 @@ def _notes(record: JobRecord) -> list[str]:
 
 def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, above_roof: float | None) -> Doubt | None:
     cpu, gpu = measured.latency, measured.device_latency
-    return doubt_of(
+    return find_doubt(
         kind=kind,
         samples=len(cpu.samples_s),
         throttled=cpu.all_throttled,
-        disturbed=disturbed(record, cpu.contention, measured.states, kind)
+        disturbed=is_record_disturbed(record, cpu.contention, measured.states, kind)
         or is_disturbed(gpu and gpu.contention, (), "device"),
         impossible=above_roof is not None,
     )
 
 
-def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings) -> Cell | Skipped:
+def build_operation_row(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings) -> CellRow | Skipped:
     """An operation of the user's own: analysed under its dtype's ceiling, measured only where the user did."""
     dtype, name, flops, traffic = (asked[key] for key in ("dtype", "name", "flops", "memory_bytes"))
     peak = ceilings.get(dtype)
@@ -184,14 +184,14 @@ def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings)
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, what="operation", dtype=dtype, name=name, reason=reason)
     analysis, time_s = (
-        roofline_model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9),
+        roofline_model.place_under_roof(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9),
         asked.get("measured_s"),
     )
     roof, attained = analysis.attainable_flops / 1e12, flops / time_s / 1e12 if time_s else None
     lower = "memory" if not roof or roof < 0.9999 * peak.tflops else "compute"
     above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING) if time_s else None
-    nothing = dict.fromkeys(name for name, field in Cell.model_fields.items() if field.is_required())
-    return Cell(
+    nothing = dict.fromkeys(name for name, field in CellRow.model_fields.items() if field.is_required())
+    return CellRow(
         **nothing
         | {
             "device": device,

@@ -16,7 +16,7 @@ ONE_CLOCK = 0.01  # what counts is within this of the median clock
 FEWEST = 4
 
 
-def energy_fits(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Iterator[EnergyFit]:
+def fit_energy(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Iterator[EnergyFit]:
     """By least squares of relative residuals, on points that no power limit holds back."""
     for dtype in dict.fromkeys(point.dtype for point in record.energy_points):
         free = [point for point in record.energy_points if point.dtype == dtype and point.free]

@@ -2,25 +2,25 @@
 
 from collections.abc import Iterable, Mapping
 
-from roofline.core.repeatability import doubt_of
-from roofline.core.roofline_model import issue_peak, transactions
+from roofline.core.repeatability import find_doubt
+from roofline.core.roofline_model import fewest_transactions, peak_issue_rate
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters_record import CountedCell
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.table.cell_rows import Ceilings
-from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall, case_of
+from roofline.table.rows import AccessLimitRow, CellRow, InstructionRoofline, PlacedKernel, case_key
 
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
 
 
-def instruction_roofline(
-    path: str, record: InstructionsRecord, ceilings: Ceilings, cells: Iterable[Cell], counts: Iterable[CountedCell]
+def build_instruction_row(
+    path: str, record: InstructionsRecord, ceilings: Ceilings, cells: Iterable[CellRow], counts: Iterable[CountedCell]
 ) -> InstructionRoofline:
     """`ceilings` and `counts`, as of one application each, are the device's own. Cells not profiled are left out."""
     issue = record.issue
-    peak = issue.sm_clock_mhz and issue_peak(issue.multiprocessors, issue.sm_clock_mhz)
+    peak = issue.sm_clock_mhz and peak_issue_rate(issue.multiprocessors, issue.sm_clock_mhz)
     rates = {
-        level: transactions(ceilings[name].gb_per_s * 1e9, level)
+        level: fewest_transactions(ceilings[name].gb_per_s * 1e9, level)
         for level, name in TRANSACTION_ROOFS.items()
         if name in ceilings
     }
@@ -30,11 +30,11 @@ def instruction_roofline(
         device=record.device,
         fraction_of_peak=issue.warp_instructions_per_s / peak if peak else None,
         samples=len(issue.latency.samples_s),
-        doubt=doubt_of(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
+        doubt=find_doubt(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
         transactions_per_s=rates,
-        walls=[Wall.like(wall) for wall in record.walls],
+        walls=[AccessLimitRow.like(wall) for wall in record.walls],
         kernels=[
-            placed_kernel(cell, one, issue.warp_instructions_per_s, rates)
+            place_kernel(cell, one, issue.warp_instructions_per_s, rates)
             for cell in cells
             if (one := by_cell.get(_key(cell, cell.device)))
         ],
@@ -42,11 +42,11 @@ def instruction_roofline(
     )
 
 
-def _key(cell: Cell | CountedCell, device: str) -> tuple:
-    return cell.implementation, *case_of(device, cell)
+def _key(cell: CellRow | CountedCell, device: str) -> tuple:
+    return cell.implementation, *case_key(device, cell)
 
 
-def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
+def place_kernel(cell: CellRow, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
     seconds, issued, moved = cell.own_time_s, counts.warp_instructions, _transactions(counts)
     shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
     of_issue = issued / seconds / issue_per_s
@@ -71,7 +71,7 @@ def _transactions(counts: CountedCell) -> dict[str, float]:
         "shared": (counts.shared_load_wavefronts, counts.shared_store_wavefronts),
         "l2": (counts.l2_read_sectors, counts.l2_write_sectors),
         "hbm": tuple(
-            None if moved is None else transactions(moved, "hbm")
+            None if moved is None else fewest_transactions(moved, "hbm")
             for moved in (counts.dram_read_bytes, counts.declared_write_bytes)
         ),
     }

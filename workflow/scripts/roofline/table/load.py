@@ -4,22 +4,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roofline.operators.about import Stored, Unknown, builtin
+from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters_record import CountedCell
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import Measurement
 from roofline.table import ceiling_rows
-from roofline.table.cell_rows import Around, cell_row, operation
+from roofline.table.cell_rows import CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
-from roofline.table.energy_roofline import energy_fits
-from roofline.table.instruction_roofline import instruction_roofline
-from roofline.table.rows import Ceiling, Cell, Counted, Device, NotCounted, Roofline, Skipped, case_of
+from roofline.table.energy_roofline import fit_energy
+from roofline.table.instruction_roofline import build_instruction_row
+from roofline.table.rows import Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
 from roofline.table.run_records import Results
-from roofline.table.scores import score
-from roofline.table.seals import violations
-from roofline.table.standing import comparable
+from roofline.table.scores import score_predictions
+from roofline.table.seals import find_violations
+from roofline.table.standing import select_comparable_runs
 
 # How far a count may be from the declared one: the larger of a share of that and an amount.
 OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
@@ -27,7 +27,7 @@ SECTOR_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What the config asks for besides records: the user's operations, and what devices lack of the rest."""
 
     effort: str | None = None
@@ -37,14 +37,14 @@ class Asked:
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
 
-def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
+def build_table(found: Results, asked: Request | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
     """`sha256` has the hash of every record, by its path below results/: seals are checked by it where it is given."""
-    asked = asked or Asked()
+    asked = asked or Request()
     bandwidths = found.of_kind(BandwidthRecord)
     ceilings = list(_ceilings(found, asked.effort))
     cells = list(_cells(found, ceilings))
     users = [
-        operation(name, record.device_kind, one, _of(ceilings, name))
+        build_operation_row(name, record.device_kind, one, _of(ceilings, name))
         for name, record in found.device_records().items()
         for one in asked.operations
         if one.get("device") in (None, name)
@@ -52,29 +52,29 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
     roofline = Roofline(
         devices={name: _device(found, name, sha256) for name in found.devices},
         ceilings=ceilings,
-        operators=[*cells, *(one for one in users if isinstance(one, Cell))],
-        sweeps=[row for one in bandwidths for row in ceiling_rows.sweeps(*one)],
-        levels=[row for one in bandwidths for row in ceiling_rows.plateaus(*one)],
-        energy_fits=[fit for one in bandwidths for fit in energy_fits(*one, _of(ceilings, one[1].device))],
-        peers=[ceiling_rows.peer_path(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
+        operators=[*cells, *(one for one in users if isinstance(one, CellRow))],
+        sweeps=[row for one in bandwidths for row in ceiling_rows.sweep_rows(*one)],
+        levels=[row for one in bandwidths for row in ceiling_rows.plateau_rows(*one)],
+        energy_fits=[fit for one in bandwidths for fit in fit_energy(*one, _of(ceilings, one[1].device))],
+        peers=[ceiling_rows.peer_path_row(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
         instructions=[
-            instruction_roofline(path, one, _of(ceilings, one.device), cells, found.counted_on(one.device))
+            build_instruction_row(path, one, _of(ceilings, one.device), cells, found.counted_on(one.device))
             for path, one in found.of_kind(InstructionsRecord)
         ],
         counted=counted_rows(found, cells),
         not_counted=[NotCounted(device=d, reason=p.refused) for d, p in found.profilers.items() if p.refused],
         skipped=[*_skipped(found, asked), *(one for one in users if isinstance(one, Skipped))],
-        score=score(cells),
+        score=score_predictions(cells),
         own_operators=list(found.own_operators.values()),
         checks=[],
     )
-    return roofline.model_copy(update={"checks": judge.of_run(roofline, found, asked)})
+    return roofline.model_copy(update={"checks": judge.check_run(roofline, found, asked)})
 
 
-def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Device:
+def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> DeviceRow:
     path, record = found.devices[name]
     idle = [one.idle for _, one in found.of_kind(BandwidthRecord) if one.device == name and one.idle]
-    return Device.like(
+    return DeviceRow.like(
         record,
         kind=record.device_kind,
         record=path,
@@ -83,46 +83,48 @@ def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Devi
         idle_clock_mhz=idle[0].sm_clock_mhz if idle else None,
         seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
         first_measurement_at=min((one.started_at for _, one in found.measured if one.device == name), default=None),
-        violations=[] if sha256 is None else violations(found, name, sha256),
+        violations=[] if sha256 is None else find_violations(found, name, sha256),
     )
 
 
 def _ceilings(found: Results, effort: str | None) -> Iterator[Ceiling]:
     """Compute ceilings of all devices, then memory ceilings."""
     devices = found.device_records()
-    known = {name: comparable(devices[name], cards.runs, effort) for name, cards in found.known_cards.items()}
+    known = {
+        name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in found.known_cards.items()
+    }
     for name, device in devices.items():
         peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
-        yield from ceiling_rows.compute_ceilings(peaks, device, known.get(name, []))
+        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known.get(name, []))
     for path, record in found.of_kind(BandwidthRecord):
-        yield from ceiling_rows.memory_ceilings(path, record, devices[record.device], known.get(record.device, []))
+        yield from ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], known.get(record.device, []))
 
 
 def _of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
-def _cells(found: Results, ceilings: list[Ceiling]) -> Iterator[Cell]:
-    abouts = builtin() | {name: Stored(one) for name, one in found.own_operators.items()}
+def _cells(found: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
+    abouts = load_abouts() | {name: StoredAbout(one) for name, one in found.own_operators.items()}
     alike: dict[tuple, dict[str, Measurement]] = {}
     for _, record in found.measured:
         for one in record.measurements:
-            alike.setdefault(case_of(record.device, one), {})[one.implementation] = one
+            alike.setdefault(case_key(record.device, one), {})[one.implementation] = one
     of_device = {name: _of(ceilings, name) for name in found.devices}
     for path, record in found.measured:
         for one in record.measurements:
-            around = Around(
+            around = CellContext(
                 kind=found.devices[record.device][1].device_kind,
-                about=abouts.get(one.operator) or Unknown(one.operator),
+                about=abouts.get(one.operator) or UnknownAbout(one.operator),
                 ceilings=of_device[record.device],
                 seal=found.device_seal(record.device),
                 constants=found.constants(record.device, one.operator),
-                alike=alike[case_of(record.device, one)],
+                alike=alike[case_key(record.device, one)],
             )
-            yield cell_row(path, record, one, around)
+            yield build_cell_row(path, record, one, around)
 
 
-def _skipped(found: Results, asked: Asked) -> list[Skipped]:
+def _skipped(found: Results, asked: Request) -> list[Skipped]:
     """What was asked for and a device lacks: by its own record, or as it turned out when it was measured."""
     turned_out = {(record.device, record.dtype): record.skipped for _, record in found.of_kind(PeakFlopsRecord)}
     skipped = [
@@ -145,8 +147,8 @@ def _skipped(found: Results, asked: Asked) -> list[Skipped]:
 # ---------------------------------------------------------------- what the hardware counted
 
 
-def counted_rows(found: Results, timed: Iterable[Cell]) -> list[Counted]:
-    regimes = {(one.implementation, *case_of(one.device, one)): one.regime for one in timed}
+def counted_rows(found: Results, timed: Iterable[CellRow]) -> list[Counted]:
+    regimes = {(one.implementation, *case_key(one.device, one)): one.regime for one in timed}
     return [_counts(path, record.device, cell, regimes) for path, record in found.counters for cell in record.cells]
 
 
@@ -161,7 +163,7 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict) -> Counted
         write_bytes=written,
         kernel_flops=own,
         flops=flops,
-        regime=regimes.get((cell.implementation, *case_of(device, cell))),
+        regime=regimes.get((cell.implementation, *case_key(device, cell))),
         reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, *OF_TRAFFIC),
         writes_agree=_agree(cell.declared_write_bytes, written, *OF_TRAFFIC),
         flops_agree=None if own is None else _agree(own, flops, *OF_FLOPS),

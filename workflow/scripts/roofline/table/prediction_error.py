@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from roofline.core.cell_prediction import Costs, predict_cell
+from roofline.core.cell_prediction import CellCosts, predict_cell
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.rows import Cause
@@ -17,7 +17,7 @@ from roofline.table.rows import Cause
 CLOSE = 0.01  # of the measured time: a median wanders as far, so that a smaller error has no cause
 
 
-def largest(found: Mapping[Cause, float], measured_s: float) -> tuple[Cause | None, float | None]:
+def find_largest_cause(found: Mapping[Cause, float], measured_s: float) -> tuple[Cause | None, float | None]:
     """The largest cause and its seconds; neither if the sealed CPU time is right within 1 %."""
     gap_s = sum(found.values())
     if abs(gap_s) <= CLOSE * measured_s:
@@ -26,7 +26,7 @@ def largest(found: Mapping[Cause, float], measured_s: float) -> tuple[Cause | No
     return cause, found[cause]
 
 
-def causes(
+def attribute_error(
     measured: Measurement,
     seal: PredictionRecord,
     constants: Mapping[str, float],
@@ -38,7 +38,7 @@ def causes(
     `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, if measured.
     """
 
-    def time_s(costs: Costs, rates: tuple[float | None, float | None]) -> float:
+    def time_s(costs: CellCosts, rates: tuple[float | None, float | None]) -> float:
         known = {"peak_tflops": rates[0], "bandwidth_gb_per_s": rates[1], "costs": costs}
         return predict_cell(flops=measured.flops, traffic_bytes=measured.bytes, **known).latency_s or 0.0
 

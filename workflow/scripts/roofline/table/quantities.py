@@ -7,7 +7,7 @@ from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
 from roofline.devices import levels
-from roofline.table.rows import Cell, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.rows import CellRow, ComputeCeiling, MemoryCeiling, Roofline
 
 TIME = "us"
 HOST_BOUND = 1.05  # of the device's time, that a caller waits: the device waits for the host
@@ -34,7 +34,7 @@ class Quantity(NamedTuple):
         return self.unit != TIME
 
 
-def quantities(roofline: Roofline) -> list[Quantity]:
+def list_quantities(roofline: Roofline) -> list[Quantity]:
     """All figures in the order of roofline.json."""
     found = [one for ceiling in roofline.ceilings for one in _ceiling(ceiling)]
     for one in roofline.instructions:
@@ -47,7 +47,7 @@ def _ceiling(c: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
     of = {"device": c.device, "record": c.record, "doubt": c.doubt}
     if c.kind == "memory":
-        kind = "pageable" if c.host_memory == "pageable" else levels.medium(c.level)
+        kind = "pageable" if c.host_memory == "pageable" else levels.level_medium(c.level)
         yield Quantity(c.name, c.name, kind, c.gb_per_s, "GB/s", **of, samples=c.samples)
         return
     unit, of = flops_unit(c.name), of | {"inputs": c.inputs}
@@ -56,7 +56,7 @@ def _ceiling(c: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
         yield Quantity(f"{c.name}/sustained", f"{c.name} sustained", "sustained", c.sustained_tflops, unit, **of)
 
 
-def _cell(cell: Cell, roofline: Roofline) -> Iterator[Quantity]:
+def _cell(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
     """GPU time, where it is known apart, and CPU time: the host has its part in that."""
     shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
     parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
@@ -69,7 +69,7 @@ def _cell(cell: Cell, roofline: Roofline) -> Iterator[Quantity]:
         yield Quantity(f"{key}/caller_time", f"{name}, CPU time", "caller_time", cell.cpu_time_s * 1e6, TIME, **of)
 
 
-def _host_bound(cell: Cell) -> bool:
+def _host_bound(cell: CellRow) -> bool:
     """Whether the host sets the pace: such a time has modes, 190 us in one process and 250 us in the next."""
     gpu_s = cell.gpu_time_s
     return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_deciles or 1) > WIDE)

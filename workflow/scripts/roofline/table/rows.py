@@ -10,10 +10,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from roofline.core.cell_prediction import within
+from roofline.core.cell_prediction import is_within_factor
 from roofline.core.repeatability import Doubt
-from roofline.core.terms import BYTES, Axis, Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
-from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
+from roofline.core.terms import (
+    BYTES_AXIS_KEY,
+    AccessPattern,
+    Axis,
+    Cache,
+    ComputeUnit,
+    DeviceKind,
+    HostMemory,
+    Regime,
+    RegimeLevel,
+)
+from roofline.operators.about import About, OwnOperatorRecord, StoredAbout, UnknownAbout, load_abouts
 from roofline.records.base import Interval, NotNegative, Positive, Record
 
 SCHEMA_VERSION = 7
@@ -22,7 +32,7 @@ USERS = "operation"  # the operator of the config's `operations`, which have cou
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
 
-class Row(Record):
+class TableRow(Record):
     model_config = ConfigDict(frozen=True)
 
     @classmethod
@@ -32,7 +42,7 @@ class Row(Record):
         return cls(**same | fields)
 
 
-class Device(Row):
+class DeviceRow(TableRow):
     kind: DeviceKind
     name: str
     record: str
@@ -49,7 +59,7 @@ class Device(Row):
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
 
 
-class Variant(Row):
+class VariantRow(TableRow):
     """What else the device has for a dtype: the ceiling's shape by another arithmetic, in one block."""
 
     accumulation: str
@@ -59,7 +69,7 @@ class Variant(Row):
     samples: int
 
 
-class LoadPoint(Row):
+class LoadPointRow(TableRow):
     """A moment under sustained load; null where NVML reports nothing."""
 
     at_s: NotNegative
@@ -68,7 +78,7 @@ class LoadPoint(Row):
     power_w: NotNegative | None
 
 
-class Load(Row):
+class Load(TableRow):
     """What a device did under sustained load."""
 
     seconds: Positive
@@ -78,10 +88,10 @@ class Load(Row):
     points: int = Field(description="moments of the whole curve")
     product_flops: int = Field(description="of one product")
     first_tflops: list[Positive] = Field(description="of the first 0.1 s, product by product")
-    curve: list[LoadPoint] = Field(description="at most 120 points")
+    curve: list[LoadPointRow] = Field(description="at most 120 points")
 
 
-class Energy(Row):
+class EnergyRow(TableRow):
     """Of a settled load between two ticks of the energy counter, idle power included."""
 
     joules_per_flop: Positive | None = None
@@ -93,7 +103,7 @@ class Energy(Row):
     why: str | None = Field(description="why there are no joules")
 
 
-class Investigation(Row):
+class InvestigationRow(TableRow):
     """Of a peak that seemed low."""
 
     reason: str
@@ -101,7 +111,7 @@ class Investigation(Row):
     ruled_out: list[str]
 
 
-class Standing(Row):
+class Standing(TableRow):
     """Among other known cards of the model; 1 is fastest, and cards within the spread between runs share places."""
 
     others: int
@@ -112,7 +122,7 @@ class Standing(Row):
     rank_at_worst: int | None = None
 
 
-class ComputeCeiling(Row):
+class ComputeCeiling(TableRow):
     device: str
     kind: Literal["compute"]
     name: str
@@ -141,22 +151,22 @@ class ComputeCeiling(Row):
     burst_limited_by: list[str] | None = Field(description="those during the burst; null if not known")
     sustained_limited_by: list[str] | None = Field(description="those under sustained load; null if not known")
     throttled: bool | None = Field(description="whether all samples were thermally throttled")
-    variants: list[Variant] = Field(description="the burst's product by other arithmetic, or operands")
+    variants: list[VariantRow] = Field(description="the burst's product by other arithmetic, or operands")
     load: Load | None
-    energy: Energy | None = Field(default=None, description="under sustained load")
-    investigation: Investigation | None
+    energy: EnergyRow | None = Field(default=None, description="under sustained load")
+    investigation: InvestigationRow | None
     remarks: list[str] = Field(description="what does not fit, but is not an error")
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="of the burst; null if no other card is known")
     record: str
 
 
-class MemoryCeiling(Row):
+class MemoryCeiling(TableRow):
     device: str
     kind: Literal["memory"]
     name: str
     level: str
-    mix: Mix
+    mix: AccessPattern
     cores: int | None = Field(description="that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(description="of transfers between host and device")
     both_ways: bool = Field(description="both directions of a link at once, of which this is the sum")
@@ -166,7 +176,7 @@ class MemoryCeiling(Row):
     samples: int
     load_latency_s: Positive | None = Field(default=None, description="of a load that waits for the one before")
     sustained_gb_per_s: Positive | None = Field(default=None, description="over seconds without a pause")
-    energy: Energy | None = Field(default=None, description="under sustained load")
+    energy: EnergyRow | None = Field(default=None, description="under sustained load")
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     datasheet_gb_per_s: Positive | None
     fraction_of_datasheet: Positive | None
@@ -180,7 +190,7 @@ class MemoryCeiling(Row):
 Ceiling = ComputeCeiling | MemoryCeiling
 
 
-class EnergyFit(Row):
+class EnergyFit(TableRow):
     """Power of a kernel that reads and multiplies on CUDA cores: base + per byte x bytes/s + per FLOP x FLOPs/s."""
 
     device: str
@@ -196,7 +206,7 @@ class EnergyFit(Row):
     record: str
 
 
-class Sweep(Row):
+class SweepRow(TableRow):
     """Read bandwidth over sizes of the working set."""
 
     device: str
@@ -207,7 +217,7 @@ class Sweep(Row):
     record: str
 
 
-class Plateau(Row):
+class Plateau(TableRow):
     """A level that a sweep found, and its knee against the capacity that the device reports."""
 
     device: str
@@ -221,7 +231,7 @@ class Plateau(Row):
     record: str
 
 
-class PeerPath(Row):
+class PeerPath(TableRow):
     """How a GPU reaches another one of its host, and what 8 bytes take; the bandwidths are memory ceilings."""
 
     device: str
@@ -237,7 +247,7 @@ class PeerPath(Row):
     record: str
 
 
-class Prediction(Row):
+class PredictedTimesRow(TableRow):
     """Of one cell."""
 
     regime: Regime
@@ -247,7 +257,7 @@ class Prediction(Row):
     fraction_of_compute_peak: NotNegative | None
 
 
-class SpeedUp(Row):
+class SpeedUp(TableRow):
     """A baseline's time over that of an operator's implementation; both in graphs, or neither."""
 
     latency: Positive = Field(description="of CPU times; of two launch-bound cells this compares launch times")
@@ -258,7 +268,7 @@ class SpeedUp(Row):
 Cause = Literal["launch", "start", "ceiling", "share"]
 
 
-class OfCell(Row):
+class CellKeyRow(TableRow):
     """What distinguishes a cell from others. Its title and labels are in about.py, and in no table."""
 
     device: str
@@ -271,12 +281,12 @@ class OfCell(Row):
     shape: dict[str, int]
 
 
-def case_of(device: str, cell) -> tuple:
+def case_key(device: str, cell) -> tuple:
     """What is the same for each implementation of a cell, a row or a record's."""
     return device, cell.operator, cell.preset, cell.scope, cell.dtype, cell.cache, *sorted(cell.shape.items())
 
 
-class Cell(OfCell):
+class CellRow(CellKeyRow):
     """An operator's implementation on one case, under the two ceilings that were declared for it before."""
 
     name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
@@ -308,8 +318,8 @@ class Cell(OfCell):
     estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
     roofline_time_s: NotNegative | None = Field(default=None, description="of the user's: the longer of its two limits")
     efficiency_percent: NotNegative | None = Field(default=None, description="of the user's: roof over compute peak")
-    sealed: Prediction | None = Field(description="written and hashed before the cell was timed")
-    baseline: Prediction | None = Field(description="by the promised roof and a start-up time, without a model")
+    sealed: PredictedTimesRow | None = Field(description="written and hashed before the cell was timed")
+    baseline: PredictedTimesRow | None = Field(description="by the promised roof and a start-up time, without a model")
     sealed_error: float | None = Field(description="(predicted - measured) / measured, of the CPU time")
     sealed_gpu_error: float | None = Field(description="the same of the GPU time")
     sealed_regime_correct: bool | None
@@ -330,7 +340,7 @@ class Cell(OfCell):
     def sealed_time_right(self) -> bool | None:
         """Within a factor of two."""
         known = self.sealed and self.sealed.cpu_time_s and self.cpu_time_s
-        return within(self.sealed.cpu_time_s, self.cpu_time_s) if known else None
+        return is_within_factor(self.sealed.cpu_time_s, self.cpu_time_s) if known else None
 
     @property
     def no_traffic(self) -> bool:
@@ -343,10 +353,10 @@ class Cell(OfCell):
 
     def along(self, axis: Axis) -> int | float | None:
         """Its place on the operator's axis; None where it has none."""
-        return self.bytes if axis.key == BYTES else self.shape.get(axis.key)
+        return self.bytes if axis.key == BYTES_AXIS_KEY else self.shape.get(axis.key)
 
 
-class Skipped(Row):
+class Skipped(TableRow):
     device: str
     what: Literal["peak_flops", "bandwidth", "operation", "operator"]
     dtype: str
@@ -354,7 +364,7 @@ class Skipped(Row):
     reason: str
 
 
-class Wall(Row):
+class AccessLimitRow(TableRow):
     """An access pattern, as measured by a kernel that has nothing else."""
 
     pattern: Literal["stride", "conflict"]
@@ -364,7 +374,7 @@ class Wall(Row):
     cycles_per_request: Positive | None = Field(description="of a multiprocessor")
 
 
-class PlacedKernel(OfCell):
+class PlacedKernel(CellKeyRow):
     """An operator's kernels on the instruction roofline, over the time that the GPU took without a profiler."""
 
     warp_instructions: Positive = Field(description="of one application of the operator")
@@ -377,7 +387,7 @@ class PlacedKernel(OfCell):
     limited_by: str = Field(description="issue or a level, where it is most of what was measured of that; else latency")
 
 
-class InstructionRoofline(Row):
+class InstructionRoofline(TableRow):
     """A GPU's: the warp instructions that it issues, transactions per level, walls, and kernels."""
 
     device: str
@@ -387,7 +397,7 @@ class InstructionRoofline(Row):
     samples: int = Field(description="that the rate is the median of")
     doubt: Doubt | None = Field(description=DOUBT)
     transactions_per_s: dict[str, Positive] = Field(description="by level: GB/s over 32 bytes, or 128 of shared memory")
-    walls: list[Wall]
+    walls: list[AccessLimitRow]
     kernels: list[PlacedKernel]
     record: str
 
@@ -396,7 +406,7 @@ class InstructionRoofline(Row):
         return [(one, level) for one in self.kernels for level, count in one.transactions.items() if count]
 
 
-class Counted(OfCell):
+class Counted(CellKeyRow):
     """A profiled cell: what was declared next to what the hardware counted, of one step."""
 
     declared_read_bytes: NotNegative
@@ -421,7 +431,7 @@ class Counted(OfCell):
         return self.cache == "cold" and self.regime == "memory"
 
 
-class NotCounted(Row):
+class NotCounted(TableRow):
     """Why the counters of a device were not read."""
 
     device: str
@@ -431,7 +441,7 @@ class NotCounted(Row):
 Result = Literal["pass", "note", "fail", "not_applicable"]
 
 
-class CheckResult(Row):
+class CheckResult(TableRow):
     """One check of a device or of a run, with its verdict."""
 
     device: str
@@ -445,13 +455,13 @@ class CheckResult(Row):
     records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
 
 
-def passed(checks: Iterable[CheckResult]) -> str:
+def count_passed(checks: Iterable[CheckResult]) -> str:
     """How many checks passed, of those that either passed or failed."""
     results = [one.result for one in checks]
     return f"{results.count('pass')} of {results.count('pass') + results.count('fail')} checks passed"
 
 
-class Tally(Row):
+class Tally(TableRow):
     """How good one predictor is."""
 
     cells: int
@@ -468,14 +478,14 @@ class Score(Tally):
     baseline: Tally | None = Field(description="the promised roof and a start-up time")
 
 
-class Roofline(Row):
+class Roofline(TableRow):
     """results/roofline.json."""
 
     schema_version: Literal[7] = SCHEMA_VERSION
-    devices: dict[str, Device]
+    devices: dict[str, DeviceRow]
     ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
-    operators: list[Cell]
-    sweeps: list[Sweep]
+    operators: list[CellRow]
+    sweeps: list[SweepRow]
     levels: list[Plateau] = Field(description="that the sweeps found")
     peers: list[PeerPath] = Field(description="between GPUs of the host, where several were measured")
     energy_fits: list[EnergyFit] = Field(default=[], description="of each GPU and dtype whose points were measured")
@@ -484,43 +494,43 @@ class Roofline(Row):
     not_counted: list[NotCounted]
     skipped: list[Skipped]
     score: Score
-    own_operators: list[OwnOperator] = Field(description="what a reader sees of the user's own")
+    own_operators: list[OwnOperatorRecord] = Field(description="what a reader sees of the user's own")
     checks: list[CheckResult]
 
     def ceiling(self, device: str, name: str | None) -> Ceiling | None:
         return next((one for one in self.ceilings if (one.device, one.name) == (device, name)), None)
 
     @property
-    def entries(self) -> list[Cell]:
+    def entries(self) -> list[CellRow]:
         """The cells that were measured by this run, and not by the user."""
         return [one for one in self.operators if one.record]
 
     @cached_property
     def operator_info(self) -> dict[str, About]:
         """What a reader sees of each operator of this run, by its name."""
-        known = builtin() | {one.name: Stored(one) for one in self.own_operators}
+        known = load_abouts() | {one.name: StoredAbout(one) for one in self.own_operators}
         names = dict.fromkeys(one.operator for one in (*self.operators, *self.counted) if one.operator != USERS)
-        return {name: known.get(name) or Unknown(name) for name in names}
+        return {name: known.get(name) or UnknownAbout(name) for name in names}
 
     def title(self, operator: str) -> str:
         return self.operator_info[operator].title if operator in self.operator_info else operator.replace("_", " ")
 
-    def label(self, cell: OfCell) -> str:
+    def label(self, cell: CellKeyRow) -> str:
         """What distinguishes a case from others of its preset and dtype."""
         return self.operator_info[cell.operator].label(cell) if cell.operator in self.operator_info else ""
 
-    def series(self, cell: OfCell) -> str:
+    def series(self, cell: CellKeyRow) -> str:
         """The same without the operator's axis."""
         return self.operator_info[cell.operator].series(cell) if cell.operator in self.operator_info else ""
 
-    def full_name(self, cell: OfCell) -> str:
+    def full_name(self, cell: CellKeyRow) -> str:
         """What, how, dtype and shape, in one line."""
         if cell.operator == USERS:
             return f"{cell.name} {cell.dtype}"
         what = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
         return " ".join(filter(None, what))
 
-    def remedies(self, cell: Cell) -> list[str]:
+    def remedies(self, cell: CellRow) -> list[str]:
         """What helps in the regime found."""
         about = self.operator_info.get(cell.operator)
         return about.advice(cell, self.devices[cell.device].kind).get(cell.regime, []) if about else []

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from roofline.core.terms import UserError
-from roofline.operators.about import OwnOperator
+from roofline.operators.about import OwnOperatorRecord
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import Record, read
 from roofline.records.calibration_record import CalibrationRecord
@@ -33,7 +33,7 @@ KINDS: dict[str, type[Record]] = {
         OperatorRecord,
         ProfilerRecord,
         CountersRecord,
-        OwnOperator,
+        OwnOperatorRecord,
     )
 }
 KNOWN_CARDS = "known_cards.json"
@@ -51,7 +51,7 @@ class Results:
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     known_cards: dict[str, Cards] = field(default_factory=dict)  # of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
-    own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
+    own_operators: dict[str, OwnOperatorRecord] = field(default_factory=dict)  # the user's, by name
 
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
@@ -89,14 +89,14 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.known_cards = read(KnownCards, path).devices
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
-        record = read_any(path)
+        record = read_record(path)
         if isinstance(record, DeviceRecord):
             found.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
             found.seals[name] = record
         elif isinstance(record, PredictionsRecord):
             found.predictions[record.device] = (name, record)
-        elif isinstance(record, OwnOperator):
+        elif isinstance(record, OwnOperatorRecord):
             found.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):
             found.profilers[record.device] = record
@@ -107,7 +107,7 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
     return found
 
 
-def read_any(path: Path) -> Record:
+def read_record(path: Path) -> Record:
     """A record of whatever kind it says. Raises UserError where it says none that is known."""
     try:
         content = json.loads(path.read_bytes())

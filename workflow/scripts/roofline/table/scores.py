@@ -3,11 +3,11 @@ one start-up time for each kind of implementation."""
 
 from collections.abc import Iterable, Sequence
 
-from roofline.core.cell_prediction import CLOSE_TIMES, Costs, predict_cell, within
+from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, CellCosts, is_within_factor, predict_cell
 from roofline.core.statistics import median
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import CostTerms, PredictionRecord
-from roofline.table.rows import Cell, Prediction, Score, Tally
+from roofline.table.rows import CellRow, PredictedTimesRow, Score, Tally
 
 # Seconds by kind of implementation: what cells drawn at random on hosts of an H200 took beyond their roof, and cells of
 # the default config on their CPUs, in the median.
@@ -23,7 +23,7 @@ START_S = {
 SEVERAL = 3  # calls of the array library from which on they are several operations, not one product
 
 
-def baseline(measured: Measurement, seal: PredictionRecord) -> Prediction:
+def predict_baseline(measured: Measurement, seal: PredictionRecord) -> PredictedTimesRow:
     """By the promised rates and the start-up time of its kind."""
     tflops, gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     found = predict_cell(
@@ -31,17 +31,17 @@ def baseline(measured: Measurement, seal: PredictionRecord) -> Prediction:
         traffic_bytes=measured.bytes,
         peak_tflops=tflops,
         bandwidth_gb_per_s=gb_per_s,
-        costs=Costs(call_s=START_S[kind_of(measured.costs)], start_s=None),
+        costs=CellCosts(call_s=START_S[implementation_kind(measured.costs)], start_s=None),
     )
     return prediction(found)
 
 
-def prediction(found) -> Prediction:
+def prediction(found) -> PredictedTimesRow:
     """A row of what the model, or a record, says."""
-    return Prediction.like(found, cpu_time_s=found.latency_s, gpu_time_s=found.device_latency_s)
+    return PredictedTimesRow.like(found, cpu_time_s=found.latency_s, gpu_time_s=found.device_latency_s)
 
 
-def kind_of(terms: CostTerms) -> str:
+def implementation_kind(terms: CostTerms) -> str:
     """Of an implementation, by what its cells declare of their calls."""
     if terms.start is None and "loop_s" in terms.calls:
         return "loops of a CPU"
@@ -54,7 +54,7 @@ def kind_of(terms: CostTerms) -> str:
     return "kernel" if "kernel_launch_s" in terms.calls else "library"
 
 
-def score(cells: Iterable[Cell]) -> Score:
+def score_predictions(cells: Iterable[CellRow]) -> Score:
     """Of the cells without a doubt whose regime was found and whose time was predicted."""
     sure = [cell for cell in cells if not cell.doubt and not cell.roof_doubt]
     judged = [cell for cell in sure if cell.regime and cell.sealed_time_right is not None]
@@ -66,12 +66,12 @@ def score(cells: Iterable[Cell]) -> Score:
     )
 
 
-def _tally(cells: Sequence[Cell], predicted: Sequence[Prediction]) -> Tally:
+def _tally(cells: Sequence[CellRow], predicted: Sequence[PredictedTimesRow]) -> Tally:
     times = [(one.cpu_time_s, cell.cpu_time_s) for cell, one in zip(cells, predicted, strict=True)]
     return Tally(
         cells=len(cells),
         regimes_right=sum(one.regime == cell.regime for cell, one in zip(cells, predicted, strict=True)),
-        times_right=sum(within(*both) for both in times),
-        times_close=sum(within(*both, CLOSE_TIMES) for both in times),
+        times_right=sum(is_within_factor(*both) for both in times),
+        times_close=sum(is_within_factor(*both, CLOSE_WITHIN_FACTOR) for both in times),
         median_error=median([abs(made - found) / found for made, found in times]) if times else None,
     )

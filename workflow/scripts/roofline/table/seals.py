@@ -9,12 +9,12 @@ from roofline.records.seal_records import OperatorPredictionRecord, Seal
 from roofline.table.run_records import Results
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     """Of a time in ISO 8601, as records and logs/jobs.jsonl have it."""
     return datetime.fromisoformat(text) if text else None
 
 
-def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
+def find_violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
     """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
     mine = [(path, record) for path, record in found.measured if record.device == device]
     lines = [line for path, record in mine for line in _of_record(path, record, found, sha256)]
@@ -28,7 +28,9 @@ def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Resu
     measured_at = {one.identity: one.measured_at for one in predictions.cells if one.predicted}
     lines = []
     for record_path, record in found.measured:
-        if record.device == predictions.device and moment(record.started_at) <= moment(predictions.predicted_at):
+        if record.device == predictions.device and parse_time(record.started_at) <= parse_time(
+            predictions.predicted_at
+        ):
             planned = [one.identity for one in record.measurements if one.identity in measured_at]
             if not _set_back(record, found) and any(measured_at[one] != record.started_at for one in planned):
                 times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
@@ -39,7 +41,7 @@ def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Resu
 def _set_back(record: JobRecord, found: Results) -> bool:
     """Whether the clock was: the record carries the hash of a seal, and so is younger than it, and says otherwise."""
     seals = [found.seals[path] for path in record.seals if path in found.seals]
-    return any(moment(record.started_at) <= moment(seal.sealed_at) for seal in seals)
+    return any(parse_time(record.started_at) <= parse_time(seal.sealed_at) for seal in seals)
 
 
 def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:

@@ -11,7 +11,7 @@ FEWEST = 5  # other cards: with fewer there is no rank
 TIED = 0.01  # between runs of one card, unless known runs differ by more: closer cards share a place
 
 
-def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
+def select_comparable_runs(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
     """Runs of other cards with the same method, effort and power limit."""
     hardware, mine = device.hardware, card_id(device.uuid)
     if hardware.get("mig_slice"):
@@ -20,7 +20,7 @@ def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None
     return [one for one in runs if one.card_id != mine and (one.method, one.effort, one.power_limit_w) == alike]
 
 
-def standing(ceiling: str, value: float, runs: Iterable[CardRun]) -> Standing | None:
+def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Standing | None:
     """Of a ceiling among these runs of other cards; None if none of them has it."""
     of_card: dict[str, list[float]] = {}
     for run in runs:

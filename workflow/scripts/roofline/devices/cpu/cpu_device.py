@@ -6,20 +6,32 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
+from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype
 from roofline.devices import base, host, levels
-from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.cpu.cpu_identity import NATIVE_CEILINGS, NATIVE_DTYPES, clock, peak_formula_tflops, simd_units
-from roofline.devices.cpu.topology import UNLISTED_L2_BYTES, cache_bytes, core_counts, on_cores, spread_out
-from roofline.devices.cpu.workers import Timed
-from roofline.records.compute import Product
+from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, SweepBenchmark, Workload
+from roofline.devices.cpu.cpu_identity import (
+    NATIVE_CEILINGS,
+    NATIVE_DTYPES,
+    formula_clock,
+    formula_peak_tflops,
+    simd_units,
+)
+from roofline.devices.cpu.topology import (
+    UNLISTED_L2_BYTES,
+    cache_bytes_by_level,
+    ceiling_name_on_cores,
+    measured_core_counts,
+    order_spread_out,
+)
+from roofline.devices.cpu.workers import StepSeconds
+from roofline.records.compute import WorkloadSpec
 
-FP16_BITS = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
-PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
+FP16_BITS_IN_FP32 = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
+RANDOM_CHUNK_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
 
 
-class Device(base.Device):
+class CpuDevice(base.Device):
     def __init__(self, identity: Identity):
         self.cores = host.use_all_cores()
         import numpy
@@ -36,24 +48,24 @@ class Device(base.Device):
         self.memory_level = "dram"
         self.cache_ceilings, self.cache_level = [], "dram"  # no stream of a cache, and so no roof for what it holds
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self.l2_bytes = cache_bytes().get("l2", UNLISTED_L2_BYTES)  # of one core
+        self.l2_bytes = cache_bytes_by_level().get("l2", UNLISTED_L2_BYTES)  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
-        cpus = spread_out(host.usable_cpus())
+        cpus = order_spread_out(host.usable_cpus())
         self.workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())  # a quota's cores are any of them
 
     # -- what it is
 
     def hardware(self) -> dict:
         """Model, cores, SIMD and caches; the clock is the one that the formula of the peak uses."""
-        described = host.proc_cpuinfo()
+        described = host.read_cpuinfo()
         return {
             "architecture": platform.machine(),
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
-            **clock(described),
+            **formula_clock(described),
             **simd_units(set(described.get("flags", "").split()), platform.machine(), described.get("cpu family")),
-            "caches_bytes": cache_bytes(),
+            "caches_bytes": cache_bytes_by_level(),
         }
 
     def software(self) -> dict:
@@ -94,7 +106,7 @@ class Device(base.Device):
             "l2_bytes": hardware["caches_bytes"].get("l2"),
             "power_limit_w": None,
             "peaks": {
-                name: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[dtype_of(name)]), **figure}
+                name: {"tflops": formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}
                 for name in NATIVE_CEILINGS
                 if clock_mhz
             },
@@ -111,9 +123,9 @@ class Device(base.Device):
 
     def memory_ceilings(self, mix: str, cores: int | None = None) -> list[str]:
         """Of so many of the cores: reads have a ceiling of the next larger number that was measured."""
-        fewer = [count for count in core_counts(self.cores)[1:] if cores and count >= cores]
-        own = [on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
-        return [*own, *levels.roofs(self.kind, mix)]
+        fewer = [count for count in measured_core_counts(self.cores)[1:] if cores and count >= cores]
+        own = [ceiling_name_on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
+        return [*own, *levels.memory_ceiling_names(self.kind, mix)]
 
     def widened(self, array, wide=None):
         """A dtype that the CPU lacks, converted to fp32 for the computation, in `wide` if given; others as they are.
@@ -131,7 +143,7 @@ class Device(base.Device):
         bits = wide.view(xp.int32)
         xp.copyto(bits, array.view(xp.int16))
         xp.left_shift(bits, 13, out=bits)
-        xp.bitwise_and(bits, FP16_BITS, out=bits)
+        xp.bitwise_and(bits, FP16_BITS_IN_FP32, out=bits)
         xp.multiply(wide, xp.float32(2.0**112), out=wide)
         return wide
 
@@ -160,12 +172,12 @@ class Device(base.Device):
         values = numpy.empty(shape, array_dtype(dtype))
         flat = values.reshape(-1)
         drawn = flat[:DISTINCT_ITEMS]
-        starts = range(0, drawn.size, PIECE_ITEMS)
+        starts = range(0, drawn.size, RANDOM_CHUNK_ITEMS)
         seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
 
         def draw(worker: int) -> None:
             for start, piece_seed in list(zip(starts, seeds, strict=True))[worker :: self.cores]:
-                piece = drawn[start : start + PIECE_ITEMS]
+                piece = drawn[start : start + RANDOM_CHUNK_ITEMS]
                 piece[:] = numpy.random.Generator(numpy.random.SFC64(piece_seed)).standard_normal(
                     piece.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
                 )
@@ -213,7 +225,7 @@ class Device(base.Device):
         stamps, timed = [time.perf_counter_ns()], []
         for index in range(first, first + count):
             result = step(index)
-            timed.append(result if isinstance(result, Timed) else None)
+            timed.append(result if isinstance(result, StepSeconds) else None)
             stamps.append(time.perf_counter_ns())
         return [own or (end - start) / 1e9 for own, (start, end) in zip(timed, pairwise(stamps), strict=True)]
 
@@ -228,36 +240,36 @@ class Device(base.Device):
     def fma_candidates(self, ceiling: str, seed: int) -> list[Workload]:
         from roofline.devices.cpu import cpu_fma
 
-        return cpu_fma.candidates(self, ceiling, seed)
+        return cpu_fma.candidate_fma_workloads(self, ceiling, seed)
 
-    def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
+    def fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
         from roofline.devices.cpu import cpu_fma
 
-        return cpu_fma.again(self, ceiling, product, seed)
+        return cpu_fma.rebuild_fma_workload(self, ceiling, product, seed)
 
     # -- what work costs
 
-    def host_costs(self) -> Iterator[HostWork]:
+    def host_costs(self) -> Iterator[HostCostBenchmark]:
         from roofline.devices.cpu import cpu_host_costs
 
-        return cpu_host_costs.works(self)
+        return cpu_host_costs.host_cost_benchmarks(self)
 
     # -- memory
 
-    def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+    def streams(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         from roofline.devices.cpu import dram_benchmarks as cpu_memory
 
         if not size_bytes:
             free = host.memory_available_bytes()
-            size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
-        return cpu_memory.streams(self.workers, size_bytes)
+            size_bytes = cpu_memory.default_array_bytes(self.cores, self.last_level_cache_bytes, free)
+        return cpu_memory.bandwidth_benchmarks(self.workers, size_bytes)
 
-    def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
+    def sweeps(self, points_per_octave: int) -> list[SweepBenchmark]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
         from roofline.devices.cpu import dram_benchmarks as cpu_memory
 
         each = [
-            cpu_memory.Caches(readers, cache_bytes(readers), self.last_level_cache_bytes // readers)
+            cpu_memory.ReaderCaches(readers, cache_bytes_by_level(readers), self.last_level_cache_bytes // readers)
             for readers in sorted({1, self.cores})
         ]
-        return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)
+        return cpu_memory.sweep_benchmarks(self.workers, each, host.memory_available_bytes(), points_per_octave)

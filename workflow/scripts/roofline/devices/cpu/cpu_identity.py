@@ -4,15 +4,15 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from roofline.core.dtypes import REGISTER_ONLY
+from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.devices import host
 from roofline.devices.base import Identity
-from roofline.devices.cpu.topology import last_level_cache_bytes
+from roofline.devices.cpu.topology import total_last_level_cache_bytes
 
-CPUFREQ = "highest clock by the kernel's cpufreq"
-REPORTED_NOW = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
+CPUFREQ_SOURCE = "highest clock by the kernel's cpufreq"
+CPUINFO_SOURCE = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
 NATIVE_DTYPES = ("fp64", "fp32")
-NATIVE_CEILINGS = (*NATIVE_DTYPES, *(name for name, dtype in REGISTER_ONLY.items() if dtype in NATIVE_DTYPES))
+NATIVE_CEILINGS = (*NATIVE_DTYPES, *(name for name, dtype in REGISTER_ONLY_DTYPES.items() if dtype in NATIVE_DTYPES))
 
 
 def discover(capacities: bool = True) -> list[Identity]:
@@ -23,26 +23,26 @@ def discover(capacities: bool = True) -> list[Identity]:
             device="cpu",
             kind="cpu",
             name=host.cpu_name(),
-            uuid=f"{host.allowed_cores():g}-cores-{platform.machine()}",
+            uuid=f"{host.core_allowance():g}-cores-{platform.machine()}",
             driver=None,
             memory_total_bytes=psutil.virtual_memory().total,
             memory_free_bytes=host.memory_available_bytes(),
-            last_level_cache_bytes=last_level_cache_bytes(),
+            last_level_cache_bytes=total_last_level_cache_bytes(),
             software={name: metadata.version(name) for name in ("numpy", "ml_dtypes", "llvmlite")},
         )
     ]
 
 
-def unsupported(identity: Identity, ceiling: str) -> str | None:
+def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
     """Why this machine has no such compute ceiling; None where it has. Loads no NumPy."""
     if ceiling in NATIVE_CEILINGS:
         return None
-    if ceiling in REGISTER_ONLY:
+    if ceiling in REGISTER_ONLY_DTYPES:
         return "register-only loops on the CPU compute in fp64 and fp32"
     return f"NumPy has no {ceiling} native arithmetic on the CPU, it converts; a ceiling would mislead"
 
 
-def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
+def formula_peak_tflops(hardware: dict, item_bytes: int) -> float:
     """Theoretical peak = clock x cores x SIMD lanes x (2 with fused multiply-add) x ports, in TFLOPS.
 
     Cores are physical: two threads of one core share its ports.
@@ -70,15 +70,15 @@ def simd_units(flags: set[str], machine: str, family: str | None) -> dict:
     return {"simd": "SSE2", "simd_bits": 128, "fma_flops": 1, "vector_ports": 2, "ports_assumed": True}
 
 
-def clock(described: dict[str, str]) -> dict:
+def formula_clock(described: dict[str, str]) -> dict:
     """The clock of the formula: the highest that the kernel lists, else the one that /proc/cpuinfo reports now.
 
     With `clock_may_boost`, a core may boost above it, so that a measured peak may exceed the formula's.
     """
     try:
         highest = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text()) / 1e3
-        return {"clock_mhz": highest, "clock_source": CPUFREQ, "clock_may_boost": False}
+        return {"clock_mhz": highest, "clock_source": CPUFREQ_SOURCE, "clock_may_boost": False}
     except (OSError, ValueError):
         reported = described.get("cpu MHz")
         mhz = float(reported) if reported else None
-        return {"clock_mhz": mhz, "clock_source": REPORTED_NOW, "clock_may_boost": True}
+        return {"clock_mhz": mhz, "clock_source": CPUINFO_SOURCE, "clock_may_boost": True}

@@ -17,19 +17,19 @@ import numpy
 
 from roofline.devices.cpu.workers import Workers
 
-BLOCK_BYTES = 512  # that an iteration of a stream's loop covers: sizes are multiples of it
+ITERATION_BYTES = 512  # that an iteration of a stream's loop covers: sizes are multiples of it
 # That an iteration of a copy covers: with several lines, LLVM puts all loads before all stores, and a copy past the
 # caches was seen to fall from 51 to 37 GB/s on two cores. A triad is 5 % faster by blocks.
-LINE_BYTES = 64
-SCALE = 3  # of b in the triad, and what the write stream writes
+COPY_ITERATION_BYTES = 64
+TRIAD_SCALE = 3  # of b in the triad, and what the write stream writes
 PAGE_BYTES = 4096
 ROW_WORDS = 16  # of a thread's own row of BEGIN, END, ..., arguments; two cache lines
-BEGIN, END, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
+BEGIN_WORD, END_WORD, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
 CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the chain, one clock each
-LINKS = "\n".join(f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS))
+CLOCK_CHAIN_IR = "\n".join(f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS))
 
 # What makes threads begin together, and notes when each ended; the work of a loop follows it.
-FRAME = f"""
+TIMED_FRAME_IR = f"""
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
 
@@ -50,7 +50,7 @@ entry:
 loop:
   %i = phi i64 [0, %entry], [%next, %loop]
   %x0 = phi i64 [%y, %entry], [%x{CHAIN_OPS}, %loop]
-{LINKS}
+{CLOCK_CHAIN_IR}
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %rounds
   br i1 %more, label %loop, label %done
@@ -78,7 +78,7 @@ go:
   %result = call i64 @work(ptr %arguments)
   fence seq_cst
   %end = call i64 @now()
-  %end_at = getelementptr i64, ptr %own, i64 {END}
+  %end_at = getelementptr i64, ptr %own, i64 {END_WORD}
   store i64 %end, ptr %end_at
   %result_at = getelementptr i64, ptr %own, i64 {RESULT}
   store i64 %result, ptr %result_at
@@ -105,7 +105,7 @@ done:
 Loop = Callable[[int, int], None]  # of the addresses of the count of threads that arrived, and of a thread's own row
 
 
-class Run(NamedTuple):
+class LoopRun(NamedTuple):
     """One run of a loop: seconds from the release to the last thread's end; then by thread."""
 
     seconds: float
@@ -124,9 +124,11 @@ def host_vectors() -> tuple[int, int]:
     return (32 if features.get("avx") else 16), 16
 
 
-def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> Run:
+def run_together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> LoopRun:
     """One run of a loop by the first workers. With `chain` each then adds dependent numbers, which gives its clock."""
-    words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
+    words = (
+        allocate_aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
+    )
     words.fill(0)
     arrived, rows = words[0], words[1:]
     rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), chain
@@ -134,14 +136,14 @@ def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], c
         row[ARGUMENTS : ARGUMENTS + len(own)] = own
     shared, first, stride = arrived.ctypes.data, rows.ctypes.data, rows.strides[0]
     workers.run(len(arguments), lambda thread: loop(shared, first + stride * thread))
-    return Run(
-        seconds=max(1, rows[:, END].max() - rows[:, BEGIN].min()) / 1e9,
+    return LoopRun(
+        seconds=max(1, rows[:, END_WORD].max() - rows[:, BEGIN_WORD].min()) / 1e9,
         results=rows[:, RESULT].tolist(),
         clocks_mhz=(chain * CHAIN_OPS * 1e3 / rows[:, CHAIN_NS]).tolist() if chain else [],
     )
 
 
-def aligned(size_bytes: int, to_bytes: int):
+def allocate_aligned(size_bytes: int, to_bytes: int):
     """Bytes of new memory that begin at a multiple of `to_bytes`."""
     room = numpy.empty(size_bytes + to_bytes, numpy.uint8)
     start = -room.ctypes.data % to_bytes
@@ -149,26 +151,26 @@ def aligned(size_bytes: int, to_bytes: int):
 
 
 @cache
-def stream(mix: str, streaming: bool = False) -> Loop:
+def compile_access_loop(mix: str, streaming: bool = False) -> Loop:
     """Read, write, copy or triad, with stores past the caches or ordinary ones.
 
     Its arguments are the addresses of a, b and c, bytes (a multiple of BLOCK_BYTES, or 0) and passes over these. Read
     returns the sum of a's 8-byte words, modulo 2^64; addresses are multiples of 64.
     """
-    return compiled(stream_ir(mix, streaming, host_vectors()[0]))
+    return compile_loop(access_loop_ir(mix, streaming, host_vectors()[0]))
 
 
 @cache
-def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
+def compile_fma_loop(dtype: str, chains: int, vector_bytes: int) -> Loop:
     """x = k x + x on so many vectors in registers. Its arguments are the addresses of the numbers (a vector of k, and
     the first x's) and of the sums, then rounds and steps. A round begins with the first x's and adds the last to the
     sums. The addend is one of the factors because ARM's multiply-add overwrites it: any other would have to be copied.
     """
-    return compiled(multiply_add_ir(dtype, chains, vector_bytes))
+    return compile_loop(fma_loop_ir(dtype, chains, vector_bytes))
 
 
-def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
-    iteration_bytes = LINE_BYTES if mix == "copy" else BLOCK_BYTES
+def access_loop_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
+    iteration_bytes = COPY_ITERATION_BYTES if mix == "copy" else ITERATION_BYTES
     count = iteration_bytes // vector_bytes
     sums = min(8, count) if mix == "read" else 0
     integers = f"<{vector_bytes // 8} x i64>"
@@ -177,7 +179,7 @@ def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
     ]
     return "\n".join(
         [
-            *_arguments("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
+            *_load_argument_instructions("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
             "  %total = mul i64 %bytes, %passes",
             "  %nothing = icmp eq i64 %total, 0",
             "  br i1 %nothing, label %out, label %loop",
@@ -185,7 +187,7 @@ def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
             "  %i = phi i64 [0, %entry], [%next, %loop]",
             "  %done = phi i64 [0, %entry], [%sofar, %loop]",
             *carried,
-            *(line for n in range(count) for line in _of_vector(mix, n, sums, streaming, vector_bytes)),
+            *(line for n in range(count) for line in _vector_instructions(mix, n, sums, streaming, vector_bytes)),
             f"  %after = add i64 %i, {iteration_bytes}",
             "  %wrapped = icmp eq i64 %after, %bytes",
             "  %next = select i1 %wrapped, i64 0, i64 %after",
@@ -193,7 +195,7 @@ def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
             "  %more = icmp ult i64 %sofar, %total",
             "  br i1 %more, label %loop, label %end",
             "end:",
-            *(_summed(integers, vector_bytes // 8, count - sums, sums) if sums else ["  ret i64 0"]),
+            *(_lane_sum_instructions(integers, vector_bytes // 8, count - sums, sums) if sums else ["  ret i64 0"]),
             "out:",
             "  ret i64 0",
             "}",
@@ -202,10 +204,10 @@ def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
     )
 
 
-def _of_vector(mix: str, n: int, sums: int, streaming: bool, vector_bytes: int) -> list[str]:
+def _vector_instructions(mix: str, n: int, sums: int, streaming: bool, vector_bytes: int) -> list[str]:
     """What an iteration does with its n-th vector."""
     integers, floats = f"<{vector_bytes // 8} x i64>", f"<{vector_bytes // 4} x float>"
-    splat = ", ".join([f"float {float(SCALE)}"] * (vector_bytes // 4))
+    splat = ", ".join([f"float {float(TRIAD_SCALE)}"] * (vector_bytes // 4))
 
     def at(array: str) -> list[str]:
         return [
@@ -231,7 +233,7 @@ def _of_vector(mix: str, n: int, sums: int, streaming: bool, vector_bytes: int) 
     return [*load("a", floats), *load("b", floats), *product, *store(floats, f"%r{n}")]
 
 
-def _summed(integers: str, lanes: int, first: int, count: int) -> list[str]:
+def _lane_sum_instructions(integers: str, lanes: int, first: int, count: int) -> list[str]:
     """Returns the sum of all lanes of the vectors %t from the first on."""
     lines = [f"  %u0 = add {integers} %t{first}, zeroinitializer"]
     lines += [f"  %u{n} = add {integers} %u{n - 1}, %t{first + n}" for n in range(1, count)]
@@ -242,7 +244,7 @@ def _summed(integers: str, lanes: int, first: int, count: int) -> list[str]:
     return [*lines, f"  ret i64 %l{lanes - 1}"]
 
 
-def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:
+def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
     scalar, item_bytes = {"fp64": ("double", 8), "fp32": ("float", 4)}[dtype]
     lanes = vector_bytes // item_bytes
     vector = f"<{lanes} x {scalar}>"
@@ -259,7 +261,7 @@ def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:
     return "\n".join(
         [
             f"declare {vector} {fma}({vector}, {vector}, {vector})",
-            *_arguments("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
+            *_load_argument_instructions("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
             f"  %k = load {vector}, ptr %numbers, align {vector_bytes}",
             *vectors_at("numbers", "x", 1),
             *vectors_at("sums", "s"),
@@ -289,7 +291,7 @@ def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:
     )
 
 
-def _arguments(*kinds: str) -> list[str]:
+def _load_argument_instructions(*kinds: str) -> list[str]:
     lines = ["define i64 @work(ptr %arguments) {", "entry:"]
     for number, (kind, name) in enumerate(one.split() for one in kinds):
         lines.append(f"  %{name}_at = getelementptr i64, ptr %arguments, i64 {number}")
@@ -297,10 +299,10 @@ def _arguments(*kinds: str) -> list[str]:
     return lines
 
 
-def compiled(work: str) -> Loop:
+def compile_loop(work: str) -> Loop:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(FRAME + work)
+    module = llvm.parse_assembly(TIMED_FRAME_IR + work)
     module.verify()
     features = llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple()

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 
-class Timed(float):
+class StepSeconds(float):
     """Seconds that a step found by itself and returns: they count, not what its caller saw."""
 
 
@@ -22,7 +22,7 @@ class Workers:
         self.count = count
         self._queues = [SimpleQueue() for _ in range(count)]
         for number, queue in enumerate(self._queues):
-            Thread(target=_serve, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
+            Thread(target=_run_tasks, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
 
     def __del__(self):
         for queue in self._queues:
@@ -40,7 +40,7 @@ class Workers:
         return [result for _, result, _ in outcomes]
 
 
-def _serve(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
+def _run_tasks(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
     """A worker's life: until it is handed None."""
     if cpus:
         with contextlib.suppress(OSError):  # not every sandbox allows it

@@ -7,7 +7,7 @@ from roofline.core.dtypes import array_dtype
 FILL_BLOCKS, FILL_THREADS = 8, 256  # per multiprocessor, and of each
 
 
-class Arrays:
+class CudaArrays:
     """Part of the GPU device."""
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int):

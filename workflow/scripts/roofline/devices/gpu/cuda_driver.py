@@ -12,7 +12,7 @@ import os
 import subprocess
 from typing import NamedTuple
 
-LIBRARY = "libcuda.so.1"
+DRIVER_LIBRARY = "libcuda.so.1"
 TIMEOUT_S = 120  # without the persistence daemon, cards wake one after another
 
 # Values of CUdevice_attribute (cuda.h).
@@ -20,7 +20,7 @@ MULTIPROCESSOR_COUNT, L2_CACHE_SIZE = 16, 38
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
 
-class Card(NamedTuple):
+class VisibleGpu(NamedTuple):
     """One device that CUDA sees, a MIG slice too. Memory and L2 in bytes."""
 
     name: str
@@ -31,9 +31,9 @@ class Card(NamedTuple):
     l2_bytes: int
 
 
-def cards() -> list[Card]:
+def query_visible_gpus() -> list[VisibleGpu]:
     """The visible cards in PCI order; none if there is no driver or it does not answer."""
-    if _library() is None:
+    if _load_driver() is None:
         return []
     # Not sys.executable, which Snakemake's caller may have quoted for the shell.
     command = [os.path.realpath("/proc/self/exe"), "-I", "-S", os.path.abspath(__file__)]
@@ -41,35 +41,38 @@ def cards() -> list[Card]:
     environment = os.environ | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     try:
         answer = subprocess.run(command, env=environment, capture_output=True, timeout=TIMEOUT_S, check=True).stdout
-        return [Card(**facts) for facts in json.loads(answer)]
+        return [VisibleGpu(**facts) for facts in json.loads(answer)]
     except (OSError, subprocess.SubprocessError):
         return []
 
 
 def driver_cuda_version() -> int | None:
     """The newest CUDA that the driver runs, as 1000 x major + 10 x minor; None without a driver."""
-    cuda = _library()
+    cuda = _load_driver()
     with contextlib.suppress(OSError):  # of the toolkit's stub, which links but does nothing
-        return _number(cuda.cuDriverGetVersion) if cuda else None
+        return _call_for_int(cuda.cuDriverGetVersion) if cuda else None
 
 
-def cards_of(cuda) -> list[Card]:
+def list_gpus(cuda) -> list[VisibleGpu]:
     """The cards that this library sees, in its order. It makes no context, but calls cuInit. Raises OSError."""
-    _require(cuda.cuInit(0))
-    return [_card(cuda, _number(cuda.cuDeviceGet, ordinal)) for ordinal in range(_number(cuda.cuDeviceGetCount))]
+    _require_success(cuda.cuInit(0))
+    return [
+        _describe_gpu(cuda, _call_for_int(cuda.cuDeviceGet, ordinal))
+        for ordinal in range(_call_for_int(cuda.cuDeviceGetCount))
+    ]
 
 
-def _card(cuda, device: int) -> Card:
+def _describe_gpu(cuda, device: int) -> VisibleGpu:
     def attribute(number: int) -> int:
-        return _number(cuda.cuDeviceGetAttribute, number, device)
+        return _call_for_int(cuda.cuDeviceGetAttribute, number, device)
 
     name, uuid, memory = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)(), ctypes.c_size_t()
-    _require(cuda.cuDeviceGetName(ctypes.byref(name), len(name), device))
-    _require(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))  # of a MIG slice its own
-    _require(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
+    _require_success(cuda.cuDeviceGetName(ctypes.byref(name), len(name), device))
+    _require_success(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))  # of a MIG slice its own
+    _require_success(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
     name, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
     kind = "MIG" if " MIG " in name else "GPU"
-    return Card(
+    return VisibleGpu(
         name=name,
         uuid="-".join([kind, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]]),
         memory_total_bytes=memory.value,
@@ -79,24 +82,24 @@ def _card(cuda, device: int) -> Card:
     )
 
 
-def _number(function, *arguments) -> int:
+def _call_for_int(function, *arguments) -> int:
     number = ctypes.c_int()
-    _require(function(ctypes.byref(number), *arguments))
+    _require_success(function(ctypes.byref(number), *arguments))
     return number.value
 
 
-def _require(status: int) -> None:
+def _require_success(status: int) -> None:
     if status:
         raise OSError(f"CUDA's driver returned {status}")
 
 
-def _library():
+def _load_driver():
     try:
-        return ctypes.CDLL(LIBRARY)
+        return ctypes.CDLL(DRIVER_LIBRARY)
     except OSError:
         return None
 
 
 if __name__ == "__main__":
-    library = _library()
-    print(json.dumps([card._asdict() for card in cards_of(library)] if library else []))
+    library = _load_driver()
+    print(json.dumps([card._asdict() for card in list_gpus(library)] if library else []))

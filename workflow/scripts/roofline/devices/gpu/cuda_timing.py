@@ -10,17 +10,19 @@ from itertools import pairwise
 import numpy
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
-STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones next to each
+STEPS_BEHIND_HOLD = 32  # while more than eight are left, the card fetches commands of later ones next to each
 BLOCK_TIMEOUT_NS = 500_000_000
-LATE = 0.001  # beyond this a block is timed again: the host may have been busy
+LATE_SHARE = 0.001  # beyond this a block is timed again: the host may have been busy
 
-LOOK_SHARE = 3  # quarters of a block
+READ_AFTER_QUARTERS = 3  # quarters of a block
 CHUNKS_AHEAD = 4  # of load: a host that is late by less leaves no gap
-MARKS = CHUNKS_AHEAD + 1  # of the clocks that are kept: of the chunks ahead, and the end of the last one
-SHORTEST_NS = 200_000  # between two marks: long against the tick of the device's timer, a microsecond on some cards
+KEPT_CLOCK_MARKS = CHUNKS_AHEAD + 1  # of the clocks that are kept: of the chunks ahead, and the end of the last one
+SHORTEST_CLOCK_SPAN_NS = (
+    200_000  # between two marks: long against the tick of the device's timer, a microsecond on some cards
+)
 
 
-class Timer:
+class CudaTimer:
     """Part of the GPU device: steps are functions that are handed their number."""
 
     def synchronize(self) -> None:
@@ -39,7 +41,7 @@ class Timer:
         self._queue(step, first, events)
         self._mark(1)
         if look:
-            events[LOOK_SHARE * count // 4].synchronize()
+            events[READ_AFTER_QUARTERS * count // 4].synchronize()
             look()
         self.synchronize()
         return self._elapsed(events)
@@ -51,7 +53,7 @@ class Timer:
         stream, then released. A batch that timed out is gone past, since its buffers are in the cache now. None if the
         queue cannot be filled before the blocking kernel's time-out, even with few steps.
         """
-        times, batch = [], at_once or STEPS_BEHIND_BLOCK
+        times, batch = [], at_once or STEPS_BEHIND_HOLD
         self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
         while len(times) < count:
             queued = min(batch, count - len(times))
@@ -70,7 +72,7 @@ class Timer:
         to three blocks the least counts."""
         ratio = math.inf
         for _ in range(3):
-            ratio = min(ratio, self._timer_ratio()) if ratio > 1 + LATE else ratio
+            ratio = min(ratio, self._timer_ratio()) if ratio > 1 + LATE_SHARE else ratio
         return ratio
 
     def _timer_ratio(self) -> float:
@@ -157,18 +159,18 @@ class Timer:
         """Queue a reading of every multiprocessor's cycles and nanoseconds. The host reads them without a copy."""
         if self._marks is None:
             self._marker = self.kernel("clock.cu", "mark_clocks")
-            self._marks_memory = self.xp.cuda.alloc_pinned_memory(MARKS * self.multiprocessors * 16)
-            self._marks = numpy.frombuffer(self._marks_memory, numpy.int64, MARKS * self.multiprocessors * 2)
-            self._marks = self._marks.reshape(MARKS, self.multiprocessors, 2)
-        self._marks[place % MARKS] = 0
-        address = self._marks_memory.ptr + place % MARKS * self.multiprocessors * 16
+            self._marks_memory = self.xp.cuda.alloc_pinned_memory(KEPT_CLOCK_MARKS * self.multiprocessors * 16)
+            self._marks = numpy.frombuffer(self._marks_memory, numpy.int64, KEPT_CLOCK_MARKS * self.multiprocessors * 2)
+            self._marks = self._marks.reshape(KEPT_CLOCK_MARKS, self.multiprocessors, 2)
+        self._marks[place % KEPT_CLOCK_MARKS] = 0
+        address = self._marks_memory.ptr + place % KEPT_CLOCK_MARKS * self.multiprocessors * 16
         self._marker((self.multiprocessors,), (1,), (numpy.uint64(address),))
 
     def _clock_mhz(self, first: int, last: int) -> float | None:
         """The median over the multiprocessors that both marks are of."""
-        before, after = self._marks[first % MARKS], self._marks[last % MARKS]
+        before, after = self._marks[first % KEPT_CLOCK_MARKS], self._marks[last % KEPT_CLOCK_MARKS]
         cycles, nanoseconds = (after - before)[(before[:, 1] > 0) & (after[:, 1] > 0)].T
-        if not len(nanoseconds) or nanoseconds.min() < SHORTEST_NS:
+        if not len(nanoseconds) or nanoseconds.min() < SHORTEST_CLOCK_SPAN_NS:
             return None
         return float(statistics.median(cycles / nanoseconds * 1e3))
 

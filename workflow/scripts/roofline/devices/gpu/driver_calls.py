@@ -7,18 +7,20 @@ from collections.abc import Callable
 import numpy
 
 C_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
-MAP_BYTES = 128
+TENSOR_MAP_BYTES = 128
 ROW_BYTES = 128  # of a tile: what the 128-byte swizzle reaches over
 # What a part of a kernel's name says, the first that is found. cuBLAS's "xmma" kernels run on either unit, and those
 # on CUDA cores end in the instruction that they use.
-UNITS_BY_NAME = (
+TENSOR_CORE_NAME_PATTERNS = (
     (re.compile(r"simt|[fdh]fma", re.IGNORECASE), False),
     (re.compile(r"gmma|[hidq]mma|tensorop|nvjet|[hsdi](884|1688|16816)|xmma|mma_", re.IGNORECASE), True),
     (re.compile(r"sgemm|dgemm|gemv|gemmk1", re.IGNORECASE), False),
 )
 
 
-def overlapping(kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int) -> None:
+def launch_overlapping(
+    kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int
+) -> None:
     """Launch a kernel that may begin before the one before it in the stream has ended (programmatic stream
     serialization, CUDA programming guide 7.36): it must wait itself before it reads what that one wrote.
 
@@ -39,14 +41,14 @@ def overlapping(kernel: int, stream: int, grid: tuple, block: tuple, arguments: 
     config.hStream = driver.CUstream(stream)
     config.attrs = [attribute]
     config.numAttrs = 1
-    values = [_c_value(argument) for argument in arguments]
+    values = [_to_c_value(argument) for argument in arguments]
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     (status,) = driver.cuLaunchKernelEx(config, driver.CUfunction(kernel), ctypes.addressof(addresses), 0)
     if status != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"cuLaunchKernelEx: {status.name}")
 
 
-def _c_value(argument):
+def _to_c_value(argument):
     if hasattr(argument, "data") and hasattr(argument.data, "ptr"):
         return ctypes.c_void_p(argument.data.ptr)
     if argument.dtype.kind == "V":  # a structure by value, such as a tensor map
@@ -54,7 +56,7 @@ def _c_value(argument):
     return C_TYPES[argument.dtype.kind](argument.item())
 
 
-def tensor_map(matrix, tile_rows: int):
+def make_tensor_map(matrix, tile_rows: int):
     """Of a matrix [rows, columns] of 16-bit numbers in C order: tiles of so many rows by 64 columns, in the 128-byte
     swizzle; zeros beyond the edges. A NumPy void scalar of 128 bytes, an argument of a kernel. Raises RuntimeError if
     the engine cannot address it: rows begin at multiples of 16 bytes, and a tile has at most 256.
@@ -79,31 +81,31 @@ def tensor_map(matrix, tile_rows: int):
     )
     if status != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {status.name}")
-    return numpy.frombuffer(ctypes.string_at(found.getPtr(), MAP_BYTES), f"V{MAP_BYTES}")[0]
+    return numpy.frombuffer(ctypes.string_at(found.getPtr(), TENSOR_MAP_BYTES), f"V{TENSOR_MAP_BYTES}")[0]
 
 
-def kernel_of(run: Callable[[], object]) -> dict:
+def identify_kernel(run: Callable[[], object]) -> dict:
     """Run something once under CUPTI and name its longest kernel. Never raises: what is refused is said."""
     try:
-        kernels = _record(run)
+        kernels = _record_kernels(run)
     except Exception as error:
-        return _unknown(f"CUPTI does not load here ({type(error).__name__})")
+        return _unknown_kernel(f"CUPTI does not load here ({type(error).__name__})")
     if not kernels:
-        return _unknown("CUPTI recorded no kernel")
+        return _unknown_kernel("CUPTI recorded no kernel")
     name = max(kernels, key=kernels.get)
     return {"name": name, "tensor_cores": uses_tensor_cores(name), "how_known": "CUPTI activity record"}
 
 
 def uses_tensor_cores(name: str) -> bool | None:
     """What a cuBLAS kernel's name says of the unit that it runs on; None where it says nothing."""
-    return next((tensor_cores for part, tensor_cores in UNITS_BY_NAME if part.search(name)), None)
+    return next((tensor_cores for part, tensor_cores in TENSOR_CORE_NAME_PATTERNS if part.search(name)), None)
 
 
-def _unknown(why: str) -> dict:
+def _unknown_kernel(why: str) -> dict:
     return {"name": None, "tensor_cores": None, "how_known": why}
 
 
-def _record(run: Callable[[], object]) -> dict[str, int]:
+def _record_kernels(run: Callable[[], object]) -> dict[str, int]:
     from cupti import cupti
 
     durations: dict[str, int] = {}

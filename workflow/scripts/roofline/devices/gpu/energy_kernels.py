@@ -11,7 +11,7 @@ import numpy
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
 
 # (multiply-adds on each number, blocks per multiprocessor)
-MIXES = {
+MULTIPLIES_AND_BLOCKS = {
     "fp32": (
         *((1, 1), (1, 2), (1, 3), (8, 2), (16, 1), (16, 2)),
         *((32, 2), (64, 1), (64, 2), (256, 2), (256, 8), (1024, 8)),
@@ -20,7 +20,7 @@ MIXES = {
 }
 THREADS, SIZE_BYTES, SEED = 256, 1 << 30, 3
 FACTOR, ADDEND = -1 + 2**-16, 0.5  # numbers change, and stay of one size
-CHECKED, TOLERANCE = 1 << 20, 1e-3  # numbers, and of their sum
+CHECKED_ITEMS, TOLERANCE = 1 << 20, 1e-3  # numbers, and of their sum
 
 
 class EnergyKernel(NamedTuple):
@@ -33,16 +33,16 @@ class EnergyKernel(NamedTuple):
     verify: Callable[[], None]  # raises ArithmeticError
 
 
-def energy_kernels(device) -> Iterator[EnergyKernel]:
+def make_energy_kernels(device) -> Iterator[EnergyKernel]:
     size = min(SIZE_BYTES, device.identity.memory_free_bytes // 8)
-    for dtype, mixes in MIXES.items():
+    for dtype, mixes in MULTIPLIES_AND_BLOCKS.items():
         numbers = device.normal((size // ITEM_BYTES[dtype],), dtype, SEED)
-        total = float(device.to_host(numbers[:CHECKED]).sum(dtype=numpy.float64))
+        total = float(device.to_host(numbers[:CHECKED_ITEMS]).sum(dtype=numpy.float64))
         for multiplies, blocks in mixes:
-            yield _kernel(device, dtype, numbers, total, multiplies, blocks)
+            yield _make_energy_kernel(device, dtype, numbers, total, multiplies, blocks)
 
 
-def _kernel(device, dtype: str, numbers, total: float, multiplies: int, blocks: int) -> EnergyKernel:
+def _make_energy_kernel(device, dtype: str, numbers, total: float, multiplies: int, blocks: int) -> EnergyKernel:
     """`total`: the sum of the first numbers, to check."""
     number, grid = array_dtype(dtype).type, blocks * device.multiprocessors
     defines = (f"-DDOUBLE={int(dtype == 'fp64')}", f"-DMULTIPLIES={multiplies}")
@@ -54,9 +54,9 @@ def _kernel(device, dtype: str, numbers, total: float, multiplies: int, blocks: 
         kernel((grid,), (THREADS,), (numbers, *amounts, number(FACTOR), number(ADDEND), sums))
 
     def verify() -> None:
-        run(1, CHECKED)
+        run(1, CHECKED_ITEMS)
         power = FACTOR**multiplies
-        expected = power * total + CHECKED * ADDEND * (1 - power) / (1 - FACTOR)
+        expected = power * total + CHECKED_ITEMS * ADDEND * (1 - power) / (1 - FACTOR)
         error = abs(float(device.to_host(sums).sum(dtype=numpy.float64)) / expected - 1)
         require_close(f"the sum of {dtype} numbers after {multiplies} multiply-adds", error, TOLERANCE)
 

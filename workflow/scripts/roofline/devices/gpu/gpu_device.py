@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from roofline.devices import base, datasheets, levels
-from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
+from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, SweepBenchmark, Workload
 from roofline.devices.gpu import (
     cache_benchmarks,
     driver_calls,
@@ -17,16 +17,16 @@ from roofline.devices.gpu import (
     peer_benchmarks,
     pointer_chase,
 )
-from roofline.devices.gpu.cuda_arrays import Arrays
-from roofline.devices.gpu.cuda_timing import Timer
-from roofline.devices.gpu.energy_kernels import EnergyKernel, energy_kernels
+from roofline.devices.gpu.cuda_arrays import CudaArrays
+from roofline.devices.gpu.cuda_timing import CudaTimer
+from roofline.devices.gpu.energy_kernels import EnergyKernel, make_energy_kernels
 from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
-from roofline.records.compute import Product
+from roofline.records.compute import WorkloadSpec
 
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
-OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
-WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
+OVERLAP_CAPABILITY, OVERLAP_DRIVER_CUDA = (9, 0), 12030
+WIDE_ACCESS_CAPABILITY = (10, 0)  # the first compute capability with accesses of 32 bytes
 # By their keys in the device record. cudaGetDeviceProperties asks for a hundred: 0.1 s of each job.
 PROPERTIES = {
     "multiprocessors": "MultiProcessorCount",
@@ -40,7 +40,7 @@ PROPERTIES = {
 }
 
 
-class Device(Arrays, Timer, KernelCompiler, base.Device):
+class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     ceiling_kernels = (*gpu_fma.KERNELS, *instruction_kernels.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
 
     def __init__(self, identity: Identity, peer: Identity | None = None, context: bool = True):
@@ -66,8 +66,8 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         self.multiprocessors = self.properties["MultiProcessorCount"]
         self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
         driver = runtime.driverGetVersion()
-        self.overlaps = self.capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER
-        self.vector_bytes = 32 if self.capability >= WIDE_ACCESSES else 16  # as kernels/memory.cu has it
+        self.overlaps = self.capability >= OVERLAP_CAPABILITY and driver >= OVERLAP_DRIVER_CUDA
+        self.vector_bytes = 32 if self.capability >= WIDE_ACCESS_CAPABILITY else 16  # as kernels/memory.cu has it
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
@@ -76,8 +76,8 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
             return
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
-        visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
-        handles = {nvml.ask("DeviceGetUUID", handle): handle for handle in visible}
+        visible = nvml.visible_gpus() if identity.nvml and nvml.initialise() else []
+        handles = {nvml.query("DeviceGetUUID", handle): handle for handle in visible}
         self.peer, self._handle = peer, handles.get(identity.uuid)
         self._peer_handle = handles.get(peer.uuid) if peer else None
         self._events: list = []
@@ -95,7 +95,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return {
             "compute_capability": self.identity.compute_capability,
             **{key: self.properties[name] for key, name in PROPERTIES.items()},
-            **nvml.facts(self._handle),
+            **nvml.read_facts(self._handle),
         }
 
     def software(self) -> dict:
@@ -103,16 +103,16 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return {
             **self.identity.software,
             "driver": self.identity.driver,
-            "cuda_of_driver": _dotted(cuda.runtime.driverGetVersion()),
-            "cuda_runtime": _dotted(cuda.runtime.runtimeGetVersion()),
+            "cuda_of_driver": _dotted_version(cuda.runtime.driverGetVersion()),
+            "cuda_runtime": _dotted_version(cuda.runtime.runtimeGetVersion()),
             "nvrtc": ".".join(str(part) for part in cuda.nvrtc.getVersion()),
             "cublas_loaded": str(cuda.cublas.getVersion(cuda.device.get_cublas_handle())),
         }
 
     def vendor(self, hardware: dict, datasheets_path: str) -> dict:
         """The datasheet's figures by the card's exact name, else the architecture's formula."""
-        return datasheets.vendor_figures(
-            datasheets.load(datasheets_path),
+        return datasheets.datasheet_figures(
+            datasheets.read_datasheets(datasheets_path),
             name=self.identity.name,
             compute_capability=self.identity.compute_capability,
             multiprocessors=hardware["multiprocessors"],
@@ -125,31 +125,31 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         )
 
     def state(self) -> dict:
-        return nvml.state(self._handle)
+        return nvml.read_state(self._handle)
 
     def joules(self) -> float | None:
-        return nvml.joules(self._handle)
+        return nvml.read_energy_j(self._handle)
 
     def power_w(self) -> float | None:
-        return nvml.power(self._handle)["power_w"]
+        return nvml.read_power(self._handle)["power_w"]
 
     def memory_errors(self) -> dict:
-        return nvml.memory_errors(self._handle)
+        return nvml.read_memory_errors(self._handle)
 
     def link(self) -> dict:
-        return nvml.link(self._handle)
+        return nvml.read_host_link(self._handle)
 
     def other_processes(self) -> int | None:
         """On this card, or on its peer."""
-        counts = [nvml.other_processes(handle) for handle in (self._handle, self._peer_handle) if handle]
+        counts = [nvml.count_other_processes(handle) for handle in (self._handle, self._peer_handle) if handle]
         return max((count for count in counts if count is not None), default=None)
 
     def path_to_peer(self) -> dict:
-        return nvml.path_between(self._handle, self._peer_handle)
+        return nvml.describe_path(self._handle, self._peer_handle)
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
-        return driver_calls.kernel_of(lambda: (step(0), self.synchronize()))
+        return driver_calls.identify_kernel(lambda: (step(0), self.synchronize()))
 
     def profile(self, queue: Callable[[], object]) -> None:
         """Run what a function queues under a profiler, after a kernel of ours that marks its beginning."""
@@ -164,8 +164,8 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
 
     # -- what calls cost the host
 
-    def host_costs(self) -> Iterator[HostWork]:
-        return gpu_host_costs.works(self)
+    def host_costs(self) -> Iterator[HostCostBenchmark]:
+        return gpu_host_costs.host_cost_benchmarks(self)
 
     # -- ceilings
 
@@ -180,37 +180,37 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
 
     def memory_ceilings(self, mix: str) -> list[str]:
-        return levels.roofs(self.kind, mix)
+        return levels.memory_ceiling_names(self.kind, mix)
 
     def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
-        return iter(gpu_fma.candidates(self, ceiling, seed))
+        return iter(gpu_fma.candidate_fma_workloads(self, ceiling, seed))
 
-    def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
-        return gpu_fma.again(self, ceiling, product, seed)
+    def fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+        return gpu_fma.rebuild_fma_workload(self, ceiling, product, seed)
 
-    def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+    def streams(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         if level in ("l2", "l1", "shared"):
-            return cache_benchmarks.streams(self, level)
-        return hbm_benchmarks.streams(self, level, size_bytes)
+            return cache_benchmarks.bandwidth_benchmarks(self, level)
+        return hbm_benchmarks.bandwidth_benchmarks(self, level, size_bytes)
 
-    def with_peer(self, size_bytes: int | None) -> peer_benchmarks.Pair:
+    def with_peer(self, size_bytes: int | None) -> peer_benchmarks.PeerPair:
         """What is measured between this card and its peer. Raises Unsupported where neither may read the other."""
-        return peer_benchmarks.Pair(self, size_bytes)
+        return peer_benchmarks.PeerPair(self, size_bytes)
 
     def chain(self, level: str):
-        return pointer_chase.chain(self, level) if level in pointer_chase.STEPS else None
+        return pointer_chase.make_pointer_chase(self, level) if level in pointer_chase.LOADS_PER_STEP else None
 
-    def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
-        return cache_benchmarks.sweeps(self, points_per_octave)
+    def sweeps(self, points_per_octave: int) -> list[SweepBenchmark]:
+        return cache_benchmarks.sweep_benchmarks(self, points_per_octave)
 
     def energy_kernels(self) -> Iterator[EnergyKernel]:
-        return energy_kernels(self)
+        return make_energy_kernels(self)
 
     def issue_kernels(self) -> list[instruction_kernels.IssueKernel]:
-        return instruction_kernels.issue_kernels(self)
+        return instruction_kernels.make_issue_kernels(self)
 
-    def wall_kernels(self) -> list[instruction_kernels.WallKernel]:
-        return instruction_kernels.wall_kernels(self)
+    def wall_kernels(self) -> list[instruction_kernels.AccessLimitKernel]:
+        return instruction_kernels.make_access_limit_kernels(self)
 
     # -- graphs
 
@@ -223,7 +223,7 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""
         handle = kernel.kernel.ptr
         if overlap and self.overlaps:
-            return lambda arguments: driver_calls.overlapping(
+            return lambda arguments: driver_calls.launch_overlapping(
                 handle, self.stream.ptr, grid, block, arguments, shared_bytes
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)
@@ -246,5 +246,5 @@ class Device(Arrays, Timer, KernelCompiler, base.Device):
         return graph
 
 
-def _dotted(version: int) -> str:
+def _dotted_version(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"

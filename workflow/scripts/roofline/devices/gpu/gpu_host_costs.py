@@ -7,31 +7,34 @@ from collections.abc import Iterator
 
 import numpy
 
-from roofline.devices.base import HostWork
+from roofline.devices.base import HostCostBenchmark
 
-FEW, MANY = 2, 12  # arguments of a kernel
-OPERATIONS = 8  # of array_operations
+FEW_ARGUMENTS, MANY_ARGUMENTS = 2, 12  # arguments of a kernel
+OPERATIONS_PER_STEP = 8  # of array_operations
 
 
-def works(device) -> Iterator[HostWork]:
-    arrays, size = [device.empty((8,), "fp32") for _ in range(MANY // 2)], numpy.int32(8)
-    arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW, MANY)}
-    kernels = {FEW: device.kernel("empty_kernels.cu", "of_few"), MANY: device.kernel("empty_kernels.cu", "of_many")}
+def host_cost_benchmarks(device) -> Iterator[HostCostBenchmark]:
+    arrays, size = [device.empty((8,), "fp32") for _ in range(MANY_ARGUMENTS // 2)], numpy.int32(8)
+    arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW_ARGUMENTS, MANY_ARGUMENTS)}
+    kernels = {
+        FEW_ARGUMENTS: device.kernel("empty_kernels.cu", "of_few"),
+        MANY_ARGUMENTS: device.kernel("empty_kernels.cu", "of_many"),
+    }
     for count, kernel in kernels.items():
 
         def launch(index: int, kernel=kernel, count=count) -> None:
             kernel((1,), (32,), arguments[count], shared_mem=0)
 
-        yield HostWork("kernel_launch_s", count, 1, launch)
-    yield HostWork("empty_kernel_s", 1, 1, launch, queued=True)
-    graph = device.captured(lambda: kernels[MANY]((1,), (32,), arguments[MANY]))
-    yield HostWork("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
+        yield HostCostBenchmark("kernel_launch_s", count, 1, launch)
+    yield HostCostBenchmark("empty_kernel_s", 1, 1, launch, queued=True)
+    graph = device.captured(lambda: kernels[MANY_ARGUMENTS]((1,), (32,), arguments[MANY_ARGUMENTS]))
+    yield HostCostBenchmark("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
     x, w, y = (device.normal((64, 64), "fp32", seed) for seed in range(3))
-    yield HostWork("product_call_s", 1, 1, lambda index: device.xp.matmul(x, w, out=y))
-    yield HostWork("array_operation_s", 1, OPERATIONS, array_operations(device))
+    yield HostCostBenchmark("product_call_s", 1, 1, lambda index: device.xp.matmul(x, w, out=y))
+    yield HostCostBenchmark("array_operation_s", 1, OPERATIONS_PER_STEP, array_operations_step(device))
 
 
-def array_operations(device):
+def array_operations_step(device):
     """Those of attention: scaled, multiplied by stacked matrices, softmax, and multiplied again."""
     scale = device.normal((1,), "fp32", 1)
     keys, query = device.normal((2, 2, 8, 16), "fp32", 2), device.normal((2, 2, 16, 1), "fp32", 3)

@@ -4,43 +4,47 @@ from collections.abc import Callable, Iterable
 
 import numpy
 
-from roofline.core.terms import MIXES
-from roofline.devices.base import Stream
+from roofline.core.terms import ACCESS_PATTERNS
+from roofline.devices.base import BandwidthBenchmark
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 # Beyond it, beginning and end of a kernel no longer show, nor does what L2 may still hold of the pass before.
-LARGEST_ARRAY_BYTES, TIMES_L2 = 4 * GIB, 64
+LARGEST_ARRAY_BYTES, LARGEST_ARRAY_L2_SIZES = 4 * GIB, 64
 ROUND_BYTES = 32  # the widest vector of kernels/memory.cu
 
-DEPTHS = (1, 2, 4, 8)  # vectors in flight per thread, as kernels/memory.cu has them
+VECTORS_IN_FLIGHT = (1, 2, 4, 8)  # vectors in flight per thread, as kernels/memory.cu has them
 THREADS = (256, 1024, 128, 512)
-WHOLE = 0  # as many blocks as there are tiles, instead of so many a multiprocessor
-ARRAYS = {"read": 1, "write": 1, "copy": 2, "triad": 3}
-COUNTED = {
+BLOCK_PER_TILE = 0  # as many blocks as there are tiles, instead of so many a multiprocessor
+ARRAYS_PER_PATTERN = {"read": 1, "write": 1, "copy": 2, "triad": 3}
+COUNTING_RULES = {
     "read": "bytes read",
     "write": "bytes written; a sample begins with the L2 as full of lines yet to be written back as it ends, "
     "so that as many bytes leave for the memory as are counted",
     "copy": "bytes read plus bytes written",
     "triad": "bytes of two arrays read plus one written",
 }
-START = 0x9E3779B9  # of the pattern that is written
+PATTERN_START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
 # Of a copy from or to the host, whose memory and links others use too: at most these blocks, of at least these samples.
-HOST_BLOCKS, HOST_SAMPLES = 8, 20
+HOST_TIMED_BLOCKS, HOST_SAMPLES = 8, 20
 
 
-def streams(device, level: str, size_bytes: int | None) -> list[Stream]:
+def bandwidth_benchmarks(device, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
     """Streams of device memory or of the host link. `size_bytes`: of each array; None: as large as needed."""
     if level in ("hbm", "d2d"):
         size = array_bytes(device, size_bytes)
-        return [_hbm(device, mix, size) for mix in MIXES] if level == "hbm" else [_device_copy(device, size)]
-    return [_host_copy(device, level, size_bytes, pinned) for pinned in (True, False)]
+        return (
+            [_hbm_benchmark(device, mix, size) for mix in ACCESS_PATTERNS]
+            if level == "hbm"
+            else [_device_copy_benchmark(device, size)]
+        )
+    return [_host_copy_benchmark(device, level, size_bytes, pinned) for pinned in (True, False)]
 
 
 def array_bytes(device, size_bytes: int | None) -> int:
     """The size of each array of device memory: as asked, or what fills the card and fits three times."""
-    enough = max(LARGEST_ARRAY_BYTES, TIMES_L2 * device.last_level_cache_bytes)
+    enough = max(LARGEST_ARRAY_BYTES, LARGEST_ARRAY_L2_SIZES * device.last_level_cache_bytes)
     size = size_bytes or min(enough, device.identity.memory_free_bytes // 8)
     return size // ROUND_BYTES * ROUND_BYTES
 
@@ -48,35 +52,35 @@ def array_bytes(device, size_bytes: int | None) -> int:
 # ---------------------------------------------------------------- device memory
 
 
-def _hbm(device, mix: str, size: int) -> Stream:
+def _hbm_benchmark(device, mix: str, size: int) -> BandwidthBenchmark:
     arrays = device.three_arrays(size)
     # One block per tile, or few that go round and round: which is faster differs by card and mix, mostly the first.
-    shapes = [(WHOLE, threads, depth) for threads in THREADS for depth in DEPTHS]
+    shapes = [(BLOCK_PER_TILE, threads, depth) for threads in THREADS for depth in VECTORS_IN_FLIGHT]
     shapes += [
         (blocks, threads, depth)
         for threads in THREADS
-        for depth in DEPTHS
-        for blocks in _halvings(device.max_threads // threads)
+        for depth in VECTORS_IN_FLIGHT
+        for blocks in _full_and_half(device.max_threads // threads)
     ]
-    arguments = _arguments(device, mix, *arrays, size // device.vector_bytes)
-    found = grids(device, mix, size, shapes)
-    ways = {name: launch(*grid, arguments) for name, grid in found.items()}
-    return Stream(
+    arguments = _kernel_arguments(device, mix, *arrays, size // device.vector_bytes)
+    found = list_grids(device, mix, size, shapes)
+    ways = {name: make_launch_step(*grid, arguments) for name, grid in found.items()}
+    return BandwidthBenchmark(
         name=f"hbm_{mix}",
         level="hbm",
         mix=mix,
-        counted=f"{COUNTED[mix]}, each byte of {size:,} in each of {ARRAYS[mix]} arrays once; an array is "
+        counted=f"{COUNTING_RULES[mix]}, each byte of {size:,} in each of {ARRAYS_PER_PATTERN[mix]} arrays once; an array is "
         f"{size / device.last_level_cache_bytes:.0f} times the L2",
-        counted_bytes=ARRAYS[mix] * size,
+        counted_bytes=ARRAYS_PER_PATTERN[mix] * size,
         grids=ways,
-        verify=lambda grid: VERIFY[mix](device, *arrays, ways[grid]),
+        verify=lambda grid: VERIFIERS[mix](device, *arrays, ways[grid]),
     )
 
 
-def grids(device, mix: str, size: int, shapes: Iterable[tuple[int, int, int]]) -> dict[str, tuple]:
+def list_grids(device, mix: str, size: int, shapes: Iterable[tuple[int, int, int]]) -> dict[str, tuple]:
     """By name: the kernel, its blocks and their threads, for shapes of (blocks per multiprocessor, threads, vectors in
     flight) that the registers allow."""
-    kernels = {depth: device.kernel("memory.cu", f"{mix}_{depth}") for depth in DEPTHS}
+    kernels = {depth: device.kernel("memory.cu", f"{mix}_{depth}") for depth in VECTORS_IN_FLIGHT}
     found = {}
     for each, threads, depth in shapes:
         if threads <= kernels[depth].max_threads_per_block:
@@ -87,23 +91,23 @@ def grids(device, mix: str, size: int, shapes: Iterable[tuple[int, int, int]]) -
     return found
 
 
-def _halvings(most: int) -> list[int]:
+def _full_and_half(most: int) -> list[int]:
     return [most, most // 2] if most > 1 else [most]
 
 
-def launch(kernel, blocks: int, threads: int, arguments: tuple, **options) -> Callable[[int], None]:
+def make_launch_step(kernel, blocks: int, threads: int, arguments: tuple, **options) -> Callable[[int], None]:
     def step(index: int) -> None:
         kernel((blocks,), (threads,), arguments, **options)
 
     return step
 
 
-def _arguments(device, mix: str, a, b, c, vectors: int) -> tuple:
+def _kernel_arguments(device, mix: str, a, b, c, vectors: int) -> tuple:
     count, clock = numpy.uint64(vectors), device.kernel_clock
     if mix == "read":
         return a, count, device.total, device.tell, clock
     if mix == "write":
-        return c, count, numpy.uint32(START), clock
+        return c, count, numpy.uint32(PATTERN_START), clock
     if mix == "copy":
         return a, c, count, clock
     return a, b, c, count, numpy.float32(TRIAD_SCALE), clock
@@ -120,7 +124,7 @@ def _verify_write(device, a, b, c, step) -> str:
     device.poison(c)
     step(0)
     arguments = (c, numpy.uint64(c.nbytes // device.vector_bytes), device.total, device.tell, device.kernel_clock)
-    read = launch(device.kernel("memory.cu", "read_1"), 8 * device.multiprocessors, 256, arguments)
+    read = make_launch_step(device.kernel("memory.cu", "read_1"), 8 * device.multiprocessors, 256, arguments)
     require_sum(device, lambda: read(0), pattern_sum(c.size), c.size)
     return "the sum of every word read back against the sum of what was to be written"
 
@@ -128,7 +132,7 @@ def _verify_write(device, a, b, c, step) -> str:
 def _verify_copy(device, a, b, c, step) -> str:
     device.poison(c)
     step(0)
-    return require_equal(same_bits(device, a, c))
+    return require_copied(have_same_bits(device, a, c))
 
 
 def _verify_triad(device, a, b, c, step) -> str:
@@ -144,15 +148,20 @@ def _verify_triad(device, a, b, c, step) -> str:
     return "every result against a plain loop's"
 
 
-VERIFY = {"read": _verify_read, "write": _verify_write, "copy": _verify_copy, "triad": _verify_triad}
+VERIFIERS = {"read": _verify_read, "write": _verify_write, "copy": _verify_copy, "triad": _verify_triad}
 
 
 def write_pattern(device, array) -> None:
-    arguments = (array, numpy.uint64(array.nbytes // device.vector_bytes), numpy.uint32(START), device.kernel_clock)
+    arguments = (
+        array,
+        numpy.uint64(array.nbytes // device.vector_bytes),
+        numpy.uint32(PATTERN_START),
+        device.kernel_clock,
+    )
     device.kernel("memory.cu", "write_1")((8 * device.multiprocessors,), (256,), arguments)
 
 
-def pattern_sum(words: int, start: int = START) -> int:
+def pattern_sum(words: int, start: int = PATTERN_START) -> int:
     """Of the words start, start + 1, ... modulo 2^32."""
     return (start * words + words * (words - 1) // 2) % 2**32
 
@@ -168,7 +177,7 @@ def require_sum(device, read: Callable[[], object], expected: int, words: int) -
         raise ArithmeticError(f"the words read add up to {found}, and {words:,} words there to {expected}")
 
 
-def _device_copy(device, size: int) -> Stream:
+def _device_copy_benchmark(device, size: int) -> BandwidthBenchmark:
     source = device.normal((size // 4,), "fp32", seed=0)
     destination = device.xp.zeros_like(source)
 
@@ -178,9 +187,9 @@ def _device_copy(device, size: int) -> Stream:
     def verify(grid: str) -> str:
         device.poison(destination)
         copy(0)
-        return require_equal(same_bits(device, source, destination))
+        return require_copied(have_same_bits(device, source, destination))
 
-    return Stream(
+    return BandwidthBenchmark(
         name="d2d",
         level="hbm",
         mix="copy",
@@ -191,13 +200,13 @@ def _device_copy(device, size: int) -> Stream:
     )
 
 
-def same_bits(device, source, destination) -> bool:
+def have_same_bits(device, source, destination) -> bool:
     differences = device.xp.zeros(1, device.xp.uint64)
     device.count_differences(source, destination, differences)
     return int(differences[0]) == 0
 
 
-def require_equal(equal: bool) -> str:
+def require_copied(equal: bool) -> str:
     if not equal:
         raise ArithmeticError("the copy differs from its source")
     return "every byte of the destination compared with the source"
@@ -206,10 +215,10 @@ def require_equal(equal: bool) -> str:
 # ---------------------------------------------------------------- between host and device
 
 
-def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
+def _host_copy_benchmark(device, level: str, size_bytes: int, pinned: bool) -> BandwidthBenchmark:
     make = device.pinned_array if pinned else (lambda count: numpy.zeros(count // 4, numpy.uint32))
     host, returned = make(size_bytes), make(size_bytes)
-    _repeat(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), host)
+    _fill_repeating(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), host)
     on_device = device.xp.zeros(host.size, numpy.uint32)
     runtime, down = device.xp.cuda.runtime, device.xp.cuda.runtime.memcpyDeviceToHost
     up = runtime.memcpyHostToDevice
@@ -226,10 +235,10 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         to_device()
         to_host()
         device.synchronize()
-        return require_equal(numpy.array_equal(host, returned))
+        return require_copied(numpy.array_equal(host, returned))
 
     to_device()
-    return Stream(
+    return BandwidthBenchmark(
         name=level if pinned else f"{level}_pageable",
         level="pcie",
         mix="copy",
@@ -239,12 +248,12 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         counted_bytes=host.nbytes,
         grids={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,
-        blocks=HOST_BLOCKS,
+        blocks=HOST_TIMED_BLOCKS,
         least_samples=HOST_SAMPLES,
     )
 
 
-def _repeat(pattern, into) -> None:
+def _fill_repeating(pattern, into) -> None:
     """The pattern again and again; numpy.resize would make the whole first, which takes thirty times as long."""
     whole = into.size // pattern.size * pattern.size
     into[:whole].reshape(-1, pattern.size)[:] = pattern

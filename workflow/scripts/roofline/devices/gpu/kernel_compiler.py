@@ -11,24 +11,24 @@ from pathlib import Path
 from roofline.devices import host
 from roofline.records.files import write_bytes
 
-CEILING_KERNELS = Path(__file__).parent / "kernels"
+CEILING_KERNEL_FOLDER = Path(__file__).parent / "kernels"
 # Each kernel of a source on its own core; denormal numbers are zeros, as in CuPy's.
 COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0", "-ftz=true")
-HOPPER, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # what only Hopper has
-INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
+HOPPER_CAPABILITY, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # what only Hopper has
+INCLUDE_LINE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 @cache
-def kernel_source(path: Path) -> str:
+def read_kernel_source(path: Path) -> str:
     """A source with its own headers put in."""
     text = path.read_text(encoding="utf-8")
-    return INCLUDED.sub(lambda header: kernel_source(path.parent / header[1]), text)
+    return INCLUDE_LINE.sub(lambda header: read_kernel_source(path.parent / header[1]), text)
 
 
-def with_headers(path: Path) -> set[Path]:
+def list_kernel_files(path: Path) -> set[Path]:
     """A source and every header of ours that it includes."""
-    headers = INCLUDED.findall(path.read_text(encoding="utf-8"))
-    return {path}.union(*(with_headers(Path(os.path.normpath(path.parent / name))) for name in headers))
+    headers = INCLUDE_LINE.findall(path.read_text(encoding="utf-8"))
+    return {path}.union(*(list_kernel_files(Path(os.path.normpath(path.parent / name))) for name in headers))
 
 
 class KernelCompiler:
@@ -37,16 +37,16 @@ class KernelCompiler:
     @property
     def is_hopper(self) -> bool:
         """Whether it runs what is compiled with HOPPER_OPTIONS."""
-        return self.capability == HOPPER
+        return self.capability == HOPPER_CAPABILITY
 
     def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of a .cu file (a bare name: one for ceilings), compiled for this card with macros."""
-        return self.compiled(kernel_source(CEILING_KERNELS / source), name, defines)
+        return self.compiled(read_kernel_source(CEILING_KERNEL_FOLDER / source), name, defines)
 
     def compile_ahead(self, kernels: Iterable[tuple]) -> None:
         """Compile kernels, given as to `kernel`, and those of ceilings. Errors are left to `kernel`."""
         every = (*kernels, *self.ceiling_kernels)
-        different = {(kernel_source(CEILING_KERNELS / source), *defines) for source, _, *defines in every}
+        different = {(read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines) for source, _, *defines in every}
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
             pool.map(lambda one: self._cubin(*one), different)
 

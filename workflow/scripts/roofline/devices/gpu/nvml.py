@@ -2,7 +2,7 @@
 
 import os
 
-THROTTLE_REASONS = {
+THROTTLE_REASON_BITS = {
     0x0000000000000001: "gpu_idle",
     0x0000000000000002: "applications_clocks_setting",
     0x0000000000000004: "sw_power_cap",
@@ -15,7 +15,7 @@ THROTTLE_REASONS = {
 }
 
 # Names of one question: older drivers know the second alone, which newer ones may drop.
-REASONS_QUESTIONS = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
+THROTTLE_REASON_QUERIES = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
 # Of nvml.h: NVML_FI_DEV_POWER_INSTANT, NVML_SUCCESS, NVML_NVLINK_MAX_LINKS, NVML_FEATURE_ENABLED,
 # NVML_NVLINK_DEVICE_TYPE_GPU, NVML_TOPOLOGY_ and NVML_NVLINK_VERSION_.
 POWER_INSTANT, SUCCESS, MOST_NVLINKS, ENABLED, LINKED_TO_GPU = 186, 0, 36, 1, 0
@@ -23,7 +23,7 @@ ANCESTORS = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: 
 NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 
 
-def ask(question: str, *arguments):
+def query(question: str, *arguments):
     """The answer of nvml{question}, or None if this driver, card, container or version of pynvml has none.
 
     Strings among the arguments are names of NVML's constants; an argument of None has no answer.
@@ -42,7 +42,7 @@ def ask(question: str, *arguments):
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
-def start() -> bool:
+def initialise() -> bool:
     """Whether NVML answers at all."""
     try:
         import pynvml
@@ -55,7 +55,7 @@ def start() -> bool:
 
 def visible_gpus() -> list:
     """Handles of the GPUs (or MIG slices) that CUDA_VISIBLE_DEVICES leaves visible, in PCI order."""
-    cards = [ask("DeviceGetHandleByIndex", i) for i in range(ask("DeviceGetCount") or 0)]
+    cards = [query("DeviceGetHandleByIndex", i) for i in range(query("DeviceGetCount") or 0)]
     cards = sorted((card for card in cards if card), key=_pci_address)
     gpus = [(index, card, gpu) for index, card in enumerate(cards) for gpu in (_mig_slices(card) or [card])]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -70,58 +70,58 @@ def visible_gpus() -> list:
     return [gpu for _, _, gpu in gpus if gpu in visible]
 
 
-def setting(handle) -> str:
+def settings_text(handle) -> str:
     """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
-    limit = ask("DeviceGetEnforcedPowerLimit", handle)
-    ecc = ask("DeviceGetEccMode", handle)
+    limit = query("DeviceGetEnforcedPowerLimit", handle)
+    ecc = query("DeviceGetEccMode", handle)
     return f"power limit {limit / 1000 if limit else None} W, ECC {bool(ecc[0]) if ecc else None}"
 
 
-def facts(handle) -> dict:
+def read_facts(handle) -> dict:
     """Clocks, ECC, MIG, VBIOS, PCIe, power limit and memory errors, for the device record; null where refused."""
-    ecc = ask("DeviceGetEccMode", handle)
-    mig = ask("DeviceGetMigMode", handle)
-    limit = ask("DeviceGetEnforcedPowerLimit", handle)
-    persistence = ask("DeviceGetPersistenceMode", handle)
+    ecc = query("DeviceGetEccMode", handle)
+    mig = query("DeviceGetMigMode", handle)
+    limit = query("DeviceGetEnforcedPowerLimit", handle)
+    persistence = query("DeviceGetPersistenceMode", handle)
     return {
-        "sm_clock_max_mhz": ask("DeviceGetMaxClockInfo", handle, "NVML_CLOCK_SM"),
-        "sm_clock_now_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
-        "memory_clock_max_mhz": ask("DeviceGetMaxClockInfo", handle, "NVML_CLOCK_MEM"),
-        "memory_clock_now_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
-        "memory_bus_width_bits": ask("DeviceGetMemoryBusWidth", handle),
+        "sm_clock_max_mhz": query("DeviceGetMaxClockInfo", handle, "NVML_CLOCK_SM"),
+        "sm_clock_now_mhz": query("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
+        "memory_clock_max_mhz": query("DeviceGetMaxClockInfo", handle, "NVML_CLOCK_MEM"),
+        "memory_clock_now_mhz": query("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
+        "memory_bus_width_bits": query("DeviceGetMemoryBusWidth", handle),
         "ecc_enabled": None if ecc is None else bool(ecc[0]),
         "mig_enabled": None if mig is None else bool(mig[0]),
-        "mig_slice": handle and bool(ask("DeviceIsMigDeviceHandle", handle)),
+        "mig_slice": handle and bool(query("DeviceIsMigDeviceHandle", handle)),
         "persistence_mode": None if persistence is None else bool(persistence),
-        "vbios": ask("DeviceGetVbiosVersion", handle),
-        "pcie_generation_now": ask("DeviceGetCurrPcieLinkGeneration", handle),
-        "pcie_generation_max": ask("DeviceGetMaxPcieLinkGeneration", handle),
-        "pcie_width_now": ask("DeviceGetCurrPcieLinkWidth", handle),
-        "pcie_width_max": ask("DeviceGetMaxPcieLinkWidth", handle),
+        "vbios": query("DeviceGetVbiosVersion", handle),
+        "pcie_generation_now": query("DeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_generation_max": query("DeviceGetMaxPcieLinkGeneration", handle),
+        "pcie_width_now": query("DeviceGetCurrPcieLinkWidth", handle),
+        "pcie_width_max": query("DeviceGetMaxPcieLinkWidth", handle),
         "power_limit_w": None if limit is None else limit / 1000,
-        "slowdown_temperature_c": ask("DeviceGetTemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
-        **memory_errors(handle),
+        "slowdown_temperature_c": query("DeviceGetTemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
+        **read_memory_errors(handle),
         "nvlinks_active": handle and len(_active_links(handle)),
     }
 
 
-def memory_errors(handle) -> dict:
+def read_memory_errors(handle) -> dict:
     """Errors since the driver was loaded, uncorrected ones ever; what was taken out of use, and what waits for a reset.
 
     Rows are remapped from Ampere on, pages retired before; each card refuses the other's question.
     """
 
     def errors(kind: str, since: str) -> int | None:
-        return ask("DeviceGetTotalEccErrors", handle, kind, since)
+        return query("DeviceGetTotalEccErrors", handle, kind, since)
 
     # (for corrected errors, for uncorrected ones, pending, failed)
-    remapped = ask("DeviceGetRemappedRows", handle)
-    retirement = ask("DeviceGetRetiredPagesPendingStatus", handle)
+    remapped = query("DeviceGetRemappedRows", handle)
+    retirement = query("DeviceGetRetiredPagesPendingStatus", handle)
     causes = (
         "NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS",
         "NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR",
     )
-    retired = [ask("DeviceGetRetiredPages", handle, cause) for cause in causes]
+    retired = [query("DeviceGetRetiredPages", handle, cause) for cause in causes]
     return {
         "ecc_uncorrected_errors": errors("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC"),
         "ecc_uncorrected_errors_ever": errors("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC"),
@@ -134,106 +134,108 @@ def memory_errors(handle) -> dict:
     }
 
 
-def link(handle) -> dict:
+def read_host_link(handle) -> dict:
     """Generation and width of the host link, now: an idle card lowers both."""
     return {
-        "pcie_generation": ask("DeviceGetCurrPcieLinkGeneration", handle),
-        "pcie_width": ask("DeviceGetCurrPcieLinkWidth", handle),
+        "pcie_generation": query("DeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_width": query("DeviceGetCurrPcieLinkWidth", handle),
     }
 
 
-def _links(handle) -> dict[int, bool]:
+def _nvlink_states(handle) -> dict[int, bool]:
     """Whether each NVLink that the card has is active."""
-    states = {number: ask("DeviceGetNvLinkState", handle, number) for number in range(MOST_NVLINKS)}
+    states = {number: query("DeviceGetNvLinkState", handle, number) for number in range(MOST_NVLINKS)}
     return {number: state == ENABLED for number, state in states.items() if state is not None}
 
 
 def _active_links(handle) -> list[int]:
-    return [number for number, active in _links(handle).items() if active]
+    return [number for number, active in _nvlink_states(handle).items() if active]
 
 
-def path_between(handle, peer) -> dict:
+def describe_path(handle, peer) -> dict:
     """How two GPUs are connected: NVLink or PCIe, active links, and the nearest common part of the PCIe tree."""
-    status = ask("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
+    status = query("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
     known = {
         "path": None if status is None else "pcie" if status else "nvlink",
         "nvlinks": None,
         "nvlink_version": None,
-        "pcie_ancestor": ANCESTORS.get(ask("DeviceGetTopologyCommonAncestor", handle, peer)),
+        "pcie_ancestor": ANCESTORS.get(query("DeviceGetTopologyCommonAncestor", handle, peer)),
     }
     if known["path"] == "nvlink":
-        links = [number for number in _active_links(handle) if _leads_to(handle, number, peer)]
-        versions = [NVLINK_VERSIONS.get(ask("DeviceGetNvLinkVersion", handle, number)) for number in links]
+        links = [number for number in _active_links(handle) if _link_reaches(handle, number, peer)]
+        versions = [NVLINK_VERSIONS.get(query("DeviceGetNvLinkVersion", handle, number)) for number in links]
         known |= {"nvlinks": len(links), "nvlink_version": next(iter(versions), None)}
-        known["nvlinks_down"] = [number for number, active in _links(handle).items() if not active]
+        known["nvlinks_down"] = [number for number, active in _nvlink_states(handle).items() if not active]
     return known
 
 
-def _leads_to(handle, number: int, peer) -> bool:
+def _link_reaches(handle, number: int, peer) -> bool:
     """Whether a link ends at the peer, or at a switch, which leads to all GPUs."""
-    if ask("DeviceGetNvLinkRemoteDeviceType", handle, number) != LINKED_TO_GPU:
+    if query("DeviceGetNvLinkRemoteDeviceType", handle, number) != LINKED_TO_GPU:
         return True
-    remote, peers = ask("DeviceGetNvLinkRemotePciInfo", handle, number), ask("DeviceGetPciInfo", peer)
+    remote, peers = query("DeviceGetNvLinkRemotePciInfo", handle, number), query("DeviceGetPciInfo", peer)
     return bool(remote and peers) and remote.busId == peers.busId
 
 
-def other_processes(handle) -> int | None:
+def count_other_processes(handle) -> int | None:
     """Processes other than this one with a CUDA context on the card; None if their numbers cannot be read, or are not
     ours, as in a container."""
-    processes = ask("DeviceGetComputeRunningProcesses", handle)
+    processes = query("DeviceGetComputeRunningProcesses", handle)
     if processes is None:
         return None
     numbers = {process.pid for process in processes}
     return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
 
 
-def state(handle) -> dict:
+def read_state(handle) -> dict:
     """Clocks, power, temperature, throttle reasons and other processes, now."""
-    reasons = (ask(question, handle) for question in REASONS_QUESTIONS)
+    reasons = (query(question, handle) for question in THROTTLE_REASON_QUERIES)
     return {
-        "sm_clock_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
-        "memory_clock_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
-        **power(handle),
-        "temperature_c": ask("DeviceGetTemperature", handle, "NVML_TEMPERATURE_GPU"),
-        "throttle_reasons": throttle_reasons(next((bits for bits in reasons if bits is not None), None)),
-        "other_processes": other_processes(handle),
+        "sm_clock_mhz": query("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
+        "memory_clock_mhz": query("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
+        **read_power(handle),
+        "temperature_c": query("DeviceGetTemperature", handle, "NVML_TEMPERATURE_GPU"),
+        "throttle_reasons": decode_throttle_reasons(next((bits for bits in reasons if bits is not None), None)),
+        "other_processes": count_other_processes(handle),
     }
 
 
-def joules(handle) -> float | None:
+def read_energy_j(handle) -> float | None:
     """Since the driver was loaded; None without a counter (before Volta)."""
-    millijoules = ask("DeviceGetTotalEnergyConsumption", handle)
+    millijoules = query("DeviceGetTotalEnergyConsumption", handle)
     return None if millijoules is None else millijoules / 1000
 
 
-def power(handle) -> dict:
+def read_power(handle) -> dict:
     """Watts now; where the driver has no such reading its average, of a second on an H200."""
-    values = ask("DeviceGetFieldValues", handle, [POWER_INSTANT])
+    values = query("DeviceGetFieldValues", handle, [POWER_INSTANT])
     if values and values[0].nvmlReturn == SUCCESS:
         return {"power_w": values[0].value.uiVal / 1000, "power_reading": "instant"}
-    usage = ask("DeviceGetPowerUsage", handle)
+    usage = query("DeviceGetPowerUsage", handle)
     return {"power_w": usage / 1000, "power_reading": "average"} if usage else {"power_w": None, "power_reading": None}
 
 
-def throttle_reasons(bits: int | None) -> list[str] | None:
+def decode_throttle_reasons(bits: int | None) -> list[str] | None:
     """The names of the set bits; an empty list where nothing holds the clock back, None where unknown."""
     if bits is None:
         return None
-    others = bits & ~sum(THROTTLE_REASONS)
-    return [name for bit, name in THROTTLE_REASONS.items() if bits & bit] + ([f"unnamed_{others:#x}"] if others else [])
+    others = bits & ~sum(THROTTLE_REASON_BITS)
+    return [name for bit, name in THROTTLE_REASON_BITS.items() if bits & bit] + (
+        [f"unnamed_{others:#x}"] if others else []
+    )
 
 
 def _mig_slices(card) -> list:
-    mode = ask("DeviceGetMigMode", card)
+    mode = query("DeviceGetMigMode", card)
     if not mode or not mode[0]:
         return []
-    count = ask("DeviceGetMaxMigDeviceCount", card) or 0
-    slices = (ask("DeviceGetMigDeviceHandleByIndex", card, index) for index in range(count))
+    count = query("DeviceGetMaxMigDeviceCount", card) or 0
+    slices = (query("DeviceGetMigDeviceHandleByIndex", card, index) for index in range(count))
     return [mig for mig in slices if mig]
 
 
 def _pci_address(card) -> tuple:
-    info = ask("DeviceGetPciInfo", card)
+    info = query("DeviceGetPciInfo", card)
     return (False, info.busId) if info else (True,)
 
 
@@ -241,5 +243,5 @@ def _is_named(token: str, index: int, card, gpu) -> bool:
     """Whether an entry of CUDA_VISIBLE_DEVICES is the card's number, or the beginning of its or its slice's UUID."""
     if token == str(index):
         return True
-    uuids = (ask("DeviceGetUUID", handle) or "" for handle in (card, gpu))
+    uuids = (query("DeviceGetUUID", handle) or "" for handle in (card, gpu))
     return token.startswith(("GPU-", "MIG-")) and any(uuid.startswith(token) for uuid in uuids)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy
 
-from roofline.core.terms import Unsupported
-from roofline.devices.base import Stream
+from roofline.core.terms import UnsupportedError
+from roofline.devices.base import BandwidthBenchmark
 from roofline.devices.gpu import hbm_benchmarks
-from roofline.devices.gpu.pointer_chase import LINE_BYTES, chased, shuffled
+from roofline.devices.gpu.pointer_chase import LINE_BYTES, make_chase_step, shuffle_chain
 
 LARGEST_BYTES = (
     hbm_benchmarks.GIB
@@ -21,7 +21,7 @@ CHAIN_BYTES, CHAIN_STEPS = 2 * hbm_benchmarks.MIB, 4096  # a chain that one page
 COPIED_BYTES = 8
 
 
-class Pair:
+class PeerPair:
     """A device and its peer, and the streams between them. Raises Unsupported where one may not access the other."""
 
     def __init__(self, device, size_bytes: int | None):
@@ -33,18 +33,18 @@ class Pair:
             * hbm_benchmarks.ROUND_BYTES
         )
         self.device, self.size, self.path = device, size, device.path_to_peer()
-        self.near, self.far = _Card(device, 0, size), _Card(device, 1, size)
+        self.near, self.far = _Endpoint(device, 0, size), _Endpoint(device, 1, size)
 
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[BandwidthBenchmark]:
         """One way, from the device or by its kernels; then both ways at once."""
         name = f"p2p_{self.device.peer.device}"
         return [
             self._stream(f"{name}{way}{'_both' if both else ''}", one, both)
-            for way, one in (("", _Copy), ("_read", _Read), ("_write", _Write))
+            for way, one in (("", _DriverCopy), ("_read", _PeerRead), ("_write", _PeerWrite))
             for both in (False, True)
         ]
 
-    def _stream(self, name: str, way: type, both: bool) -> Stream:
+    def _stream(self, name: str, way: type, both: bool) -> BandwidthBenchmark:
         there, back = way(self.near, self.far), way(self.far, self.near)
         ways = [there, back] if both else [there]
         grids = {grid: self._at_once(step, back.steps[grid]) if both else step for grid, step in there.steps.items()}
@@ -53,7 +53,7 @@ class Pair:
             return self._checked(grids[grid], ways)
 
         summed = ", both directions at once, of which this is the sum" if both else ""
-        return Stream(
+        return BandwidthBenchmark(
             name=name,
             level="p2p",
             mix=way.mix,
@@ -102,14 +102,14 @@ class Pair:
         """A step, how many loads it makes one after another in the peer's memory, and a check of where they led."""
         with self.far as far:
             words = far.device.xp.zeros((CHAIN_BYTES // LINE_BYTES, LINE_BYTES // 8), numpy.uint64)
-            links, addresses = shuffled(words.data.ptr, len(words))
+            links, addresses = shuffle_chain(words.data.ptr, len(words))
             words[...] = far.device.array(links)
             far.stream.synchronize()
-        return chased(self.device, words, addresses, CHAIN_STEPS, "chase")
+        return make_chase_step(self.device, words, addresses, CHAIN_STEPS, "chase")
 
     def small_copy(self) -> tuple[Callable[[int], None], Callable[[], str]]:
         """A step that copies 8 bytes to the peer, and a check of them."""
-        way = _Copy(self.near, self.far, COPIED_BYTES)
+        way = _DriverCopy(self.near, self.far, COPIED_BYTES)
         (step,) = way.steps.values()
         return step, lambda: self._checked(step, [way])
 
@@ -118,20 +118,20 @@ def _require_access(device) -> None:
     """CUDA would copy by way of the host where it may not access the peer, and would not tell."""
     runtime = device.xp.cuda.runtime
     if runtime.getDeviceCount() < 2:
-        raise Unsupported(f"CUDA shows this process only one of {device.name} and {device.peer.device}")
+        raise UnsupportedError(f"CUDA shows this process only one of {device.name} and {device.peer.device}")
     if not (runtime.deviceCanAccessPeer(0, 1) and runtime.deviceCanAccessPeer(1, 0)):
-        raise Unsupported(
+        raise UnsupportedError(
             f"{device.name} and {device.peer.device} may not access one another's memory, and copies would go through "
             "the host"
         )
     if device.peer.compute_capability != device.identity.compute_capability:
-        raise Unsupported(f"{device.name} and {device.peer.device} are of different compute capabilities")
+        raise UnsupportedError(f"{device.name} and {device.peer.device} are of different compute capabilities")
     for card, other in ((0, 1), (1, 0)):
         with device.xp.cuda.Device(card):
             runtime.deviceEnablePeerAccess(other)
 
 
-class _Card:
+class _Endpoint:
     """One of both: what is sent from it (`out`), what arrives (`into`), and its stream. Within `with` it is CUDA's
     current device."""
 
@@ -175,12 +175,12 @@ class _Card:
         self.launch(kernel, 8 * self.device.multiprocessors, 256, arguments)
 
 
-class _Copy:
+class _DriverCopy:
     """The driver's copies, issued by the card that sends."""
 
     mix, counted = "copy", "copied by the driver"
 
-    def __init__(self, card: _Card, other: _Card, size: int | None = None):
+    def __init__(self, card: _Endpoint, other: _Endpoint, size: int | None = None):
         self._card, self._other, self._size = card, other, size or card.size
         self.steps = {"the driver's copy": self._step}
 
@@ -199,32 +199,33 @@ class _Copy:
         with self._other as other:
             words = self._size // 4
             expected = other.device.normal((words,), "fp32", self._card.number + 2)
-            if not hbm_benchmarks.same_bits(other.device, expected, other.into[:words]):
+            if not hbm_benchmarks.have_same_bits(other.device, expected, other.into[:words]):
                 raise ArithmeticError("what was copied to the peer differs from its source")
         return "every byte that arrived compared with the same random numbers drawn there"
 
 
-class _Kernels:
+class _PeerKernel:
     """Kernels of one card on an array of the other's."""
 
     name: str
 
-    def __init__(self, card: _Card, other: _Card):
-        self._card, self._other, self._start = card, other, hbm_benchmarks.START + card.number
+    def __init__(self, card: _Endpoint, other: _Endpoint):
+        self._card, self._other, self._start = card, other, hbm_benchmarks.PATTERN_START + card.number
         device, most = card.device, card.device.max_threads
         shapes = [
-            (hbm_benchmarks.WHOLE if whole else most // threads, threads, depth) for threads, depth, whole in GRIDS
+            (hbm_benchmarks.BLOCK_PER_TILE if whole else most // threads, threads, depth)
+            for threads, depth, whole in GRIDS
         ]
         arguments = self.arguments(numpy.uint64(card.size // device.vector_bytes))
         with card:
-            grids = hbm_benchmarks.grids(device, self.name, card.size, shapes)
+            grids = hbm_benchmarks.list_grids(device, self.name, card.size, shapes)
         self.steps = {name: self._step(*grid, arguments) for name, grid in grids.items()}
 
     def _step(self, kernel, blocks: int, threads: int, arguments: tuple) -> Callable[[int], None]:
         return lambda index: self._card.launch(kernel, blocks, threads, arguments)
 
 
-class _Read(_Kernels):
+class _PeerRead(_PeerKernel):
     name = mix = "read"
     counted = "of the other card's memory read by a kernel"
 
@@ -247,7 +248,7 @@ class _Read(_Kernels):
         return "the sum of every word read against the sum of what the other card had written there"
 
 
-class _Write(_Kernels):
+class _PeerWrite(_PeerKernel):
     name = mix = "write"
     counted = "of the other card's memory written by a kernel"
 
@@ -261,6 +262,6 @@ class _Write(_Kernels):
         with self._other as other:
             expected = other.device.xp.zeros_like(other.into)
             other.write_pattern(expected, self._start)
-            if not hbm_benchmarks.same_bits(other.device, expected, other.into):
+            if not hbm_benchmarks.have_same_bits(other.device, expected, other.into):
                 raise ArithmeticError("what was written to the peer's memory differs from what must be there")
         return "every word that arrived compared with the same pattern written by the other card"

@@ -8,23 +8,23 @@ from roofline.devices.gpu.hbm_benchmarks import KIB, MIB
 
 LINE_BYTES = 128
 # Many laps of `l1`, one of `l2` (which a launch before has brought there); a launch of `hbm` meets no line twice.
-STEPS = {"l1": 1 << 18, "l2": 1 << 14, "hbm": 1 << 12}
-TIMES_L2 = 8
+LOADS_PER_STEP = {"l1": 1 << 18, "l2": 1 << 14, "hbm": 1 << 12}
+CHAIN_L2_SIZES = 8
 
 
-def chain(device, level: str) -> tuple[Callable[[int], None], int, Callable[[], str]]:
+def make_pointer_chase(device, level: str) -> tuple[Callable[[int], None], int, Callable[[], str]]:
     """A step of dependent 8-byte loads from a level, how many they are, and a check of where they led."""
     l2 = device.last_level_cache_bytes
-    room = min(TIMES_L2 * l2, device.identity.memory_free_bytes // 8)
+    room = min(CHAIN_L2_SIZES * l2, device.identity.memory_free_bytes // 8)
     size = {"l1": min(16 * KIB, device.l1_bytes // 4), "l2": min(2 * MIB, l2 // 4), "hbm": room}[level]
     words = device.xp.zeros((size // LINE_BYTES, LINE_BYTES // 8), numpy.uint64)
-    links, addresses = shuffled(words.data.ptr, len(words))
+    links, addresses = shuffle_chain(words.data.ptr, len(words))
     words[...] = device.array(links)
     device.xp.zeros(room, numpy.uint8)  # leaves nothing of the chain in the L2
-    return chased(device, words, addresses, STEPS[level], "chase_l1" if level == "l1" else "chase")
+    return make_chase_step(device, words, addresses, LOADS_PER_STEP[level], "chase_l1" if level == "l1" else "chase")
 
 
-def shuffled(start: int, lines: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+def shuffle_chain(start: int, lines: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The words of `lines` lines from an address on, in each the address of the next; and these in their order."""
     order = numpy.random.default_rng(0).permutation(lines)
     addresses = numpy.uint64(start) + order.astype(numpy.uint64) * numpy.uint64(LINE_BYTES)
@@ -33,7 +33,7 @@ def shuffled(start: int, lines: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     return words, addresses
 
 
-def chased(device, words, addresses: numpy.ndarray, steps: int, kernel_name: str):
+def make_chase_step(device, words, addresses: numpy.ndarray, steps: int, kernel_name: str):
     """What `chain` returns, of a chain that lies in `words`. Each step begins where the one before it ended."""
     kernel, last = device.kernel("chase.cu", kernel_name), device.xp.zeros(1, numpy.uint64)
 

@@ -2,8 +2,15 @@
 
 from typing import ClassVar
 
-from roofline.core.terms import KINDS, Axis
-from roofline.operators.about import FEWER_INTERMEDIATES, ONE_FUSED_KERNEL, About, Advice, Cell, Way
+from roofline.core.terms import DEVICE_TRAITS, Axis
+from roofline.operators.about import (
+    FEWER_INTERMEDIATES,
+    ONE_FUSED_KERNEL,
+    About,
+    Advice,
+    CellIdentity,
+    ImplementationAdvice,
+)
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
 
@@ -18,21 +25,21 @@ class AboutDecodeAttention(About):
     scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
     usual_share_of_peak = (0.003, 0.01)
     ways: ClassVar = {
-        "eager": Way(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
-        "fused": Way(fused=True, improvements=MORE_KEYS),
-        "fused_graph": Way(fused=True, graph=True, improvements=MORE_KEYS),
-        "numpy": Way(improvements=("compiled code instead of NumPy's temporaries",)),
+        "eager": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
+        "fused": ImplementationAdvice(fused=True, improvements=MORE_KEYS),
+        "fused_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_KEYS),
+        "numpy": ImplementationAdvice(improvements=("compiled code instead of NumPy's temporaries",)),
     }
 
-    def label(self, cell: Cell) -> str:
+    def label(self, cell: CellIdentity) -> str:
         return f"{self.series(cell)}, S {cell.shape['seq_len']}"
 
-    def series(self, cell: Cell) -> str:
+    def series(self, cell: CellIdentity) -> str:
         return f"batch {cell.shape['batch']}"
 
-    def advice(self, cell: Cell, kind: str) -> Advice:
+    def advice(self, cell: CellIdentity, kind: str) -> Advice:
         found = super().advice(cell, kind)
-        device, fp32 = KINDS[kind], cell.dtype == "fp32"
+        device, fp32 = DEVICE_TRAITS[kind], cell.dtype == "fp32"
         narrower = device.narrowest_bytes < 4
         found["compute"] = ["tensor cores"] * (device.tensor_cores and fp32) + ["lower precision"] * narrower
         # The cache is left to be read: in fewer bytes, or for more queries.

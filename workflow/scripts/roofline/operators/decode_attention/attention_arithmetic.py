@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, relative_error
-from roofline.operators.base import Implementation, rotation_copies
+from roofline.operators.base import Implementation, count_rotation_copies
 
 
 @dataclass(frozen=True)
-class Shape:
+class AttentionShape:
     batch: int
     heads: int
     kv_heads: int
@@ -34,21 +34,21 @@ class Shape:
         return asdict(self)
 
 
-def flops(shape: Shape, scope: str) -> int:
+def attention_flops(shape: AttentionShape, scope: str) -> int:
     core = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
     return core + (4 * shape.batch * shape.hidden_size**2 if scope == "block" else 0)
 
 
-def traffic_bytes(shape: Shape, dtype: str, scope: str) -> int:
-    return cache_bytes(shape, dtype) + (weight_bytes(shape, dtype) if scope == "block" else 0)
+def attention_bytes(shape: AttentionShape, dtype: str, scope: str) -> int:
+    return kv_cache_bytes(shape, dtype) + (projection_bytes(shape, dtype) if scope == "block" else 0)
 
 
-def cache_bytes(shape: Shape, dtype: str) -> int:
+def kv_cache_bytes(shape: AttentionShape, dtype: str) -> int:
     """K and V of one layer."""
     return 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
 
 
-def weight_bytes(shape: Shape, dtype: str) -> int:
+def projection_bytes(shape: AttentionShape, dtype: str) -> int:
     """The query and the output projection of one layer."""
     return 2 * shape.hidden_size**2 * ITEM_BYTES[dtype]
 
@@ -71,7 +71,7 @@ def attend(xp, query, keys, values):
     return xp.matmul(weights, values)
 
 
-def reference(query, keys, values):
+def reference_attention(query, keys, values):
     """The same in float64 on the host, for queries [batch, heads, d] as they are; returns [batch, heads, d]."""
     import numpy
 
@@ -81,7 +81,7 @@ def reference(query, keys, values):
     return attend(numpy, grouped, keys, values).reshape(query.shape)
 
 
-def worst_head(result, expected) -> float:
+def worst_head_error(result, expected) -> float:
     """The largest relative error of a head: norm of the difference over the norm, for arrays [..., d]."""
     import numpy
 
@@ -89,15 +89,15 @@ def worst_head(result, expected) -> float:
     return max(relative_error(*head) for head in heads)
 
 
-def product(device, left, right):
+def multiply(device, left, right):
     """Matrices multiplied in their own dtype, or in fp32 where the device emulates it."""
     widened = (device.widened(array) for array in (left, right))
     return device.xp.matmul(*widened).astype(left.dtype, copy=False)
 
 
-def projected_query(device, shape: Shape, hidden, layer: dict):
+def project_query(device, shape: AttentionShape, hidden, layer: dict):
     """[batch, heads, head size]."""
-    query = product(device, hidden, layer["query"]) + layer["query_bias"]
+    query = multiply(device, hidden, layer["query"]) + layer["query_bias"]
     return query.reshape(shape.batch, shape.heads, shape.head_size)
 
 
@@ -109,7 +109,7 @@ class DecodeImplementation(Implementation):
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
-        self.shape, self.dtype = Shape(**case.shape), case.dtype
+        self.shape, self.dtype = AttentionShape(**case.shape), case.dtype
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
@@ -120,7 +120,7 @@ class DecodeImplementation(Implementation):
     def rotated_layers(self) -> list[dict]:
         """The projections' weights, in as many copies as make those of a block cold; one where the caches are warm."""
         first, device = self.shared["layer"], self.device
-        moved = traffic_bytes(self.shape, self.dtype, "block")
-        copies = 1 if len(self.caches) == 1 else rotation_copies(moved, device.last_level_cache_bytes)
+        moved = attention_bytes(self.shape, self.dtype, "block")
+        copies = 1 if len(self.caches) == 1 else count_rotation_copies(moved, device.last_level_cache_bytes)
         made = {name: device.rolled(array, copies - 1) for name, array in first.items()}
         return [first, *({name: arrays[place] for name, arrays in made.items()} for place in range(copies - 1))]

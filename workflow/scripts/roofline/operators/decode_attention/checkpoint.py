@@ -34,12 +34,12 @@ class Preset(Settings):
         return (self.heads + 2 * (self.kv_heads or self.heads)) * self.head_size
 
 
-def inspect(path: Path | str, preset: Preset) -> str:
+def check_checkpoint(path: Path | str, preset: Preset) -> str:
     """Check names and shapes from the header alone, without reading weights. Returns the naming.
 
     Raises UserError for a file that is missing, truncated, not safetensors (a pickle, say) or of other shapes.
     """
-    return _naming(path, _header(path)[1], preset)[1]
+    return _detect_naming(path, _read_header(path)[1], preset)[1]
 
 
 def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, seed: int = 0):
@@ -52,11 +52,11 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
     import numpy
     from safetensors import safe_open
 
-    shapes = _header(path)[1]
-    prefix, naming = _naming(path, shapes, preset)
+    shapes = _read_header(path)[1]
+    prefix, naming = _detect_naming(path, shapes, preset)
     size = preset.hidden_size
     with safe_open(path, framework="numpy") as file:
-        names = (f"h.{layer}.attn.c_attn.weight", *_shapes_of(layer, size, preset.projected_size))
+        names = (f"h.{layer}.attn.c_attn.weight", *_expected_shapes(layer, size, preset.projected_size))
         there = [name for name in names if prefix + name in shapes]
         tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in there}
     for name, values in tensors.items():
@@ -76,20 +76,20 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
         "output": numpy.ascontiguousarray(matrix("c_proj")),
         "output_bias": bias("c_proj"),
     }
-    hidden, source = _hidden_states(tensors, layer, size, batch, seed)
+    hidden, source = _make_hidden_states(tensors, layer, size, batch, seed)
     return weights, hidden, naming, source
 
 
-def make(path: Path, params: dict) -> str:
+def make_checkpoint(path: Path, params: dict) -> str:
     """Generate the weights of a preset, whose sizes stand in `params` next to a seed. Returns what to say of them."""
     sizes = dict(params)
     seed = sizes.pop("seed")
     preset = Preset(**sizes)
-    generate(path, preset, seed)
+    write_generated(path, preset, seed)
     return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
 
 
-def generate(path: Path | str, preset: Preset, seed: int) -> None:
+def write_generated(path: Path | str, preset: Preset, seed: int) -> None:
     """Write a seeded checkpoint in MiniGPT's naming: embeddings, and the one layer's normalisation and attention that
     is read."""
     import numpy
@@ -121,10 +121,10 @@ def generate(path: Path | str, preset: Preset, seed: int) -> None:
 
 
 def is_generated(path: Path | str) -> bool:
-    return "generated" in _header(path)[0]
+    return "generated" in _read_header(path)[0]
 
 
-def _header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
+def _read_header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
     """Metadata, and the shape of each tensor. Only safetensors' own reader opens the file: no pickle is ever loaded."""
     from safetensors import SafetensorError, safe_open
 
@@ -138,7 +138,7 @@ def _header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
         raise UserError(f"model.checkpoint {path}: not a safetensors file (a pickle, or truncated)") from None
 
 
-def _shapes_of(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
+def _expected_shapes(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
     """What is read next to the layer's c_attn.weight, with its shape; None for a length that may be any."""
     return {
         "wte.weight": [None, size],
@@ -151,7 +151,7 @@ def _shapes_of(layer: int, size: int, projected: int) -> dict[str, list[int | No
     }
 
 
-def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
+def _detect_naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
     size, projected = preset.hidden_size, preset.projected_size
     prefix = next((p for p in PREFIXES if p + "h.0.attn.c_attn.weight" in shapes), None)
     if prefix is None:
@@ -172,7 +172,7 @@ def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
         raise UserError(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
     if prefix + "h.0.attn.c_proj.weight" not in shapes:
         raise UserError(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
-    for name, shape in _shapes_of(0, size, preset.projected_size).items():
+    for name, shape in _expected_shapes(0, size, preset.projected_size).items():
         found = shapes.get(prefix + name, shape)
         if len(found) != len(shape) or any(a == 0 or b not in (None, a) for a, b in zip(found, shape, strict=True)):
             allowed = str(shape).replace("None", "any")
@@ -180,7 +180,7 @@ def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
     return prefix, naming
 
 
-def _hidden_states(tensors: dict, layer: int, size: int, batch: int, seed: int):
+def _make_hidden_states(tensors: dict, layer: int, size: int, batch: int, seed: int):
     import numpy
 
     random = numpy.random.default_rng(seed)

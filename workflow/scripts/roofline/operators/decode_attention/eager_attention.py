@@ -6,23 +6,23 @@ from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.operators.decode_attention.attention_arithmetic import (
     DecodeImplementation,
     attend,
-    product,
-    projected_query,
-    weight_bytes,
+    multiply,
+    project_query,
+    projection_bytes,
 )
 from roofline.records.seal_records import CostTerms
 
 # Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. Of fp16, CuPy
 # takes two more for each product of stacks, and one rounds the weights. bf16 is widened: query, keys and values before,
 # the result after. In fp32 heads that share keys are copied for either product, and so is the result.
-CORE_OPERATIONS = {"fp32": 7, "fp16": 12, "bf16": 11}
-GROUPED_OPERATIONS = {"fp32": 3, "fp16": 0, "bf16": 0}
+CORE_KERNELS = {"fp32": 7, "fp16": 12, "bf16": 11}
+GROUPED_KERNELS = {"fp32": 3, "fp16": 0, "bf16": 0}
 # A product, the bias and the scale before; a product and the bias after. bf16 rounds once more.
-PROJECTIONS = {"fp32": 5, "fp16": 5, "bf16": 6}
+PROJECTION_KERNELS = {"fp32": 5, "fp16": 5, "bf16": 6}
 SCORE_PASSES = 10  # over the scores in fp32: of these operations the reads and writes
 
 
-class Eager(DecodeImplementation):
+class EagerAttention(DecodeImplementation):
     """Scores, softmax and weighted sum, each an operation of the array library with a result in memory."""
 
     name, kind = "eager", "gpu"
@@ -49,16 +49,16 @@ class Eager(DecodeImplementation):
 
     def _block(self, index: int):
         layer = self.layers[index % len(self.layers)]
-        attended = self._attend(self.columns(projected_query(self.device, self.shape, self.hidden, layer)), index)
+        attended = self._attend(self.columns(project_query(self.device, self.shape, self.hidden, layer)), index)
         flat = attended.reshape(self.shape.batch, self.shape.hidden_size)
-        return product(self.device, flat, layer["output"]) + layer["output_bias"]
+        return multiply(self.device, flat, layer["output"]) + layer["output_bias"]
 
     def costs(self, scope: str) -> CostTerms:
         """Launches, passes over intermediates, and products of stacks, which read their matrices as slowly as they do
         whether these are in memory or in the cache."""
         shape, wide = self.shape, ITEM_BYTES["fp32"]
-        operations = float(CORE_OPERATIONS[self.dtype] + (PROJECTIONS[self.dtype] if scope == "block" else 0))
-        operations += GROUPED_OPERATIONS[self.dtype] * (shape.group > 1)
+        operations = float(CORE_KERNELS[self.dtype] + (PROJECTION_KERNELS[self.dtype] if scope == "block" else 0))
+        operations += GROUPED_KERNELS[self.dtype] * (shape.group > 1)
         elements = 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size
         passes = SCORE_PASSES * wide * shape.batch * shape.heads * shape.seq_len
         if self.dtype == "bf16":
@@ -67,7 +67,7 @@ class Eager(DecodeImplementation):
         floor = {stacks: float(elements)}
         if scope == "block" and shape.batch > 1:  # a single row is read as fast as the memory allows
             of_weights = f"{'fp32' if self.dtype == 'fp32' else 'fp16'}_projection_s_per_element"
-            floor[of_weights] = weight_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
+            floor[of_weights] = projection_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
         return CostTerms(
             calls={"array_operation_s": operations},
             start={"array_kernel_s": operations},

@@ -7,26 +7,26 @@ from functools import cached_property
 from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.devices.gpu.kernel_compiler import with_headers
+from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import ExecutedFlops
-from roofline.operators.constants import LAUNCHED, launch
-from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation, Shape
+from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
 from roofline.records.seal_records import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
 ARGUMENTS = 9  # of a launch
 HEAD_SIZES = (64, 128)  # that it is compiled for
-NUMBERS = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
+KERNEL_DTYPES = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 
 # As the kernel's headers have them.
 VECTOR_BYTES = 16
 LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
-WARP = 32
+LANES_PER_WARP = 32
 MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
-PADDING = 4  # floats of a row in shared memory and of a split in the workspace, next to the vector
+PADDING_FLOATS = 4  # floats of a row in shared memory and of a split in the workspace, next to the vector
 
-WARPS = (4, 2)  # of a block; the smaller ones need half the registers and shared memory
+WARPS_PER_BLOCK = (4, 2)  # of a block; the smaller ones need half the registers and shared memory
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
 STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
 RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes besides its own; units of it
@@ -36,16 +36,16 @@ LEAST_KEYS = 128  # of a split: joining splits takes as long as a block takes fo
 LONG_KEYS = 2048  # of a split, from which several blocks per multiprocessor read faster than one
 LEAST_OF_LONG = 512  # keys of a split where there are several per multiprocessor
 LEAST_OF_WAVES = 1024  # keys of a split where there are WAVES
-EVEN = 0.9  # of the busiest multiprocessor's blocks the others have on average: then none waits long for another
-MOSTLY_EVEN = 0.75  # below, more blocks gain more than they lose by being uneven
+EVEN_SHARE = 0.9  # of the busiest multiprocessor's blocks the others have on average: then none waits long for another
+MOSTLY_EVEN_SHARE = 0.75  # below, more blocks gain more than they lose by being uneven
 WAVES = 5  # of blocks, after which an uneven end no longer matters; where keys are too few for so many, two or more
 # Waves of blocks in which the last one costs. A tenth of a wave does not: blocks do not all end at the same time, and
 # 400 blocks in 396 slots were faster than in 528 of another variant.
-CROWDED = (1.1, 2.0)
+CROWDED_WAVES = (1.1, 2.0)
 
 
 @dataclass(frozen=True)
-class Variant:
+class KernelVariant:
     """How the kernel is compiled; `blocks` are resident on a multiprocessor, by registers and shared memory."""
 
     by_mma: bool
@@ -58,7 +58,7 @@ class Variant:
 
     def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
         macros = {
-            "DTYPE": NUMBERS[dtype],
+            "DTYPE": KERNEL_DTYPES[dtype],
             "HEAD_SIZE": head_size,
             "QUERIES": self.queries,
             "WARPS": self.warps,
@@ -70,19 +70,19 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """A variant and its grid: `splits` of S for each K/V head and tile of its queries."""
 
-    variant: Variant
+    variant: KernelVariant
     splits: int
     tiles: int
     blocks: int
     shared_bytes: int  # of a block, as launched
 
 
-def variants(
-    shape: Shape, dtype: str, capability: tuple[int, int], shared_per_multiprocessor: int
-) -> Iterator[Variant]:
+def list_variants(
+    shape: AttentionShape, dtype: str, capability: tuple[int, int], shared_per_multiprocessor: int
+) -> Iterator[KernelVariant]:
     """Ways to compile for a cell, the one with more bytes under way first.
 
     Tensor cores where a K/V head serves several queries and the card has them for the dtype: for one query the
@@ -91,23 +91,29 @@ def variants(
     vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
     by_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and capability >= MMA_FROM
     queries = MMA_QUERIES if by_mma else min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)
-    groups = 1 if by_mma else WARP // (8 if vectors < 16 else vectors // 2)  # of lanes, each with its own part
+    groups = (
+        1 if by_mma else LANES_PER_WARP // (8 if vectors < 16 else vectors // 2)
+    )  # of lanes, each with its own part
     # With one query a head, few registers let a fourth block be there without shared memory.
-    ways = [(2, warps) for warps in (WARPS if shape.group > 1 else WARPS[:1])] if capability >= MMA_FROM else []
-    for stages, warps in [*ways, (0, WARPS[0])]:
+    ways = (
+        [(2, warps) for warps in (WARPS_PER_BLOCK if shape.group > 1 else WARPS_PER_BLOCK[:1])]
+        if capability >= MMA_FROM
+        else []
+    )
+    for stages, warps in [*ways, (0, WARPS_PER_BLOCK[0])]:
         # As many as the registers allow without spilling.
         wanted = 3 if stages or by_mma else {1: 4, 2: 3}.get(queries, 2)
-        wanted = wanted * WARPS[0] // warps
-        of_parts = 4 * warps * groups * queries * (shape.head_size + PADDING + 2) + 16
-        shared_bytes = max(of_parts, 2 * warps * stages * LOADS * WARP * VECTOR_BYTES)
+        wanted = wanted * WARPS_PER_BLOCK[0] // warps
+        of_parts = 4 * warps * groups * queries * (shape.head_size + PADDING_FLOATS + 2) + 16
+        shared_bytes = max(of_parts, 2 * warps * stages * LOADS * LANES_PER_WARP * VECTOR_BYTES)
         blocks = max(1, min(wanted, shared_per_multiprocessor // (shared_bytes + RESERVED_BYTES)))
         if blocks > 1 or not stages:
-            yield Variant(by_mma, queries, stages, warps, blocks, LOADS * WARP // vectors, shared_bytes)
+            yield KernelVariant(by_mma, queries, stages, warps, blocks, LOADS * LANES_PER_WARP // vectors, shared_bytes)
 
 
-def plan(
-    shape: Shape, dtype: str, capability: tuple[int, int], multiprocessors: int, shared_per_multiprocessor: int
-) -> Plan:
+def plan_attention(
+    shape: AttentionShape, dtype: str, capability: tuple[int, int], multiprocessors: int, shared_per_multiprocessor: int
+) -> AttentionPlan:
     """The variant and the splits for a cell on a card.
 
     The first variant; where its blocks would crowd into a second wave, the one of which all are there at once. Where a
@@ -115,26 +121,26 @@ def plan(
     queries, whose blocks take longer.
     """
 
-    def planned(variant: Variant) -> Plan:
+    def planned(variant: KernelVariant) -> AttentionPlan:
         tiles = math.ceil(shape.group / variant.queries)
         heads = shape.batch * shape.kv_heads * tiles
-        splits = splits_of(heads, shape.seq_len, multiprocessors, variant.blocks)
+        splits = choose_splits(heads, shape.seq_len, multiprocessors, variant.blocks)
         blocks = heads * splits
-        shared_bytes = _evenly_spread(variant, blocks, multiprocessors, shared_per_multiprocessor)
-        return Plan(variant, splits, tiles, blocks, shared_bytes)
+        shared_bytes = _shared_bytes_for_spread(variant, blocks, multiprocessors, shared_per_multiprocessor)
+        return AttentionPlan(variant, splits, tiles, blocks, shared_bytes)
 
-    def waves(one: Plan) -> float:
+    def waves(one: AttentionPlan) -> float:
         return one.blocks / (multiprocessors * one.variant.blocks)
 
-    plans = [planned(variant) for variant in variants(shape, dtype, capability, shared_per_multiprocessor)]
+    plans = [planned(variant) for variant in list_variants(shape, dtype, capability, shared_per_multiprocessor)]
     if shape.seq_len <= 2 * LEAST_KEYS and (plans[0].variant.by_mma or shape.group == 1):
         return max(plans, key=lambda one: min(one.blocks, multiprocessors * one.variant.blocks))
-    if CROWDED[0] < waves(plans[0]) < CROWDED[1]:
+    if CROWDED_WAVES[0] < waves(plans[0]) < CROWDED_WAVES[1]:
         return next((one for one in plans if waves(one) <= 1), plans[0])
     return plans[0]
 
 
-def splits_of(heads: int, seq_len: int, multiprocessors: int, resident: int) -> int:
+def choose_splits(heads: int, seq_len: int, multiprocessors: int, resident: int) -> int:
     """How many blocks share the keys of one K/V head, of which `resident` blocks fit a multiprocessor.
 
     As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more. Where these are long, two on every
@@ -149,21 +155,23 @@ def splits_of(heads: int, seq_len: int, multiprocessors: int, resident: int) -> 
     most = seq_len // LEAST_OF_LONG
     ways = {each: min(multiprocessors * each // heads, most) for each in range(1, resident + 1)}
     shares = {each: heads * splits / (multiprocessors * each) for each, splits in ways.items()}
-    each = 2 if shares.get(2, 0) >= EVEN else max(shares, key=lambda each: _evenness(shares[each], each))
+    each = 2 if shares.get(2, 0) >= EVEN_SHARE else max(shares, key=lambda each: _evenness_key(shares[each], each))
     slots = multiprocessors * resident
-    if shares[each] < EVEN and heads < CROWDED[1] * slots and seq_len >= 2 * LONG_KEYS:
+    if shares[each] < EVEN_SHARE and heads < CROWDED_WAVES[1] * slots and seq_len >= 2 * LONG_KEYS:
         in_waves = min(math.ceil(WAVES * slots / heads), seq_len // LEAST_OF_WAVES)
-        if heads * in_waves >= CROWDED[1] * slots:
+        if heads * in_waves >= CROWDED_WAVES[1] * slots:
             return in_waves
     return max(1, ways[each])
 
 
-def _evenness(share: float, each: int) -> tuple[float, int]:
+def _evenness_key(share: float, each: int) -> tuple[float, int]:
     """By what to choose how many blocks each multiprocessor has: of equal shares the more, unless few are idle."""
-    return share, -each if share >= MOSTLY_EVEN else each
+    return share, -each if share >= MOSTLY_EVEN_SHARE else each
 
 
-def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_per_multiprocessor: int) -> int:
+def _shared_bytes_for_spread(
+    variant: KernelVariant, blocks: int, multiprocessors: int, shared_per_multiprocessor: int
+) -> int:
     """Shared memory of a block: as much as keeps more blocks from a multiprocessor than each of them is to have.
 
     Else, as one kernel's blocks come where another's leave, some multiprocessors would get three and others one.
@@ -175,11 +183,11 @@ def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_p
     return max(variant.shared_bytes, min(too_much_for_more, shared_per_multiprocessor - RESERVED_BYTES))
 
 
-class Fused(DecodeImplementation):
+class FusedAttention(DecodeImplementation):
     """One launch per layer."""
 
     name, kind, fused = "fused", "gpu", True
-    sources = tuple(sorted(with_headers(KERNEL)))
+    sources = tuple(sorted(list_kernel_files(KERNEL)))
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
@@ -189,7 +197,7 @@ class Fused(DecodeImplementation):
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
         of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
-        self.division = plan(self.shape, self.dtype, device.capability, device.multiprocessors, of_all)
+        self.division = plan_attention(self.shape, self.dtype, device.capability, device.multiprocessors, of_all)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         """The result and what blocks leave for one another, and the arguments of a launch for each cache."""
@@ -199,7 +207,7 @@ class Fused(DecodeImplementation):
         xp, shape = self.device.xp, self.shape
         self.out = xp.empty_like(self.query)
         queries = shape.batch * shape.heads if self.division.splits > 1 else 0
-        self.workspace = xp.empty((queries, self.division.splits, shape.head_size + PADDING), xp.float32)
+        self.workspace = xp.empty((queries, self.division.splits, shape.head_size + PADDING_FLOATS), xp.float32)
         self.arrived = xp.zeros(shape.batch * shape.kv_heads * self.division.tiles, xp.uint32)
         numbers = map(numpy.int32, (shape.seq_len, shape.group, self.division.splits))
         rest = (self.out, self.workspace, self.arrived, *numbers)
@@ -223,8 +231,8 @@ class Fused(DecodeImplementation):
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(ARGUMENTS),
-            start={"graph_node_s": 1.0} if self.graph else LAUNCHED,
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(ARGUMENTS),
+            start={"graph_node_s": 1.0} if self.graph else LAUNCH_START_TERMS,
             extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
             floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(self.division.blocks)},
             waits={"wave_s": plan["waves"] - 1.0},
@@ -242,7 +250,7 @@ class Fused(DecodeImplementation):
 
     @property
     def threads(self) -> int:
-        return self.division.variant.warps * WARP
+        return self.division.variant.warps * LANES_PER_WARP
 
     def kernels(self) -> list[tuple]:
         return [(KERNEL, "decode_attention", self.division.variant.defines(self.dtype, self.shape.head_size))]
@@ -266,7 +274,7 @@ class Fused(DecodeImplementation):
         return step
 
 
-class FusedGraph(Fused):
+class FusedAttentionGraph(FusedAttention):
     """The attention of all layers in one graph, each layer with its own cache as far as caches rotate.
 
     Where the card can, a layer's kernel begins while the one before it ends and asks for keys and values, which are

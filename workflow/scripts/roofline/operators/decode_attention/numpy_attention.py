@@ -4,23 +4,27 @@ Sequences and K/V heads ("units") are divided among the cores. A core goes throu
 in its second cache. Numbers that the CPU cannot compute in are widened to fp32 chunk by chunk.
 """
 
-from roofline.core.cell_prediction import divided
+from roofline.core.cell_prediction import divided_cost_terms
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.operators.base import at_batch_one_only
-from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation, traffic_bytes, weight_bytes
+from roofline.operators.base import emulation_skip_reason
+from roofline.operators.decode_attention.attention_arithmetic import (
+    DecodeImplementation,
+    attention_bytes,
+    projection_bytes,
+)
 from roofline.records.seal_records import CostTerms
 
 FP32_BYTES = 4
-CORE_BYTES = 2 << 20  # so small a cell is computed by one core, and one of so many times as much by so many cores
+BYTES_PER_CORE = 2 << 20  # so small a cell is computed by one core, and one of so many times as much by so many cores
 # Of K as fp32. Threads that call NumPy one short time after another wait for the interpreter's lock: pieces of 4 MiB
 # were seen to take half the time of pieces of 512 KiB.
 PIECE_BYTES = 4 << 20
 WIDENED_BYTES = {"fp32": 0, "fp16": 6, "bf16": 3}  # that widening a number costs as much as to read and write
 FEWEST_COLUMNS = 64  # of a projection's weights, that a core multiplies by
-CALLS, CHUNK_CALLS, PROJECTION_CALLS = 6, 9, 6  # of NumPy: a step's, a chunk's and a projection's
+CALLS_PER_STEP, CHUNK_CALLS, PROJECTION_CALLS = 6, 9, 6  # of NumPy: a step's, a chunk's and a projection's
 
 
-class NumpyOnAllCores(DecodeImplementation):
+class NumpyAttention(DecodeImplementation):
     # Everything is computed in fp32 from the numbers in the cache, and the result rounded once: by 2^-11 of itself at
     # most in fp16, 2^-8 in bf16, and by about half of that as the norm of a head. In fp32 it is the sums over the head
     # and over S that count, and the exponential, which makes a score's relative error of 2^-24 an absolute one.
@@ -29,14 +33,14 @@ class NumpyOnAllCores(DecodeImplementation):
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
-        return at_batch_one_only(case)
+        return emulation_skip_reason(case)
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
         shape, self.emulated = self.shape, ITEM_BYTES[self.dtype] < FP32_BYTES
         self.units, self.lanes = shape.batch * shape.kv_heads, max(2, shape.group)
         unit_bytes = FP32_BYTES * shape.seq_len * shape.head_size
-        self.core_count = max(1, min(device.cores, self.units, 2 * self.units * unit_bytes // CORE_BYTES))
+        self.core_count = max(1, min(device.cores, self.units, 2 * self.units * unit_bytes // BYTES_PER_CORE))
         self.each = max(1, device.l2_bytes // 16 // (self.lanes * max(shape.seq_len, shape.head_size)))
         if self.emulated:
             self.each = max(1, min(self.each, PIECE_BYTES // unit_bytes))
@@ -64,13 +68,13 @@ class NumpyOnAllCores(DecodeImplementation):
         interpreter's lock."""
         shape, cores = self.shape, self.core_count
         chunks = max(cores, -(-self.units // self.each))
-        calls, more_calls, handed = CALLS + CHUNK_CALLS, CHUNK_CALLS * (chunks - 1), cores * (cores > 1)
-        work = self._read(traffic_bytes(shape, self.dtype, "core"), cores)
+        calls, more_calls, handed = CALLS_PER_STEP + CHUNK_CALLS, CHUNK_CALLS * (chunks - 1), cores * (cores > 1)
+        work = self._read(attention_bytes(shape, self.dtype, "core"), cores)
         if scope != "core":
             calls += 2 * PROJECTION_CALLS
             projecting = self._projecting(shape.batch)
             handed += 2 * projecting * (projecting > 1)
-            of_weights = self._read(weight_bytes(shape, self.dtype), projecting)
+            of_weights = self._read(projection_bytes(shape, self.dtype), projecting)
             work = {name: work.get(name, 0.0) + amount for name, amount in of_weights.items()}
         scores = shape.batch * shape.heads * shape.seq_len
         return CostTerms(
@@ -82,7 +86,9 @@ class NumpyOnAllCores(DecodeImplementation):
     def _read(self, moved: int, cores: int) -> dict[str, float]:
         """The terms of so many bytes in the dtype of the case, read and, if need be, widened."""
         passed = WIDENED_BYTES[self.dtype] * moved / ITEM_BYTES[self.dtype]
-        return divided("read_s_per_byte", float(moved), cores) | divided("pass_s_per_byte", passed, cores)
+        return divided_cost_terms("read_s_per_byte", float(moved), cores) | divided_cost_terms(
+            "pass_s_per_byte", passed, cores
+        )
 
     def _core(self, index: int):
         return self._attend(self.columns, index, self.hidden.dtype)

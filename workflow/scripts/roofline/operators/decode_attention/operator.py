@@ -10,59 +10,63 @@ from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.operators.base import (
     COLD_CACHE_MULTIPLE,
-    WORKSPACE_BYTES,
+    LIBRARY_WORKSPACE_BYTES,
     Case,
     Implementation,
     Job,
     Operator,
     Prerequisite,
-    rotation_copies,
+    count_rotation_copies,
 )
-from roofline.operators.constants import CPU_HOST, FITTED, Constant, Constants, of_gpu_host
+from roofline.operators.constants import CPU_HOST_CONSTANTS, FITTED_SOURCE, Constant, Constants, gpu_host_constants
 from roofline.operators.decode_attention import checkpoint
 from roofline.operators.decode_attention.attention_arithmetic import (
-    Shape,
-    cache_bytes,
-    flops,
-    projected_query,
-    reference,
-    traffic_bytes,
-    weight_bytes,
-    worst_head,
+    AttentionShape,
+    attention_bytes,
+    attention_flops,
+    kv_cache_bytes,
+    project_query,
+    projection_bytes,
+    reference_attention,
+    worst_head_error,
 )
 from roofline.operators.decode_attention.checkpoint import Preset
-from roofline.operators.decode_attention.eager_attention import Eager
-from roofline.operators.decode_attention.fused_attention import Fused, FusedGraph
-from roofline.operators.decode_attention.numpy_attention import NumpyOnAllCores
+from roofline.operators.decode_attention.eager_attention import EagerAttention
+from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
+from roofline.operators.decode_attention.numpy_attention import NumpyAttention
 from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
 from roofline.records.timing_record import Check
 
-SAMPLES = 1000  # of each cell at batch 1 on a GPU
-GPU: Constants = {
-    **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
-    "array_kernel_s": Constant(2.77e-06, FITTED, "a small kernel after another in a stream"),
-    "kernel_start_s": Constant(2.15e-06, FITTED, "a kernel with nothing to read"),
+LEAST_SAMPLES = 1000  # of each cell at batch 1 on a GPU
+GPU_CONSTANTS: Constants = {
+    **gpu_host_constants(
+        "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
+    ),
+    "array_kernel_s": Constant(2.77e-06, FITTED_SOURCE, "a small kernel after another in a stream"),
+    "kernel_start_s": Constant(2.15e-06, FITTED_SOURCE, "a kernel with nothing to read"),
     # Elsewhere: 1.3 us per launch in a graph on an H100 (Look Ma, No Bubbles); empty: 0.78 us.
-    "graph_node_s": Constant(1.92e-06, FITTED, "the same as one of many nodes of a graph"),
-    "join_splits_s": Constant(1.74e-06, FITTED, "partial results joined by the last"),
-    "memory_wait_s": Constant(6e-07, FITTED, "a block's wait for memory, once per tile of keys"),
-    "block_s": Constant(2.87e-09, FITTED, "a block's launch, of many with next to nothing to read"),
+    "graph_node_s": Constant(1.92e-06, FITTED_SOURCE, "the same as one of many nodes of a graph"),
+    "join_splits_s": Constant(1.74e-06, FITTED_SOURCE, "partial results joined by the last"),
+    "memory_wait_s": Constant(6e-07, FITTED_SOURCE, "a block's wait for memory, once per tile of keys"),
+    "block_s": Constant(2.87e-09, FITTED_SOURCE, "a block's launch, of many with next to nothing to read"),
     "wave_s": Constant(
-        2.37e-06, FITTED, "a wave of blocks that did not fit the card at once waits for the memory anew"
+        2.37e-06, FITTED_SOURCE, "a wave of blocks that did not fit the card at once waits for the memory anew"
     ),
     "fp32_column_product_s_per_element": Constant(
         2.73e-12,
-        FITTED,
+        FITTED_SOURCE,
         "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card",
     ),
-    "fp16_column_product_s_per_element": Constant(8.06e-12, FITTED, "the same in fp16; of this card"),
-    "fp32_projection_s_per_element": Constant(4.63e-12, FITTED, "a library's product of few rows by weights, in fp32"),
-    "fp16_projection_s_per_element": Constant(1.22e-12, FITTED, "the same in fp16"),
-    "pass_s_per_byte": Constant(7.71e-13, FITTED, "a pass over an array between operations"),
+    "fp16_column_product_s_per_element": Constant(8.06e-12, FITTED_SOURCE, "the same in fp16; of this card"),
+    "fp32_projection_s_per_element": Constant(
+        4.63e-12, FITTED_SOURCE, "a library's product of few rows by weights, in fp32"
+    ),
+    "fp16_projection_s_per_element": Constant(1.22e-12, FITTED_SOURCE, "the same in fp16"),
+    "pass_s_per_byte": Constant(7.71e-13, FITTED_SOURCE, "a pass over an array between operations"),
     # Elsewhere: decode attention 37 to 90 % of HBM on Hopper cards (FlashMLA 84 to 90 %); 92 % on an RTX 4090 (calm).
-    "stream_share": Constant(0.917, FITTED, "of the memory ceiling that a long stream of reads attains"),
+    "stream_share": Constant(0.917, FITTED_SOURCE, "of the memory ceiling that a long stream of reads attains"),
 }
 
 
@@ -103,13 +107,13 @@ class DecodeAttention(Operator):
     Settings = DecodeSettings
     sections: ClassVar = {"model": ModelSettings}
     unit = "tensor_core"
-    implementations = (Eager, Fused, FusedGraph, NumpyOnAllCores)
-    constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
+    implementations = (EagerAttention, FusedAttention, FusedAttentionGraph, NumpyAttention)
+    constants: ClassVar = {"gpu": GPU_CONSTANTS, "cpu": CPU_HOST_CONSTANTS}
     prerequisite = Prerequisite(
         rule="checkpoint",
         pattern="results/checkpoints/{name}.safetensors",
         params=lambda config, name: {**config.model.presets[name].model_dump(), "seed": config.model.seed},
-        make=checkpoint.make,
+        make=checkpoint.make_checkpoint,
     )
 
     def jobs(self, config) -> list[Job]:
@@ -127,22 +131,22 @@ class DecodeAttention(Operator):
         of_heads = {"heads": sizes.heads, "kv_heads": sizes.kv_heads or sizes.heads, "head_size": sizes.head_size}
         params = {"weights": weights, "seed": model.seed, "layers": sizes.layers, **of_heads}
         cases = tuple(
-            Case(Shape(batch=batch, seq_len=seq_len, **of_heads).as_dict(), dtype, preset, params)
+            Case(AttentionShape(batch=batch, seq_len=seq_len, **of_heads).as_dict(), dtype, preset, params)
             for batch in settings.batch_sizes
         )
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
     def least_samples(self, case: Case) -> int:
-        return SAMPLES if case.shape["batch"] == 1 else 1
+        return LEAST_SAMPLES if case.shape["batch"] == 1 else 1
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
-        return flops(Shape(**case.shape), scope)
+        return attention_flops(AttentionShape(**case.shape), scope)
 
     def bytes(self, case: Case, scope: str | None = "core") -> int:
-        return traffic_bytes(Shape(**case.shape), case.dtype, scope)
+        return attention_bytes(AttentionShape(**case.shape), case.dtype, scope)
 
     def smallest(self, case: Case) -> Case:
-        return case.resized(batch=1, seq_len=1, heads=Shape(**case.shape).group, kv_heads=1)
+        return case.resized(batch=1, seq_len=1, heads=AttentionShape(**case.shape).group, kv_heads=1)
 
     # -- inputs and check
 
@@ -150,24 +154,24 @@ class DecodeAttention(Operator):
         return self.rotated_inputs(device, case, seed, 1)[0]
 
     def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
-        shape = Shape(**case.shape)
+        shape = AttentionShape(**case.shape)
         sizes = (count, 2, shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
         return [{"keys": keys, "values": values} for keys, values in device.normal(sizes, case.dtype, seed)]
 
     def shared_inputs(self, device, case: Case, seed: int) -> dict:
         """The projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state of one
         token per sequence, and its query; of fewer heads than the model's the first."""
-        shape, params = Shape(**case.shape), case.params
-        preset = _preset(params)
+        shape, params = AttentionShape(**case.shape), case.params
+        preset = _preset_from(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
         size, dtype = shape.hidden_size, array_dtype(case.dtype)
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
         on_device = {name: device.array(weights).astype(dtype) for name, weights in layer.items()}
         states = device.array(hidden[:, :size]).astype(dtype)
-        return {"layer": on_device, "hidden": states, "query": projected_query(device, shape, states, on_device)}
+        return {"layer": on_device, "hidden": states, "query": project_query(device, shape, states, on_device)}
 
     def reference(self, case: Case, inputs: dict):
-        return reference(inputs["query"], inputs["keys"], inputs["values"])
+        return reference_attention(inputs["query"], inputs["keys"], inputs["values"])
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
         """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
@@ -180,12 +184,12 @@ class DecodeAttention(Operator):
         rows = sorted({0, case.shape["batch"] - 1})
         result = device.to_host(result[rows]).astype(numpy.float64)
         if scope == "block":
-            expected, part = _reference_block(implementation, rows, index), "sequences"
+            expected, part = _compute_block_reference(implementation, rows, index), "sequences"
             result = result.reshape(expected.shape)
         else:
             query = device.to_host(implementation.shared["query"][rows])
-            expected, part = _reference_core(implementation, rows, query, index), "heads"
-        error, tolerance = worst_head(result, expected), implementation.tolerance[case.dtype]
+            expected, part = _compute_core_reference(implementation, rows, query, index), "heads"
+        error, tolerance = worst_head_error(result, expected), implementation.tolerance[case.dtype]
         what = f"{self.name}, {implementation.name} {scope}, {case}: the result"
         require_close(what, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
@@ -193,22 +197,26 @@ class DecodeAttention(Operator):
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """What a cell needs at once: the rotated caches, scores and weights, and what libraries take."""
-        shape, dtype = Shape(**case.shape), case.dtype
+        shape, dtype = AttentionShape(**case.shape), case.dtype
         scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
-        caches = rotation_copies(cache_bytes(shape, dtype), last_level_cache_bytes) * cache_bytes(shape, dtype)
-        of_block = rotation_copies(traffic_bytes(shape, dtype, "block"), last_level_cache_bytes)
-        weights = of_block * weight_bytes(shape, dtype)
-        widened = 2 * cache_bytes(shape, dtype) if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
+        caches = count_rotation_copies(kv_cache_bytes(shape, dtype), last_level_cache_bytes) * kv_cache_bytes(
+            shape, dtype
+        )
+        of_block = count_rotation_copies(attention_bytes(shape, dtype, "block"), last_level_cache_bytes)
+        weights = of_block * projection_bytes(shape, dtype)
+        widened = (
+            2 * kv_cache_bytes(shape, dtype) if ITEM_BYTES[dtype] < 4 else 0
+        )  # where the device emulates the dtype
         # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
         rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
-        return caches + rounding + weights + widened + scores + WORKSPACE_BYTES
+        return caches + rounding + weights + widened + scores + LIBRARY_WORKSPACE_BYTES
 
     # -- settings and records
 
     def data_files(self, job: Job) -> list[DataFile]:
         case = job.cases[0]
         params, path = case.params, case.params["weights"]
-        preset = _preset(params)
+        preset = _preset_from(params)
         _, _, naming, hidden_from = checkpoint.load_layer(path, preset, 1, seed=params["seed"])
         return [
             DataFile(
@@ -244,37 +252,41 @@ class DecodeAttention(Operator):
             return [*found, f"model.checkpoint: one file cannot be {names}; allowed: one of {self.rule}.presets"]
         try:
             for preset in known.values() if path else ():
-                checkpoint.inspect(path, preset)
+                checkpoint.check_checkpoint(path, preset)
         except UserError as error:
             found += error.lines
         return found
 
 
-def _preset(params: dict) -> Preset:
+def _preset_from(params: dict) -> Preset:
     return Preset(**{name: params[name] for name in Preset.model_fields})
 
 
-def _reference_core(implementation: Implementation, rows: list[int], query, index: int):
+def _compute_core_reference(implementation: Implementation, rows: list[int], query, index: int):
     """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
     import numpy
 
-    shape, copy = Shape(**implementation.case.shape), implementation.copy_of(index)
+    shape, copy = AttentionShape(**implementation.case.shape), implementation.copy_of(index)
     to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
     for place, row in enumerate(rows):
         for head in range(shape.kv_heads):
             group = slice(head * shape.group, (head + 1) * shape.group)
             of_head = (to_host(copy[name][row, head])[None, None] for name in ("keys", "values"))
-            expected[place, group] = reference(query[place : place + 1, group], *of_head)[0]
+            expected[place, group] = reference_attention(query[place : place + 1, group], *of_head)[0]
     return expected
 
 
-def _reference_block(implementation: Implementation, rows: list[int], index: int):
+def _compute_block_reference(implementation: Implementation, rows: list[int], index: int):
     import numpy
 
-    shape, shared, to_host = Shape(**implementation.case.shape), implementation.shared, implementation.device.to_host
+    shape, shared, to_host = (
+        AttentionShape(**implementation.case.shape),
+        implementation.shared,
+        implementation.device.to_host,
+    )
     weights = implementation.layers[index % len(implementation.layers)]
     layer = {name: to_host(array).astype(numpy.float64) for name, array in weights.items()}
     hidden = to_host(shared["hidden"][rows]).astype(numpy.float64)
     query = (hidden @ layer["query"] + layer["query_bias"]).reshape(len(rows), shape.heads, -1)
-    attended = _reference_core(implementation, rows, query, index).reshape(len(rows), shape.hidden_size)
+    attended = _compute_core_reference(implementation, rows, query, index).reshape(len(rows), shape.hidden_size)
     return attended @ layer["output"] + layer["output_bias"]

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from roofline.core.terms import Axis
-from roofline.operators.about import ONE_FUSED_KERNEL, About, Way
+from roofline.operators.about import ONE_FUSED_KERNEL, About, ImplementationAdvice
 
 LARGER_BATCHES = ("more rows of x: larger batches share W",)
 
@@ -20,8 +20,8 @@ class AboutRmsNormMatmul(About):
     }
     baselines = ("unfused", "unfused_graph")
     ways: ClassVar = {
-        "unfused": Way(improvements=(ONE_FUSED_KERNEL,)),
-        "unfused_graph": Way(graph=True, improvements=(ONE_FUSED_KERNEL,)),
-        "fused": Way(fused=True, improvements=LARGER_BATCHES),
-        "fused_graph": Way(fused=True, graph=True, improvements=LARGER_BATCHES),
+        "unfused": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL,)),
+        "unfused_graph": ImplementationAdvice(graph=True, improvements=(ONE_FUSED_KERNEL,)),
+        "fused": ImplementationAdvice(fused=True, improvements=LARGER_BATCHES),
+        "fused_graph": ImplementationAdvice(fused=True, graph=True, improvements=LARGER_BATCHES),
     }

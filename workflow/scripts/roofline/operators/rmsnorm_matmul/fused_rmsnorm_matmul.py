@@ -3,40 +3,40 @@
 import math
 from collections.abc import Callable
 
-from roofline.devices.gpu.kernel_compiler import with_headers
+from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import ExecutedFlops
-from roofline.operators.constants import launch
+from roofline.operators.constants import launch_terms
 from roofline.operators.rmsnorm_matmul import hopper_gemm
-from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, plan
+from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, plan_mma
 from roofline.operators.rmsnorm_matmul.unfused import (
-    EPS,
     KERNELS,
     NORM_ARGUMENTS,
+    NORM_EPS,
     OVERLAPPED,
     RMS_NORM,
     WAITING,
-    InGraph,
-    Norm,
-    OnTensorCores,
-    norm_of,
+    GraphImplementation,
+    RmsNormKernel,
+    TensorCoreImplementation,
+    norm_kernel_spec,
 )
 from roofline.records.seal_records import CostTerms
 
 KERNEL = KERNELS / "rmsnorm_matmul.cu"
 
 
-class Fused(OnTensorCores):
+class FusedRmsNormMatmul(TensorCoreImplementation):
     """One kernel: x is multiplied by g on its way, or W by it, and the sums by the norm's factor last. Many rows on
     Hopper take two: the norm's, which writes normalised x, and the product's."""
 
     name, fused = "fused", True
-    norm: Norm | None = None  # by a kernel before the product's
-    sources = tuple(sorted(with_headers(KERNEL).union(with_headers(RMS_NORM), hopper_gemm.SOURCES)))
+    norm: RmsNormKernel | None = None  # by a kernel before the product's
+    sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(RMS_NORM), hopper_gemm.SOURCES)))
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
         batch, hidden = case.shape["batch"], case.shape["hidden"]
-        if device.is_hopper and hopper_gemm.takes_norm(batch) and hidden > hopper_gemm.MOST_NORMED:
+        if device.is_hopper and hopper_gemm.kernel_takes_norm(batch) and hidden > hopper_gemm.MOST_NORMED:
             return f"hidden {hidden}; on Hopper it takes {hopper_gemm.MOST_NORMED} at most of up to {hopper_gemm.FEW_ROWS} rows"
         return super().unsupported(device, case)
 
@@ -45,17 +45,17 @@ class Fused(OnTensorCores):
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         room, self.norm_before = device.properties["MaxSharedMemoryPerBlockOptin"], False
         if device.is_hopper:
-            self.norm_before = not hopper_gemm.takes_norm(batch)
-            work = hopper_gemm.Work(batch, hidden, hidden, norm=not self.norm_before, alone=True)
-            self.division = hopper_gemm.plan(work, device.multiprocessors, room)
+            self.norm_before = not hopper_gemm.kernel_takes_norm(batch)
+            work = hopper_gemm.GemmTask(batch, hidden, hidden, norm=not self.norm_before, alone=True)
+            self.division = hopper_gemm.plan_gemm(work, device.multiprocessors, room)
         else:
             of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
-            self.division = plan(batch, hidden, hidden, device.multiprocessors, room, of_all)
+            self.division = plan_mma(batch, hidden, hidden, device.multiprocessors, room, of_all)
 
     def kernels(self) -> list[tuple]:
-        dtype, norm = self.case.dtype, [norm_of(self.case.dtype)] if self.norm_before else []
+        dtype, norm = self.case.dtype, [norm_kernel_spec(self.case.dtype)] if self.norm_before else []
         if self.device.is_hopper:
-            return [*norm, self.division.source(dtype, hopper_gemm.ALONE)]
+            return [*norm, self.division.source(dtype, hopper_gemm.EPILOGUE_NONE)]
         return [*norm, (KERNEL, "rmsnorm_matmul", self.division.defines(dtype))]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
@@ -66,10 +66,10 @@ class Fused(OnTensorCores):
     def _prepare_hopper(self, device, batch: int, hidden: int) -> None:
         """The kernels, and the product's arguments for each copy."""
         g = self.shared["g"]
-        product = hopper_gemm.Product(device, self.case.dtype, self.division, hopper_gemm.ALONE)
-        self.kernel, sizes = product.kernel, (1, 1, 1, 0, EPS)  # neither heads nor sums of squares
+        product = hopper_gemm.HopperGemm(device, self.case.dtype, self.division, hopper_gemm.EPILOGUE_NONE)
+        self.kernel, sizes = product.kernel, (1, 1, 1, 0, NORM_EPS)  # neither heads nor sums of squares
         if self.norm_before:
-            self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g, self.division.padded_batch)
+            self.norm = RmsNormKernel(device, self.case.dtype, self.copies[0]["x"], g, self.division.padded_batch)
         self.arguments = []
         for copy in self.copies:
             x, norm = (self.norm.result, {}) if self.norm else (copy["x"], {"norm": g})
@@ -83,7 +83,7 @@ class Fused(OnTensorCores):
         self.kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"] - STATIC_BYTES
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
-        sizes = (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(EPS))
+        sizes = (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(NORM_EPS))
         self.arguments = [
             (copy["x"], copy["w"], self.shared["g"], copy["y"], workspace, arrived, *sizes) for copy in self.copies
         ]
@@ -128,9 +128,9 @@ class Fused(OnTensorCores):
         return {name: getattr(division, name) for name in names} | {"norm_before": self.norm_before}
 
     def costs(self, scope: str | None) -> CostTerms:
-        calls = launch(self.division.arguments)
+        calls = launch_terms(self.division.arguments)
         if self.norm_before:
-            calls = {name: times + launch(NORM_ARGUMENTS)[name] for name, times in calls.items()}
+            calls = {name: times + launch_terms(NORM_ARGUMENTS)[name] for name, times in calls.items()}
         return self._costs(calls, {"fused_start_s": 1.0, "empty_kernel_s": 1.0}, "norm_kernel_s")
 
     def level_bytes(self, scope: str | None) -> dict[str, int]:
@@ -155,7 +155,7 @@ class Fused(OnTensorCores):
         )
 
 
-class FusedGraph(InGraph, Fused):
+class FusedRmsNormMatmulGraph(GraphImplementation, FusedRmsNormMatmul):
     """Where the card can, an application also begins while the one before it ends: it fetches W at once, and x when
     that one is done."""
 

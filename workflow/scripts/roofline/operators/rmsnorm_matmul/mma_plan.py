@@ -6,16 +6,20 @@ from dataclasses import dataclass
 
 DEPTH = 64  # of k, a stage: 128 bytes of a row
 FEWEST_ROWS, MOST_ROWS = 8, 128  # of x, a block
-SMALL_ROWS = 32  # up to which a second block has room on a multiprocessor
-DIVISIONS = ((128, 2), (64, 2), (128, 4))  # outputs of a block and parts of k; the one with the longest reads first
-FILLED = 0.9  # of the multiprocessors that have a block
+MOST_ROWS_OF_TWO_BLOCKS = 32  # up to which a second block has room on a multiprocessor
+COLUMNS_AND_SPLITS = (
+    (128, 2),
+    (64, 2),
+    (128, 4),
+)  # outputs of a block and parts of k; the one with the longest reads first
+FILLED_SHARE = 0.9  # of the multiprocessors that have a block
 MOST_STAGES = 4  # more at once let the first of them come later
 RESERVED_BYTES = 1 << 10  # of shared memory, by every resident block
 STATIC_BYTES = 2 << 10  # at most, of what the kernel declares itself
 
 
 @dataclass(frozen=True)
-class Plan:
+class MmaPlan:
     """BATCH, COLUMNS, SPLITS, STAGES and BLOCKS of the kernel, and its launch. `resident` blocks of it fit a
     multiprocessor."""
 
@@ -75,9 +79,9 @@ class Plan:
         return 2.0 * self.grid[1] * self.rows * self.grid[0] // self.splits * self.columns * hidden
 
 
-def plan(
+def plan_mma(
     batch: int, hidden: int, outputs: int, multiprocessors: int, shared_per_block: int, shared_per_multiprocessor: int
-) -> Plan:
+) -> MmaPlan:
     """The first division of which nearly every multiprocessor has a block, with as many stages as fit.
 
     Half of the outputs a block where two stages would not fit.
@@ -85,17 +89,21 @@ def plan(
     rows = min(max(FEWEST_ROWS, 1 << (batch - 1).bit_length()), MOST_ROWS)
     slices, chunks = math.ceil(hidden / DEPTH), math.ceil(batch / rows)
     columns, splits = next(
-        (way for way in DIVISIONS if chunks * math.ceil(outputs / way[0]) * way[1] >= FILLED * multiprocessors),
-        DIVISIONS[-1],
+        (
+            way
+            for way in COLUMNS_AND_SPLITS
+            if chunks * math.ceil(outputs / way[0]) * way[1] >= FILLED_SHARE * multiprocessors
+        ),
+        COLUMNS_AND_SPLITS[-1],
     )
     while splits > slices:
         splits //= 2
-    resident = 2 if splits > 2 and rows <= SMALL_ROWS else 1
+    resident = 2 if splits > 2 and rows <= MOST_ROWS_OF_TWO_BLOCKS else 1
     room = min(shared_per_block, shared_per_multiprocessor // resident - RESERVED_BYTES) - STATIC_BYTES
     if room // stage_bytes(rows, columns) < 2:
         columns = 64
     stages = min(room // stage_bytes(rows, columns), MOST_STAGES)
-    return Plan(
+    return MmaPlan(
         rows=rows,
         columns=columns,
         splits=splits,

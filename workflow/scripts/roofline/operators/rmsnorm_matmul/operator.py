@@ -11,60 +11,64 @@ from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
 from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.operators.constants import FITTED, Constant, Constants, of_gpu_host
-from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import Fused, FusedGraph
+from roofline.operators.constants import FITTED_SOURCE, Constant, Constants, gpu_host_constants
+from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
 from roofline.operators.rmsnorm_matmul.mma_plan import DEPTH
-from roofline.operators.rmsnorm_matmul.unfused import EPS, Unfused, UnfusedGraph
+from roofline.operators.rmsnorm_matmul.unfused import NORM_EPS, UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
 from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Whole
 from roofline.records.timing_record import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
-SPREAD_OF_G = 0.1  # about 1
-MOST_WEIGHTS = 1 << 21  # that a check multiplies in float64: of more, some outputs are compared
+NORM_WEIGHT_DEVIATION = 0.1  # about 1
+MOST_COMPARED_WEIGHTS = 1 << 21  # that a check multiplies in float64: of more, some outputs are compared
 MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
 
 
-GPU: Constants = {
-    **of_gpu_host("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
+GPU_CONSTANTS: Constants = {
+    **gpu_host_constants("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
     "fused_start_s": Constant(  # an empty kernel there: 0.7 us
-        2.55e-06, FITTED, "fused, in a graph where each application waits: its start, the first of W, and the last"
+        2.55e-06,
+        FITTED_SOURCE,
+        "fused, in a graph where each application waits: its start, the first of W, and the last",
     ),
-    "overlapped_start_s": Constant(1.79e-06, FITTED, "the same where each begins while the one before it ends"),
-    "norm_before_s": Constant(8.85e-07, FITTED, "the norm's kernel before the product's, which fetches W meanwhile"),
-    "stream_share": Constant(0.857, FITTED, "of the memory ceiling at which the fused kernel reads"),
-    "shared_memory_s_per_byte": Constant(5e-12, FITTED, "W and x through a multiprocessor's shared memory"),
+    "overlapped_start_s": Constant(1.79e-06, FITTED_SOURCE, "the same where each begins while the one before it ends"),
+    "norm_before_s": Constant(
+        8.85e-07, FITTED_SOURCE, "the norm's kernel before the product's, which fetches W meanwhile"
+    ),
+    "stream_share": Constant(0.857, FITTED_SOURCE, "of the memory ceiling at which the fused kernel reads"),
+    "shared_memory_s_per_byte": Constant(5e-12, FITTED_SOURCE, "W and x through a multiprocessor's shared memory"),
     "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
-    "exchange_s_per_byte": Constant(4.08e-11, FITTED, "a block's sums, handed to another block"),
-    "norm_kernel_s": Constant(1.33e-06, FITTED, "RMSNorm alone, in a graph"),
-    "product_start_s": Constant(2.64e-06, FITTED, "a library's product of few rows, before W"),
-    "product_s_per_column": Constant(1.91e-09, FITTED, "its sums along W, which no number of blocks shortens"),
-    "product_stream_share": Constant(0.934, FITTED, "of the memory ceiling at which the library reads W"),
+    "exchange_s_per_byte": Constant(4.08e-11, FITTED_SOURCE, "a block's sums, handed to another block"),
+    "norm_kernel_s": Constant(1.33e-06, FITTED_SOURCE, "RMSNorm alone, in a graph"),
+    "product_start_s": Constant(2.64e-06, FITTED_SOURCE, "a library's product of few rows, before W"),
+    "product_s_per_column": Constant(1.91e-09, FITTED_SOURCE, "its sums along W, which no number of blocks shortens"),
+    "product_stream_share": Constant(0.934, FITTED_SOURCE, "of the memory ceiling at which the library reads W"),
 }
 
 
-def flops(batch: int, hidden: int) -> int:
+def rmsnorm_matmul_flops(batch: int, hidden: int) -> int:
     return 2 * batch * hidden**2 + 4 * batch * hidden
 
 
-def traffic_bytes(batch: int, hidden: int, dtype: str) -> int:
+def rmsnorm_matmul_bytes(batch: int, hidden: int, dtype: str) -> int:
     return (hidden**2 + 2 * batch * hidden + hidden) * ITEM_BYTES[dtype]
 
 
-def normalised(x, g, eps: float = EPS):
+def normalise(x, g, eps: float = NORM_EPS):
     """x / sqrt(mean(x^2) + eps) * g, row by row, in the dtype of the arrays."""
     return x / ((x * x).mean(axis=-1, keepdims=True) + eps) ** 0.5 * g
 
 
-def reference(x, w, g, eps: float = EPS):
+def reference_rmsnorm_matmul(x, w, g, eps: float = NORM_EPS):
     """In float64, of these rounded inputs; of some rows of W the outputs that they give."""
     x, w, g = (array.astype("float64") for array in (x, w, g))
-    return normalised(x, g, eps) @ w.T
+    return normalise(x, g, eps) @ w.T
 
 
 def compared_outputs(hidden: int) -> slice:
     """All outputs; of a large W every n-th. The step is odd: it meets every place of a block's outputs."""
-    return slice(None, None, -(-(hidden**2) // MOST_WEIGHTS) | 1)
+    return slice(None, None, -(-(hidden**2) // MOST_COMPARED_WEIGHTS) | 1)
 
 
 class RmsNormMatmulSettings(OperatorSettings):
@@ -90,8 +94,8 @@ class RmsNormMatmul(Operator):
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
     tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
-    implementations = (Unfused, UnfusedGraph, Fused, FusedGraph)
-    constants: ClassVar = {"gpu": GPU}
+    implementations = (UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph, FusedRmsNormMatmul, FusedRmsNormMatmulGraph)
+    constants: ClassVar = {"gpu": GPU_CONSTANTS}
     outputs = ("y",)
 
     def jobs(self, config) -> list[Job]:
@@ -106,10 +110,10 @@ class RmsNormMatmul(Operator):
         ]
 
     def flops(self, case: Case, scope: str | None = None) -> int:
-        return flops(**case.shape)
+        return rmsnorm_matmul_flops(**case.shape)
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
-        return traffic_bytes(**case.shape, dtype=case.dtype)
+        return rmsnorm_matmul_bytes(**case.shape, dtype=case.dtype)
 
     def rotated_bytes(self, case: Case, scope: str | None = None) -> int:
         return self.bytes(case) - case.shape["hidden"] * ITEM_BYTES[case.dtype]  # all but g
@@ -129,7 +133,9 @@ class RmsNormMatmul(Operator):
         """x of variance 1, W of variance 1 / hidden."""
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         w = device.normal((hidden, hidden), case.dtype, seed)
-        w *= number_on(device, hidden**-0.5, case.dtype)  # once: NumPy takes seconds for as many copies in 16 bits
+        w *= to_device_scalar(
+            device, hidden**-0.5, case.dtype
+        )  # once: NumPy takes seconds for as many copies in 16 bits
         all_w = [w, *(device.rolled(w, count - 1) if count > 1 else [])]
         x = device.normal((count, batch, hidden), case.dtype, seed + count)
         y = device.empty((count, batch, hidden), case.dtype)
@@ -137,10 +143,12 @@ class RmsNormMatmul(Operator):
 
     def shared_inputs(self, device, case: Case, seed: int) -> dict:
         g, number = device.normal((case.shape["hidden"],), case.dtype, seed), array_dtype(case.dtype).type
-        return {"g": device.array(device.to_host(g) * number(SPREAD_OF_G) + number(1))}  # CuPy would compile a kernel
+        return {
+            "g": device.array(device.to_host(g) * number(NORM_WEIGHT_DEVIATION) + number(1))
+        }  # CuPy would compile a kernel
 
     def reference(self, case: Case, inputs: dict):
-        return reference(inputs["x"], inputs["w"], inputs["g"])
+        return reference_rmsnorm_matmul(inputs["x"], inputs["w"], inputs["g"])
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
         """Every row against float64 arithmetic on the same rounded inputs; of a large W every n-th output. All of
@@ -161,7 +169,7 @@ class RmsNormMatmul(Operator):
         return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)
 
 
-def number_on(device, value: float, dtype: str):
+def to_device_scalar(device, value: float, dtype: str):
     """On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job."""
     import numpy
 

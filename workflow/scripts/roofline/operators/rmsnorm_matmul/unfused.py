@@ -5,25 +5,25 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from roofline.core.terms import Unsupported
-from roofline.devices.gpu.kernel_compiler import with_headers
+from roofline.core.terms import UnsupportedError
+from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Implementation
-from roofline.operators.constants import launch
-from roofline.operators.gemm.cublaslt import BINDINGS, WORKSPACE_BYTES, CublasLt
-from roofline.operators.gemm.tensor_matmul import lacking
+from roofline.operators.constants import launch_terms
+from roofline.operators.gemm.cublaslt import BINDINGS, CUBLASLT_WORKSPACE_BYTES, CublasLt
+from roofline.operators.gemm.tensor_matmul import missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
-EPS = 1e-6
-VECTOR, WARP = 8, 32  # numbers of 16 bytes; threads
+NORM_EPS = 1e-6
+NUMBERS_PER_VECTOR, LANES_PER_WARP = 8, 32  # numbers of 16 bytes; threads
 MOST_THREADS = 512  # 1024 were slower before a product of ours
 FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many
 WAITING, OVERLAPPED = "waiting", "overlapped"
 NORM_ARGUMENTS = 5
 
 
-class OnTensorCores(Implementation):
+class TensorCoreImplementation(Implementation):
     """Of kernels of ours, which take what tensor cores take."""
 
     kind = "gpu"
@@ -31,14 +31,14 @@ class OnTensorCores(Implementation):
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
-        return lacking(case.dtype, device.capability)
+        return missing_tensor_cores_reason(case.dtype, device.capability)
 
 
-def norm_of(dtype: str) -> tuple:
+def norm_kernel_spec(dtype: str) -> tuple:
     return RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",)
 
 
-class Norm:
+class RmsNormKernel:
     """RMSNorm by a kernel of ours: of x [batch, hidden] to `result`, which may have more rows."""
 
     def __init__(self, device, dtype: str, x, g, rows: int | None = None):
@@ -46,9 +46,12 @@ class Norm:
 
         batch, hidden = x.shape
         self.device, self.result = device, device.empty((rows or batch, hidden), dtype)
-        self.kernel = device.kernel(*norm_of(dtype))
-        self.grid, self.block = (batch,), (min(MOST_THREADS, math.ceil(hidden / VECTOR / WARP) * WARP),)
-        self.rest = (g, self.result, numpy.int32(hidden), numpy.float32(EPS))
+        self.kernel = device.kernel(*norm_kernel_spec(dtype))
+        self.grid, self.block = (
+            (batch,),
+            (min(MOST_THREADS, math.ceil(hidden / NUMBERS_PER_VECTOR / LANES_PER_WARP) * LANES_PER_WARP),),
+        )
+        self.rest = (g, self.result, numpy.int32(hidden), numpy.float32(NORM_EPS))
 
     def launcher(self, overlap: bool) -> Callable:
         """A function of x, over the end of the kernel before or not."""
@@ -56,16 +59,16 @@ class Norm:
         return lambda x: launch((x, *self.rest))
 
 
-class Unfused(OnTensorCores):
+class UnfusedRmsNormMatmul(TensorCoreImplementation):
     name, launches = "unfused", 2
-    sources = tuple(sorted(with_headers(RMS_NORM)))
+    sources = tuple(sorted(list_kernel_files(RMS_NORM)))
 
     def kernels(self) -> list[tuple]:
-        return [norm_of(self.case.dtype)]
+        return [norm_kernel_spec(self.case.dtype)]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
-        self.norm = Norm(self.device, self.case.dtype, copies[0]["x"], shared["g"])
+        self.norm = RmsNormKernel(self.device, self.case.dtype, copies[0]["x"], shared["g"])
         self.normalise = self.norm.launcher(overlap=False)
 
     def compute(self, inputs: dict):
@@ -78,14 +81,14 @@ class Unfused(OnTensorCores):
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
-            calls={**launch(NORM_ARGUMENTS), "product_call_s": 1.0},
+            calls={**launch_terms(NORM_ARGUMENTS), "product_call_s": 1.0},
             start={"empty_kernel_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
             waits={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
         )
 
 
-class InGraph(OnTensorCores):
+class GraphImplementation(TensorCoreImplementation):
     """Several applications a call, which go through all copies in turn."""
 
     graph = True
@@ -112,7 +115,7 @@ class InGraph(OnTensorCores):
         return step
 
 
-class UnfusedGraph(InGraph, Unfused):
+class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
     """By cuBLASLt's first choice: CuPy refuses to have cuBLAS in a graph."""
 
     name = "unfused_graph"
@@ -121,12 +124,12 @@ class UnfusedGraph(InGraph, Unfused):
     @cached_property
     def product(self):
         batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
-        self.workspace = self.device.xp.empty(WORKSPACE_BYTES, "uint8")
+        self.workspace = self.device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
         self.library = CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
         found = self.library.algorithms(dtype, *sides, "TN", dtype, alpha=1.0, fast=False, count=1)
         if not found:
-            raise Unsupported(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
+            raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
         return found[0]
 
     def multiply(self, w, y) -> None:

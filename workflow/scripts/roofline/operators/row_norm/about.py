@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from roofline.core.terms import BYTES, Axis
-from roofline.operators.about import About, Cell, Way
+from roofline.core.terms import BYTES_AXIS_KEY, Axis
+from roofline.operators.about import About, CellIdentity, ImplementationAdvice
 
 MORE_ROWS = ("larger matrices: more rows than fill the card once",)
 
@@ -12,10 +12,10 @@ class AboutRowNorm(About):
     name = "row_norm"
     title = "row normalisation"
     counted = "each number read once and written once"
-    axis = Axis(key=BYTES, symbol="sizes")
+    axis = Axis(key=BYTES_AXIS_KEY, symbol="sizes")
     baselines = ("array", "naive", "numpy")
     ways: ClassVar = {
-        "naive": Way(
+        "naive": ImplementationAdvice(
             fused=True,
             improvements=(
                 "a row kept in registers instead of read three times",
@@ -23,11 +23,11 @@ class AboutRowNorm(About):
                 "warp shuffles",
             ),
         ),
-        "welford": Way(fused=True, improvements=MORE_ROWS),
-        "welford_graph": Way(fused=True, graph=True, improvements=MORE_ROWS),
-        "numpy": Way(improvements=("compiled code instead of NumPy's temporaries",)),
-        "compiled": Way(fused=True, improvements=("non-temporal stores",)),
+        "welford": ImplementationAdvice(fused=True, improvements=MORE_ROWS),
+        "welford_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_ROWS),
+        "numpy": ImplementationAdvice(improvements=("compiled code instead of NumPy's temporaries",)),
+        "compiled": ImplementationAdvice(fused=True, improvements=("non-temporal stores",)),
     }
 
-    def label(self, cell: Cell) -> str:
+    def label(self, cell: CellIdentity) -> str:
         return f"{cell.shape['rows']} x {cell.shape['columns']}"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from roofline.devices.gpu.kernel_compiler import with_headers
+from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Implementation
-from roofline.operators.constants import LAUNCHED, launch
+from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.records.seal_records import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
@@ -15,18 +15,20 @@ NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
 ARGUMENTS = 4  # of either kernel
 NAIVE_THREADS = 256  # as the source has it
 
-WARP = 32
-HELD = 8  # numbers of a row per thread, of short rows up to a warp's and of LONG ones up to MOST_OF_LONG threads'
-MOST_HELD, MOST_THREADS = 32, 1024
-LONG, MOST_OF_LONG = 1024, 512
+LANES_PER_WARP = 32
+NUMBERS_PER_THREAD = (
+    8  # numbers of a row per thread, of short rows up to a warp's and of LONG ones up to MOST_OF_LONG threads'
+)
+MOST_NUMBERS_PER_THREAD, MOST_THREADS = 32, 1024
+LONG_ROW_COLUMNS, MOST_THREADS_OF_LONG_ROW = 1024, 512
 # Threads of a block, at least, which several rows share that need fewer; more where each holds at most HELD numbers.
-BLOCK, BLOCK_OF_LITTLE = 64, 128
-FULL = 256  # threads per multiprocessor, below which rows are given more of them
+LEAST_BLOCK_THREADS, LEAST_BLOCK_THREADS_LIGHT = 64, 128
+THREADS_FILLING_SM = 256  # threads per multiprocessor, below which rows are given more of them
 APPLICATIONS = 24  # of a graph, a number with many divisors
 
 
 @dataclass(frozen=True)
-class Division:
+class RowDivision:
     """Of a matrix's work: `threads` per row, each with `vectors` of `width` numbers in registers, `rows` per block."""
 
     width: int
@@ -47,7 +49,7 @@ class Division:
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
 
-def divide(rows: int, columns: int, multiprocessors: int) -> Division:
+def divide_rows(rows: int, columns: int, multiprocessors: int) -> RowDivision:
     """The division for a matrix: as many threads per row as hold it, more where rows are too few to fill the card.
 
     A warp exchanges its sums by shuffles, more of them through shared memory: a row below LONG gets longer lanes before
@@ -55,22 +57,29 @@ def divide(rows: int, columns: int, multiprocessors: int) -> Division:
     """
     width = next(width for width in (4, 2, 1) if columns % width == 0)
     vectors = columns // width
-    few = min(_power(-(-columns // HELD)), MOST_OF_LONG if columns >= LONG else WARP)
-    threads = max(few, min(_power(-(-columns // MOST_HELD)), MOST_THREADS))
-    while rows * threads < FULL * multiprocessors and threads < min(MOST_THREADS, _power(vectors)):
+    few = min(
+        _next_power_of_two(-(-columns // NUMBERS_PER_THREAD)),
+        MOST_THREADS_OF_LONG_ROW if columns >= LONG_ROW_COLUMNS else LANES_PER_WARP,
+    )
+    threads = max(few, min(_next_power_of_two(-(-columns // MOST_NUMBERS_PER_THREAD)), MOST_THREADS))
+    while rows * threads < THREADS_FILLING_SM * multiprocessors and threads < min(
+        MOST_THREADS, _next_power_of_two(vectors)
+    ):
         threads *= 2
-    each = min(-(-vectors // threads), MOST_HELD // width)
-    in_block = max(1, (BLOCK_OF_LITTLE if each * width <= HELD else BLOCK) // threads)
+    each = min(-(-vectors // threads), MOST_NUMBERS_PER_THREAD // width)
+    in_block = max(
+        1, (LEAST_BLOCK_THREADS_LIGHT if each * width <= NUMBERS_PER_THREAD else LEAST_BLOCK_THREADS) // threads
+    )
     blocks = -(-rows // in_block)
-    return Division(width, threads, each, in_block, threads * each == vectors, blocks)
+    return RowDivision(width, threads, each, in_block, threads * each == vectors, blocks)
 
 
-def _power(number: int) -> int:
+def _next_power_of_two(number: int) -> int:
     """The power of two that is as large or the next larger one."""
     return 1 << (number - 1).bit_length()
 
 
-class Naive(Implementation):
+class NaiveRowNorm(Implementation):
     """A block per row, a pass for each step."""
 
     name, kind, fused = "naive", "gpu", True
@@ -87,8 +96,8 @@ class Naive(Implementation):
         at_once = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
         waves = self.case.shape["rows"] / at_once
         return CostTerms(
-            calls=launch(ARGUMENTS),
-            start=LAUNCHED,
+            calls=launch_terms(ARGUMENTS),
+            start=LAUNCH_START_TERMS,
             waits={"naive_wave_s": waves, "row_s_per_column": float(self.case.shape["columns"])},
             extra={"reread_s_per_byte": float(self.operator.bytes(self.case))},
             share="stream_share",
@@ -111,15 +120,15 @@ class Naive(Implementation):
         return step
 
 
-class Welford(Naive):
+class WelfordRowNorm(NaiveRowNorm):
     """One launch per matrix, which reads each row once."""
 
     name = "welford"
-    sources = tuple(sorted(with_headers(KERNEL)))
+    sources = tuple(sorted(list_kernel_files(KERNEL)))
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
-        self.division = divide(case.shape["rows"], case.shape["columns"], device.multiprocessors)
+        self.division = divide_rows(case.shape["rows"], case.shape["columns"], device.multiprocessors)
 
     @property
     def threads(self) -> int:  # of a block
@@ -141,14 +150,14 @@ class Welford(Naive):
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(ARGUMENTS),
-            start={"graph_node_s": 1.0} if self.graph else LAUNCHED,
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(ARGUMENTS),
+            start={"graph_node_s": 1.0} if self.graph else LAUNCH_START_TERMS,
             waits={"row_s_per_column": float(self.case.shape["columns"])},
             share="stream_share",
         )
 
 
-class WelfordGraph(Welford):
+class WelfordRowNormGraph(WelfordRowNorm):
     """Many matrices one after another in a CUDA graph.
 
     Where the card can, a launch begins while the one before it ends; it reads its matrix when that one is done.

@@ -6,57 +6,63 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from roofline.core.dtypes import relative_error, require_close
-from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator, rotation_copies
-from roofline.operators.constants import CPU_HOST, FITTED, Constant, Constants, of_gpu_host
-from roofline.operators.row_norm.array_row_norm import Array, Compiled, NumpyRows
-from roofline.operators.row_norm.cuda_row_norm import Naive, Welford, WelfordGraph
+from roofline.operators.base import LIBRARY_WORKSPACE_BYTES, Case, Implementation, Job, Operator, count_rotation_copies
+from roofline.operators.constants import CPU_HOST_CONSTANTS, FITTED_SOURCE, Constant, Constants, gpu_host_constants
+from roofline.operators.row_norm.array_row_norm import ArrayRowNorm, CompiledRowNorm, NumpyRowNorm
+from roofline.operators.row_norm.cuda_row_norm import NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph
 from roofline.operators.setting_types import Listed, OperatorSettings
 from roofline.records.timing_record import Check
 
 FP32_BYTES = 4
-LARGEST = 1 << 24  # rows, or columns: far below what 32 bits count
-SAMPLES = 1000  # of each cell on a GPU
+LARGEST_SIDE = 1 << 24  # rows, or columns: far below what 32 bits count
+LEAST_SAMPLES = 1000  # of each cell on a GPU
 ROWS_COMPARED = 509  # a prime: evenly spread, they lie at every place within a block's rows
-SHAPE = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
+SHAPE_PATTERN = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
 
 
-GPU: Constants = {
-    **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
-    "array_kernel_s": Constant(2.19e-06, FITTED, "a small kernel after another in a stream"),
-    "kernel_start_s": Constant(1.16e-06, FITTED, "a kernel's start, and the memory's ramp-up and drain"),
-    "graph_node_s": Constant(1.37e-06, FITTED, "the same as one of many nodes of a graph"),
-    "stream_share": Constant(0.844, FITTED, "of the memory ceiling that long streams attain"),
-    "naive_wave_s": Constant(
-        2.48e-06, FITTED, "a full card of blocks waits for memory and at the barriers of its two sums; of this card"
+GPU_CONSTANTS: Constants = {
+    **gpu_host_constants(
+        "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
     ),
-    "row_s_per_column": Constant(3.2e-10, FITTED, "a block goes through its row, piece by piece"),
-    "reread_s_per_byte": Constant(8.65e-14, FITTED, "naive's second and third pass over a row, from the cache"),
-    "mean_s_per_column": Constant(1.12e-08, FITTED, "CuPy's mean of rows, however few: one number after another"),
+    "array_kernel_s": Constant(2.19e-06, FITTED_SOURCE, "a small kernel after another in a stream"),
+    "kernel_start_s": Constant(1.16e-06, FITTED_SOURCE, "a kernel's start, and the memory's ramp-up and drain"),
+    "graph_node_s": Constant(1.37e-06, FITTED_SOURCE, "the same as one of many nodes of a graph"),
+    "stream_share": Constant(0.844, FITTED_SOURCE, "of the memory ceiling that long streams attain"),
+    "naive_wave_s": Constant(
+        2.48e-06,
+        FITTED_SOURCE,
+        "a full card of blocks waits for memory and at the barriers of its two sums; of this card",
+    ),
+    "row_s_per_column": Constant(3.2e-10, FITTED_SOURCE, "a block goes through its row, piece by piece"),
+    "reread_s_per_byte": Constant(8.65e-14, FITTED_SOURCE, "naive's second and third pass over a row, from the cache"),
+    "mean_s_per_column": Constant(
+        1.12e-08, FITTED_SOURCE, "CuPy's mean of rows, however few: one number after another"
+    ),
     "pass_s_per_byte": Constant(
         6.9e-13,
-        FITTED,
+        FITTED_SOURCE,
         "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth",
     ),
 }
 
 
-def sizes(shape: str) -> tuple[int, int]:
+def parse_shape(shape: str) -> tuple[int, int]:
     """Rows and columns of ROWSxCOLUMNS. Raises ValueError where it is none."""
-    found = SHAPE.fullmatch(shape)
-    if not found or max(map(int, found.groups())) > LARGEST:
-        raise ValueError(f"should be ROWSxCOLUMNS such as 1024x128, each from 1 to {LARGEST}")
+    found = SHAPE_PATTERN.fullmatch(shape)
+    if not found or max(map(int, found.groups())) > LARGEST_SIDE:
+        raise ValueError(f"should be ROWSxCOLUMNS such as 1024x128, each from 1 to {LARGEST_SIDE}")
     return int(found[1]), int(found[2])
 
 
-def _is_shape(shape: str) -> str:
-    sizes(shape)
+def _require_shape(shape: str) -> str:
+    parse_shape(shape)
     return shape
 
 
 class RowNormSettings(OperatorSettings):
     """Row normalisation in fp32: each row less its mean, divided by its standard deviation. One job for all shapes."""
 
-    shapes: Listed[Annotated[str, AfterValidator(_is_shape)]] = Field(
+    shapes: Listed[Annotated[str, AfterValidator(_require_shape)]] = Field(
         default=["1024x128", "4096x256", "8192x512", "16384x1024"]
     )
     implementations: Listed[Literal["array", "naive", "welford", "welford_graph", "numpy", "compiled"]] | None = None
@@ -67,19 +73,19 @@ class RowNorm(Operator):
     Settings = RowNormSettings
     mix = "copy"
     compared = False
-    implementations = (Array, Naive, Welford, WelfordGraph, NumpyRows, Compiled)
-    constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
+    implementations = (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph, NumpyRowNorm, CompiledRowNorm)
+    constants: ClassVar = {"gpu": GPU_CONSTANTS, "cpu": CPU_HOST_CONSTANTS}
     outputs = ("y",)
     # Of normal random numbers: see docs/kernels.md.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
 
     def jobs(self, config) -> list[Job]:
         """One: a process takes longer to start than a shape to measure, and shapes are compared with one another."""
-        cases = (dict(zip(("rows", "columns"), sizes(shape), strict=True)) for shape in config.row_norm.shapes)
+        cases = (dict(zip(("rows", "columns"), parse_shape(shape), strict=True)) for shape in config.row_norm.shapes)
         return [Job("fp32", tuple(Case(shape, "fp32") for shape in cases))]
 
     def least_samples(self, case: Case) -> int:
-        return SAMPLES
+        return LEAST_SAMPLES
 
     def flops(self, case: Case, scope: str | None = None) -> int:
         """A number is summed, less the mean, squared, summed, less the mean again and divided; a row has a root."""
@@ -94,8 +100,8 @@ class RowNorm(Operator):
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """The rotated matrices, and what array operations leave in between."""
         moved = self.bytes(case)
-        copies = WelfordGraph.copies_wanted(case, rotation_copies(moved, last_level_cache_bytes))
-        return (copies + 2) * moved + WORKSPACE_BYTES
+        copies = WelfordRowNormGraph.copies_wanted(case, count_rotation_copies(moved, last_level_cache_bytes))
+        return (copies + 2) * moved + LIBRARY_WORKSPACE_BYTES
 
     # -- inputs and check
 

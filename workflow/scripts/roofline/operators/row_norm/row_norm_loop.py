@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from roofline.devices.cpu.loops import Loop, compiled, host_vectors
+from roofline.devices.cpu.loops import Loop, compile_loop, host_vectors
 
-UNROLLED = 4  # vectors of a turn, with sums of their own: one addition need not wait for the one before
+UNROLLED_VECTORS = 4  # vectors of a turn, with sums of their own: one addition need not wait for the one before
 
-FUNCTION = """
+FUNCTION_IR = """
 declare float @llvm.vector.reduce.fadd.v{lanes}f32(float, {v})
 declare {v} @llvm.fmuladd.v{lanes}f32({v}, {v}, {v})
 declare float @llvm.sqrt.f32(float)
@@ -49,13 +49,13 @@ IN_EVERY_LANE = """  %{name}_one = insertelement {v} poison, float %{name}, i64 
   %{name}_v = shufflevector {v} %{name}_one, {v} poison, <{lanes} x i32> zeroinitializer
 """
 # Of one vector of a turn: x less the first number of the row, and what a pass does with it.
-APART = """  %{name}_place{n} = add i64 %{name}_i, {offset}
+DIFFERENCE_IR = """  %{name}_place{n} = add i64 %{name}_i, {offset}
   %{name}_at{n} = getelementptr float, ptr %x, i64 %{name}_place{n}
   %{name}_x{n} = load {v}, ptr %{name}_at{n}, align 4
   %{name}_apart{n} = fsub {v} %{name}_x{n}, %first_v
 """
 FROM_MEAN = "  %{name}_d{n} = fsub {v} %{name}_apart{n}, %mean_v\n"
-BODIES = {
+PASS_BODIES_IR = {
     "mean": "  %mean_new{n} = fadd {v} %mean_old{n}, %mean_apart{n}\n",
     "square": FROM_MEAN
     + "  %square_new{n} = call {v} @llvm.fmuladd.v{lanes}f32({v} %square_d{n}, {v} %square_d{n}, {v} %square_old{n})\n",
@@ -82,37 +82,45 @@ TOTAL = """  %{name}_a = fadd {v} %{name}_new0, %{name}_new1
 
 
 @cache
-def rows_loop() -> Loop:
+def compile_rows_loop() -> Loop:
     """Its arguments are the addresses of x and y, then rows and columns (a multiple of arrays.COLUMNS).
 
     y is x normalised row by row.
     """
-    return compiled(rows_ir(host_vectors()[0] // 4))
+    return compile_loop(rows_loop_ir(host_vectors()[0] // 4))
 
 
-def rows_ir(lanes: int) -> str:
+def rows_loop_ir(lanes: int) -> str:
     """By vectors of so many numbers.
 
     Three passes over a row: the sum of its differences from its first number, the sum of the squares of their
     distances from their mean, and the result. The first finds the row in memory, the others in a cache.
     """
     names = {"v": f"<{lanes} x float>", "lanes": lanes}
-    return FUNCTION.format(
+    return FUNCTION_IR.format(
         **names,
         **{name: IN_EVERY_LANE.format(name=name, **names) for name in ("first", "mean", "scale")},
-        mean_pass=_pass("mean", "row", names) + TOTAL.format(name="mean", **names),
-        square_pass=_pass("square", "mean_done", names) + TOTAL.format(name="square", **names),
-        result_pass=_pass("result", "square_done", names),
+        mean_pass=_pass_ir("mean", "row", names) + TOTAL.format(name="mean", **names),
+        square_pass=_pass_ir("square", "mean_done", names) + TOTAL.format(name="square", **names),
+        result_pass=_pass_ir("result", "square_done", names),
     )
 
 
-def _pass(name: str, before: str, names: dict) -> str:
+def _pass_ir(name: str, before: str, names: dict) -> str:
     """A pass over a row, which begins in block `before` and ends in block %name_done."""
 
     def each(template: str) -> str:
-        texts = (template.format(name=name, before=before, n=n, offset=n * lanes, **names) for n in range(UNROLLED))
+        texts = (
+            template.format(name=name, before=before, n=n, offset=n * lanes, **names) for n in range(UNROLLED_VECTORS)
+        )
         return "".join(texts)
 
     lanes = names["lanes"]
     sums = each(SUM) if name != "result" else ""
-    return PASS.format(name=name, before=before, sums=sums, bodies=each(APART + BODIES[name]), turn=UNROLLED * lanes)
+    return PASS.format(
+        name=name,
+        before=before,
+        sums=sums,
+        bodies=each(DIFFERENCE_IR + PASS_BODIES_IR[name]),
+        turn=UNROLLED_VECTORS * lanes,
+    )

@@ -1,8 +1,8 @@
 """The lab's stop conditions, for the settings that were asked for: not applicable if these ask for less."""
 
 from roofline.devices.datasheets import DTYPES
-from roofline.table.checks.ceilings import is_near, of_vendor
-from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
+from roofline.table.checks.ceilings import datasheet_shares, is_near
+from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
 
 ENOUGH_DTYPES = 3
 
@@ -12,9 +12,9 @@ PLACED = "every operator under measured ceilings in the plot"
 QUESTIONS = "the three questions answered"
 
 
-@check(DTYPES_MEASURED)
-def dtypes(known: Evidence) -> Outcome:
-    near = [name for name, share in of_vendor(known).items() if is_near(share)]
+@register_check(DTYPES_MEASURED)
+def check_dtypes(known: Evidence) -> Outcome:
+    near = [name for name, share in datasheet_shares(known).items() if is_near(share)]
     disturbed = {one.name for one in known.mine(known.table.ceilings) if one.doubt in DISTURBED}
     asked = [name for name in DTYPES if name in known.device.vendor.peaks and name in (known.dtypes or DTYPES)]
     possible = [name for name in asked if name not in disturbed]
@@ -24,8 +24,8 @@ def dtypes(known: Evidence) -> Outcome:
     return Outcome(result, ", ".join(near) or "none", len(near), ENOUGH_DTYPES)
 
 
-@check(SWEPT, of_cpus=True)
-def swept(known: Evidence) -> Outcome | None:
+@register_check(SWEPT, of_cpus=True)
+def check_swept(known: Evidence) -> Outcome | None:
     """Of operators that name a least number of values of their axis."""
     for about in known.table.operator_info.values():
         if not about.axis or not about.axis.at_least:
@@ -42,8 +42,8 @@ def swept(known: Evidence) -> Outcome | None:
     return None
 
 
-@check(PLACED, of_cpus=True)
-def placed(known: Evidence) -> Outcome:
+@register_check(PLACED, of_cpus=True)
+def check_placed(known: Evidence) -> Outcome:
     """Both kinds of ceiling were measured, and so was the roof declared for each operator."""
     ceilings = [one.kind for one in known.mine(known.table.ceilings)]
     compute, memory = ceilings.count("compute"), ceilings.count("memory")
@@ -54,8 +54,8 @@ def placed(known: Evidence) -> Outcome:
     return Outcome("pass" if compute and memory and not lost else "fail", words, len(lost), 0)
 
 
-@check(QUESTIONS, of_cpus=True)
-def questions(known: Evidence) -> Outcome:
+@register_check(QUESTIONS, of_cpus=True)
+def check_questions(known: Evidence) -> Outcome:
     """What interpretation.md rests on: ceilings, operators under them, and a GPU next to the CPU."""
     lacking = [] if known.mine(known.table.ceilings) else ["no ceiling was measured"]
     if not any(one.fraction_of_roof for one in known.mine(known.table.operators)):

@@ -1,8 +1,8 @@
 """The card itself: its memory, power limit, links and cooling."""
 
-from roofline.core.formatting import counted, number, percent
+from roofline.core.formatting import count_words, number, percent
 from roofline.records.bandwidth_record import BandwidthRecord
-from roofline.table.checks.judge import Evidence, Outcome, check
+from roofline.table.checks.judge import Evidence, Outcome, register_check
 
 # Share of what the lanes of the host link carry that copies from and to pinned memory must reach: Azure's node checks
 # (AzNHC) ask for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); the lower of the two shares.
@@ -28,8 +28,8 @@ ANOTHER, ANOTHER_HOST = "ask for another card", "ask for another host"
 RESTART = f"reset the GPU or restart the machine; if it comes back, {ANOTHER}"
 
 
-@check(MEMORY, doubts_figures=True, action=RESTART)
-def memory_errors(known: Evidence) -> Outcome:
+@register_check(MEMORY, doubts_figures=True, action=RESTART)
+def check_memory_errors(known: Evidence) -> Outcome:
     """Errors since the driver was loaded: earlier ones were repaired."""
     found = known.device.hardware
     errors = found.get("ecc_uncorrected_errors")
@@ -38,15 +38,15 @@ def memory_errors(known: Evidence) -> Outcome:
         "a row remap failed: the memory is defective": found.get("row_remap_failed"),
         "a page retirement is pending: reset the GPU": found.get("page_retirement_pending"),
     }
-    bad = [counted(errors, "uncorrected memory error")] if errors else []
+    bad = [count_words(errors, "uncorrected memory error")] if errors else []
     bad += [words for words, state in states.items() if state]
     if not bad and errors is None and set(states.values()) == {None}:
         return Outcome("not_applicable", "NVML reports neither errors of the memory nor repairs")
     return Outcome("fail" if bad else "pass", "; ".join(bad) or "none since the driver was loaded", errors, 0)
 
 
-@check(REPAIRS, action=ANOTHER)
-def repairs(known: Evidence) -> Outcome:
+@register_check(REPAIRS, action=ANOTHER)
+def check_repairs(known: Evidence) -> Outcome:
     limits = {"remapped_rows": MOST_REMAPPED_ROWS, "retired_pages": MOST_RETIRED_PAGES}
     counts = {key: count for key in limits if (count := known.device.hardware.get(key)) is not None}
     if not counts:
@@ -57,16 +57,20 @@ def repairs(known: Evidence) -> Outcome:
     return Outcome(result, words, counts[worst], limits[worst])
 
 
-@check(POWER_LIMIT, action="ask the provider whether that is meant: sustained products get slower by about as much")
-def power_limit(known: Evidence) -> Outcome:
+@register_check(
+    POWER_LIMIT, action="ask the provider whether that is meant: sustained products get slower by about as much"
+)
+def check_power_limit(known: Evidence) -> Outcome:
     limit, vendor = known.device.hardware.get("power_limit_w"), known.device.vendor.power_limit_w
     if not limit or not vendor:
         return Outcome("not_applicable", "the limit, or that of the vendor, is not known", limit)
     return Outcome("note" if limit < vendor else "pass", f"{limit:.0f} W of {vendor:.0f} W", limit, vendor)
 
 
-@check(LINK, doubts_figures=True, action=f"{ANOTHER_HOST}: the card is not seated well, or its slot has fewer lanes")
-def link(known: Evidence) -> Outcome:
+@register_check(
+    LINK, doubts_figures=True, action=f"{ANOTHER_HOST}: the card is not seated well, or its slot has fewer lanes"
+)
+def check_link(known: Evidence) -> Outcome:
     """NVML is not believed if copies were faster than the link that it reports."""
     widest, newest = (known.device.hardware.get(f"pcie_{what}_max") for what in ("width", "generation"))
     records = [one for one in known.records.values() if isinstance(one, BandwidthRecord)]
@@ -89,8 +93,8 @@ def link(known: Evidence) -> Outcome:
     return Outcome("fail" if share < COPIES_OF_LINK else "pass", words, share, COPIES_OF_LINK, doubts=False)
 
 
-@check(PEER_COPIES, action=f"{ANOTHER_HOST}, or restart it: a link is down, or its switch is slow")
-def peer_copies(known: Evidence) -> Outcome | None:
+@register_check(PEER_COPIES, action=f"{ANOTHER_HOST}, or restart it: a link is down, or its switch is slow")
+def check_peer_copies(known: Evidence) -> Outcome | None:
     """Copies in one direction over NVLink."""
     peers = {f"p2p_{one.peer}": one.path for one in known.mine(known.table.peers)}
     if not peers:
@@ -104,8 +108,8 @@ def peer_copies(known: Evidence) -> Outcome | None:
     return Outcome("fail" if share < COPIES_OF_NVLINKS else "pass", words, share, COPIES_OF_NVLINKS)
 
 
-@check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {ANOTHER}")
-def holds(known: Evidence) -> Outcome | None:
+@register_check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {ANOTHER}")
+def check_holds(known: Evidence) -> Outcome | None:
     loads = {one.name: one.load for one in known.compute if one.load}
     loads = {dtype: load for dtype, load in loads.items() if load.seconds >= LONG_S and load.drift is not None}
     if not loads:

@@ -1,10 +1,10 @@
 """The ceilings against the vendor's figures, the clock, and what the hardware can issue."""
 
-from roofline.core.disturbance import limiting_words
-from roofline.core.formatting import listed, number, percent
+from roofline.core.disturbance import throttle_reasons_text
+from roofline.core.formatting import join_words, number, percent
 from roofline.records.device_record import DeviceRecord
 from roofline.table.checks.card import ANOTHER
-from roofline.table.checks.judge import Evidence, Outcome, check
+from roofline.table.checks.judge import Evidence, Outcome, register_check
 
 # Share of the vendor's bandwidth that reads must reach, of HBM. Five H200s read 96 to 98 %. GDDR keeps the codes of its
 # error correction among the data, and no card with it has been measured here.
@@ -28,8 +28,10 @@ MATMULS = f"matrix products within {percent(AWAY)} of the vendor's peak"
 ISSUE_RATE = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
 
 
-@check(NEAR_MAXIMUM, doubts_figures=True, action=f"unlock it with nvidia-smi -rgc and -rac if you may, or {ANOTHER}")
-def clock(known: Evidence) -> Outcome:
+@register_check(
+    NEAR_MAXIMUM, doubts_figures=True, action=f"unlock it with nvidia-smi -rgc and -rac if you may, or {ANOTHER}"
+)
+def check_clock(known: Evidence) -> Outcome:
     """The fastest of the register-only kernels counts: not all of them are a light load."""
     highest, boost = known.device.hardware.get("sm_clock_max_mhz"), known.device.vendor.boost_clock_mhz
     kernels = [one for one in known.compute if one.method == "fma" and one.clock_mhz]
@@ -45,12 +47,12 @@ def clock(known: Evidence) -> Outcome:
     limits = set(one.limited_by)
     if limits and limits <= POWER:
         return Outcome("not_applicable", f"{words}, limited by the power cap: no load of this card is light")
-    words += f": limited by {limiting_words(sorted(limits - POWER))}" if limits else ": it may be locked"
+    words += f": limited by {throttle_reasons_text(sorted(limits - POWER))}" if limits else ": it may be locked"
     return Outcome("fail", words, share, CLOCK)
 
 
-@check(TIMER, doubts_figures=True, action=ANOTHER)
-def timer(known: Evidence) -> Outcome | None:
+@register_check(TIMER, doubts_figures=True, action=ANOTHER)
+def check_timer(known: Evidence) -> Outcome | None:
     """It explains a counted clock above the maximum: the timer is wrong, or the card exceeds what it reports."""
     ratio, highest = known.device.timer_ratio, known.device.hardware.get("sm_clock_max_mhz")
     if ratio is None:
@@ -65,8 +67,8 @@ def timer(known: Evidence) -> Outcome | None:
     return Outcome("pass", words, ratio - 1, TIMERS)
 
 
-@check(READS, doubts_figures=True, action=ANOTHER)
-def reads(known: Evidence) -> Outcome:
+@register_check(READS, doubts_figures=True, action=ANOTHER)
+def check_reads(known: Evidence) -> Outcome:
     one = next((one for one in known.memory if one.name == "hbm_read"), None)
     if one is None or one.fraction_of_datasheet is None:
         return Outcome("not_applicable", "hbm_read was not measured undisturbed, or the vendor's rate is not known")
@@ -78,8 +80,8 @@ def reads(known: Evidence) -> Outcome:
     return Outcome("pass" if MEMORY_READ <= share <= 1 else "fail", words, share, MEMORY_READ)
 
 
-@check(REGISTERS, doubts_figures=True, action=ANOTHER)
-def registers(known: Evidence) -> Outcome:
+@register_check(REGISTERS, doubts_figures=True, action=ANOTHER)
+def check_registers(known: Evidence) -> Outcome:
     shares = {one.name: one.fraction_of_clock for one in known.compute if one.method == "fma" and one.fraction_of_clock}
     if not shares:
         return Outcome("not_applicable", "no register-only kernel was measured whose clock and rate are known")
@@ -88,12 +90,12 @@ def registers(known: Evidence) -> Outcome:
     return Outcome("pass" if least >= REGISTERS_OF_CLOCK else "fail", words, least, REGISTERS_OF_CLOCK)
 
 
-@check(MATMULS, action=ANOTHER)
-def matmuls(known: Evidence) -> Outcome:
+@register_check(MATMULS, action=ANOTHER)
+def check_matmuls(known: Evidence) -> Outcome:
     """The burst of each dtype."""
-    shares = of_vendor(known)
+    shares = datasheet_shares(known)
     if impossible := [one.name for one in known.compute if one.doubt == "impossible"]:
-        words = f"{listed(impossible)}: above what the clock allows, or below the reference GEMM"
+        words = f"{join_words(impossible)}: above what the clock allows, or below the reference GEMM"
         return Outcome("fail", words, None, 1 - AWAY)
     if not shares:
         return Outcome("not_applicable", "no product was measured whose peak is known")
@@ -106,7 +108,7 @@ def matmuls(known: Evidence) -> Outcome:
     return Outcome(result, words, furthest, 1 - AWAY)
 
 
-def of_vendor(known: Evidence) -> dict[str, float]:
+def datasheet_shares(known: Evidence) -> dict[str, float]:
     """The burst of each dtype's product as a share of the vendor's peak."""
     products = [one for one in known.compute if one.method == "gemm" and one.datasheet_tflops and not one.doubt]
     return {one.name: one.burst_tflops / one.datasheet_tflops for one in products}
@@ -116,8 +118,8 @@ def is_near(share: float) -> bool:
     return 1 - AWAY <= share <= 1 + AWAY
 
 
-@check(ISSUE_RATE)
-def issue_rate(known: Evidence) -> Outcome | None:
+@register_check(ISSUE_RATE)
+def check_issue_rate(known: Evidence) -> Outcome | None:
     """Against the clock that was counted."""
     one = next(iter(known.mine(known.table.instructions)), None)
     if one is None:

@@ -1,8 +1,8 @@
 """Whether figures fit each other: roofs, seals, counters, and a CPU's ceilings."""
 
 from roofline.core.formatting import percent
-from roofline.core.terms import KINDS
-from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
+from roofline.core.terms import DEVICE_TRAITS
+from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
 from roofline.table.rows import USERS, Counted
 
 SHOWN = 3  # in a reason
@@ -15,12 +15,12 @@ AGREE = "ceilings agree with each other"
 AGAIN = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
 
 
-@check(BELOW, of_cpus=True)
-def below_roofs(known: Evidence) -> Outcome:
+@register_check(BELOW, of_cpus=True)
+def check_below_roofs(known: Evidence) -> Outcome:
     cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
     if above := [one for one in cells if one.doubt == "impossible"]:
         words = _first([f"{known.table.full_name(one)} at {percent(one.above_roof)} of its roof" for one in above])
-        gpu, users = KINDS[known.device.device_kind].accelerator, any(one.operator == USERS for one in above)
+        gpu, users = DEVICE_TRAITS[known.device.device_kind].accelerator, any(one.operator == USERS for one in above)
         words += "; are its numbers in `operations` right?" if users else "" if gpu else f"; {AGAIN}"
         return Outcome("fail" if gpu else "note", words, max(one.above_roof for one in above), 1)
     shares = [one.share for one in cells if one.share is not None]
@@ -28,8 +28,8 @@ def below_roofs(known: Evidence) -> Outcome:
     return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
 
 
-@check(VERIFIED, of_cpus=True)
-def verified(known: Evidence) -> Outcome:
+@register_check(VERIFIED, of_cpus=True)
+def check_verified(known: Evidence) -> Outcome:
     cells = known.mine(known.table.entries)
     if not cells:
         return Outcome("not_applicable", "nothing was predicted")
@@ -39,12 +39,12 @@ def verified(known: Evidence) -> Outcome:
     return Outcome("fail" if errors else "pass", _first(errors) or f"{len(cells)} cells")
 
 
-@check(COUNTED, of_cpus=True)
-def counters(known: Evidence) -> Outcome | None:
+@register_check(COUNTED, of_cpus=True)
+def check_counters(known: Evidence) -> Outcome | None:
     """Traffic of cold memory-bound cells, FLOPs of our kernels, and tensor cores in products that they limit."""
     if not known.profiled:
         return None
-    if not KINDS[known.device.device_kind].accelerator:
+    if not DEVICE_TRAITS[known.device.device_kind].accelerator:
         return Outcome("not_applicable", "Nsight Compute counts on GPUs")
     cells = known.mine(known.table.counted)
     refused = _first(list(dict.fromkeys(one.reason for one in known.mine(known.table.not_counted))))
@@ -64,10 +64,10 @@ def _judged(one: Counted) -> list[bool]:
     return [judged for judged in found if judged is not None]
 
 
-@check(AGREE, of_cpus=True, action=AGAIN)
-def agree(known: Evidence) -> Outcome | None:
+@register_check(AGREE, of_cpus=True, action=AGAIN)
+def check_agree(known: Evidence) -> Outcome | None:
     """Of CPUs: a GPU's are compared with its clock and the vendor's."""
-    if KINDS[known.device.device_kind].accelerator:
+    if DEVICE_TRAITS[known.device.device_kind].accelerator:
         return None
     ceilings = [*known.compute, *known.memory]
     if not ceilings:

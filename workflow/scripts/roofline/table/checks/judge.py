@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
 
-from roofline.core.terms import KINDS
+from roofline.core.terms import DEVICE_TRAITS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
@@ -61,7 +61,7 @@ Judge = Callable[[Evidence], Outcome | None]  # None if what it looks at was not
 REGISTRY: dict[str, list[Callable[[Evidence], CheckResult | None]]] = {}  # by module
 
 
-def check(
+def register_check(
     name: str, *, action: str | None = None, of_cpus: bool = False, doubts_figures: bool = False
 ) -> Callable[[Judge], Judge]:
     """Register a function as the check of this name.
@@ -71,7 +71,7 @@ def check(
 
     def register(judge: Judge) -> Judge:
         def judged(known: Evidence) -> CheckResult | None:
-            asked = of_cpus or KINDS[known.device.device_kind].accelerator
+            asked = of_cpus or DEVICE_TRAITS[known.device.device_kind].accelerator
             if not asked or not (found := judge(known)):
                 return None
             wrong = {"action": action if found.result in ("fail", "note") else None, "records": list(found.records)}
@@ -84,7 +84,7 @@ def check(
     return register
 
 
-def judge(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult]:
+def run_checks(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult]:
     """The checks of one device. What was disturbed is reported once, and left out of other checks."""
     for module in modules:
         import_module(f"{__package__}.{module}")
@@ -92,12 +92,12 @@ def judge(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult
     return [row for row in rows if row]
 
 
-def of_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
+def check_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
     """All checks of a run, device by device; `asked` has the settings `dtypes` and `shapes`."""
     rows: list[CheckResult] = []
     for name, device in found.device_records().items():
         records = {path: one for path, one in found.measured if one.device == name}
         records |= {path: one for path, one in found.seals.items() if one.kind == "calibration" and one.device == name}
         known = Evidence(device, table, records, asked.dtypes, asked.shapes, bool(found.profilers))
-        rows += judge(known)
+        rows += run_checks(known)
     return rows
