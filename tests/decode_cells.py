@@ -20,8 +20,8 @@ def cell_of(device, kind, shape: AttentionShape, dtype: str = "fp32", *, copies=
     random, size, as_dtype = numpy.random.default_rng(seed), shape.hidden_size, array_dtype(dtype)
     layer = {name: random.standard_normal((size, size), numpy.float32) / size**0.5 for name in ("query", "output")}
     layer |= {f"{name}_bias": random.standard_normal(size, numpy.float32) for name in ("query", "output")}
-    layer = {name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}
-    hidden = device.array(random.standard_normal((shape.batch, size), numpy.float32)).astype(as_dtype)
+    layer = {name: device.to_device(weights).astype(as_dtype) for name, weights in layer.items()}
+    hidden = device.to_device(random.standard_normal((shape.batch, size), numpy.float32)).astype(as_dtype)
     query = project_query(device, shape, hidden, layer)
     case = case_of(shape, dtype, layers)
     inputs = OPERATOR.rotated_inputs(device, case, seed, copies)

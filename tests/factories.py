@@ -30,13 +30,13 @@ class FakeDevice:
     name, memory_level, cache_level, cache_ceilings, last_level_cache_bytes = "gpu0", "hbm", "l2", ["l2"], 1 << 20
     multiprocessors = 132
 
-    def joules(self): ...
+    def read_energy_j(self): ...
 
     def __init__(self, kind: str = "gpu", reasons=lambda now: []):
         self.kind, self.reasons = kind, reasons
         self.now, self.numbers = 0.0, []
 
-    def step_times(self, step, count, first=0, look=None):
+    def time_steps(self, step, count, first=0, look=None):
         times = []
         for number in range(first, first + count):
             if look and number == first + count // 2:
@@ -46,19 +46,19 @@ class FakeDevice:
             self.now += times[-1]
         return times
 
-    def device_times(self, step, count, first=0, at_once=None):
+    def time_steps_on_device(self, step, count, first=0, at_once=None):
         if self.kind == "cpu":
             return None
-        return [seconds / 2 for seconds in self.step_times(step, count, first)]
+        return [seconds / 2 for seconds in self.time_steps(step, count, first)]
 
-    def clock_of_block(self):
+    def block_clock_mhz(self):
         return None if self.kind == "cpu" else 1500.0
 
-    def state(self) -> dict:
+    def read_state(self) -> dict:
         reasons = self.reasons(self.now)
         return {} if reasons is None else {"throttle_reasons": list(reasons)}
 
-    def other_processes(self) -> int | None:
+    def count_other_processes(self) -> int | None:
         return None
 
     def synchronize(self):
@@ -70,10 +70,10 @@ class FakeDevice:
     def compute_unit(self, ceiling):
         return "cpu" if self.kind == "cpu" else "tensor_core"
 
-    def compute_ceiling(self, dtype, unit):
+    def compute_ceiling_name(self, dtype, unit):
         return dtype
 
-    def memory_ceilings(self, mix):
+    def memory_ceiling_names(self, mix):
         return [f"{self.memory_level}_{mix}"]
 
 

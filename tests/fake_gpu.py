@@ -126,8 +126,8 @@ class Recorder:
 
 def record_launches(monkeypatch, device) -> list:
     """(name, blocks, threads, arguments) of every launch from now on of kernels asked for from now on."""
-    launches, kernel = [], device.kernel
-    monkeypatch.setattr(device, "kernel", lambda *names: Recorder(kernel(*names), launches))
+    launches, kernel = [], device.load_kernel
+    monkeypatch.setattr(device, "load_kernel", lambda *names: Recorder(kernel(*names), launches))
     return launches
 
 
@@ -140,10 +140,10 @@ class Idle(Recorder):
 
 def replace_kernels(monkeypatch, device, names, by) -> None:
     """Kernels of these names that are asked for from now on."""
-    kernel = device.kernel
+    kernel = device.load_kernel
 
     def found(source, name, *defines):
         real = kernel(source, name, *defines)
         return by(real) if name in names else real
 
-    monkeypatch.setattr(device, "kernel", found)
+    monkeypatch.setattr(device, "load_kernel", found)

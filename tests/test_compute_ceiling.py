@@ -94,17 +94,17 @@ class Card(FakeDevice):
         size = product.shape["m"]
         return [[self.product(size, seed, slow, "slow"), self.product(size, seed, fast, "fast")]]
 
-    def fma_candidates(self, ceiling, seed):
+    def candidate_fma_workloads(self, ceiling, seed):
         return [self.product(BEST, seed)]
 
-    def fma_workload(self, ceiling, product, seed):
+    def rebuild_fma_workload(self, ceiling, product, seed):
         return self.product(BEST, seed)
 
-    def step_times(self, step, count, first=0, look=None):
-        start, *others = super().step_times(step, count, first, look)
+    def time_steps(self, step, count, first=0, look=None):
+        start, *others = super().time_steps(step, count, first, look)
         return [start * (1.1 if others else 1), *others]
 
-    def load_times(self, step, count, seconds, singly):
+    def time_load_chunks(self, step, count, seconds, singly):
         for chunk in range(60):
             late = 2 if chunk in self.late else 1
             load = 1 if chunk < singly else self.load
@@ -112,10 +112,10 @@ class Card(FakeDevice):
             each_s[0] *= 1.1 if chunk == 0 else 1
             yield (chunk + 1) * seconds / 60, each_s, 1400.0
 
-    def state(self):
-        return super().state() | {"sm_clock_mhz": 1500, "power_w": 700}
+    def read_state(self):
+        return super().read_state() | {"sm_clock_mhz": 1500, "power_w": 700}
 
-    def kernel_of(self, step):
+    def identify_kernel(self, step):
         return {"name": "made_up", "tensor_cores": True, "how_known": "made up"}
 
 

@@ -39,7 +39,7 @@ def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch
     pieces = values.reshape(-1)
     assert abs(numpy.corrcoef(pieces[: 1 << 20], pieces[1 << 20 : 1 << 21])[0, 1]) < 0.01
     array = device.normal((3, 5), "fp32", seed=0)
-    every = [array, *device.rolled(array, 7)]
+    every = [array, *device.rolled_copies(array, 7)]
     assert len(every) == 8 and all(sorted(one.ravel()) == sorted(array.ravel()) for one in every)
     assert all((one != other).all() for place, one in enumerate(every) for other in every[:place])
 

@@ -57,7 +57,7 @@ def test_a_loop_does_what_numpy_does_and_no_more(mix):
 
 
 def streams_of(device, size_bytes=SIZE):
-    return {stream.name: stream for stream in device.streams("dram", size_bytes)}
+    return {stream.name: stream for stream in device.bandwidth_benchmarks("dram", size_bytes)}
 
 
 @pytest.mark.parametrize("mix", MIXES)
@@ -86,8 +86,8 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
         assert reads == {"dram_read": counts[:2], **fewer}
     monkeypatch.setattr(device, "cores", 16)
     for working, lower in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
-        assert device.memory_ceilings("read", working) == [*lower, "dram_read", "dram_copy"]
-    assert device.memory_ceilings("copy", 1) == ["dram_copy"]
+        assert device.memory_ceiling_names("read", working) == [*lower, "dram_read", "dram_copy"]
+    assert device.memory_ceiling_names("copy", 1) == ["dram_copy"]
 
 
 @pytest.mark.parametrize("readers", [1, 3])
@@ -126,7 +126,7 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
 
 @pytest.mark.parametrize("ceiling", ["fp64_fma", "fp32_fma"])
 def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device, ceiling):
-    for workload in device.fma_candidates(ceiling, seed=3):
+    for workload in device.candidate_fma_workloads(ceiling, seed=3):
         workload.step(0)
         assert workload.check().error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
         shape = workload.product.shape
@@ -135,7 +135,7 @@ def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device,
         steps = shape["rounds"] * cpu_fma.STEPS_PER_ROUND
         assert workload.flops == 2 * steps * shape["chains"] * lanes * device.cores
         assert workload.clock_mhz() > 0
-        again = device.fma_workload(ceiling, workload.product, seed=9)
+        again = device.rebuild_fma_workload(ceiling, workload.product, seed=9)
         assert (again.product, again.flops) == (workload.product, workload.flops)
 
 

@@ -61,17 +61,17 @@ class Counting:
 
     at = 0.0
 
-    def joules(self):
+    def read_energy_j(self):
         self.at += 0.01
         return round(self.at, 1) * 100.0
 
-    def power_w(self):
+    def read_power_w(self):
         return 101.0
 
     def synchronize(self):
         pass
 
-    def state(self):
+    def read_state(self):
         return {"sm_clock_mhz": 345, "temperature_c": 31}
 
 

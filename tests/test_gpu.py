@@ -45,11 +45,11 @@ def test_it_describes_itself(record, tmp_path):
 
 
 def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device):
-    workload = next(device.fma_candidates("fp32_fma", seed=1))
+    workload = next(device.candidate_fma_workloads("fp32_fma", seed=1))
     ratios = []
     for _ in range(5):  # the kernel counts its last step alone: while the card changes its clock, they may differ
-        device.step_times(workload.step, 30)
-        ratios.append(device.clock_of_block() / workload.clock_mhz())
+        device.time_steps(workload.step, 30)
+        ratios.append(device.block_clock_mhz() / workload.clock_mhz())
     assert statistics.median(ratios) == pytest.approx(1, rel=0.01)
 
 
@@ -73,10 +73,10 @@ def test_random_numbers_are_those_of_philox_and_box_muller(monkeypatch, device, 
 def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(device, record, ceiling):
     skip_unless_supported(device, ceiling)
     peak = record.vendor.peaks.get(ceiling)
-    for workload in device.fma_candidates(ceiling, seed=1):
+    for workload in device.candidate_fma_workloads(ceiling, seed=1):
         check = workload.check()
         assert 0 <= check.error <= check.tolerance
-        seconds = median(device.step_times(workload.step, 5))
+        seconds = median(device.time_steps(workload.step, 5))
         assert 1e-4 < seconds < 1e-2
         if peak and peak.operations_per_clock_per_multiprocessor:
             per_clock = workload.flops / seconds / device.multiprocessors / (workload.clock_mhz() * 1e6)

@@ -54,7 +54,7 @@ def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device,
     by_hand = 2 * (2 if ceiling == "fp16_fma" else 1) * 32 * 16 * 3 * 5 * 64
     assert gpu_fma.fma_flops(ceiling, blocks=5, threads=64, rounds=3, numbers=16, steps=32) == by_hand
     launches, dtype = record_launches(monkeypatch, device), gpu_fma.operand_dtype(ceiling)
-    found = list(device.fma_candidates(ceiling, seed=1))
+    found = list(device.candidate_fma_workloads(ceiling, seed=1))
     tried = [(w.product.shape["numbers"], w.product.shape["steps"]) for w in found]
     assert tried == [*gpu_fma.NUMBERS_AND_STEPS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
     assert {workload.flops for workload in found} == {found[0].flops}
@@ -66,7 +66,7 @@ def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device,
         *launch, arguments = launches[-1]
         assert launch == [f"fold_{dtype}", shape["blocks"], shape["threads"]]
         assert int(arguments[3]) == shape["rounds"]
-        again = device.fma_workload(ceiling, workload.product, seed=2)
+        again = device.rebuild_fma_workload(ceiling, workload.product, seed=2)
         again.step(0)
         assert (again.product, again.flops, [*launches[-1][:3]]) == (workload.product, workload.flops, launch)
         assert not numpy.array_equal(arguments[0], launches[-1][3][0]), "other numbers"

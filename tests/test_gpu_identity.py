@@ -103,7 +103,7 @@ def test_the_identity_of_a_visible_card_and_of_another_power_limit(machine):
     assert (found.memory_total_bytes, found.memory_free_bytes) == (150_754_820_096, 150_000_000_000)
     sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000
     (limited,) = gpu_identity.discover()
-    assert limited.fingerprint() != found.fingerprint()
+    assert limited.rerun_key() != found.rerun_key()
 
 
 def test_a_card_whose_name_is_in_no_encoding_and_which_is_too_old(machine):

@@ -36,7 +36,7 @@ def any_card(request, monkeypatch):
 
 
 def of_level(device, level, size_bytes=RAGGED) -> dict:
-    return {stream.name: stream for stream in device.streams(level, size_bytes)}
+    return {stream.name: stream for stream in device.bandwidth_benchmarks(level, size_bytes)}
 
 
 def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
@@ -56,7 +56,7 @@ def ragged(gpu) -> int:
 @pytest.mark.parametrize("size_bytes", [32, None])
 def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
     for level in ("hbm", "d2d", "h2d", "d2h"):
-        for stream in gpu.streams(level, size_bytes or ragged(gpu)):
+        for stream in gpu.bandwidth_benchmarks(level, size_bytes or ragged(gpu)):
             assert all(stream.verify(grid) for grid in list(stream.grids))
 
 
@@ -65,7 +65,7 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
     device = any_card
     launches = record_launches(monkeypatch, device)
     holds = {"l2": device.last_level_cache_bytes, "l1": device.l1_bytes, "shared": device.l1_bytes}[level]
-    for stream in device.streams(level, None):
+    for stream in device.bandwidth_benchmarks(level, None):
         assert stream.grids and (stream.level, stream.mix) == (level, "read")
         for grid, step in stream.grids.items():
             step(0)
@@ -81,7 +81,7 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
 
 @pytest.mark.parametrize("level", ["l1", "l2", "hbm"])
 def test_the_loads_of_a_chain_lead_where_it_leads(gpu, level):
-    step, loads, verify = gpu.chain(level)
+    step, loads, verify = gpu.pointer_chase(level)
     for index in range(3):
         step(index)
     assert loads >= 4096 and verify()
@@ -89,16 +89,16 @@ def test_the_loads_of_a_chain_lead_where_it_leads(gpu, level):
 
 def test_a_step_of_a_sweep_reads_what_it_counts(gpu):
     readers = max(1, gpu.multiprocessors // 8)
-    for series, sets in zip(gpu.sweeps(1), (readers, 1), strict=True):
+    for series, sets in zip(gpu.sweep_benchmarks(1), (readers, 1), strict=True):
         for size in {series.sizes[0], series.sizes[len(series.sizes) // 2], series.sizes[-1]}:
             step, bytes_read = series.step(size)
-            words = gpu.cache_words(sets * size).view("uint32")
-            words[...] = gpu.array(numpy.arange(words.size, dtype=numpy.uint32))
-            gpu.total[...] = 0
+            words = gpu.cache_buffer(sets * size).view("uint32")
+            words[...] = gpu.to_device(numpy.arange(words.size, dtype=numpy.uint32))
+            gpu.word_sum[...] = 0
             step(0)
             gpu.synchronize()
             once = words.size * (words.size - 1) // 2
-            assert bytes_read % size == 0 and int(gpu.total[0]) == once * (bytes_read // size) % 2**32
+            assert bytes_read % size == 0 and int(gpu.word_sum[0]) == once * (bytes_read // size) % 2**32
 
 
 # ---------------------------------------------------------------- two GPUs, on stand-ins that share one memory
@@ -108,8 +108,8 @@ A, B = nvml_card("GPU-A", "0000:01:00.0"), nvml_card("GPU-B", "0000:02:00.0")
 
 
 def test_six_ways_are_counted_and_checked(monkeypatch):
-    pair = open_gpu(monkeypatch, MultiProcessorCount=2, peer=True).with_peer(RAGGED)
-    streams = {stream.name: stream for stream in pair.streams()}
+    pair = open_gpu(monkeypatch, MultiProcessorCount=2, peer=True).open_peer_pair(RAGGED)
+    streams = {stream.name: stream for stream in pair.bandwidth_benchmarks()}
     assert list(streams) == [name + both for name in ONE_WAY for both in ("", "_both")]
     for name, stream in streams.items():
         assert stream.counted_bytes == RAGGED * (2 if name.endswith("_both") else 1) and stream.level == "p2p"

@@ -46,14 +46,14 @@ def test_what_is_not_finite_stays_in_its_row(device, kind, columns, bad):
 
 def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):
     first, second = normal(2000, 128), normal(2000, 128, 5.0)
-    x, between, y = (device.array(a) for a in (first, second, numpy.empty_like(first)))
+    x, between, y = (device.to_device(a) for a in (first, second, numpy.empty_like(first)))
     cell = cell_of(device, WelfordRowNormGraph, first)
     sizes = cell.arguments[0][2:]
     calls = [(between, y, *sizes), (x, between, *sizes), (between, y, *sizes)]
-    graph = device.graph(cell.kernel, (cell.division.blocks,), (cell.threads,), calls, 0)
+    graph = device.capture_launches(cell.kernel, (cell.division.blocks,), (cell.threads,), calls, 0)
     expected = OPERATOR.reference(None, {"x": first})
     for _ in range(20):
-        between[:] = device.array(second)
+        between[:] = device.to_device(second)
         device.poison(y)
         graph.launch(device.stream)
         assert relative_error(device.to_host(y), expected) < 1e-5

@@ -31,7 +31,7 @@ def device():
 
 
 def on_device(device, values, dtype: str):
-    return device.array(numpy.asarray(values, numpy.float32)).astype(array_dtype(dtype))
+    return device.to_device(numpy.asarray(values, numpy.float32)).astype(array_dtype(dtype))
 
 
 def random_inputs(batch: int, outputs: int, hidden: int):
@@ -62,7 +62,7 @@ def empty(device, shape: tuple[int, ...], dtype: str):
 def test_a_product_is_right_at_every_edge(device, dtype, m, n, k):
     skip_unless_supported(device, dtype)
     a, b, c = device.normal((m, k), dtype, 1), device.normal((n, k), dtype, 2), empty(device, (m, n), dtype)
-    kernel = device.kernel(PRODUCT, "tensor_matmul", (f"-DBF16={int(dtype == 'bf16')}",))
+    kernel = device.load_kernel(PRODUCT, "tensor_matmul", (f"-DBF16={int(dtype == 'bf16')}",))
     kernel((-(-m // TILE) * -(-n // TILE),), (256,), (a, b, c, *map(numpy.int32, (m, n, k))))
     assert relative_error(wide(device, c), wide(device, a) @ wide(device, b).T) < TOLERANCE[dtype]
 
@@ -75,7 +75,7 @@ def fused_error(device, dtype: str, x, w, g, columns: int, splits: int) -> float
     stages = min(4, device.properties["MaxSharedMemoryPerBlockOptin"] // (stage_bytes + 64))
     numbers = {"BF16": int(dtype == "bf16"), "BATCH": rows, "COLUMNS": columns, "SPLITS": splits}
     numbers |= {"STAGES": stages, "BLOCKS": 1}
-    kernel = device.kernel(FUSED, "rmsnorm_matmul", tuple(f"-D{key}={n}" for key, n in numbers.items()))
+    kernel = device.load_kernel(FUSED, "rmsnorm_matmul", tuple(f"-D{key}={n}" for key, n in numbers.items()))
     kernel.max_dynamic_shared_size_bytes = stages * stage_bytes
     grid = (-(-outputs // columns) * splits, -(-batch // rows))
     blocks = grid[0] * grid[1]
@@ -105,7 +105,7 @@ def test_a_norm_is_right_for_short_and_long_rows(device, dtype, rows, hidden):
     x, _, g = random_inputs(rows, 1, hidden)
     x[0] *= 1e-3
     x, g, out = on_device(device, x, dtype), on_device(device, g, dtype), empty(device, (rows, hidden), dtype)
-    kernel = device.kernel(NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",))
+    kernel = device.load_kernel(NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",))
     threads = min(1024, -(-hidden // 256) * 32)
     kernel((rows,), (threads,), (x, g, out, numpy.int32(hidden), numpy.float32(EPS)))
     assert relative_error(wide(device, out), normalised(wide(device, x), wide(device, g))) < TOLERANCE[dtype]

@@ -15,7 +15,7 @@ def device(monkeypatch):
 
 def time_out(monkeypatch, device, above):
     """Queueing more than so many steps behind the block takes too long. A list of the steps that were timed."""
-    timed, queue = [], device._queue
+    timed, queue = [], device._queue_steps
 
     def queue_behind_block(step, first, events):
         queue(step, first, events)
@@ -24,7 +24,7 @@ def time_out(monkeypatch, device, above):
         if count <= above:
             timed.extend(range(first, first + count))
 
-    monkeypatch.setattr(device, "_queue", queue_behind_block)
+    monkeypatch.setattr(device, "_queue_steps", queue_behind_block)
     return timed
 
 
@@ -32,12 +32,12 @@ def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device):
     for above in (100, 31, 8, 2):
         with monkeypatch.context() as patch:
             timed = time_out(patch, device, above)
-            assert len(device.device_times(lambda index: None, 70)) == 70
+            assert len(device.time_steps_on_device(lambda index: None, 70)) == 70
         # Numbers run on past a batch that timed out: what it rotated through is in the cache.
         assert len(timed) == 70 and timed == sorted(set(timed))
         assert (timed[0] == 0) == (above >= 32)
     time_out(monkeypatch, device, 1)  # a step that takes the host half a second has no launch gaps to leave out
-    assert device.device_times(lambda index: None, 70) is None
+    assert device.time_steps_on_device(lambda index: None, 70) is None
 
 
 @pytest.mark.parametrize(("count", "behind"), [(8, 6), (1, 0)])
@@ -53,21 +53,21 @@ def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(mon
             done.append(f"waited for {self.after}")
 
     monkeypatch.setattr(device.xp.cuda, "Event", Event)
-    times = device.step_times(done.append, count, 7, lambda: done.append("look"))
+    times = device.time_steps(done.append, count, 7, lambda: done.append("look"))
     assert done == [*range(7, 7 + count), f"waited for {behind}", "look"]
     assert len(times) == count and min(times) > 0
 
 
 def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, device):
     launches, done = record_launches(monkeypatch, device), []
-    device.step_times(lambda index: done.append(len(launches)), 3)
+    device.time_steps(lambda index: done.append(len(launches)), 3)
     assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
     assert {blocks for _, blocks, *_ in launches} == {device.multiprocessors}
-    assert device.clock_of_block() == pytest.approx(1980)
+    assert device.block_clock_mhz() == pytest.approx(1980)
     device._marks[1, 0] = 0  # one multiprocessor got no block
-    assert device.clock_of_block() == pytest.approx(1980)
+    assert device.block_clock_mhz() == pytest.approx(1980)
     device._marks[1, :, 1] = device._marks[0, :, 1] + 100_000  # ns
-    assert device.clock_of_block() is None, "too short"
+    assert device.block_clock_mhz() is None, "too short"
 
 
 def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
@@ -88,7 +88,7 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
     monkeypatch.setattr(cuda_timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     chunks, ahead = [], []
-    for chunk in device.load_times(step, 4, 0.095, singly=2):
+    for chunk in device.time_load_chunks(step, 4, 0.095, singly=2):
         chunks.append(chunk)
         ahead.append(queued_until[0] - now[0])
     assert [at_s for at_s, *_ in chunks] == pytest.approx([0.01 * place for place in range(1, 14)])
@@ -97,7 +97,7 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert [clock for *_, clock in chunks] == pytest.approx([1980] * 13)
     assert ahead[:-4] == pytest.approx([0.03] * 9), "the next chunks wait, so that the device does not"
     assert done == [0, 1, 2, 3] * 13
-    assert list(device.load_times(step, 1, 0)) == []
+    assert list(device.time_load_chunks(step, 1, 0)) == []
 
 
 UNITS = {

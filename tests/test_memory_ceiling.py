@@ -24,8 +24,8 @@ class ColdDevice(FakeDevice):
         super().__init__(reasons=reasons)
         self._warm = set()
 
-    def step_times(self, step, count, first=0, look=None):
-        times = super().step_times(step, count, first, look)
+    def time_steps(self, step, count, first=0, look=None):
+        times = super().time_steps(step, count, first, look)
         if times and step not in self._warm:
             self._warm.add(step)
             self.now += 9 * times[0]

@@ -135,7 +135,7 @@ def test_a_stream_under_heat_is_flagged_and_under_the_power_cap_is_not(reasons, 
 
 def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
     device, hot, busy = FakeDevice(), iter([HEAT, HEAT]), iter([1, 1])
-    device.reasons, device.other_processes = lambda now: next(hot, []), lambda: next(busy, 0)
+    device.reasons, device.count_other_processes = lambda now: next(hot, []), lambda: next(busy, 0)
     with clock_of(device):
         log = StateLog(device)
         timing = time_until_precise(device, noisy(1e-6, 0.001), log, warmup=3, most=64, time_budget_s=1.0)
@@ -146,7 +146,7 @@ def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
 def test_the_clock_is_that_of_the_most_steps_of_a_block():
     """Where the budget cuts a block into several, a few steps at its end have their own clock."""
     device, clocks = FakeDevice(), iter([1500.0, 1980.0, 1990.0])
-    device.clock_of_block = lambda: next(clocks)
+    device.block_clock_mhz = lambda: next(clocks)
     times = iter([5e-3] * 3 + [4e-3] * 1000)
     with clock_of(device):
         timing = time_caller(device, lambda index: next(times), warmup=3, iterations=100, time_budget_s=0.4)

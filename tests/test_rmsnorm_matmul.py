@@ -127,7 +127,7 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     record = device_record("gpu0")
     job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
     options, used = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05), set()
-    monkeypatch.setattr(device, "kernel", lambda *one: used.add(one) or type(device).kernel(device, *one))
+    monkeypatch.setattr(device, "load_kernel", lambda *one: used.add(one) or type(device).load_kernel(device, *one))
     found = measure_job(OPERATOR, device, job, seals_for(record, OPERATOR), options)
     lacking = dtype == "bf16" and capability == "7.5"
     assert len(list_skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)

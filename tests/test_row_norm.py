@@ -39,7 +39,7 @@ def case_of(rows: int, columns: int) -> Case:
 
 def cell_of(device, kind, *matrices):
     """An implementation over copies that hold these."""
-    copies = [{"x": device.array(x), "y": device.empty(x.shape, "fp32")} for x in matrices]
+    copies = [{"x": device.to_device(x), "y": device.empty(x.shape, "fp32")} for x in matrices]
     for copy in copies:
         device.poison(copy["y"])
     return kind.prepared(OPERATOR, device, case_of(*matrices[0].shape), {}, copies)

@@ -67,11 +67,11 @@ def our_device(torch):
 @contextlib.contextmanager
 def without_overlap(device) -> Iterator[None]:
     """Graphs that are made here run each kernel after the one before it has ended, as PyTorch's graphs do."""
-    overlaps, device.overlaps = device.overlaps, False
+    overlaps, device.supports_overlap = device.supports_overlap, False
     try:
         yield
     finally:
-        device.overlaps = overlaps
+        device.supports_overlap = overlaps
 
 
 def replaying(torch, stream, graph, kept: object) -> Callable[[int], None]:
@@ -87,10 +87,10 @@ def replaying(torch, stream, graph, kept: object) -> Callable[[int], None]:
 
 def seconds(device, way: Way, warmup: int, most: int, budget_s: float) -> float:
     """Median seconds of an application, over as many replays as the budget allows, timed by our device's events."""
-    device.step_times(way.step, warmup)
-    (one,) = device.step_times(way.step, 1)
+    device.time_steps(way.step, warmup)
+    (one,) = device.time_steps(way.step, 1)
     replays = max(FEWEST_REPLAYS, min(most, int(budget_s / one)))
-    return statistics.median(device.step_times(way.step, replays)) / way.applications
+    return statistics.median(device.time_steps(way.step, replays)) / way.applications
 
 
 def seconds_by_events(torch, step: Callable[[int], object], warmup: int, count: int, stream=None) -> float:

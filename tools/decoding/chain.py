@@ -121,8 +121,8 @@ class Chain(Implementation):
         import numpy
 
         defines = (f"-DBF16={int(self.case.dtype == 'bf16')}", f"-DROWS={self.rows}")
-        kernel = self.device.kernel(EMBED, "embed", defines)
-        launch = self.device.launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
+        kernel = self.device.load_kernel(EMBED, "embed", defines)
+        launch = self.device.make_launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
         weights, hidden = self.weights, numpy.int32(self.model.hidden)
         arguments = (self.weights["tokens"], weights["embedding"], weights["0.input_norm"])
         return lambda: launch((*arguments, self.stream, self.scaled, self.squares, hidden))
@@ -132,12 +132,12 @@ class Chain(Implementation):
 
         model, device, division = self.model, self.device, self.division
         defines = (*division.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
-        kernel = device.kernel(attention.KERNEL, "decode_attention", defines)
+        kernel = device.load_kernel(attention.KERNEL, "decode_attention", defines)
         kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"]
         numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
         rest = (self.attended, self.splits, self.splits_arrived, *numbers)
         threads = (division.variant.warps * attention.LANES_PER_WARP,)
-        launch = device.launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
+        launch = device.make_launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
 
         def attend(keys, values) -> Callable[[], None]:
             return lambda: launch((self.query, keys, values, *rest))
@@ -175,7 +175,7 @@ class Chain(Implementation):
     @cached_property
     def captured(self):
         launches = self.launches()
-        return self.device.captured(lambda: [launch() for launch in launches])
+        return self.device.capture_graph(lambda: [launch() for launch in launches])
 
     def step(self, scope: str | None):
         graph, stream = self.captured, self.device.stream

@@ -107,7 +107,7 @@ class DecodeStep(Operator):
         model, sizes = Dense(**case.params["model"]), case.shape
         tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, sizes["batch"], numpy.int32)
         cache = draw_cache(device, model, case.dtype, sizes["batch"], sizes["context"], seed + 10_000)
-        return {**draw(device, model, case.dtype, seed), **cache, "tokens": device.array(tokens)}
+        return {**draw(device, model, case.dtype, seed), **cache, "tokens": device.to_device(tokens)}
 
     def reference(self, case: Case, inputs: dict):
         """The logits, from float64 arrays."""
@@ -117,7 +117,7 @@ class DecodeStep(Operator):
         """The first layer for as many sequences as the host has memory for; then the step, and its head applied to the
         result of the last layer."""
         layer_error = self._layer_error(implementation)
-        seconds = implementation.device.step_times(implementation.step(scope), 1)[0]
+        seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
         check = self.compare(implementation, scope, 0, implementation.logits)
         compared = "the first layer, and the head on the last one's result, against float64"
         return check.model_copy(update={"compared": compared, "error": max(check.error, layer_error)}), seconds

@@ -89,4 +89,4 @@ def draw_cache(device, model: Dense, dtype: str, batch: int, context: int, seed:
 
 def _number(device, value: float, dtype: str):
     """On the device: for a number of the host, CuPy would import its sparse matrices, which takes 0.1 s."""
-    return device.array(numpy.float32(value)).astype(array_dtype(dtype))
+    return device.to_device(numpy.float32(value)).astype(array_dtype(dtype))

@@ -50,7 +50,7 @@ def repeat(device, dtype: str, size: int, seconds: float) -> dict:
         "memory_bytes": used * first.nbytes,
         "fault": fault,  # of the first result against float64
         "wrong_words": int(device.to_host(wrong).sum()),
-        "memory_errors": device.memory_errors(),
+        "memory_errors": device.read_memory_errors(),
     }
 
 

@@ -58,11 +58,13 @@ def measure_level(
             say(f"not all cards bore load: {reason}")
     device, record = open_device_once(name, peer), read(DeviceRecord, device_path)
     if level == SWEEP_LEVEL:
-        found["sweeps"] = [measure_sweep(device, record, series) for series in device.sweeps(sweep_points)]
+        found["sweeps"] = [measure_sweep(device, record, series) for series in device.sweep_benchmarks(sweep_points)]
     elif peer:
         found |= measure_peer(device, record, size, options)
     else:
-        streams = [one for one in device.streams(level, size) if not mixes or (one.mix in mixes and not one.cores)]
+        streams = [
+            one for one in device.bandwidth_benchmarks(level, size) if not mixes or (one.mix in mixes and not one.cores)
+        ]
         found["bandwidths"] = [measure_bandwidth(device, record, one, **options) for one in streams]
         if (sustained_s or energy) and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
             found["idle"] = measure_idle_power(device)
@@ -75,7 +77,7 @@ def measure_level(
             found["energy_points"] = (
                 [*measure_energy_points(device, ENERGY_POINT_S)] if energy and found["idle"] else []
             )
-        if chain := device.chain(level):
+        if chain := device.pointer_chase(level):
             found["latencies"] = [measure_load_latency(device, chain, **options)]
     return BandwidthRecord(
         device=name,
@@ -96,14 +98,14 @@ def add_sustained_load(device, stream, found: Bandwidth, seconds: float) -> Band
 
 def measure_peer(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
     """What is measured between a device and its peer, or why nothing can be."""
-    peer = Peer(device=device.peer.device, uuid=device.peer.uuid, **device.path_to_peer())
+    peer = Peer(device=device.peer.device, uuid=device.peer.uuid, **device.describe_peer_path())
     try:
-        pair = device.with_peer(size_bytes)
+        pair = device.open_peer_pair(size_bytes)
     except UnsupportedError as reason:
         return {"peer": peer, "bandwidths": [], "skipped": str(reason)}
     # Over PCIe it shares switches and the host's bridges with other cards' transfers.
     with lock.hold_locks([] if peer.path == "nvlink" else [lock.HOST_PATH_LOCK]):
-        bandwidths = [measure_bandwidth(device, record, one, **options) for one in pair.streams()]
+        bandwidths = [measure_bandwidth(device, record, one, **options) for one in pair.bandwidth_benchmarks()]
         return {"peer": peer, "bandwidths": bandwidths, "latencies": measure_peer_latencies(device, pair, **options)}
 
 

@@ -20,7 +20,7 @@ def run_counter_tasks(task: dict) -> None:
     run_lock.take_turn([lock.gpu_lock_name(discovery.discover()[task["device"]].uuid)], [])
     device = discovery.open_device(task["device"])
     if not task["tasks"]:
-        device.profile(lambda: None)
+        device.run_under_profiler(lambda: None)
     declared = [
         launch_profiled(
             registry.collect_operators(one["operators"])[one["operator"]],

@@ -17,7 +17,7 @@ def serve_loads(name: str) -> None:
     device = discovery.open_device(name)
     gemm = workloads_module(device).reference_workload(device, "fp16", GEMM_SIZE, SEED)
     gemm.check()
-    step_s = median(device.step_times(gemm.step, TIMED_STEPS))
+    step_s = median(device.time_steps(gemm.step, TIMED_STEPS))
     print("ready", flush=True)
     for _ in sys.stdin:
         load = measure_sustained_once(device, gemm, LOAD_S, step_s)  # not repeated: the other cards would be idle then

@@ -58,7 +58,7 @@ class StandIn:
     def measured(self, name):
         kind, what = name.split("/")
         if kind == "bandwidth":
-            streams = self.device.streams(what, None if what == "hbm" else MIB)[:1]
+            streams = self.device.bandwidth_benchmarks(what, None if what == "hbm" else MIB)[:1]
             found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, **BLOCK) for one in streams]
             return BandwidthRecord(**JOB, level=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())

@@ -28,10 +28,10 @@ class Identity:
     multiprocessors: int | None = None
     nvml: bool = True
 
-    def fingerprint(self) -> str:
+    def rerun_key(self) -> str:
         return f"{self.name} {self.uuid} driver {self.driver} {self.setting}".rstrip()
 
-    def software_versions(self) -> str:
+    def software_key(self) -> str:
         return " ".join(f"{name} {version}" for name, version in sorted(self.software.items()))
 
 
@@ -136,16 +136,16 @@ class Device(Protocol):
     last_level_cache_bytes: int
 
     # -- what it is
-    def hardware(self) -> dict: ...
-    def software(self) -> dict: ...
-    def vendor(self, hardware: dict, datasheets_path: str) -> dict:
+    def read_hardware(self) -> dict: ...
+    def read_software(self) -> dict: ...
+    def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """The peaks and bandwidth of its datasheet, or of a formula; see records.device.VendorFigures."""
         ...
 
     # -- the ceilings of an operator
     def compute_unit(self, ceiling: str) -> ComputeUnit: ...
-    def compute_ceiling(self, dtype: str, unit: str) -> str: ...
-    def memory_ceilings(self, mix: AccessPattern) -> list[str]:
+    def compute_ceiling_name(self, dtype: str, unit: str) -> str: ...
+    def memory_ceiling_names(self, mix: AccessPattern) -> list[str]:
         """Best first."""
         ...
 
@@ -155,65 +155,67 @@ class Device(Protocol):
     # -- arrays
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any: ...
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
-    def array(self, host_array: Any) -> Any: ...
+    def to_device(self, host_array: Any) -> Any: ...
     def to_host(self, array: Any) -> Any: ...
     def poison(self, array: Any) -> None:
         """Overwrite every byte with 0xFF, which no step leaves."""
         ...
 
-    def rolled(self, array: Any, count: int) -> list:
+    def rolled_copies(self, array: Any, count: int) -> list:
         """`count` arrays of its numbers, no two alike."""
         ...
 
-    def widened(self, array: Any) -> Any: ...
+    def widen(self, array: Any) -> Any: ...
 
     # -- time
     def synchronize(self) -> None:
         pass
 
-    def step_times(self, step: Step, count: int, first: int = 0, look: Callable | None = None) -> list[float]:
+    def time_steps(self, step: Step, count: int, first: int = 0, look: Callable | None = None) -> list[float]:
         """What a caller waits for each of `count` steps issued one after another; `look()` is called while they run, on
         a device that reports something then."""
         ...
 
-    def device_times(self, step: Step, count: int, first: int = 0, at_once: int | None = None) -> list[float] | None:
+    def time_steps_on_device(
+        self, step: Step, count: int, first: int = 0, at_once: int | None = None
+    ) -> list[float] | None:
         """The device's part of the same, at most `at_once` steps queued together; None of a synchronous device, or
         if it cannot be separated."""
 
-    def host_costs(self) -> Iterable[HostCostBenchmark]:
+    def host_cost_benchmarks(self) -> Iterable[HostCostBenchmark]:
         """What its operators' calls consist of."""
         ...
 
-    def while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None:
+    def look_while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None:
         pass
 
     def compile_ahead(self, kernels: Iterable[tuple]) -> None: ...
 
     # -- its state
-    def state(self) -> dict:
+    def read_state(self) -> dict:
         return {}
 
-    def joules(self) -> float | None:
+    def read_energy_j(self) -> float | None:
         """None without a counter."""
 
-    def power_w(self) -> float | None: ...
+    def read_power_w(self) -> float | None: ...
 
-    def timer_ratio(self) -> float | None:
+    def measure_timer_ratio(self) -> float | None:
         """The host's clock over this device's, by which its steps are timed; None where they are one."""
         return None
 
-    def clock_of_block(self) -> float | None:
+    def block_clock_mhz(self) -> float | None:
         """MHz, counted over the last block of step_times."""
 
-    def kernel_of(self, step: Step) -> dict: ...
-    def other_processes(self) -> int | None:
+    def identify_kernel(self, step: Step) -> dict: ...
+    def count_other_processes(self) -> int | None:
         """On the device; what shares a CPU is seen in devices/host.py."""
 
     # -- what its ceilings are measured with
-    def streams(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]: ...
-    def sweeps(self, points_per_octave: int) -> list[SweepBenchmark]: ...
-    def chain(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
+    def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]: ...
+    def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]: ...
+    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
         """A step of loads from a level that wait for one another, their number, and a check; None if it has none."""
 
-    def fma_candidates(self, ceiling: str, seed: int) -> Iterable[Workload]: ...
-    def fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload: ...
+    def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterable[Workload]: ...
+    def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload: ...

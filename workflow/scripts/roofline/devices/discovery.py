@@ -77,7 +77,7 @@ def _identity_module(kind: str):
 
 def describe_device(device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord:
     """What an opened device is, with the vendor's figures for it."""
-    identity, hardware = device.identity, device.hardware()
+    identity, hardware = device.identity, device.read_hardware()
     return DeviceRecord(
         device=device.name,
         device_kind=device.kind,
@@ -87,9 +87,9 @@ def describe_device(device, datasheets: str = "config/datasheets.yaml") -> Devic
         memory_free_bytes=identity.memory_free_bytes,
         last_level_cache_bytes=device.last_level_cache_bytes,
         hardware=hardware,
-        timer_ratio=device.timer_ratio(),
-        software=device.software(),
-        vendor=device.vendor(hardware, datasheets),
+        timer_ratio=device.measure_timer_ratio(),
+        software=device.read_software(),
+        vendor=device.datasheet_figures(hardware, datasheets),
         unsupported={name: reason for name in COMPUTE_CEILINGS if (reason := unsupported_reason(identity, name))},
         host=host.describe_host(),
         queried_at=datetime.now(UTC).isoformat(),

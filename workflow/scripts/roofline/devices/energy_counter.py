@@ -22,9 +22,9 @@ def watch_energy(device) -> Iterator[list[EnergyReading]]:
     ended = Event()
 
     def look() -> None:
-        while not ended.wait(READING_PERIOD_S) and (joules := device.joules()) is not None:
+        while not ended.wait(READING_PERIOD_S) and (joules := device.read_energy_j()) is not None:
             at, ticked = time.monotonic(), not looks or joules != looks[-1].joules
-            looks.append(EnergyReading(at, joules, device.power_w() if ticked else None))
+            looks.append(EnergyReading(at, joules, device.read_power_w() if ticked else None))
 
     thread = Thread(target=look, daemon=True)
     thread.start()

@@ -45,7 +45,7 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
 
 def time_host_costs(device: Device) -> list[HostCost]:
     # What cannot be queued, as with CUDA_LAUNCH_BLOCKING, is left out.
-    works = [one for one in device.host_costs() if not one.queued or device.device_times(one.step, 1)]
+    works = [one for one in device.host_cost_benchmarks() if not one.queued or device.time_steps_on_device(one.step, 1)]
     rounds = []
     if DEVICE_TRAITS[device.kind].synchronous:
         rounds = [[_time_host_cost(device, work) for work in works] for _ in range(ROUNDS)]
@@ -94,11 +94,11 @@ def _split_own_and_shared(alone_s: float, all_s: float, cores: int) -> tuple[flo
 
 
 def _time_host_cost(device: Device, work) -> HostCost:
-    device.step_times(work.step, 1)
-    queued = device.device_times(work.step, MOST_SAMPLES) if work.queued else None
+    device.time_steps(work.step, 1)
+    queued = device.time_steps_on_device(work.step, MOST_SAMPLES) if work.queued else None
     samples, end = [round(one, 10) for one in queued or []], time.monotonic() + BLOCK_S
     while len(samples) < LEAST_SAMPLES or (len(samples) < MOST_SAMPLES and time.monotonic() < end):
-        samples += [round(one, 10) for one in device.step_times(work.step, 1, len(samples) + 1)]
+        samples += [round(one, 10) for one in device.time_steps(work.step, 1, len(samples) + 1)]
     return HostCost(
         name=work.name,
         count=work.count,

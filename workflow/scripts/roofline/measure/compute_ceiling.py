@@ -63,12 +63,12 @@ class RegisterWorkloads:
         device: Device, ceiling: str, size: int, most_flops: float, seed: int
     ) -> Iterable[Workload]:
         """Return the kernels of this ceiling that the search tries."""
-        return device.fma_candidates(ceiling, seed)
+        return device.candidate_fma_workloads(ceiling, seed)
 
     @staticmethod
     def rebuild_workload(device: Device, ceiling: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
         """Return the kernel that a record describes."""
-        return device.fma_workload(ceiling, product, seed)
+        return device.rebuild_fma_workload(ceiling, product, seed)
 
     @staticmethod
     def variant_workloads(device: Device, ceiling: str, product: WorkloadSpec, seed: int) -> list[Workload]:
@@ -190,7 +190,7 @@ def _peak_record(
     if not reference and DEVICE_TRAITS[device.kind].reports_power:
         burst_limited_by = throttle_reasons_if_known(_hold_load(device, found.workload, median), HOLD_S)
     kernel = KernelIdentity(
-        **device.kernel_of(found.workload.step)
+        **device.identify_kernel(found.workload.step)
     )  # after all timing: a profiler may stay in the process
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
@@ -320,7 +320,7 @@ def choose_finalists(tried: list[search.CandidateTrial]) -> list[int]:
 def _time_block_tflops(device: Device, trial: search.CandidateTrial) -> float:
     """TFLOPS, after a short rest."""
     _rest_and_warm_up(device, trial.way, SHORT_REST_S)
-    times = device.step_times(trial.way.step, LEAD_STEPS + _steps_per_block(trial.seconds))[LEAD_STEPS:]
+    times = device.time_steps(trial.way.step, LEAD_STEPS + _steps_per_block(trial.seconds))[LEAD_STEPS:]
     return trial.way.flops * len(times) / sum(times) / 1e12
 
 
@@ -341,7 +341,7 @@ def _steps_per_block(seconds: float) -> int:
 def _time_block(device: Device, workload: Workload, options: dict) -> WorkloadBlock:
     """One block, after the same start as all, of a result that was checked. On a GPU `options` give the rest alone."""
     if not DEVICE_TRAITS[device.kind].synchronous:
-        *_, step_s = device.step_times(workload.step, 2)
+        *_, step_s = device.time_steps(workload.step, 2)
         options = options | dict(
             warmup=WARM_UP_STEPS, iterations=_steps_per_block(step_s), time_budget_s=MOST_BLOCK_S, lead=LEAD_STEPS
         )
@@ -388,13 +388,13 @@ def _time_checked(device: Device, workload: Workload, rest_s: float, **options):
 def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list:
     """Readings under as long a load as NVML needs to report what limits it."""
     log, count = StateLog(device), max(1, round(HOLD_S / block.latency.median_s))
-    device.step_times(workload.step, count, 0, lambda: log.read("during"))
+    device.time_steps(workload.step, count, 0, lambda: log.read("during"))
     return log.states
 
 
 def _rest_and_warm_up(device: Device, workload: Workload, rest_s: float = REST_S) -> None:
     _rest(device, rest_s)
-    device.step_times(workload.step, WARM_UP_STEPS)
+    device.time_steps(workload.step, WARM_UP_STEPS)
 
 
 def _rest(device: Device, seconds: float) -> None:

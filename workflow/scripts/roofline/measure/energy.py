@@ -57,7 +57,7 @@ def measure_idle_power(device: Device) -> Idle | None:
     device.synchronize()
     with watch_energy(device) as looks:
         time.sleep(IDLE_S)
-    found, state = find_ticks(looks, looks[0].at + IDLE_SETTLING_S, inf) if looks else [], device.state()
+    found, state = find_ticks(looks, looks[0].at + IDLE_SETTLING_S, inf) if looks else [], device.read_state()
     if len(found) < 2:
         return None
     joules, seconds = found[-1].joules - found[0].joules, found[-1].at - found[0].at

@@ -53,7 +53,7 @@ def launch_profiled(operator: Operator, device: Device, job: Job, cold: bool) ->
     scope = cell.scopes[0]
     step = cell.step(scope)
     step(0)
-    device.profile(lambda: step(1))
+    device.run_under_profiler(lambda: step(1))
     written, own = operator.written_bytes(cell.case, scope), cell.executed_flops(scope)
     return {
         **cell_identity(cell, scope, is_cold(cell, scope)),

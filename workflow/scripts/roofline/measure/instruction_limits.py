@@ -11,7 +11,7 @@ LIMIT_BUDGET_SHARE = 0.5  # of the time budget: of 18 walls half the samples gav
 
 def measure_issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: float) -> IssueRate:
     """The fastest of the device's kernels, and the clock that it counted itself."""
-    kernels = device.issue_kernels()
+    kernels = device.make_issue_kernels()
     tried, searched = search.try_candidates(
         device, kernels, lambda one: one.step, time_budget_s, lambda one: one.warp_instructions
     )
@@ -23,7 +23,7 @@ def measure_issue_rate(device: Device, warmup: int, iterations: int, time_budget
         warp_instructions=best.warp_instructions,
         multiprocessors=device.multiprocessors,
         warp_instructions_per_s=best.warp_instructions / latency.median_s,
-        sm_clock_mhz=device.clock_of_kernel(),
+        sm_clock_mhz=device.kernel_clock_mhz(),
         search=searched,
         check=check,
         latency=latency,
@@ -33,13 +33,16 @@ def measure_issue_rate(device: Device, warmup: int, iterations: int, time_budget
 
 def measure_access_limits(device: Device, warmup: int, iterations: int, time_budget_s: float) -> list[AccessLimit]:
     budget_s = LIMIT_BUDGET_SHARE * time_budget_s
-    return [_measure_access_limit(device, kernel, warmup, iterations, budget_s) for kernel in device.wall_kernels()]
+    return [
+        _measure_access_limit(device, kernel, warmup, iterations, budget_s)
+        for kernel in device.make_access_limit_kernels()
+    ]
 
 
 def _measure_access_limit(device: Device, kernel, warmup: int, iterations: int, time_budget_s: float) -> AccessLimit:
     verified, log = kernel.verify(), StateLog(device)
     latency = time_until_precise(device, kernel.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
-    rate, clock_mhz = kernel.requests / latency.median_s, device.clock_of_kernel()
+    rate, clock_mhz = kernel.requests / latency.median_s, device.kernel_clock_mhz()
     return AccessLimit(
         pattern=kernel.pattern,
         of=kernel.of,

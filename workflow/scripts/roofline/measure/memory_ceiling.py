@@ -30,7 +30,7 @@ def measure_bandwidth(device: Device, record: DeviceRecord, stream, warmup, iter
     blocks = list(_time_blocks(device, stream, step, step_s, warmup, iterations, time_budget_s))
     latency, log = min(blocks, key=lambda block: block[0].median_s)
     if stream.level == "pcie":
-        device.while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.link()))
+        device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))
     clock_mhz = stream.clock_mhz()  # before the check runs other kernels
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
     vendor = _datasheet_gb_per_s(record, stream)
@@ -150,7 +150,7 @@ def _time_sweep_points(device: Device, series) -> list[SweepPoint]:
     points = []
     for size in series.sizes:
         step, bytes_read = series.step(size)
-        fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
+        fastest_s = min(device.time_steps(step, SWEEP_RUNS + 1)[1:])
         points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
     return points
 

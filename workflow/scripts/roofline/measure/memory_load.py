@@ -15,9 +15,9 @@ LEAST_LAUNCH_S = 0.02  # of a launch: a queue of short ones runs dry
 
 
 def measure_energy_points(device: Device, seconds: float) -> Iterator[EnergyPoint]:
-    for kernel in device.energy_kernels():
+    for kernel in device.make_energy_kernels():
         kernel.verify()
-        *_, pass_s = device.step_times(partial(_run_passes, kernel.run, 1), 2)
+        *_, pass_s = device.time_steps(partial(_run_passes, kernel.run, 1), 2)
         passes = ceil(LEAST_LAUNCH_S / pass_s)
         step = partial(_run_passes, kernel.run, passes)
         if load := measure_memory_load(device, step, passes * kernel.bytes, passes * pass_s, seconds):

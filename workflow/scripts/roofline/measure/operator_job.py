@@ -244,9 +244,9 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
     of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
     mix, cores = operator.mix, cell.cores(scope)
-    of_memory = device.memory_ceilings(mix, cores) if cores else device.memory_ceilings(mix)
+    of_memory = device.memory_ceiling_names(mix, cores) if cores else device.memory_ceiling_names(mix)
     ceilings = of_memory if of_device else device.cache_ceilings
-    compute_ceiling = device.compute_ceiling(case.dtype, operator.unit)
+    compute_ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
     memory_level = device.memory_level if of_device else device.cache_level
     terms = cell.costs(scope)
     predicted = predict_sealed(

@@ -47,7 +47,7 @@ def time_caller(
     slow = checked_s is not None and checked_s > time_budget_s / 2
     warmed, last, falling = (1, checked_s, False) if slow else (0, math.inf, synchronous)
     while warmed == 0 or ((warmed < warmup or falling) and time.monotonic() + last < deadline):
-        before, last = last, device.step_times(step, 1, first=warmed)[0]
+        before, last = last, device.time_steps(step, 1, first=warmed)[0]
         falling = falling and last < before
         warmed += 1
     left_s = time_budget_s if synchronous else deadline - time.monotonic()
@@ -61,10 +61,10 @@ def time_caller(
         while len(samples) < iterations and (len(samples) < least or time.monotonic() + each < deadline):
             fitting = int((deadline - time.monotonic()) / each) if each else iterations
             count = max(1, least - len(samples), min(iterations - len(samples), fitting))
-            samples += device.step_times(step, lead + count, first=first)[lead:]
+            samples += device.time_steps(step, lead + count, first=first)[lead:]
             first += lead + count
             if count > longest:
-                longest, clock_mhz = count, device.clock_of_block()
+                longest, clock_mhz = count, device.block_clock_mhz()
             each = statistics.median(samples)
         timing = make_timing(CALLER_METHOD, warmed + lead, iterations, samples)
         return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
@@ -81,7 +81,7 @@ def time_device(
 
     def block() -> Timing | None:
         first = caller.warmup + len(caller.samples_s)
-        samples = device.device_times(step, max(1, min(wanted, fitting)), first=first, at_once=at_once)
+        samples = device.time_steps_on_device(step, max(1, min(wanted, fitting)), first=first, at_once=at_once)
         method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
         return make_timing(method, caller.warmup, wanted, samples) if samples else None
 
@@ -133,7 +133,7 @@ def time_until_precise(
     least, first = min(most, LEAST_CPU_SAMPLES if DEVICE_TRAITS[device.kind].synchronous else least), 0
     start = time.monotonic()
     warmed = max(1, warmup)
-    warm_s = statistics.median(device.step_times(step, warmed, first=first))
+    warm_s = statistics.median(device.time_steps(step, warmed, first=first))
     left_s = time_budget_s - (time.monotonic() - start)
     first += warmed
 
@@ -148,7 +148,7 @@ def time_until_precise(
                 fitting = max(1, least - len(samples), int((deadline - time.monotonic()) / last)) if last else target
                 count = min(target - len(samples), fitting)
                 look = (lambda: log.read("during")) if count * last >= READ_DURING_S else None
-                batch = device.step_times(step, count, first, look)
+                batch = device.time_steps(step, count, first, look)
                 samples += batch
                 last, first = statistics.median(batch), first + count
             if len(samples) < target:

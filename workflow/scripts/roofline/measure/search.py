@@ -44,17 +44,17 @@ def try_candidates(
             break
         step = step_of(way)
         try:
-            (warm,) = device.step_times(step, 1)
+            (warm,) = device.time_steps(step, 1)
             if DEVICE_TRAITS[device.kind].synchronous and (
                 len(ways) == 1 or warm / work_of(way) > HOPELESS_FACTOR * fastest
             ):
                 tried.append(CandidateTrial(way, warm))
                 continue
             runs = RUNS_PER_TRIAL if warm < budget_s / 5 else 1
-            seconds = statistics.median(device.step_times(step, runs, first=1))
+            seconds = statistics.median(device.time_steps(step, runs, first=1))
             if runs * seconds < LEAST_TRIAL_S:  # to count a clock over
-                seconds = statistics.median(device.step_times(step, math.ceil(LEAST_TRIAL_S / seconds), first=1 + runs))
-            tried.append(CandidateTrial(way, seconds, device.clock_of_block()))
+                seconds = statistics.median(device.time_steps(step, math.ceil(LEAST_TRIAL_S / seconds), first=1 + runs))
+            tried.append(CandidateTrial(way, seconds, device.block_clock_mhz()))
             fastest = min(fastest, seconds / work_of(way))
         except UnsupportedError as reason:
             refused.append(str(reason))

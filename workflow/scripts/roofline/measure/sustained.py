@@ -53,7 +53,7 @@ def measure_sustained_once(device: Device, workload, seconds: float, step_s: flo
     log.read("before")
     with watch_energy(device) as looks:
         start = time.monotonic()
-        for at_s, each_s, clock_mhz in device.load_times(workload.step, count, seconds, singly):
+        for at_s, each_s, clock_mhz in device.time_load_chunks(workload.step, count, seconds, singly):
             state = log.read("during")
             state_fields = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
             tflops = workload.flops * len(each_s) / sum(each_s) / 1e12

@@ -32,7 +32,7 @@ class StateLog:
     def read(self, when: str, **more) -> DeviceState:
         """A reading now, with more fields. Power equal to the milliwatt has not been refreshed, and is null."""
         at_s = round(time.monotonic() - self._start, 4)
-        found = self._device.state()
+        found = self._device.read_state()
         power_w, self._power_w = self._power_w, found.get("power_w")
         if power_w is not None and self._power_w == power_w:
             found = found | {"power_w": None}
@@ -95,11 +95,11 @@ def repeat_until_undisturbed(
 
 
 def observe_block(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
-    processes = [device.other_processes()]
+    processes = [device.count_other_processes()]
     before = host.read_usage(others)
     result = block()
     after = host.read_usage(others)
-    processes.append(device.other_processes())
+    processes.append(device.count_other_processes())
     return result, contention_between(before, after, len(host.usable_cpus()), processes)
 
 

@@ -370,7 +370,7 @@ def run_first_step(implementation: Implementation, scope: str | None) -> tuple[A
     """What the first step returns, and the seconds that it took."""
     results = []
     step = implementation.step(scope)
-    seconds = implementation.device.step_times(lambda index: results.append(step(index)), 1)[0]
+    seconds = implementation.device.time_steps(lambda index: results.append(step(index)), 1)[0]
     return results[0], seconds
 
 

@@ -27,9 +27,9 @@ class RuleParams:
         self.cells, self.scripts, self.datasheets_file, self.level = cells, scripts, datasheets_file, level
         self.measuring = {
             "identity": lambda wildcards: " and ".join(
-                cells.present[device].fingerprint() for device in self.measured_on(wildcards)
+                cells.present[device].rerun_key() for device in self.measured_on(wildcards)
             ),
-            "software": lambda wildcards: cells.present[wildcards.device].software_versions(),
+            "software": lambda wildcards: cells.present[wildcards.device].software_key(),
         }
         self.card_of = {name: lock.gpu_lock_name(one.uuid) for name, one in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH_LOCK}

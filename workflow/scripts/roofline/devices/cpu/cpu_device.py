@@ -55,7 +55,7 @@ class CpuDevice(base.Device):
 
     # -- what it is
 
-    def hardware(self) -> dict:
+    def read_hardware(self) -> dict:
         """Model, cores, SIMD and caches; the clock is the one that the formula of the peak uses."""
         described = host.read_cpuinfo()
         return {
@@ -68,7 +68,7 @@ class CpuDevice(base.Device):
             "caches_bytes": cache_bytes_by_level(),
         }
 
-    def software(self) -> dict:
+    def read_software(self) -> dict:
         """NumPy, its BLAS and the threads that it really uses."""
         import threadpoolctl
 
@@ -81,7 +81,7 @@ class CpuDevice(base.Device):
             "blas_architecture": blas.get("architecture"),
         }
 
-    def vendor(self, hardware: dict, datasheets_path: str) -> dict:
+    def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """Theoretical peaks by formula: CPUs have no datasheet here, and no bandwidth is promised."""
         clock_mhz = hardware["clock_mhz"]
         source = (
@@ -117,17 +117,17 @@ class CpuDevice(base.Device):
     def compute_unit(self, ceiling: str) -> str:
         return "cpu"
 
-    def compute_ceiling(self, dtype: str, unit: str) -> str:
+    def compute_ceiling_name(self, dtype: str, unit: str) -> str:
         """The ceiling that an operator of a dtype is below: emulated dtypes compute in fp32."""
         return dtype if dtype in NATIVE_DTYPES else "fp32"
 
-    def memory_ceilings(self, mix: str, cores: int | None = None) -> list[str]:
+    def memory_ceiling_names(self, mix: str, cores: int | None = None) -> list[str]:
         """Of so many of the cores: reads have a ceiling of the next larger number that was measured."""
         fewer = [count for count in measured_core_counts(self.cores)[1:] if cores and count >= cores]
         own = [ceiling_name_on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
         return [*own, *levels.memory_ceiling_names(self.kind, mix)]
 
-    def widened(self, array, wide=None):
+    def widen(self, array, wide=None):
         """A dtype that the CPU lacks, converted to fp32 for the computation, in `wide` if given; others as they are.
 
         Moving the bits of fp16 to where fp32 has them takes a quarter of the time of NumPy's conversion; they are then
@@ -152,7 +152,7 @@ class CpuDevice(base.Device):
             return None
         return f"{dtype} is emulated: converted to fp32 in every step, computed, and rounded back"
 
-    def on_cores(self, count: int, work: Callable[[int], object]) -> list:
+    def run_on_cores(self, count: int, work: Callable[[int], object]) -> list:
         """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread."""
         for library in self._blas:
             library.set_num_threads(1)
@@ -197,7 +197,7 @@ class CpuDevice(base.Device):
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
-    def rolled(self, array, count: int) -> list:
+    def rolled_copies(self, array, count: int) -> list:
         """The array's numbers, begun at another place in each, by all cores: the first touch of memory takes time."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
@@ -210,7 +210,7 @@ class CpuDevice(base.Device):
         self.workers.run(self.cores, fill)
         return list(found)
 
-    def array(self, host_array):
+    def to_device(self, host_array):
         return host_array
 
     def to_host(self, array):
@@ -218,7 +218,7 @@ class CpuDevice(base.Device):
 
     # -- time
 
-    def step_times(
+    def time_steps(
         self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
     ) -> list[float]:
         """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
@@ -229,7 +229,7 @@ class CpuDevice(base.Device):
             stamps.append(time.perf_counter_ns())
         return [own or (end - start) / 1e9 for own, (start, end) in zip(timed, pairwise(stamps), strict=True)]
 
-    def kernel_of(self, step: Callable[[int], object]) -> dict:
+    def identify_kernel(self, step: Callable[[int], object]) -> dict:
         name = getattr(step, "kernel_name", None)
         if name:
             return {"name": name, "tensor_cores": None, "how_known": "a loop of this project"}
@@ -237,26 +237,26 @@ class CpuDevice(base.Device):
 
     # -- compute ceilings in registers
 
-    def fma_candidates(self, ceiling: str, seed: int) -> list[Workload]:
+    def candidate_fma_workloads(self, ceiling: str, seed: int) -> list[Workload]:
         from roofline.devices.cpu import cpu_fma
 
         return cpu_fma.candidate_fma_workloads(self, ceiling, seed)
 
-    def fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+    def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
         from roofline.devices.cpu import cpu_fma
 
         return cpu_fma.rebuild_fma_workload(self, ceiling, product, seed)
 
     # -- what work costs
 
-    def host_costs(self) -> Iterator[HostCostBenchmark]:
+    def host_cost_benchmarks(self) -> Iterator[HostCostBenchmark]:
         from roofline.devices.cpu import cpu_host_costs
 
         return cpu_host_costs.host_cost_benchmarks(self)
 
     # -- memory
 
-    def streams(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
+    def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         from roofline.devices.cpu import dram_benchmarks as cpu_memory
 
         if not size_bytes:
@@ -264,7 +264,7 @@ class CpuDevice(base.Device):
             size_bytes = cpu_memory.default_array_bytes(self.cores, self.last_level_cache_bytes, free)
         return cpu_memory.bandwidth_benchmarks(self.workers, size_bytes)
 
-    def sweeps(self, points_per_octave: int) -> list[SweepBenchmark]:
+    def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
         from roofline.devices.cpu import dram_benchmarks as cpu_memory
 

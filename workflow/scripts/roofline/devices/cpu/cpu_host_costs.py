@@ -90,9 +90,9 @@ def _read_step(device, memory, count: int) -> tuple[float, Callable[[int], objec
     def step(index: int) -> None:
         matrices = _slice_of_memory(memory, index, 4 * units * ROWS * DEPTH * count).reshape(count, units, ROWS, DEPTH)
         if index % 2:
-            device.on_cores(count, lambda core: numpy.matmul(weights, matrices[core]))
+            device.run_on_cores(count, lambda core: numpy.matmul(weights, matrices[core]))
         else:
-            device.on_cores(count, lambda core: numpy.vecdot(matrices[core], columns))
+            device.run_on_cores(count, lambda core: numpy.vecdot(matrices[core], columns))
 
     return 4.0 * units * ROWS * DEPTH * count, step
 

@@ -74,7 +74,7 @@ OWN_SET_TEXT = "that each of them reads again and again"
 
 def _cache_benchmark(device, name: str, level: str, size: int, grids: dict, how: str) -> BandwidthBenchmark:
     """`grids` are (step, how many times it reads the set of `size` bytes) by name; all read as many bytes."""
-    set_words = device.cache_words(size)
+    set_words = device.cache_buffer(size)
 
     def verify(grid: str) -> str:
         step, times_read = grids[grid][0], grids[grid][1]
@@ -92,7 +92,7 @@ def _cache_benchmark(device, name: str, level: str, size: int, grids: dict, how:
         counted_bytes=counted,
         grids={grid: step for grid, (step, _) in grids.items()},
         verify=verify,
-        clock_mhz=device.clock_of_kernel,
+        clock_mhz=device.kernel_clock_mhz,
         blocks=TIMED_BLOCKS,
         least_samples=SET_PLACEMENTS if level == "l2" else 1,
     )
@@ -100,7 +100,7 @@ def _cache_benchmark(device, name: str, level: str, size: int, grids: dict, how:
 
 def _l1_launches(device, kernel_name: str, size: int) -> dict:
     """By name: the step, and how many times it reads the set in all."""
-    kernel, words = device.kernel("caches.cu", kernel_name), device.cache_words(size)
+    kernel, words = device.load_kernel("caches.cu", kernel_name), device.cache_buffer(size)
     shared = size if kernel_name == "read_shared" else 0
     apart = () if shared else (numpy.uint32(0),)
     if shared:
@@ -112,7 +112,7 @@ def _l1_launches(device, kernel_name: str, size: int) -> dict:
             continue
         blocks = each * device.multiprocessors
         count = numpy.uint32(size // VECTOR_BYTES)
-        arguments = (words, count, *apart, numpy.uint32(passes // each), device.total, device.kernel_clock)
+        arguments = (words, count, *apart, numpy.uint32(passes // each), device.word_sum, device.kernel_clock)
         name = f"{each} blocks per multiprocessor, {threads} threads"
         found[name] = (make_launch_step(kernel, blocks, threads, arguments, shared_mem=shared), passes // each * blocks)
     return found
@@ -120,10 +120,10 @@ def _l1_launches(device, kernel_name: str, size: int) -> dict:
 
 def _broadcast_launches(device, size: int) -> dict:
     """By name: the step, and how many times it reads the set. One block per multiprocessor: its L1 joins no reads."""
-    kernel, words = device.kernel("caches.cu", "read_l2_broadcast"), device.cache_words(size)
+    kernel, words = device.load_kernel("caches.cu", "read_l2_broadcast"), device.cache_buffer(size)
     passes = max(2, L2_STEP_BYTES // size)
     count = numpy.uint32(size // VECTOR_BYTES)
-    arguments = (words, count, numpy.uint32(passes), device.total, device.kernel_clock)
+    arguments = (words, count, numpy.uint32(passes), device.word_sum, device.kernel_clock)
     return {
         f"1 block per multiprocessor, {threads} threads, all after the same lines": (
             make_launch_step(kernel, device.multiprocessors, threads, arguments),
@@ -135,7 +135,7 @@ def _broadcast_launches(device, size: int) -> dict:
 
 def _l2_launches(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES, places: int = 1) -> dict:
     """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
-    kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(places * size)
+    kernel, words = device.load_kernel("caches.cu", "read_l2"), device.cache_buffer(places * size)
     sets = [words[place * size // 4 : (place + 1) * size // 4] for place in range(places)]
     passes, vectors = max(2, step_bytes * device.multiprocessors // size), numpy.uint64(size // VECTOR_BYTES)
     found = {}
@@ -143,7 +143,7 @@ def _l2_launches(device, size: int, following, grids=GRIDS, step_bytes: int = L2
         if threads * each > device.max_threads:
             continue
         for shift in following or (_far_shift(device.multiprocessors),):
-            arguments = (vectors, numpy.uint32(passes), numpy.uint32(shift), device.total, device.kernel_clock)
+            arguments = (vectors, numpy.uint32(passes), numpy.uint32(shift), device.word_sum, device.kernel_clock)
             name = f"{each} blocks per multiprocessor, {threads} threads, turned on by {shift} blocks per pass"
             steps = [
                 make_launch_step(kernel, each * device.multiprocessors, threads, (one, *arguments)) for one in sets
@@ -167,7 +167,7 @@ def sweep_benchmarks(device, points_per_octave: int) -> list[SweepBenchmark]:
     """
     l2, readers = device.last_level_cache_bytes, max(1, device.multiprocessors // SMS_PER_READER)
     largest = min(LARGEST_SET_L2_SIZES * l2, device.identity.memory_free_bytes // 4)
-    device.cache_words(largest)  # at once, instead of anew for every larger set
+    device.cache_buffer(largest)  # at once, instead of anew for every larger set
     return [
         SweepBenchmark(
             series="through L1",
@@ -196,9 +196,9 @@ def _own_sets_step(device, size: int, readers: int) -> tuple[Callable[[int], Non
     """One block per multiprocessor: two would serve one another's misses."""
     count = numpy.uint32(size // VECTOR_BYTES)
     passes = max(1, L1_SWEEP_BYTES // size)
-    words = device.cache_words(readers * size)
-    arguments = (words, count, count, numpy.uint32(passes), device.total, device.kernel_clock)
-    kernel = device.kernel("caches.cu", "read_l1")
+    words = device.cache_buffer(readers * size)
+    arguments = (words, count, count, numpy.uint32(passes), device.word_sum, device.kernel_clock)
+    kernel = device.load_kernel("caches.cu", "read_l1")
     return make_launch_step(kernel, readers, SWEEP_THREADS, arguments), passes * size
 
 

@@ -21,7 +21,7 @@ class CudaArrays:
 
     def fill_normal(self, values, dtype: str, seed: int) -> None:
         """The same, written over an array."""
-        kernel = self.kernel("random.cu", f"normal_{dtype}")
+        kernel = self.load_kernel("random.cu", f"normal_{dtype}")
         count = self.xp.uint64(values.size)
         kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (values, count, self.xp.uint64(seed)))
 
@@ -38,10 +38,10 @@ class CudaArrays:
 
     def count_differences(self, a, b, count) -> None:
         """Add the number of 32-bit words in which two arrays of such differ to `count`, an array of one uint64."""
-        kernel = self.kernel("compare.cu", "count_differences")
+        kernel = self.load_kernel("compare.cu", "count_differences")
         kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (a, b, self.xp.uint64(a.nbytes // 4), count))
 
-    def rolled(self, array, count: int) -> list:
+    def rolled_copies(self, array, count: int) -> list:
         """Copies of the numbers, each begun at another place, in one allocation: a thousand would take longer."""
         found = self.xp.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), found.reshape(count, array.size)
@@ -50,30 +50,30 @@ class CudaArrays:
             rows[place, start:], rows[place, :start] = numbers[: array.size - start], numbers[array.size - start :]
         return list(found)
 
-    def array(self, host_array):
+    def to_device(self, host_array):
         return self.xp.asarray(host_array)
 
     def to_host(self, array):
         """In one piece first: CuPy's own way of copying a part with gaps leaves another stream as the current one."""
         return self.xp.asnumpy(self.xp.ascontiguousarray(array))
 
-    def widened(self, array):
+    def widen(self, array):
         """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""
         return array.astype(self.xp.float32) if array.ndim > 2 and array.dtype == array_dtype("bf16") else array
 
-    def three_arrays(self, size_bytes: int) -> list:
+    def triad_arrays(self, size_bytes: int) -> list:
         """Three arrays of random fp32 numbers, the same for all who ask for this size."""
         if not self._arrays or self._arrays[0].nbytes != size_bytes:
             self._arrays = []  # frees those of another size
             self._arrays = [self.normal((size_bytes // 4,), "fp32", seed) for seed in range(3)]
         return self._arrays
 
-    def cache_words(self, size_bytes: int):
+    def cache_buffer(self, size_bytes: int):
         """The first bytes of one array of 32-bit words, which grows with what is asked for."""
-        if self._words is None or self._words.nbytes < size_bytes:
-            self._words = self.normal((size_bytes // 4,), "fp32", seed=0)
-        return self._words[: size_bytes // 4]
+        if self._cache_buffer is None or self._cache_buffer.nbytes < size_bytes:
+            self._cache_buffer = self.normal((size_bytes // 4,), "fp32", seed=0)
+        return self._cache_buffer[: size_bytes // 4]
 
-    def pinned_array(self, size_bytes: int):
+    def allocate_pinned(self, size_bytes: int):
         memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
         return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)

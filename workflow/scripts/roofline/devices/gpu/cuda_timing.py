@@ -28,7 +28,7 @@ class CudaTimer:
     def synchronize(self) -> None:
         self.stream.synchronize()
 
-    def step_times(
+    def time_steps(
         self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
     ) -> list[float]:
         """Seconds from event to event of `count` steps issued one after another, synchronised before and after.
@@ -37,16 +37,16 @@ class CudaTimer:
         """
         events = self._take_events(count + 1)
         self.synchronize()
-        self._mark(0)
-        self._queue(step, first, events)
-        self._mark(1)
+        self._queue_clock_mark(0)
+        self._queue_steps(step, first, events)
+        self._queue_clock_mark(1)
         if look:
             events[READ_AFTER_QUARTERS * count // 4].synchronize()
             look()
         self.synchronize()
-        return self._elapsed(events)
+        return self._elapsed_seconds(events)
 
-    def device_times(
+    def time_steps_on_device(
         self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
     ) -> list[float] | None:
         """Seconds of each step on the device alone: queued, at most `at_once` together, behind a kernel that holds the
@@ -54,10 +54,10 @@ class CudaTimer:
         queue cannot be filled before the blocking kernel's time-out, even with few steps.
         """
         times, batch = [], at_once or STEPS_BEHIND_HOLD
-        self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
+        self._hold_stream(0)  # loads the kernel, so that nothing is loaded behind a block
         while len(times) < count:
             queued = min(batch, count - len(times))
-            behind = self._times_behind_block(step, first, queued)
+            behind = self._time_behind_hold(step, first, queued)
             first += queued
             if behind is None:
                 if batch <= 2:
@@ -67,7 +67,7 @@ class CudaTimer:
                 times += behind
         return times
 
-    def timer_ratio(self) -> float:
+    def measure_timer_ratio(self) -> float:
         """The host's clock over the events', for a block of half a second. A busy host looks at its clock late: of up
         to three blocks the least counts."""
         ratio = math.inf
@@ -77,27 +77,27 @@ class CudaTimer:
 
     def _timer_ratio(self) -> float:
         events = self._take_events(2)
-        self._block_for(0)
+        self._hold_stream(0)
         start = time.monotonic()
         events[0].record(self.stream)
-        self._block_for(BLOCK_TIMEOUT_NS)
+        self._hold_stream(BLOCK_TIMEOUT_NS)
         events[1].record(self.stream)
         self.synchronize()
-        return (time.monotonic() - start) / self._elapsed(events)[0]
+        return (time.monotonic() - start) / self._elapsed_seconds(events)[0]
 
-    def _times_behind_block(self, step, first: int, count: int) -> list[float] | None:
+    def _time_behind_hold(self, step, first: int, count: int) -> list[float] | None:
         events = self._take_events(count + 1)
         self.synchronize()
-        self._block_for(BLOCK_TIMEOUT_NS)
-        self._queue(step, first, events)
+        self._hold_stream(BLOCK_TIMEOUT_NS)
+        self._queue_steps(step, first, events)
         self._release[0] = 1
         self.synchronize()
-        return None if self._timed_out[0] else self._elapsed(events)
+        return None if self._timed_out[0] else self._elapsed_seconds(events)
 
-    def _block_for(self, timeout_ns: int) -> None:
+    def _hold_stream(self, timeout_ns: int) -> None:
         cupy = self.xp
         if self._blocker is None:
-            self._blocker = self.kernel("stream_hold.cu", "block_stream")
+            self._blocker = self.load_kernel("stream_hold.cu", "block_stream")
             self._pinned = cupy.cuda.alloc_pinned_memory(8)
             flags = numpy.frombuffer(self._pinned, numpy.uint32, 2)
             self._release, self._timed_out = flags[:1], flags[1:]
@@ -108,7 +108,7 @@ class CudaTimer:
         if timeout_ns == 0:
             self.synchronize()
 
-    def load_times(
+    def time_load_chunks(
         self, step: Callable[[int], object], count: int, seconds: float, singly: int = 0
     ) -> Iterator[tuple[float, list[float], float | None]]:
         """Load without a pause for about so many seconds, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
@@ -118,47 +118,47 @@ class CudaTimer:
         """
         queued: deque[list] = deque()
         self.synchronize()
-        start, number, last = time.monotonic(), 0, self._marked(0)
+        start, number, last = time.monotonic(), 0, self._mark_with_event(0)
         while queued or time.monotonic() - start < seconds:
             while len(queued) < CHUNKS_AHEAD and time.monotonic() - start < seconds:
                 events = [last]
                 for index in range(count):
                     step(index)
                     if number < singly and index < count - 1:
-                        events.append(self._recorded())
+                        events.append(self._record_event())
                 number += 1
-                last = self._marked(number)
+                last = self._mark_with_event(number)
                 queued.append([*events, last])
             events = queued.popleft()
             events[-1].synchronize()
-            times = self._elapsed(events)
+            times = self._elapsed_seconds(events)
             done = number - len(queued)
             each_s = times if len(times) == count else [times[0] / count]
             yield time.monotonic() - start, each_s, self._clock_mhz(done - 1, done)
 
-    def clock_of_kernel(self) -> float | None:
+    def kernel_clock_mhz(self) -> float | None:
         """MHz that the last kernel of ours counted of itself."""
         cycles, nanoseconds = (float(value) for value in self.to_host(self.kernel_clock))
         return cycles / nanoseconds * 1e3 if nanoseconds else None
 
-    def clock_of_block(self) -> float | None:
+    def block_clock_mhz(self) -> float | None:
         """MHz of the multiprocessors over the last step_times; None where that was too short."""
         return self._clock_mhz(0, 1)
 
-    def _marked(self, place: int):
+    def _mark_with_event(self, place: int):
         """The clocks marked, then an event."""
-        self._mark(place)
-        return self._recorded()
+        self._queue_clock_mark(place)
+        return self._record_event()
 
-    def _recorded(self):
+    def _record_event(self):
         event = self.xp.cuda.Event()
         event.record(self.stream)
         return event
 
-    def _mark(self, place: int) -> None:
+    def _queue_clock_mark(self, place: int) -> None:
         """Queue a reading of every multiprocessor's cycles and nanoseconds. The host reads them without a copy."""
         if self._marks is None:
-            self._marker = self.kernel("clock.cu", "mark_clocks")
+            self._marker = self.load_kernel("clock.cu", "mark_clocks")
             self._marks_memory = self.xp.cuda.alloc_pinned_memory(KEPT_CLOCK_MARKS * self.multiprocessors * 16)
             self._marks = numpy.frombuffer(self._marks_memory, numpy.int64, KEPT_CLOCK_MARKS * self.multiprocessors * 2)
             self._marks = self._marks.reshape(KEPT_CLOCK_MARKS, self.multiprocessors, 2)
@@ -174,14 +174,14 @@ class CudaTimer:
             return None
         return float(statistics.median(cycles / nanoseconds * 1e3))
 
-    def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
+    def look_while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
         """Queue about so many seconds of steps, look while the device runs them, then wait for it."""
         for index in range(max(1, int(seconds / step_s))):
             step(index)
         look()
         self.synchronize()
 
-    def _queue(self, step: Callable[[int], object], first: int, events: list) -> None:
+    def _queue_steps(self, step: Callable[[int], object], first: int, events: list) -> None:
         """An event, then a step and an event for each event that is left."""
         events[0].record(self.stream)
         for index, event in enumerate(events[1:], first):
@@ -193,6 +193,6 @@ class CudaTimer:
             self._events.append(self.xp.cuda.Event())
         return self._events[:count]
 
-    def _elapsed(self, events: list) -> list[float]:
+    def _elapsed_seconds(self, events: list) -> list[float]:
         elapsed = self.xp.cuda.get_elapsed_time
         return [elapsed(start, end) / 1e3 for start, end in pairwise(events)]

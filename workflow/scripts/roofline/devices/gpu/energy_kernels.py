@@ -46,7 +46,7 @@ def _make_energy_kernel(device, dtype: str, numbers, total: float, multiplies: i
     """`total`: the sum of the first numbers, to check."""
     number, grid = array_dtype(dtype).type, blocks * device.multiprocessors
     defines = (f"-DDOUBLE={int(dtype == 'fp64')}", f"-DMULTIPLIES={multiplies}")
-    kernel = device.kernel("energy.cu", "read_and_multiply", defines)
+    kernel = device.load_kernel("energy.cu", "read_and_multiply", defines)
     sums, wide = device.empty((grid * THREADS,), dtype), 16 // ITEM_BYTES[dtype]
 
     def run(passes: int, items: int = numbers.size) -> None:

@@ -66,7 +66,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.multiprocessors = self.properties["MultiProcessorCount"]
         self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
         driver = runtime.driverGetVersion()
-        self.overlaps = self.capability >= OVERLAP_CAPABILITY and driver >= OVERLAP_DRIVER_CUDA
+        self.supports_overlap = self.capability >= OVERLAP_CAPABILITY and driver >= OVERLAP_DRIVER_CUDA
         self.vector_bytes = 32 if self.capability >= WIDE_ACCESS_CAPABILITY else 16  # as kernels/memory.cu has it
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
@@ -83,22 +83,22 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self._events: list = []
         self._blocker = None
         self._marks = None
-        self._words = None
+        self._cache_buffer = None
         self._arrays: list = []
         # What our kernels report: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.
         self.kernel_clock = cupy.zeros(2, cupy.uint64)
-        self.total, self.tell = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
+        self.word_sum, self.report_sum = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
 
     # -- what it is
 
-    def hardware(self) -> dict:
+    def read_hardware(self) -> dict:
         return {
             "compute_capability": self.identity.compute_capability,
             **{key: self.properties[name] for key, name in PROPERTIES.items()},
             **nvml.read_facts(self._handle),
         }
 
-    def software(self) -> dict:
+    def read_software(self) -> dict:
         cuda = self.xp.cuda
         return {
             **self.identity.software,
@@ -109,7 +109,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
             "cublas_loaded": str(cuda.cublas.getVersion(cuda.device.get_cublas_handle())),
         }
 
-    def vendor(self, hardware: dict, datasheets_path: str) -> dict:
+    def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """The datasheet's figures by the card's exact name, else the architecture's formula."""
         return datasheets.datasheet_figures(
             datasheets.read_datasheets(datasheets_path),
@@ -124,47 +124,47 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
             nvlinks=hardware["nvlinks_active"],
         )
 
-    def state(self) -> dict:
+    def read_state(self) -> dict:
         return nvml.read_state(self._handle)
 
-    def joules(self) -> float | None:
+    def read_energy_j(self) -> float | None:
         return nvml.read_energy_j(self._handle)
 
-    def power_w(self) -> float | None:
+    def read_power_w(self) -> float | None:
         return nvml.read_power(self._handle)["power_w"]
 
-    def memory_errors(self) -> dict:
+    def read_memory_errors(self) -> dict:
         return nvml.read_memory_errors(self._handle)
 
-    def link(self) -> dict:
+    def read_host_link(self) -> dict:
         return nvml.read_host_link(self._handle)
 
-    def other_processes(self) -> int | None:
+    def count_other_processes(self) -> int | None:
         """On this card, or on its peer."""
         counts = [nvml.count_other_processes(handle) for handle in (self._handle, self._peer_handle) if handle]
         return max((count for count in counts if count is not None), default=None)
 
-    def path_to_peer(self) -> dict:
+    def describe_peer_path(self) -> dict:
         return nvml.describe_path(self._handle, self._peer_handle)
 
-    def kernel_of(self, step: Callable[[int], object]) -> dict:
+    def identify_kernel(self, step: Callable[[int], object]) -> dict:
         """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
         return driver_calls.identify_kernel(lambda: (step(0), self.synchronize()))
 
-    def profile(self, queue: Callable[[], object]) -> None:
+    def run_under_profiler(self, queue: Callable[[], object]) -> None:
         """Run what a function queues under a profiler, after a kernel of ours that marks its beginning."""
         runtime = self.xp.cuda.runtime
-        self._mark(0)  # compiled before the profiler looks
+        self._queue_clock_mark(0)  # compiled before the profiler looks
         self.synchronize()
         runtime.profilerStart()
-        self._mark(0)
+        self._queue_clock_mark(0)
         queue()
         self.synchronize()
         runtime.profilerStop()
 
     # -- what calls cost the host
 
-    def host_costs(self) -> Iterator[HostCostBenchmark]:
+    def host_cost_benchmarks(self) -> Iterator[HostCostBenchmark]:
         return gpu_host_costs.host_cost_benchmarks(self)
 
     # -- ceilings
@@ -173,62 +173,66 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         """Tensor cores or CUDA cores: which this card has for a ceiling, at the rate that its datasheet counts."""
         return compute_unit(ceiling, self.identity.compute_capability)
 
-    def compute_ceiling(self, dtype: str, unit: str) -> str:
+    def compute_ceiling_name(self, dtype: str, unit: str) -> str:
         """That an operator is below: a product's on tensor cores, a register-only multiply-add's on CUDA cores."""
         if unit == "tensor_core":
             return dtype
         return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
 
-    def memory_ceilings(self, mix: str) -> list[str]:
+    def memory_ceiling_names(self, mix: str) -> list[str]:
         return levels.memory_ceiling_names(self.kind, mix)
 
-    def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
+    def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterator[Workload]:
         return iter(gpu_fma.candidate_fma_workloads(self, ceiling, seed))
 
-    def fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+    def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
         return gpu_fma.rebuild_fma_workload(self, ceiling, product, seed)
 
-    def streams(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
+    def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         if level in ("l2", "l1", "shared"):
             return cache_benchmarks.bandwidth_benchmarks(self, level)
         return hbm_benchmarks.bandwidth_benchmarks(self, level, size_bytes)
 
-    def with_peer(self, size_bytes: int | None) -> peer_benchmarks.PeerPair:
+    def open_peer_pair(self, size_bytes: int | None) -> peer_benchmarks.PeerPair:
         """What is measured between this card and its peer. Raises Unsupported where neither may read the other."""
         return peer_benchmarks.PeerPair(self, size_bytes)
 
-    def chain(self, level: str):
+    def pointer_chase(self, level: str):
         return pointer_chase.make_pointer_chase(self, level) if level in pointer_chase.LOADS_PER_STEP else None
 
-    def sweeps(self, points_per_octave: int) -> list[SweepBenchmark]:
+    def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
         return cache_benchmarks.sweep_benchmarks(self, points_per_octave)
 
-    def energy_kernels(self) -> Iterator[EnergyKernel]:
+    def make_energy_kernels(self) -> Iterator[EnergyKernel]:
         return make_energy_kernels(self)
 
-    def issue_kernels(self) -> list[instruction_kernels.IssueKernel]:
+    def make_issue_kernels(self) -> list[instruction_kernels.IssueKernel]:
         return instruction_kernels.make_issue_kernels(self)
 
-    def wall_kernels(self) -> list[instruction_kernels.AccessLimitKernel]:
+    def make_access_limit_kernels(self) -> list[instruction_kernels.AccessLimitKernel]:
         return instruction_kernels.make_access_limit_kernels(self)
 
     # -- graphs
 
-    def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True):
+    def capture_launches(
+        self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True
+    ):
         """A CUDA graph of the launches of a kernel. With `overlap` each may begin before the last ends."""
-        launch = self.launcher(kernel, grid, block, shared_bytes, overlap)
-        return self.captured(lambda: [launch(arguments) for arguments in calls])
+        launch = self.make_launcher(kernel, grid, block, shared_bytes, overlap)
+        return self.capture_graph(lambda: [launch(arguments) for arguments in calls])
 
-    def launcher(self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool) -> Callable[[tuple], None]:
+    def make_launcher(
+        self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool
+    ) -> Callable[[tuple], None]:
         """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""
         handle = kernel.kernel.ptr
-        if overlap and self.overlaps:
+        if overlap and self.supports_overlap:
             return lambda arguments: driver_calls.launch_overlapping(
                 handle, self.stream.ptr, grid, block, arguments, shared_bytes
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)
 
-    def captured(self, queue: Callable[[], object]):
+    def capture_graph(self, queue: Callable[[], object]):
         """A CUDA graph of what a function queues on the device's stream, which nothing runs meanwhile.
 
         CuPy refuses to call cuBLAS there; cuBLASLt and kernels of ours are welcome.

@@ -59,8 +59,8 @@ def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int
     dtype, lanes = operand_dtype(ceiling), NUMBERS_PER_REGISTER[operand_dtype(ceiling)]
     before = device.normal((numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
-    factors = device.array(numpy.repeat(numpy.array(FOLD_FACTORS[dtype], array_dtype(dtype)), lanes))
-    kernel = device.kernel("fma.cu", f"fold_{dtype}", _defines(numbers, steps))
+    factors = device.to_device(numpy.repeat(numpy.array(FOLD_FACTORS[dtype], array_dtype(dtype)), lanes))
+    kernel = device.load_kernel("fma.cu", f"fold_{dtype}", _defines(numbers, steps))
 
     def run(count: int) -> None:
         arguments = (before, after, factors, numpy.uint32(count), device.kernel_clock)
@@ -99,7 +99,7 @@ def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int
         step=lambda index: run(rounds),
         clear=lambda: device.poison(after),
         compare=compare,
-        clock_mhz=device.clock_of_kernel,
+        clock_mhz=device.kernel_clock_mhz,
     )
 
 

@@ -17,8 +17,8 @@ def host_cost_benchmarks(device) -> Iterator[HostCostBenchmark]:
     arrays, size = [device.empty((8,), "fp32") for _ in range(MANY_ARGUMENTS // 2)], numpy.int32(8)
     arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW_ARGUMENTS, MANY_ARGUMENTS)}
     kernels = {
-        FEW_ARGUMENTS: device.kernel("empty_kernels.cu", "of_few"),
-        MANY_ARGUMENTS: device.kernel("empty_kernels.cu", "of_many"),
+        FEW_ARGUMENTS: device.load_kernel("empty_kernels.cu", "of_few"),
+        MANY_ARGUMENTS: device.load_kernel("empty_kernels.cu", "of_many"),
     }
     for count, kernel in kernels.items():
 
@@ -27,7 +27,7 @@ def host_cost_benchmarks(device) -> Iterator[HostCostBenchmark]:
 
         yield HostCostBenchmark("kernel_launch_s", count, 1, launch)
     yield HostCostBenchmark("empty_kernel_s", 1, 1, launch, queued=True)
-    graph = device.captured(lambda: kernels[MANY_ARGUMENTS]((1,), (32,), arguments[MANY_ARGUMENTS]))
+    graph = device.capture_graph(lambda: kernels[MANY_ARGUMENTS]((1,), (32,), arguments[MANY_ARGUMENTS]))
     yield HostCostBenchmark("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
     x, w, y = (device.normal((64, 64), "fp32", seed) for seed in range(3))
     yield HostCostBenchmark("product_call_s", 1, 1, lambda index: device.xp.matmul(x, w, out=y))

@@ -53,7 +53,7 @@ def array_bytes(device, size_bytes: int | None) -> int:
 
 
 def _hbm_benchmark(device, mix: str, size: int) -> BandwidthBenchmark:
-    arrays = device.three_arrays(size)
+    arrays = device.triad_arrays(size)
     # One block per tile, or few that go round and round: which is faster differs by card and mix, mostly the first.
     shapes = [(BLOCK_PER_TILE, threads, depth) for threads in THREADS for depth in VECTORS_IN_FLIGHT]
     shapes += [
@@ -80,7 +80,7 @@ def _hbm_benchmark(device, mix: str, size: int) -> BandwidthBenchmark:
 def list_grids(device, mix: str, size: int, shapes: Iterable[tuple[int, int, int]]) -> dict[str, tuple]:
     """By name: the kernel, its blocks and their threads, for shapes of (blocks per multiprocessor, threads, vectors in
     flight) that the registers allow."""
-    kernels = {depth: device.kernel("memory.cu", f"{mix}_{depth}") for depth in VECTORS_IN_FLIGHT}
+    kernels = {depth: device.load_kernel("memory.cu", f"{mix}_{depth}") for depth in VECTORS_IN_FLIGHT}
     found = {}
     for each, threads, depth in shapes:
         if threads <= kernels[depth].max_threads_per_block:
@@ -105,7 +105,7 @@ def make_launch_step(kernel, blocks: int, threads: int, arguments: tuple, **opti
 def _kernel_arguments(device, mix: str, a, b, c, vectors: int) -> tuple:
     count, clock = numpy.uint64(vectors), device.kernel_clock
     if mix == "read":
-        return a, count, device.total, device.tell, clock
+        return a, count, device.word_sum, device.report_sum, clock
     if mix == "write":
         return c, count, numpy.uint32(PATTERN_START), clock
     if mix == "copy":
@@ -123,8 +123,14 @@ def _verify_read(device, a, b, c, step) -> str:
 def _verify_write(device, a, b, c, step) -> str:
     device.poison(c)
     step(0)
-    arguments = (c, numpy.uint64(c.nbytes // device.vector_bytes), device.total, device.tell, device.kernel_clock)
-    read = make_launch_step(device.kernel("memory.cu", "read_1"), 8 * device.multiprocessors, 256, arguments)
+    arguments = (
+        c,
+        numpy.uint64(c.nbytes // device.vector_bytes),
+        device.word_sum,
+        device.report_sum,
+        device.kernel_clock,
+    )
+    read = make_launch_step(device.load_kernel("memory.cu", "read_1"), 8 * device.multiprocessors, 256, arguments)
     require_sum(device, lambda: read(0), pattern_sum(c.size), c.size)
     return "the sum of every word read back against the sum of what was to be written"
 
@@ -142,7 +148,7 @@ def _verify_triad(device, a, b, c, step) -> str:
     step(0)
     wrong = device.xp.zeros(1, device.xp.uint64)
     arguments = (a, b, c, numpy.float32(TRIAD_SCALE), numpy.uint64(c.size), wrong)
-    device.kernel("compare.cu", "count_wrong_triads")((8 * device.multiprocessors,), (256,), arguments)
+    device.load_kernel("compare.cu", "count_wrong_triads")((8 * device.multiprocessors,), (256,), arguments)
     if int(wrong[0]):
         raise ArithmeticError(f"{int(wrong[0])} of {c.size} results of the triad are wrong")
     return "every result against a plain loop's"
@@ -158,7 +164,7 @@ def write_pattern(device, array) -> None:
         numpy.uint32(PATTERN_START),
         device.kernel_clock,
     )
-    device.kernel("memory.cu", "write_1")((8 * device.multiprocessors,), (256,), arguments)
+    device.load_kernel("memory.cu", "write_1")((8 * device.multiprocessors,), (256,), arguments)
 
 
 def pattern_sum(words: int, start: int = PATTERN_START) -> int:
@@ -167,12 +173,12 @@ def pattern_sum(words: int, start: int = PATTERN_START) -> int:
 
 
 def require_sum(device, read: Callable[[], object], expected: int, words: int) -> None:
-    device.total.data.memset_async(0, device.total.nbytes, device.stream)
-    device.tell.data.memset_async(1, device.tell.nbytes, device.stream)
+    device.word_sum.data.memset_async(0, device.word_sum.nbytes, device.stream)
+    device.report_sum.data.memset_async(1, device.report_sum.nbytes, device.stream)
     read()
-    device.tell.data.memset_async(0, device.tell.nbytes, device.stream)
+    device.report_sum.data.memset_async(0, device.report_sum.nbytes, device.stream)
     device.synchronize()
-    found = int(device.to_host(device.total)[0])
+    found = int(device.to_host(device.word_sum)[0])
     if found != expected:
         raise ArithmeticError(f"the words read add up to {found}, and {words:,} words there to {expected}")
 
@@ -216,7 +222,7 @@ def require_copied(equal: bool) -> str:
 
 
 def _host_copy_benchmark(device, level: str, size_bytes: int, pinned: bool) -> BandwidthBenchmark:
-    make = device.pinned_array if pinned else (lambda count: numpy.zeros(count // 4, numpy.uint32))
+    make = device.allocate_pinned if pinned else (lambda count: numpy.zeros(count // 4, numpy.uint32))
     host, returned = make(size_bytes), make(size_bytes)
     _fill_repeating(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), host)
     on_device = device.xp.zeros(host.size, numpy.uint32)

@@ -79,7 +79,7 @@ def _issue_kernel(device, threads: int, pairs: int) -> IssueKernel:
     blocks = device.max_threads // threads * device.multiprocessors
     warps = blocks * threads // LANES_PER_WARP
     rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS_PER_SM // (2 * pairs * (warps // device.multiprocessors)))
-    kernel = device.kernel(KERNEL_FILE, "issue", _defines(pairs))
+    kernel = device.load_kernel(KERNEL_FILE, "issue", _defines(pairs))
     floats, words = (device.xp.empty(blocks * threads * CHAINS_PER_THREAD, dtype) for dtype in ("float32", "uint32"))
 
     def run(count: int) -> None:
@@ -162,20 +162,20 @@ def _load_step(device, name: str, cycles: int, size: int, numbers: tuple, places
     blocks, warps = each * device.multiprocessors, each * threads // LANES_PER_WARP
     rounds = max(1, STEP_CYCLES // (LOADS_PER_ROUND * warps * max(1, cycles)))
     words, kernel = (
-        device.cache_words(4 * size).view("uint32"),
-        device.kernel(KERNEL_FILE, name, _defines(PAIRS_PER_ROUND[0])),
+        device.cache_buffer(4 * size).view("uint32"),
+        device.load_kernel(KERNEL_FILE, name, _defines(PAIRS_PER_ROUND[0])),
     )
 
     def step(index: int) -> None:
-        arguments = (words, *numbers, numpy.uint32(rounds), device.total, device.kernel_clock)
+        arguments = (words, *numbers, numpy.uint32(rounds), device.word_sum, device.kernel_clock)
         kernel((blocks,), (threads,), arguments)
 
     def verify() -> str:
-        words[...] = device.array(numpy.arange(size, dtype=numpy.uint32) + numpy.uint32(PATTERN_START))
-        device.total.data.memset_async(0, device.total.nbytes, device.stream)
+        words[...] = device.to_device(numpy.arange(size, dtype=numpy.uint32) + numpy.uint32(PATTERN_START))
+        device.word_sum.data.memset_async(0, device.word_sum.nbytes, device.stream)
         step(0)
         device.synchronize()
-        found, expected = int(device.to_host(device.total)[0]), blocks * expected_load_sum(places(threads, rounds))
+        found, expected = int(device.to_host(device.word_sum)[0]), blocks * expected_load_sum(places(threads, rounds))
         if found != expected % 2**32:
             raise ArithmeticError(f"{name}: the words loaded add up to {found}, and must to {expected % 2**32}")
         return "the sum of every word loaded"

@@ -39,7 +39,7 @@ class KernelCompiler:
         """Whether it runs what is compiled with HOPPER_OPTIONS."""
         return self.capability == HOPPER_CAPABILITY
 
-    def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
+    def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of a .cu file (a bare name: one for ceilings), compiled for this card with macros."""
         return self.compiled(read_kernel_source(CEILING_KERNEL_FOLDER / source), name, defines)
 
@@ -48,15 +48,15 @@ class KernelCompiler:
         every = (*kernels, *self.ceiling_kernels)
         different = {(read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines) for source, _, *defines in every}
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
-            pool.map(lambda one: self._cubin(*one), different)
+            pool.map(lambda one: self._compile_cubin(*one), different)
 
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
         if (code, defines) not in self._modules:
-            self._modules[code, defines] = self.xp.RawModule(path=str(self._cubin(code, defines)))
+            self._modules[code, defines] = self.xp.RawModule(path=str(self._compile_cubin(code, defines)))
         return self._modules[code, defines].get_function(name)
 
-    def _cubin(self, code: str, defines: tuple[str, ...] = ()) -> Path:
+    def _compile_cubin(self, code: str, defines: tuple[str, ...] = ()) -> Path:
         """The code, compiled or from the cache. Raises RuntimeError with NVRTC's remarks."""
         from cuda.pathfinder import find_nvidia_header_directory
 

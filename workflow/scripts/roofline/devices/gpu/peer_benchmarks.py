@@ -32,10 +32,10 @@ class PeerPair:
             // hbm_benchmarks.ROUND_BYTES
             * hbm_benchmarks.ROUND_BYTES
         )
-        self.device, self.size, self.path = device, size, device.path_to_peer()
+        self.device, self.size, self.path = device, size, device.describe_peer_path()
         self.near, self.far = _Endpoint(device, 0, size), _Endpoint(device, 1, size)
 
-    def streams(self) -> list[BandwidthBenchmark]:
+    def bandwidth_benchmarks(self) -> list[BandwidthBenchmark]:
         """One way, from the device or by its kernels; then both ways at once."""
         name = f"p2p_{self.device.peer.device}"
         return [
@@ -79,7 +79,7 @@ class PeerPair:
             card.stream.synchronize()
 
     def _share(self, directions: int) -> float | None:
-        links, active = self.path["nvlinks"], self.device.hardware()["nvlinks_active"]
+        links, active = self.path["nvlinks"], self.device.read_hardware()["nvlinks_active"]
         return directions * links / active if links and active else None
 
     def _at_once(self, there: Callable, back: Callable) -> Callable[[int], None]:
@@ -103,7 +103,7 @@ class PeerPair:
         with self.far as far:
             words = far.device.xp.zeros((CHAIN_BYTES // LINE_BYTES, LINE_BYTES // 8), numpy.uint64)
             links, addresses = shuffle_chain(words.data.ptr, len(words))
-            words[...] = far.device.array(links)
+            words[...] = far.device.to_device(links)
             far.stream.synchronize()
         return make_chase_step(self.device, words, addresses, CHAIN_STEPS, "chase")
 
@@ -146,7 +146,7 @@ class _Endpoint:
             self.out = device.normal((size // 4,), "fp32", seed=number)
             self.into = device.xp.zeros_like(self.out)
             self.clock = device.xp.zeros(2, device.xp.uint64)
-            self.total, self.tell = (device.xp.zeros(1, device.xp.uint32) for _ in range(2))
+            self.word_sum, self.report_sum = (device.xp.zeros(1, device.xp.uint32) for _ in range(2))
 
     def __enter__(self):
         self._cuda_device.__enter__()
@@ -169,7 +169,7 @@ class _Endpoint:
 
     def write_pattern(self, array, start: int) -> None:
         with self:
-            kernel = self.device.kernel("memory.cu", "write_1")
+            kernel = self.device.load_kernel("memory.cu", "write_1")
         vectors = numpy.uint64(array.nbytes // self.device.vector_bytes)
         arguments = (array, vectors, numpy.uint32(start), self.clock)
         self.launch(kernel, 8 * self.device.multiprocessors, 256, arguments)
@@ -231,18 +231,18 @@ class _PeerRead(_PeerKernel):
 
     def arguments(self, vectors) -> tuple:
         card = self._card
-        return self._other.out, vectors, card.total, card.tell, card.clock
+        return self._other.out, vectors, card.word_sum, card.report_sum, card.clock
 
     def prepare(self) -> None:
         """A pattern in the other card's memory that is not the one of the other direction."""
         self._other.write_pattern(self._other.out, self._start)
-        self._card.fill(self._card.total, 0)
-        self._card.fill(self._card.tell, 1)
+        self._card.fill(self._card.word_sum, 0)
+        self._card.fill(self._card.report_sum, 1)
 
     def check(self) -> str:
         with self._card as card:
-            card.fill(card.tell, 0)
-            found = int(card.device.to_host(card.total)[0])
+            card.fill(card.report_sum, 0)
+            found = int(card.device.to_host(card.word_sum)[0])
         if found != hbm_benchmarks.pattern_sum(card.size // 4, self._start):
             raise ArithmeticError("the words read from the peer do not add up to what was written there")
         return "the sum of every word read against the sum of what the other card had written there"

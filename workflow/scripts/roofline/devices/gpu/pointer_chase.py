@@ -19,7 +19,7 @@ def make_pointer_chase(device, level: str) -> tuple[Callable[[int], None], int, 
     size = {"l1": min(16 * KIB, device.l1_bytes // 4), "l2": min(2 * MIB, l2 // 4), "hbm": room}[level]
     words = device.xp.zeros((size // LINE_BYTES, LINE_BYTES // 8), numpy.uint64)
     links, addresses = shuffle_chain(words.data.ptr, len(words))
-    words[...] = device.array(links)
+    words[...] = device.to_device(links)
     device.xp.zeros(room, numpy.uint8)  # leaves nothing of the chain in the L2
     return make_chase_step(device, words, addresses, LOADS_PER_STEP[level], "chase_l1" if level == "l1" else "chase")
 
@@ -35,7 +35,7 @@ def shuffle_chain(start: int, lines: int) -> tuple[numpy.ndarray, numpy.ndarray]
 
 def make_chase_step(device, words, addresses: numpy.ndarray, steps: int, kernel_name: str):
     """What `chain` returns, of a chain that lies in `words`. Each step begins where the one before it ended."""
-    kernel, last = device.kernel("chase.cu", kernel_name), device.xp.zeros(1, numpy.uint64)
+    kernel, last = device.load_kernel("chase.cu", kernel_name), device.xp.zeros(1, numpy.uint64)
 
     def step(index: int) -> None:
         kernel((1,), (1,), (words, numpy.uint64(addresses[index * steps % len(addresses)]), numpy.uint32(steps), last))

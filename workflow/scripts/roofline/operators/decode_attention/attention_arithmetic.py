@@ -91,7 +91,7 @@ def worst_head_error(result, expected) -> float:
 
 def multiply(device, left, right):
     """Matrices multiplied in their own dtype, or in fp32 where the device emulates it."""
-    widened = (device.widened(array) for array in (left, right))
+    widened = (device.widen(array) for array in (left, right))
     return device.xp.matmul(*widened).astype(left.dtype, copy=False)
 
 
@@ -122,5 +122,5 @@ class DecodeImplementation(Implementation):
         first, device = self.shared["layer"], self.device
         moved = attention_bytes(self.shape, self.dtype, "block")
         copies = 1 if len(self.caches) == 1 else count_rotation_copies(moved, device.last_level_cache_bytes)
-        made = {name: device.rolled(array, copies - 1) for name, array in first.items()}
+        made = {name: device.rolled_copies(array, copies - 1) for name, array in first.items()}
         return [first, *({name: arrays[place] for name, arrays in made.items()} for place in range(copies - 1))]

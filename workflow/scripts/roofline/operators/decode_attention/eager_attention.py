@@ -37,7 +37,7 @@ class EagerAttention(DecodeImplementation):
         super().prepare(shared, copies)
         self.as_dtype = array_dtype(self.dtype)
         # On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job.
-        self.scale = self.device.array(numpy.float32(self.shape.head_size**-0.5)).astype(self.as_dtype)
+        self.scale = self.device.to_device(numpy.float32(self.shape.head_size**-0.5)).astype(self.as_dtype)
         self.layers = self.rotated_layers()
         self.scaled_query = self.columns(self.query)
 
@@ -85,6 +85,6 @@ class EagerAttention(DecodeImplementation):
 
     def _attend(self, query, index: int):
         keys, values = self.caches[index % len(self.caches)]
-        widened = (self.device.widened(array) for array in (query, keys, values))
+        widened = (self.device.widen(array) for array in (query, keys, values))
         attended = attend(self.device.xp, *widened).astype(self.as_dtype, copy=False)
         return attended.reshape(self.shape.batch, self.shape.heads, self.shape.head_size)

@@ -257,7 +257,7 @@ class FusedAttention(DecodeImplementation):
 
     @cached_property
     def kernel(self):
-        kernel = self.device.kernel(*self.kernels()[0])
+        kernel = self.device.load_kernel(*self.kernels()[0])
         if self.division.shared_bytes > STATIC_SHARED_BYTES:
             # All that the card has: the limit is the kernel's, which other cells launch with more or less.
             kernel.max_dynamic_shared_size_bytes = self.device.properties["MaxSharedMemoryPerBlockOptin"]
@@ -299,7 +299,7 @@ class FusedAttentionGraph(FusedAttention):
         layers, count = self.per_call, len(self.arguments)
         grid, block = (self.division.blocks,), (self.threads,)
         return [
-            self.device.graph(
+            self.device.capture_launches(
                 self.kernel,
                 grid,
                 block,

@@ -113,13 +113,13 @@ class NumpyAttention(DecodeImplementation):
         """left [batch, hidden] times weights [hidden, hidden], plus the bias, in fp32: each core has some columns."""
         xp, width = self.device.xp, weights.shape[1]
         count = self._projecting(len(left))
-        left, result = self.device.widened(left), xp.empty((len(left), width), xp.float32)
+        left, result = self.device.widen(left), xp.empty((len(left), width), xp.float32)
 
         def work(core: int) -> None:
             columns = slice(width * core // count, width * (core + 1) // count)
-            xp.matmul(left, self.device.widened(weights[:, columns]), out=result[:, columns])
+            xp.matmul(left, self.device.widen(weights[:, columns]), out=result[:, columns])
 
-        self.device.on_cores(count, work)
+        self.device.run_on_cores(count, work)
         return result + bias.astype(xp.float32)
 
     def _attend(self, columns, index: int, dtype):
@@ -133,7 +133,7 @@ class NumpyAttention(DecodeImplementation):
                 units = slice(start, min(start + self.each, last))
                 result[units] = self._chunk(columns[units], keys[units], values[units], self.wide[core])
 
-        self.device.on_cores(self.core_count, work)
+        self.device.run_on_cores(self.core_count, work)
         return result.reshape(shape.batch, shape.heads, shape.head_size)
 
     def _chunk(self, columns, keys, values, wide):
@@ -145,7 +145,7 @@ class NumpyAttention(DecodeImplementation):
         xp, group = self.device.xp, columns.shape[-1]
         weights = xp.zeros((len(keys), self.lanes, keys.shape[1]), xp.float32)
         scores, wide = weights[:, :group], wide[: len(keys)]
-        keys = self.device.widened(keys, wide)
+        keys = self.device.widen(keys, wide)
         if group == 1 and not self.emulated:  # from memory: a fifth faster than the BLAS, which is faster from a cache
             xp.vecdot(keys, columns[:, None, :, 0], out=scores[:, 0])
         else:
@@ -153,4 +153,4 @@ class NumpyAttention(DecodeImplementation):
         scores -= xp.maximum.reduce(scores, axis=-1, keepdims=True)
         xp.exp(scores, out=scores)
         totals = xp.add.reduce(scores, axis=-1, keepdims=True)
-        return xp.matmul(weights, self.device.widened(values, wide))[:, :group] / totals
+        return xp.matmul(weights, self.device.widen(values, wide))[:, :group] / totals

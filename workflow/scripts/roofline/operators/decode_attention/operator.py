@@ -166,8 +166,8 @@ class DecodeAttention(Operator):
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
         size, dtype = shape.hidden_size, array_dtype(case.dtype)
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
-        on_device = {name: device.array(weights).astype(dtype) for name, weights in layer.items()}
-        states = device.array(hidden[:, :size]).astype(dtype)
+        on_device = {name: device.to_device(weights).astype(dtype) for name, weights in layer.items()}
+        states = device.to_device(hidden[:, :size]).astype(dtype)
         return {"layer": on_device, "hidden": states, "query": project_query(device, shape, states, on_device)}
 
     def reference(self, case: Case, inputs: dict):

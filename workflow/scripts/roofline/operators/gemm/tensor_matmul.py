@@ -73,7 +73,7 @@ def make_launch(device, dtype: str, a, b, c) -> Callable[[], None]:
     (m, k), n, is_hopper = a.shape, b.shape[0], device.is_hopper
     if reason := refusal_reason(dtype, device.capability, n, k):
         raise ValueError(reason)
-    kernel = device.kernel(*kernel_spec(dtype, is_hopper))
+    kernel = device.load_kernel(*kernel_spec(dtype, is_hopper))
     operands = (
         [make_tensor_map(*one) for one in zip((a, b, c), HOPPER_MAP_ROWS, strict=True)] if is_hopper else [a, b, c]
     )

@@ -78,7 +78,7 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
     def _prepare(self, device, batch: int, hidden: int) -> None:
         import numpy
 
-        self.kernel = device.kernel(*self.kernels()[-1])
+        self.kernel = device.load_kernel(*self.kernels()[-1])
         # All that the card has: the limit is the kernel's, which other cases launch with more or less.
         self.kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"] - STATIC_BYTES
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
@@ -93,7 +93,7 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
         in front of it ends; with `fetch_early` a product's kernel may before its norm's does, and fetch W."""
         division = self.division
         over = fetch_early if self.norm else overlap
-        multiply = self.device.launcher(
+        multiply = self.device.make_launcher(
             self.kernel, division.grid, (division.threads,), division.shared_bytes, overlap=over
         )
         if self.norm is None:
@@ -164,12 +164,12 @@ class FusedRmsNormMatmulGraph(GraphImplementation, FusedRmsNormMatmul):
 
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
-        if not device.overlaps:
+        if not device.supports_overlap:
             self.scopes = (WAITING,)
 
     def captured(self, scope: str | None):
         apply = self.launcher(overlap=scope == OVERLAPPED, fetch_early=True)
-        return self.device.captured(lambda: [apply(place) for place in self.turns])
+        return self.device.capture_graph(lambda: [apply(place) for place in self.turns])
 
     def costs(self, scope: str | None) -> CostTerms:
         start = "overlapped_start_s" if scope == OVERLAPPED else "fused_start_s"

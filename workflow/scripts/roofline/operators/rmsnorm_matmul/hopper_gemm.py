@@ -260,7 +260,7 @@ class HopperGemm:
         self, device, dtype: str, division: HopperGemmPlan, way: int, head_size: int = 128, norms=False, bias=False
     ):
         self.division = division
-        self.kernel = device.kernel(*division.source(dtype, way, head_size, norms, bias))
+        self.kernel = device.load_kernel(*division.source(dtype, way, head_size, norms, bias))
         # All that there is: the limit is the kernel's, which other sizes launch with more or less.
         room = device.properties["MaxSharedMemoryPerBlockOptin"] - self.kernel.shared_size_bytes
         self.kernel.max_dynamic_shared_size_bytes = room
@@ -280,4 +280,4 @@ class HopperGemm:
         )
 
     def launcher(self, device, overlap: bool):
-        return device.launcher(self.kernel, self.division.grid, (THREADS,), self.division.shared_bytes, overlap)
+        return device.make_launcher(self.kernel, self.division.grid, (THREADS,), self.division.shared_bytes, overlap)

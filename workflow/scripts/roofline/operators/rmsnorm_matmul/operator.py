@@ -136,7 +136,7 @@ class RmsNormMatmul(Operator):
         w *= to_device_scalar(
             device, hidden**-0.5, case.dtype
         )  # once: NumPy takes seconds for as many copies in 16 bits
-        all_w = [w, *(device.rolled(w, count - 1) if count > 1 else [])]
+        all_w = [w, *(device.rolled_copies(w, count - 1) if count > 1 else [])]
         x = device.normal((count, batch, hidden), case.dtype, seed + count)
         y = device.empty((count, batch, hidden), case.dtype)
         return [{"x": x[place], "w": all_w[place], "y": y[place]} for place in range(count)]
@@ -144,7 +144,7 @@ class RmsNormMatmul(Operator):
     def shared_inputs(self, device, case: Case, seed: int) -> dict:
         g, number = device.normal((case.shape["hidden"],), case.dtype, seed), array_dtype(case.dtype).type
         return {
-            "g": device.array(device.to_host(g) * number(NORM_WEIGHT_DEVIATION) + number(1))
+            "g": device.to_device(device.to_host(g) * number(NORM_WEIGHT_DEVIATION) + number(1))
         }  # CuPy would compile a kernel
 
     def reference(self, case: Case, inputs: dict):
@@ -173,4 +173,4 @@ def to_device_scalar(device, value: float, dtype: str):
     """On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job."""
     import numpy
 
-    return device.array(numpy.array(value, array_dtype(dtype)))
+    return device.to_device(numpy.array(value, array_dtype(dtype)))

@@ -46,7 +46,7 @@ class RmsNormKernel:
 
         batch, hidden = x.shape
         self.device, self.result = device, device.empty((rows or batch, hidden), dtype)
-        self.kernel = device.kernel(*norm_kernel_spec(dtype))
+        self.kernel = device.load_kernel(*norm_kernel_spec(dtype))
         self.grid, self.block = (
             (batch,),
             (min(MOST_THREADS, math.ceil(hidden / NUMBERS_PER_VECTOR / LANES_PER_WARP) * LANES_PER_WARP),),
@@ -55,7 +55,7 @@ class RmsNormKernel:
 
     def launcher(self, overlap: bool) -> Callable:
         """A function of x, over the end of the kernel before or not."""
-        launch = self.device.launcher(self.kernel, self.grid, self.block, 0, overlap)
+        launch = self.device.make_launcher(self.kernel, self.grid, self.block, 0, overlap)
         return lambda x: launch((x, *self.rest))
 
 
@@ -137,7 +137,7 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
 
     def captured(self, scope: str | None):
         self.compute(self.copies[0])  # what is loaded at a first launch would not be captured
-        return self.device.captured(lambda: [self.compute(self.copies[place]) for place in self.turns])
+        return self.device.capture_graph(lambda: [self.compute(self.copies[place]) for place in self.turns])
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(

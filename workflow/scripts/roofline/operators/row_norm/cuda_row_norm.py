@@ -89,7 +89,7 @@ class NaiveRowNorm(Implementation):
         return [(NAIVE, "row_norm_naive", ())]
 
     def step(self, scope: str | None):
-        kernel = self.device.kernel(*self.kernels()[0])
+        kernel = self.device.load_kernel(*self.kernels()[0])
         return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
 
     def costs(self, scope: str | None) -> CostTerms:
@@ -139,7 +139,7 @@ class WelfordRowNorm(NaiveRowNorm):
 
     @property
     def kernel(self):
-        return self.device.kernel(*self.kernels()[0])
+        return self.device.load_kernel(*self.kernels()[0])
 
     def step(self, scope: str | None):
         return self._launching(self.kernel, self.division.blocks, self.threads)
@@ -195,4 +195,6 @@ class WelfordRowNormGraph(WelfordRowNorm):
             [arguments[place % count] for place in range(first, first + APPLICATIONS)]
             for first in range(0, math.lcm(count, APPLICATIONS), APPLICATIONS)
         ]
-        return [(self.device.graph(kernel, grid, block, of_graph, 0), of_graph[-1][1]) for of_graph in launches]
+        return [
+            (self.device.capture_launches(kernel, grid, block, of_graph, 0), of_graph[-1][1]) for of_graph in launches
+        ]

@@ -129,7 +129,7 @@ class RowNorm(Operator):
         device, case = implementation.device, implementation.case
         rows = case.shape["rows"]
         chosen = numpy.unique(numpy.linspace(0, rows - 1, ROWS_COMPARED).round().astype(int))
-        places = device.array(chosen)
+        places = device.to_device(chosen)
         x, y = (device.to_host(array[places]) for array in (implementation.copy_of(index)["x"], result))
         # One NaN or infinity spoils the sum, which CuPy has compiled; to ask each number it would compile kernels.
         finite = bool(numpy.isfinite(device.to_host(result.sum())))
