@@ -91,7 +91,7 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     device = open_gpu(monkeypatch, capability)
     cell = cell_of(device, kind, AttentionShape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)
     check, _ = OPERATOR.check(cell, "core")
-    assert check.error <= check.tolerance
+    assert check.relative_error <= check.tolerance
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
     assert set(cell.costs("core").calls) <= set(GPU_CONSTANTS)
@@ -113,15 +113,15 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, m
         for cell in (("eager", "core", 1), ("eager", "block", 1), ("fused", "core", 1), ("fused_graph", "core", 3))
     ]
     # Where there is little to do, a call costs what the seal says of it, and a graph's layers cost the device's part.
-    predicted = {(one.implementation, one.scope): one.predicted for one in found if one.shape["batch"] == 1}
-    assert {name: one.latency_s for name, one in predicted.items()} == {
+    predicted = {(one.implementation, one.scope): one.sealed for one in found if one.shape["batch"] == 1}
+    assert {name: one.cpu_time_s for name, one in predicted.items()} == {
         ("eager", "core"): pytest.approx(12 * GPU_CONSTANTS["array_operation_s"].value),
         ("eager", "block"): pytest.approx(17 * GPU_CONSTANTS["array_operation_s"].value),
         ("fused", "core"): pytest.approx(
             GPU_CONSTANTS["kernel_launch_s"].value + 9 * GPU_CONSTANTS["kernel_argument_s"].value
         ),
-        ("fused_graph", "core"): predicted["fused_graph", "core"].device_latency_s,
+        ("fused_graph", "core"): predicted["fused_graph", "core"].gpu_time_s,
     }
     for one in found:
-        assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0
+        assert one.check.relative_error <= one.check.tolerance and one.overhead_s > 0 and one.start_s > 0
         assert (one.cache, one.memory_level) == (cache, "hbm" if cache == "cold" else "l2")

@@ -121,15 +121,21 @@ def test_six_ways_are_counted_and_checked(monkeypatch):
 
 def test_the_path_between_two_cards(monkeypatch):
     fake = use_nvml(monkeypatch, A, B)
-    unknown = {"nvlinks": None, "nvlink_version": None}
-    assert nvml.describe_path(A, B) == unknown | {"path": "pcie", "pcie_ancestor": "node"}
+    unknown = {"active_nvlinks": None, "nvlink_version": None}
+    assert nvml.describe_path(A, B) == unknown | {"link": "pcie", "pcie_ancestor": "node"}
     assert set(nvml.describe_path(A, None).values()) == {None}
     monkeypatch.setenv("FAKE_NVLINKS", "18")  # to a switch, which leads to every card
     monkeypatch.setenv("FAKE_DOWN", "7")
-    known = {"path": "nvlink", "nvlinks": 17, "nvlink_version": "4.0", "nvlinks_down": [7], "pcie_ancestor": "node"}
+    known = {
+        "link": "nvlink",
+        "active_nvlinks": 17,
+        "nvlink_version": "4.0",
+        "inactive_nvlinks": [7],
+        "pcie_ancestor": "node",
+    }
     assert nvml.describe_path(A, B) == known
     monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemoteDeviceType", lambda one, link: fake.NVML_NVLINK_DEVICE_TYPE_GPU)
     for remote, links in ((B.bus, 17), (A.bus, 0)):  # the card at the end of each link
         end = SimpleNamespace(busId=remote)
         monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemotePciInfo", lambda one, link, end=end: end)
-        assert nvml.describe_path(A, B)["nvlinks"] == links
+        assert nvml.describe_path(A, B)["active_nvlinks"] == links

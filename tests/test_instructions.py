@@ -59,10 +59,10 @@ def test_every_request_takes_the_sectors_or_wavefronts_that_are_declared():
 def test_the_issue_rate_and_walls_are_measured(device):
     assert core.peak_issue_rate(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
     rate = measure_issue_rate(device, **BUDGET)
-    assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.latency.median_s)
+    assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.timing.median_s)
     assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
     found = measure_access_limits(device, **BUDGET)
-    assert [(wall.pattern, wall.of) for wall in found] == [
+    assert [(wall.pattern, wall.degree) for wall in found] == [
         *(("stride", stride) for stride in instruction_kernels.STRIDES),
         *(("conflict", ways) for ways in instruction_kernels.CONFLICT_WAYS),
     ]

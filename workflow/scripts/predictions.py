@@ -57,7 +57,7 @@ def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: st
         known = {
             one.identity: record.started_at for one in record.measurements if record.seals.items() <= hashes.items()
         }
-    return [one.model_copy(update={"measured_at": known.get(one.identity)}) for one in cells]
+    return [one.model_copy(update={"started_at": known.get(one.identity)}) for one in cells]
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ def launch_profiled(operator: Operator, device: Device, job: Job, cold: bool) ->
         "declared_read_bytes": operator.bytes(cell.case, scope) - written,
         "declared_write_bytes": written,
         "declared_flops": operator.flops(cell.case, scope),
-        "kernel_flops": own.flops if own else None,
-        "kernel_flops_why": own.why if own else None,
+        "formula_flops_by_pipe": own.flops if own else None,
+        "formula_flops_reason": own.why if own else None,
     }
 
 

@@ -311,7 +311,7 @@ class Operator(ABC):
         error = relative_error(device.to_host(result), known[id(copy)])
         tolerance = self.tolerance[case.dtype]
         require_close(f"{self.name}, {implementation.name}, {case}: the result", error, tolerance)
-        return Check(compared="the whole result against float64", error=error, tolerance=tolerance)
+        return Check(compared="the whole result against float64", relative_error=error, tolerance=tolerance)
 
     outputs: ClassVar[tuple[str, ...]] = ()  # names among the inputs that a step writes
 

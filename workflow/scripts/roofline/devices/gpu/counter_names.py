@@ -104,4 +104,4 @@ def counted_fields(values: Mapping[str, float], capability: tuple[int, int]) -> 
             flops[pipe] = sum(worth * values[name] for name, worth in of_pipe.items())
     for pipe in PIPES.keys() - flops_by_metric(capability).keys():
         unknown[f"flops.{pipe}"] = "this architecture does not count instructions by kind"
-    return {**found, "flops": flops}, unknown
+    return {**found, "counted_flops_by_pipe": flops}, unknown

@@ -83,7 +83,7 @@ def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int
         run(COMPARED_STEPS // steps)
         error_after(COMPARED_STEPS // steps * steps, FEW_STEPS_TOLERANCE[dtype])
         what = f"all {rounds * steps} steps of its first threads against their closed form in float64"
-        return Check(compared=what, error=error, tolerance=WHOLE_RUN_TOLERANCE[dtype])
+        return Check(compared=what, relative_error=error, tolerance=WHOLE_RUN_TOLERANCE[dtype])
 
     shape = {"blocks": blocks, "threads": threads, "rounds": rounds, "numbers": numbers, "steps": steps}
     return Workload(

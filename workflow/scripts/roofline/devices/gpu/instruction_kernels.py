@@ -107,7 +107,7 @@ def _issue_kernel(device, threads: int, pairs: int) -> IssueKernel:
         if not numpy.array_equal(shifts, expected_shifts(first, COMPARED_ROUNDS * pairs)):
             raise ArithmeticError(f"issue kernel: words after {COMPARED_ROUNDS} rounds are wrong")
         what = f"numbers of the first block: floats after {rounds} rounds and all after {COMPARED_ROUNDS}"
-        return Check(compared=what, error=error, tolerance=tolerance)
+        return Check(compared=what, relative_error=error, tolerance=tolerance)
 
     return IssueKernel(
         name=f"{2 * pairs} instructions per round, {blocks} blocks of {threads} threads",

@@ -156,16 +156,16 @@ def describe_path(handle, peer) -> dict:
     """How two GPUs are connected: NVLink or PCIe, active links, and the nearest common part of the PCIe tree."""
     status = query("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
     known = {
-        "path": None if status is None else "pcie" if status else "nvlink",
-        "nvlinks": None,
+        "link": None if status is None else "pcie" if status else "nvlink",
+        "active_nvlinks": None,
         "nvlink_version": None,
         "pcie_ancestor": ANCESTORS.get(query("DeviceGetTopologyCommonAncestor", handle, peer)),
     }
-    if known["path"] == "nvlink":
+    if known["link"] == "nvlink":
         links = [number for number in _active_links(handle) if _link_reaches(handle, number, peer)]
         versions = [NVLINK_VERSIONS.get(query("DeviceGetNvLinkVersion", handle, number)) for number in links]
-        known |= {"nvlinks": len(links), "nvlink_version": next(iter(versions), None)}
-        known["nvlinks_down"] = [number for number, active in _nvlink_states(handle).items() if not active]
+        known |= {"active_nvlinks": len(links), "nvlink_version": next(iter(versions), None)}
+        known["inactive_nvlinks"] = [number for number, active in _nvlink_states(handle).items() if not active]
     return known
 
 

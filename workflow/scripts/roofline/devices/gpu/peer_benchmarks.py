@@ -79,7 +79,7 @@ class PeerPair:
             card.stream.synchronize()
 
     def _share(self, directions: int) -> float | None:
-        links, active = self.path["nvlinks"], self.device.read_hardware()["nvlinks_active"]
+        links, active = self.path["active_nvlinks"], self.device.read_hardware()["nvlinks_active"]
         return directions * links / active if links and active else None
 
     def _at_once(self, there: Callable, back: Callable) -> Callable[[int], None]:

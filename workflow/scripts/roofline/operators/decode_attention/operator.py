@@ -193,7 +193,7 @@ class DecodeAttention(Operator):
         what = f"{self.name}, {implementation.name} {scope}, {case}: the result"
         require_close(what, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
-        return Check(compared=compared, error=error, tolerance=tolerance)
+        return Check(compared=compared, relative_error=error, tolerance=tolerance)
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """What a cell needs at once: the rotated caches, scores and weights, and what libraries take."""

@@ -44,4 +44,6 @@ def compare_product(what: str, dtype: str, a, b, c, alpha: float = 1.0, rounded:
         reference = numpy.clip(numpy.rint(reference), -128, 127)
     error, tolerance = relative_error(c, reference), GEMM_TOLERANCE[dtype]
     require_close(what, error, tolerance)
-    return Check(compared=f"{c.shape[0]} x {c.shape[1]} results against float64", error=error, tolerance=tolerance)
+    return Check(
+        compared=f"{c.shape[0]} x {c.shape[1]} results against float64", relative_error=error, tolerance=tolerance
+    )

@@ -35,7 +35,7 @@ def reference_workload(device, dtype: str, size: int, seed: int) -> Workload:
         error = relative_error(c[rows], expected)
         require_close(f"{dtype} matmul {size}", error, GEMM_TOLERANCE[dtype])
         compared = f"{SAMPLED_ROWS} rows against float64 without the BLAS"
-        return Check(compared=compared, error=error, tolerance=GEMM_TOLERANCE[dtype])
+        return Check(compared=compared, relative_error=error, tolerance=GEMM_TOLERANCE[dtype])
 
     return Workload(
         product=WorkloadSpec(

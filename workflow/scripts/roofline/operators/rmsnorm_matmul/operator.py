@@ -166,7 +166,7 @@ class RmsNormMatmul(Operator):
         what = f"{self.name}, {way}, {case}: the result"
         require_close(what, error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
-        return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)
+        return Check(compared=f"{part} against float64", relative_error=error, tolerance=tolerance)
 
 
 def to_device_scalar(device, value: float, dtype: str):

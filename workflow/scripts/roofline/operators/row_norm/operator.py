@@ -138,4 +138,4 @@ class RowNorm(Operator):
         what = f"{self.name}, {implementation.name}, {case}: the result"
         require_close(what, error, tolerance)
         compared = f"{len(chosen)} of {rows} rows against float64; the others are finite"
-        return Check(compared=compared, error=error, tolerance=tolerance)
+        return Check(compared=compared, relative_error=error, tolerance=tolerance)
