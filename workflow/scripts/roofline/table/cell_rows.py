@@ -55,7 +55,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, around: 
     return CellRow.like(
         measured,
         device=record.device,
-        graph=around.about.in_graph(measured.implementation),
+        graph=around.about.runs_in_graph(measured.implementation),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu.median_s,
         cpu_time_ci95_s=cpu.ci95_s,
@@ -145,7 +145,7 @@ def prediction_error(predicted_s: float | None, measured_s: float | None) -> flo
 
 def _speed_up(measured: Measurement, around: CellContext) -> dict[str, SpeedUp]:
     """Graphs are compared with graphs alone: over single launches a graph's lead is the launches'."""
-    graph = around.about.in_graph(measured.implementation)
+    graph = around.about.runs_in_graph(measured.implementation)
     return {
         name: SpeedUp(
             latency=other.latency.median_s / measured.latency.median_s,
@@ -154,7 +154,9 @@ def _speed_up(measured: Measurement, around: CellContext) -> dict[str, SpeedUp]:
             else None,
         )
         for name, other in around.alike.items()
-        if name in around.about.baselines and name != measured.implementation and around.about.in_graph(name) == graph
+        if name in around.about.baselines
+        and name != measured.implementation
+        and around.about.runs_in_graph(name) == graph
     }
 
 
