@@ -33,7 +33,7 @@ class CellIdentity(Protocol):
 
 
 class ImplementationAdvice(Record):
-    """An implementation's fusion and CUDA graph, and improvements for cells whose time neither roof nor overheads set."""
+    """The features that an implementation has, and improvements where neither roof nor overheads set the time."""
 
     fused: bool = False
     graph: bool = False
