@@ -98,7 +98,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """Files that jobs need, and the rule that makes them: `make(path, params)`, where JSON can hold the params."""
+    """Files that jobs need, and their rule, which calls `make(path, params)`. The params are plain values of JSON."""
 
     rule: str
     pattern: str  # results/checkpoints/{name}.safetensors

@@ -1,4 +1,4 @@
-"""The constants of predictions, each with its source; those of a host are measured by every run."""
+"""The constants of predictions, each with its source. Every run measures those of its host."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -41,7 +41,7 @@ INPUTS = {
     "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
 }
 INT8_SCALE = 32.0
-ALGORITHMS = 8  # that the heuristic is asked for, for each shape and layout
+ALGORITHMS = 8  # per shape and layout, that the heuristic is asked for
 
 # m, n and k over the reference GEMM's size. The best differ by dtype: a long k spends less on beginnings and ends,
 # a short product is over before the power limit acts.
