@@ -29,7 +29,7 @@ gpu = fake_gpu.gpu  # the fixture
 def cell_of(device, kind, batch, hidden, dtype, copies=1, seed=3):
     case = Case({"batch": batch, "hidden": hidden}, dtype)
     shared = OPERATOR.shared_inputs(device, case, seed)
-    return kind.prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
+    return kind.make_prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
 
 
 CARDS = {  # shared memory in KiB of a block and of a multiprocessor

@@ -222,7 +222,7 @@ def timed(device, found: dict, one) -> MeasuredStep:
     """A measured step; for its joules it is repeated without a pause."""
     seconds = (one.device_latency or one.latency).median_s
     operator, case = decode_step.DecodeStep(), decode_step.case_of(found, **one.shape)
-    chain = decode_step.Chain.prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
+    chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
     load = api.measure_memory_load(device, chain.step(None), one.shape["batch"], seconds, LOAD_S)
     return MeasuredStep(seconds, load and load.energy and load.energy.each)
 

@@ -236,7 +236,7 @@ def _measure_as_operator(
     device: Device, seals: Seals, workload: Workload, dtype: str, rest_s: float, **options
 ) -> Measurement:
     """A product as an operator under its roof, with its own prediction."""
-    cell = Gemm().measured(device, dtype, workload)
+    cell = Gemm().make_cell(device, dtype, workload)
     declared = declare_cell(cell, None, seals, cold=False)
     check, latency, states, _ = _time_checked(device, workload, rest_s, **options)
     on_device, doubts = time_device_checked(

@@ -78,7 +78,7 @@ def _profiled_cell(operator: Operator, device: Device, job: Job, cold: bool) -> 
     if not fused:
         return None
     shared, copies = make_inputs(operator, device, case, choose_copy_count(operator, device, case, fused[-1:], cold))
-    return fused[-1].prepared(operator, device, case, shared, copies)
+    return fused[-1].make_prepared(operator, device, case, shared, copies)
 
 
 # ---------------------------------------------------------------- and from outside

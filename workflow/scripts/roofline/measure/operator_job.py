@@ -62,7 +62,7 @@ def measure_job(operator: Operator, device: Device, job: Job, seals: Seals, opti
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _measure_overheads(operator, device, case, implementation)
-                cell = implementation.prepared(operator, device, case, shared, copies)
+                cell = implementation.make_prepared(operator, device, case, shared, copies)
                 cell.references = references
                 found += [
                     _measure_cell(cell, scope, seals, options, *overheads[key].get(scope, (None, None)))
@@ -173,7 +173,7 @@ def _measure_overheads(operator: Operator, device: Device, case: Case, implement
         return {}
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
-    cell = implementation.prepared(operator, device, smallest, shared, copies)
+    cell = implementation.make_prepared(operator, device, smallest, shared, copies)
     return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
 
 

@@ -70,7 +70,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     cause, cause_s = _cause_of_error(measured, context, peak, gb_per_s)
     return CellRow(
         **cell_key_fields(record.device, measured),
-        graph=context.about.in_graph(measured.implementation),
+        graph=context.about.runs_in_graph(measured.implementation),
         flops=measured.flops,
         bytes=measured.bytes,
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
@@ -187,7 +187,7 @@ def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]
 
     Graphs are compared with graphs alone: over single launches the lead of a graph is that of its launches.
     """
-    runs_in_graph = context.about.in_graph
+    runs_in_graph = context.about.runs_in_graph
     speed_ups = {}
     for name, baseline in context.same_case.items():
         if name not in context.about.baselines or name == measured.implementation:
