@@ -47,4 +47,6 @@ def compare_product(
         reference = numpy.clip(numpy.rint(reference), -128, 127)
     error, tolerance = relative_error(c, reference), GEMM_TOLERANCE[dtype]
     require_close(label, error, tolerance)
-    return Check(compared=f"{c.shape[0]} x {c.shape[1]} results against float64", relative_error=error, tolerance=tolerance)
+    return Check(
+        compared=f"{c.shape[0]} x {c.shape[1]} results against float64", relative_error=error, tolerance=tolerance
+    )
