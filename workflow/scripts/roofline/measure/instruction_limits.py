@@ -45,7 +45,7 @@ def _measure_access_limit(device: Device, kernel, warmup: int, iterations: int, 
     rate, clock_mhz = kernel.requests / latency.median_s, device.kernel_clock_mhz()
     return AccessLimit(
         pattern=kernel.pattern,
-        of=kernel.of,
+        of=kernel.degree,
         requests=kernel.requests,
         transactions_per_request=kernel.transactions_per_request,
         requests_per_s=rate,
