@@ -7,13 +7,7 @@ import numpy
 
 from roofline.core.units import KIB, MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
-from roofline.devices.gpu.hbm_benchmarks import (
-    ROUND_BYTES,
-    make_launch_step,
-    pattern_sum,
-    require_sum,
-    write_pattern,
-)
+from roofline.devices.gpu.hbm_benchmarks import ROUND_BYTES, make_launch_step, pattern_sum, require_sum, write_pattern
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import CudaDevice
@@ -40,6 +34,7 @@ SET_PLACEMENTS = 16
 RESERVED_SHARED_BYTES = KIB  # of shared memory, which CUDA takes for each resident block
 
 SHARED_SET_TEXT = "that they share out among them, past L1"
+BROADCAST_TEXT = "that each of them reads whole, all at once, past L1"
 OWN_SET_TEXT = "that each of them reads again and again"
 
 
@@ -56,15 +51,11 @@ def bandwidth_benchmarks(device: "CudaDevice", level: str) -> list[BandwidthBenc
         return _l2_benchmarks(device)
     largest_set_bytes = device.l1_bytes // 2
     if level == "shared":
-        most_shared_bytes = device.properties["MaxSharedMemoryPerBlockOptin"]
-        largest_set_bytes = min(most_shared_bytes, device.l1_bytes - RESERVED_SHARED_BYTES)
-    size = _largest_power_of_two(min(64 * KIB, largest_set_bytes))
+        shared_per_block = device.properties["MaxSharedMemoryPerBlockOptin"]
+        largest_set_bytes = min(shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES)
+    size = 1 << min(64 * KIB, largest_set_bytes).bit_length() - 1  # rounded down to a power of two
     launches = _l1_launches(device, f"read_{level}", size)
     return [_cache_benchmark(device, level, level, size, launches, OWN_SET_TEXT)]
-
-
-def _largest_power_of_two(limit: int) -> int:
-    return 1 << limit.bit_length() - 1
 
 
 def _l2_benchmarks(device: "CudaDevice") -> list[BandwidthBenchmark]:
@@ -84,9 +75,7 @@ def _l2_benchmarks(device: "CudaDevice") -> list[BandwidthBenchmark]:
     return [
         _cache_benchmark(device, "l2", "l2", size, spaced | following, f"{SHARED_SET_TEXT}, each line once per pass"),
         _cache_benchmark(device, "l2_apart", "l2", size, spaced, f"{SHARED_SET_TEXT}, no two after the same line"),
-        _cache_benchmark(
-            device, "l2_broadcast", "l2", size, broadcast, "that each of them reads whole, all at once, past L1"
-        ),
+        _cache_benchmark(device, "l2_broadcast", "l2", size, broadcast, BROADCAST_TEXT),
     ]
 
 

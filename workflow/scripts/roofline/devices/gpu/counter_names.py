@@ -74,10 +74,7 @@ def flops_by_metric(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
             f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": flops * numbers
             for operation, flops in FLOPS_PER_OPERATION.items()
         }
-    operands: tuple[str, ...] = ()
-    for since, names in TENSOR_SINCE.items():
-        if capability >= since:
-            operands = names
+    operands = next((names for since, names in reversed(TENSOR_SINCE.items()) if capability >= since), ())
     metrics_by_pipe["tensor"] = {f"{TENSOR_METRIC_PREFIX}{operand}.sum": 1 for operand in operands}
     return metrics_by_pipe
 

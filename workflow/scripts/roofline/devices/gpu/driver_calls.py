@@ -112,10 +112,7 @@ def identify_kernel(run: Callable[[], object]) -> dict:
 
 def uses_tensor_cores(name: str) -> bool | None:
     """Return whether a cuBLAS kernel runs on tensor cores, by its name; None where the name does not tell."""
-    for pattern, tensor_cores in TENSOR_CORE_NAME_PATTERNS:
-        if pattern.search(name):
-            return tensor_cores
-    return None
+    return next((tensor_cores for pattern, tensor_cores in TENSOR_CORE_NAME_PATTERNS if pattern.search(name)), None)
 
 
 def _unknown_kernel(why: str) -> dict:

@@ -54,8 +54,11 @@ class IssueKernel:
 
 @dataclass(frozen=True)
 class AccessLimitKernel:
-    """One access pattern: a step makes `requests` requests; `verify()` raises ArithmeticError if a word that was loaded
-    is wrong. `degree` is the stride in words, or the number of lanes that want one bank."""
+    """One access pattern.
+
+    A step makes `requests` requests; `verify()` raises ArithmeticError if a word that was loaded is wrong. `degree` is
+    the stride in words, or the number of lanes that want one bank.
+    """
 
     pattern: str
     degree: int
