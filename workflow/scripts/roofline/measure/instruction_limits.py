@@ -49,7 +49,7 @@ def _measure_access_limit(
     rate, clock_mhz = kernel.requests / latency.median_s, device.kernel_clock_mhz()
     return MeasuredAccessLimit(
         pattern=kernel.pattern,
-        degree=kernel.of,
+        degree=kernel.degree,
         requests=kernel.requests,
         transactions_per_request=kernel.transactions_per_request,
         requests_per_s=rate,

@@ -75,7 +75,7 @@ def measure_load_latency(device: Device, chain, warmup, iterations, time_budget_
 def measure_peer_latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    load, (step, verify) = measure_load_latency(device, pair.chase(), **options), pair.small_copy()
+    load, (step, verify) = measure_load_latency(device, pair.pointer_chase(), **options), pair.small_copy_step()
     caller = time_caller(device, step, **options)
     copy = Latency(
         name="copy",
