@@ -43,5 +43,7 @@ def _columns_of_value(name: str, value: object, annotation: str) -> Iterator[tup
         yield f"{name}.high", high
     elif "list[str]" in annotation:
         yield name, "; ".join(value or [])
-    elif not isinstance(value, list) and "roofline." not in annotation:  # a nested field that the row lacks has no column
+    elif (
+        not isinstance(value, list) and "roofline." not in annotation
+    ):  # a nested field that the row lacks has no column
         yield name, value
