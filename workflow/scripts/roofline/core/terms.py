@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 T = TypeVar("T")
+Array = Any  # of NumPy or CuPy, which share no type
 
 
 def make_printable(text: str) -> str:
