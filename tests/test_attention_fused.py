@@ -92,7 +92,7 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     device = open_gpu(monkeypatch, capability)
     cell = cell_of(device, kind, AttentionShape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)
     check, _ = OPERATOR.check(cell, "core")
-    assert check.error <= check.tolerance
+    assert check.relative_error <= check.tolerance
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
     assert set(cell.costs("core").calls) <= set(GPU_CONSTANTS)
@@ -115,15 +115,15 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, m
     ]
     # Where there is little to do, a call costs what the seal says of it, and a graph's layers cost the device's part.
     of_batch_1 = [cell for cell in measurements if cell.shape["batch"] == 1]
-    predicted = {(cell.implementation, cell.scope): cell.predicted for cell in of_batch_1}
-    assert {name: prediction.latency_s for name, prediction in predicted.items()} == {
+    sealed = {(cell.implementation, cell.scope): cell.sealed for cell in of_batch_1}
+    assert {name: prediction.cpu_time_s for name, prediction in sealed.items()} == {
         ("eager", "core"): pytest.approx(12 * GPU_CONSTANTS["array_operation_s"].value),
         ("eager", "block"): pytest.approx(17 * GPU_CONSTANTS["array_operation_s"].value),
         ("fused", "core"): pytest.approx(
             GPU_CONSTANTS["kernel_launch_s"].value + 9 * GPU_CONSTANTS["kernel_argument_s"].value
         ),
-        ("fused_graph", "core"): predicted["fused_graph", "core"].device_latency_s,
+        ("fused_graph", "core"): sealed["fused_graph", "core"].gpu_time_s,
     }
     for cell in measurements:
-        assert cell.check.error <= cell.check.tolerance and cell.overhead_s > 0 and cell.device_overhead_s > 0
+        assert cell.check.relative_error <= cell.check.tolerance and cell.overhead_s > 0 and cell.start_s > 0
         assert (cell.cache, cell.memory_level) == (cache, "hbm" if cache == "cold" else "l2")

@@ -94,7 +94,7 @@ def test_core_and_block_against_loops(device, kind, dtype, shape):
         result = cell.step(scope)(0)
         assert result.shape == sizes and result.dtype == array_dtype(dtype)
         check, _ = OPERATOR.check(cell, scope)
-        assert check.error <= check.tolerance == kind.tolerance[dtype]
+        assert check.relative_error <= check.tolerance == kind.tolerance[dtype]
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -48,7 +48,7 @@ def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, moved, limit
     """In a microsecond; a level that was not measured says nothing."""
     counted = profiled(cell(), warp_instructions=instructions, **moved)
     placed = place_kernel(cell(), counted, 1e12, RATES)
-    assert placed.limited_by == limit
+    assert placed.limit == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
 
 
@@ -60,7 +60,7 @@ def placed_by(operator, *counted):
 def test_cells_stand_where_they_were_counted_and_others_are_left_out():
     operator = cell()
     (one,) = placed_by(operator, profiled(operator))
-    assert (one.warp_instructions, one.lanes_on) == (100, 16)
+    assert (one.warp_instructions, one.active_lanes) == (100, 16)
     assert one.transactions == {"l1": 640, "shared": 640, "l2": 640, "hbm": 20}
     assert placed_by(operator, profiled(operator, shape={"n": 2})) == placed_by(operator) == []
     assert placed_by(operator, profiled(operator, warp_instructions=None)) == []

@@ -13,7 +13,7 @@ H200 = "NVIDIA H200"
 
 
 def run(card, method=METHOD, **values):
-    facts = {"commit": None, "driver": None, "cublas": None, "date": "2026-11-22T12:00:00+00:00"}
+    facts = {"commit": None, "driver": None, "cublas_loaded": None, "queried_at": "2026-11-22T12:00:00+00:00"}
     facts |= {"method": method, "effort": "default", "power_limit_w": 700.0}
     return CardRun(card_id=card_id(card), values=values, **facts)
 
@@ -21,7 +21,7 @@ def run(card, method=METHOD, **values):
 def table_of(*runs):
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
-    found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
+    found.known_cards = {"gpu0": Cards(name=H200, runs=runs)}
     return build_table(found, Request(effort="default"))
 
 
@@ -51,8 +51,8 @@ def test_the_standing_is_said_of_gemms_and_memory():
 
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "CARDS", tmp_path)
-    runs = [run("GPU-1", fp16=900.0, **{"gemm/device_time": 3.0}), run("GPU-2", fp16=800.0)]
-    write_cards(Cards(card=H200, runs=runs), cards.path_of(H200))
+    runs = [run("GPU-1", fp16=900.0, **{"gemm/gpu_time": 3.0}), run("GPU-2", fp16=800.0)]
+    write_cards(Cards(name=H200, runs=runs), cards.path_of(H200))
     assert len(cards.path_of(H200).read_text().splitlines()) == 2 + len(runs)
     assert cards.cards(H200).runs == runs
     found = known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
@@ -64,6 +64,6 @@ def test_the_committed_runs_are_of_the_model_of_their_file_each_once_and_in_orde
     assert files
     for path in files:
         known = read(Cards, path)
-        assert cards.path_of(known.card) == path
-        runs = [(run.date, run.card_id) for run in known.runs]
+        assert cards.path_of(known.name) == path
+        runs = [(run.queried_at, run.card_id) for run in known.runs]
         assert runs == sorted(set(runs)) and all("hbm_read" in run.values for run in known.runs)

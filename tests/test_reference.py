@@ -71,13 +71,13 @@ def test_every_prediction_was_sealed_of_the_ceilings_that_were_promised(found):
         roof_s = roofline_model.roofline_time(
             cell.flops, cell.bytes, compute[cell.compute_ceiling] * 1e12, gb_per_s * 1e9
         )
-        assert cell.predicted.latency_s >= roof_s * (1 - 1e-9), cell.shape
+        assert cell.sealed.cpu_time_s >= roof_s * (1 - 1e-9), cell.shape
 
 
 def test_every_cell_has_its_samples_or_spent_its_budget(found):
     for _, record in found.of_kind(OperatorRecord):
         for cell in record.measurements:
-            assert len(cell.latency.samples_s) == cell.latency.requested or cell.latency.stopped_by == "time_budget"
+            assert len(cell.cpu_time.samples_s) == cell.cpu_time.requested or cell.cpu_time.stopped_by == "time_budget"
 
 
 def test_short_cells_and_copies_of_the_gpu_have_as_many_samples_as_promised(found):
@@ -85,10 +85,10 @@ def test_short_cells_and_copies_of_the_gpu_have_as_many_samples_as_promised(foun
     short = [one for one in of_gpu if one.operator == "row_norm" or one.shape.get("batch") == 1]
     short = [one for one in short if one.operator != "rmsnorm_matmul"]
     assert {one.operator for one in short} == {"decode_attention", "row_norm"}
-    assert {len(one.latency.samples_s) for one in short} == {1000}
+    assert {len(one.cpu_time.samples_s) for one in short} == {1000}
     copies = [row for _, one in found.of_kind(BandwidthRecord) for row in one.bandwidths if row.level == "pcie"]
     assert {one.name for one in copies} >= {"h2d", "d2h"}
-    assert min(len(one.latency.samples_s) for one in copies) >= 20
+    assert min(len(one.timing.samples_s) for one in copies) >= 20
 
 
 def test_everything_derived_follows_from_the_records(derived):

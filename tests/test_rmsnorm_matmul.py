@@ -30,7 +30,7 @@ gpu = fake_gpu.gpu  # the fixture
 def cell_of(device, kind, batch, hidden, dtype, copies=1, seed=3):
     case = Case({"batch": batch, "hidden": hidden}, dtype)
     shared = OPERATOR.shared_inputs(device, case, seed)
-    return kind.prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
+    return kind.make_prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
 
 
 CARDS = {  # shared memory in KiB of a block and of a multiprocessor
@@ -104,7 +104,7 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     cell = cell_of(gpu, kind, batch, hidden, dtype, copies=3)
     for scope in cell.scopes:
         check, _ = OPERATOR.check(cell, scope)
-        assert check.error < check.tolerance == {"fp16": 1e-3, "bf16": 1e-2}[dtype]
+        assert check.relative_error < check.tolerance == {"fp16": 1e-3, "bf16": 1e-2}[dtype]
         step = cell.step(scope)
         for index in range(4):
             OPERATOR.compare(cell, scope, index, step(index))

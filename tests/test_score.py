@@ -6,19 +6,19 @@ import pytest
 
 from roofline.core.cell_prediction import is_within_factor
 from roofline.records.seal_records import CostTerms
-from roofline.table.rows import PredictedTimesRow
+from roofline.table.rows import CellPrediction
 from roofline.table.scores import START_S, implementation_kind, score_predictions
 
 
 def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0, **doubts):
-    known = {"level": None, "cpu_time_s": sealed_s, "gpu_time_s": None, "fraction_of_compute_peak": None}
-    predicted = sealed and PredictedTimesRow(regime=sealed, **known)
+    known = {"regime_level": None, "cpu_time_s": sealed_s, "gpu_time_s": None, "fraction_of_compute_peak": None}
+    predicted = sealed and CellPrediction(regime=sealed, **known)
     return SimpleNamespace(
         sealed=predicted,
-        baseline=predicted,
+        baseline_prediction=predicted,
         regime=found,
         cpu_time_s=latency_s,
-        sealed_regime_correct=sealed == found,
+        sealed_regime_right=sealed == found,
         sealed_time_right=is_within_factor(sealed_s, latency_s) if sealed and sealed_s and latency_s else None,
         **{"doubt": None, "roof_doubt": None} | doubts,
     )
@@ -26,7 +26,7 @@ def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0, **doubts)
 
 def counts(*cells):
     found = score_predictions(cells)
-    return found.cells, found.regimes_right, found.times_right, found.both_right
+    return found.cell_count, found.regimes_right, found.times_right, found.both_right
 
 
 @pytest.mark.parametrize(("sealed_s", "right"), [(0.49, False), (0.5, True), (2.0, True), (2.01, False)])
@@ -50,14 +50,14 @@ def test_a_doubted_cell_is_not_judged(doubted):
 
 def test_the_errors_of_the_times():
     found = score_predictions([cell(sealed_s=1.1), cell(sealed_s=1.3), cell(sealed_s=0.9)])
-    assert (found.cells, found.times_close) == (3, 2) and found.median_error == pytest.approx(0.1)
+    assert (found.cell_count, found.times_close) == (3, 2) and found.median_cpu_time_error == pytest.approx(0.1)
 
 
 def test_a_predictor_without_a_model_is_judged_by_the_same_cells():
     seen = cell()
-    seen.baseline = cell(sealed="compute", sealed_s=0.4).sealed
-    found = score_predictions([seen]).baseline
-    assert (found.cells, found.regimes_right, found.times_right) == (1, 0, 0)
+    seen.baseline_prediction = cell(sealed="compute", sealed_s=0.4).sealed
+    found = score_predictions([seen]).baseline_tally
+    assert (found.cell_count, found.regimes_right, found.times_right) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def run():
     return results(
         peak_record("gpu0", "fp16", 780, sustained=640, reasons=["sw_power_cap"], clock=(1755, 950)),
         bandwidth_record("gpu0", hbm_read=4000, hbm_write=4100, hbm_copy=3900, hbm_triad=3950),
-        operator_record("gpu0", cell("gpu0", 40 * US, 30 * US, overhead_s=9 * US, device_overhead_s=4 * US)),
+        operator_record("gpu0", cell("gpu0", 40 * US, 30 * US, overhead_s=9 * US, start_s=4 * US)),
         bandwidth_record("cpu", dram_read=100),
     )
 
@@ -71,9 +71,9 @@ BEFORE, AFTER, STARTED = f"{DAY}11:00:00+00:00", f"{DAY}23:00:00+00:00", f"{DAY}
         (BEFORE, {}, 0),
         (AFTER, {}, 1),
         (AFTER, {"shape": {"n": 3}}, 0),  # a cell that was not measured
-        (AFTER, {"measured_at": BEFORE}, 1),  # the record is another one
-        (AFTER, {"measured_at": STARTED}, 0),  # it was there before
-        (AFTER, {"predicted": None, "reason": "needs arrays"}, 0),
+        (AFTER, {"started_at": BEFORE}, 1),  # the record is another one
+        (AFTER, {"started_at": STARTED}, 0),  # it was there before
+        (AFTER, {"sealed": None, "reason": "needs arrays"}, 0),
     ],
 )
 def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, predicted_at, fields, breaks):

@@ -116,10 +116,10 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     assert "*" not in screen.format_summary(build_report(reference))
 
 
-@pytest.mark.parametrize(("path", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
-def test_the_pages_show_how_two_gpus_are_linked(path, nvlinks, words):
-    links = {"nvlinks": nvlinks, "nvlink_version": None, "nvlinks_down": []}
-    peer = Peer(device="gpu1", uuid="", path=path, pcie_ancestor="node", **links)
+@pytest.mark.parametrize(("link", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
+def test_the_pages_show_how_two_gpus_are_linked(link, nvlinks, words):
+    links = {"active_nvlinks": nvlinks, "nvlink_version": None, "inactive_nvlinks": []}
+    peer = Peer(peer="gpu1", uuid="", link=link, pcie_ancestor="node", **links)
     copies = stream("p2p_gpu1", 25, level="p2p", mix="copy")
     record = bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=copies).model_copy(update={"peer": peer})
     shown = build_pages(build_report(verified(device_record("gpu0"), record)))

@@ -31,7 +31,7 @@ def after(**seconds) -> HostUsage:
 def test_shares_of_the_time_between_two_readings():
     found = contention_between(START, after(busy=5.0, stolen=1.6, waited=1.0, throttled=0.5), CORES, [0, 2, None])
     assert (found.wall_s, found.own_cores, found.other_cores) == (2.0, 0.5, 2.0)
-    assert (found.stolen_share, found.waiting_share, found.throttled_share) == pytest.approx((0.1, 0.5, 0.25))
+    assert (found.stolen_share, found.waiting_share, found.quota_throttled_share) == pytest.approx((0.1, 0.5, 0.25))
     assert found.other_processes == 2
     shorter_than_a_tick = contention_between(START, after(at=0.002, own=0.002, stolen=0.5), CORES, [])
     assert shorter_than_a_tick.stolen_share == 1.0
@@ -40,7 +40,7 @@ def test_shares_of_the_time_between_two_readings():
 def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
     nothing, later = HostUsage(at=1.0, own=0.0), HostUsage(at=3.0, own=1.0)
     found = contention_between(nothing, later, CORES, [None, None])
-    unknown = ("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes")
+    unknown = ("other_cores", "waiting_share", "stolen_share", "quota_throttled_share", "other_processes")
     assert [getattr(found, name) for name in unknown] == [None] * 5
     assert [find_disturbances(found, sensitive) for sensitive in DISTURBANCE_LIMITS] == [[], [], []]
     zeros = {"busy": 0.0, "idle": 0.0, "stolen": 0.0}  # a file of zeros, as some containers have it

@@ -46,8 +46,8 @@ def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> lis
 
 def watts(roofline: Roofline, device: str) -> list[Figure]:
     """Of the idle card and of its sustained loads, as far as the energy counter gave them."""
-    found = [("idle/power_w", roofline.devices[device].idle_w)]
-    loads = [one for one in roofline.ceilings if one.device == device and one.energy and not one.energy.why]
+    found = [("idle/power_w", roofline.devices[device].idle_power_w)]
+    loads = [one for one in roofline.ceilings if one.device == device and one.energy and not one.energy.reason]
     found += [(f"{one.name}/power_w", one.energy.power_w) for one in loads]
     return [(key, value, "W") for key, value in found if value]
 

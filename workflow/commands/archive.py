@@ -72,7 +72,7 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
 
 def name_of(devices: list[ManifestDevice], when: datetime) -> str:
     """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
-    first = order_devices(devices, lambda device: device.kind)[0]
+    first = order_devices(devices, lambda device: device.device_kind)[0]
     slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
     return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 

@@ -60,12 +60,12 @@ class StandIn:
         if kind == "bandwidth":
             streams = self.device.bandwidth_benchmarks(what, None if what == "hbm" else MIB)[:1]
             found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, **BLOCK) for one in streams]
-            return BandwidthRecord(**JOB, level=what, bandwidths=found)
+            return BandwidthRecord(**JOB, name=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())
         found, _ = compute_ceiling.measure_compute_ceiling(
             self.device, self.record, seals, what, [256] * 2, **BLOCK, sustained_s=0
         )
-        return PeakFlopsRecord(**JOB, dtype=what, skipped=None, peak=found)
+        return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=found)
 
 
 READS, COPIED, PRODUCT, REGISTERS = "bandwidth/hbm", "bandwidth/h2d", "peak_flops/bf16", "peak_flops/fp32_fma"

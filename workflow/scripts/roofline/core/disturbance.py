@@ -62,8 +62,8 @@ def find_disturbances(reading, sensitive: LoadSensitivity) -> list[str]:
     stolen_s = (reading.stolen_share or 0) * reading.cores * reading.wall_s
     if (reading.stolen_share or 0) > limits.stolen and stolen_s > LEAST_STOLEN_S:
         found.append(f"the hypervisor took {100 * reading.stolen_share:.3g} % of the cores' time")
-    if (reading.throttled_share or 0) > limits.throttled:
-        found.append(f"the CPU quota held it back for {100 * reading.throttled_share:.3g} % of its time")
+    if (reading.quota_throttled_share or 0) > limits.throttled:
+        found.append(f"the CPU quota held it back for {100 * reading.quota_throttled_share:.3g} % of its time")
     return found
 
 
@@ -93,5 +93,5 @@ def find_hidden_load(whole_job, sensitive: LoadSensitivity) -> list[str]:
     """Load that only a whole job's reading shows: a block is too short to tell of processes that are hidden here."""
     if whole_job is None:
         return []
-    seen = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"))
+    seen = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "quota_throttled_share", "other_processes"))
     return find_disturbances(whole_job.model_copy(update=seen), sensitive)

@@ -34,7 +34,7 @@ HostMemory = Literal["pinned", "pageable"]
 LoadSensitivity = Literal["cpu", "caller", "device"]  # to load on the host: see core/disturbance.py
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
-    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"
+    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "gpu_time", "cpu_time"
 ]  # what runs are compared by
 
 KNEE_SHARE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
@@ -57,7 +57,7 @@ class DeviceTraits:
     accelerator: bool  # its own card, with a host link and its own memory, of which a machine may have several
     synchronous: bool  # a step has ended when its call returns, so that the caller's time is the device's
     sensitive: LoadSensitivity  # which load next to it on the host disturbs a block
-    peaks_by: Literal["vendor", "formula"]  # whose figures its compute ceilings are compared with
+    peaks_by: Literal["datasheet", "formula"]  # whose figures its compute ceilings are compared with
     reports_power: bool  # and clocks, throttling and errors
     narrowest_bytes: int  # of a number that it computes with
     tensor_cores: bool
@@ -68,7 +68,7 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
         accelerator=True,
         synchronous=False,
         sensitive="caller",
-        peaks_by="vendor",
+        peaks_by="datasheet",
         reports_power=True,
         narrowest_bytes=1,
         tensor_cores=True,

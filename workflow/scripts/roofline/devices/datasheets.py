@@ -50,7 +50,7 @@ def datasheet_figures(
     """Dense peaks and bandwidth from the vendor for a device, as plain data, each with its source.
 
     The arguments are what the device reports. If name, compute capability, multiprocessors and memory size
-    agree with a card of the table ('match': 'exact'), the figures are the printed ones. Otherwise they
+    agree with a card of the table ('peaks_by': 'datasheet'), the figures are the printed ones. Otherwise they
     follow from the rates of the architecture ('formula') and the rate class of the named card ('entry'). 'absent' has
     the reason for each dtype without a peak.
     """
@@ -70,13 +70,12 @@ def datasheet_figures(
     )
     peaks, absent = _collect_peaks(datasheets, basis)
     return {
-        "match": "exact" if printed else "formula",
+        "peaks_by": "datasheet" if printed else "formula",
         "entry": card_id,
         "reason": _match_reason(card_id, mismatches, basis),
         "boost_clock_mhz": basis.boost_clock_mhz,
         "tensor_clock_mhz": basis.tensor_clock_mhz,
         "rate_class": basis.rate_class,
-        "l2_bytes": round(printed["l2_mib"] * 2**20) if printed and printed["l2_mib"] else None,
         "power_limit_w": printed["power_limit_w"] if printed else None,
         "peaks": peaks,
         "absent": absent,
@@ -113,10 +112,10 @@ def clock_peak_tflops(operations_per_clock: float, multiprocessors: int, clock_m
 def highest_possible_tflops(device: DeviceRecord, ceiling: str, counted_mhz: float | None) -> float:
     """TFLOPS that no block of a listed card can exceed, by its highest clock and the clock counted over the block;
     infinity if the rate is by formula, and may be what is wrong, or no clock is known."""
-    peak, highest_mhz = device.vendor.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
+    peak, highest_mhz = device.datasheet.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
     rate = peak and peak.operations_per_clock_per_multiprocessor
     clocks = [mhz for mhz in (highest_mhz, counted_mhz and CLOCK_COUNT_TOLERANCE * counted_mhz) if mhz]
-    if device.vendor.match != "exact" or not rate or not clocks:
+    if device.datasheet.peaks_by != "datasheet" or not rate or not clocks:
         return inf
     return CLOCK_ROUNDING * clock_peak_tflops(rate, device.hardware["multiprocessors"], min(clocks))
 
@@ -269,7 +268,7 @@ def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
         )
     return {
         "tflops": float(tflops),
-        "unit": rate.unit,
+        "compute_unit": rate.unit,
         "operations_per_clock_per_multiprocessor": int(operations) if operations % 1 == 0 else operations,
         "source": source,
         "verified": verified,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roofline.core.terms import UserError
 from roofline.records.files import write_text
 
-RECORD_VERSION = 8  # of what measuring jobs write; roofline.json, the public format, has its own
+RECORD_VERSION = 9  # of what measuring jobs write; roofline.json, the public format, has its own
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -37,7 +37,7 @@ class Record(BaseModel):
 class RunRecord(Record):
     """What a job of a run leaves."""
 
-    schema_version: Literal[8] = RECORD_VERSION
+    schema_version: Literal[9] = RECORD_VERSION
 
 
 def write(record: Record, path: Path | str) -> None:

@@ -45,22 +45,22 @@ def blocks(record: Measured, kind: DeviceKind) -> Iterator[TimedBlock]:
         return
     if isinstance(record, PeakFlopsRecord) and record.peak:
         burst, sustained = record.peak.burst, record.peak.sustained
-        yield TimedBlock(record.dtype, host, burst.latency.contention, burst.states, record.peak.throttled)
+        yield TimedBlock(record.name, host, burst.timing.contention, burst.states, record.peak.all_throttled)
         if sustained:
-            yield TimedBlock(f"{record.dtype} sustained", "device", sustained.contention)
+            yield TimedBlock(f"{record.name} sustained", "device", sustained.contention)
     if isinstance(record, BandwidthRecord):
         for one in record.bandwidths:
-            yield TimedBlock(one.name, host, one.latency.contention, one.states, one.throttled)
+            yield TimedBlock(one.name, host, one.timing.contention, one.states, one.all_throttled)
         for one in record.sweeps:
             yield TimedBlock(f"sweep {one.series}", host, one.contention, one.states)
     if isinstance(record, InstructionsRecord):
         for name, one in (("instruction issue", record.issue), *((wall.pattern, wall) for wall in record.walls)):
-            yield TimedBlock(name, host, one.latency.contention, record.issue.states, one.latency.all_throttled)
+            yield TimedBlock(name, host, one.timing.contention, record.issue.states, one.timing.all_throttled)
     for one in record.measurements:
         name = f"{one.operator} {one.implementation} {one.dtype}"
-        yield TimedBlock(name, host, one.latency.contention, one.states, one.latency.all_throttled)
-        if one.device_latency:
-            yield TimedBlock(name, "device", one.device_latency.contention)
+        yield TimedBlock(name, host, one.cpu_time.contention, one.states, one.cpu_time.all_throttled)
+        if one.gpu_time:
+            yield TimedBlock(name, "device", one.gpu_time.contention)
 
 
 def host_load(record: Measured, kind: DeviceKind) -> list[str]:

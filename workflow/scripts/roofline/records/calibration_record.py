@@ -12,7 +12,7 @@ from roofline.records.timing_record import Contention
 class HostCost(Record):
     """A timed block: so many calls, bytes or numbers in each sample."""
 
-    name: str = Field(description="of the constant, with its unit")
+    constant: str = Field(description="of the constant, with its unit")
     count: AtLeastOne = Field(description="of cores, or of a kernel's arguments")
     amount: Positive
     samples_s: Annotated[list[Positive], Field(min_length=1)]
@@ -25,5 +25,5 @@ class CalibrationRecord(Seal):
     kind: Literal["calibration"] = "calibration"
     elapsed_s: Seconds
     contention: Contention | None = None
-    blocks: Annotated[list[HostCost], Field(min_length=1)]
+    host_costs: Annotated[list[HostCost], Field(min_length=1)]
     constants: dict[str, Multiple] = Field(description="what follows from the blocks (measure/calibration.py)")

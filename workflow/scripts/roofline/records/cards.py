@@ -17,19 +17,19 @@ METHOD = 3  # of the present measuring protocol: figures of different methods ar
 
 
 class CardRun(Record):
-    date: str = Field(description="when the card was queried, ISO 8601, UTC")
+    queried_at: str = Field(description="when the card was queried, ISO 8601, UTC")
     commit: str | None
     method: int
     card_id: str = Field(description="the first 16 digits of the SHA-256 of the card's UUID")
     effort: str | None
     driver: str | None
-    cublas: str | None = Field(description="the version that was loaded")
+    cublas_loaded: str | None = Field(description="the version that was loaded")
     power_limit_w: Positive | None
     values: dict[str, Positive] = Field(description="undisturbed, by the keys of Run.quantities; watts by */power_w")
 
 
 class Cards(Record):
-    card: str = Field(description="the exact name of the device")
+    name: str = Field(description="the exact name of the device")
     runs: list[CardRun]
 
 
@@ -69,4 +69,4 @@ def _ceilings_alone(known: Cards) -> Cards:
 def write_cards(known: Cards, path: Path) -> None:
     """One line per run."""
     runs = ",\n".join(json.dumps(run.model_dump(), allow_nan=False) for run in known.runs)
-    write_text(f'{{"card": {json.dumps(known.card)}, "runs": [\n{runs}\n]}}\n', path)
+    write_text(f'{{"name": {json.dumps(known.name)}, "runs": [\n{runs}\n]}}\n', path)

@@ -13,8 +13,8 @@ class ProfilerRecord(RunRecord):
 
     kind: Literal["profiler"] = "profiler"
     device: str
-    ncu: str | None = Field(description="the version of Nsight Compute's command line")
-    refused: str | None = Field(description="why nothing is counted, in one line; null where counters are read")
+    ncu_version: str | None = Field(description="the version of Nsight Compute's command line")
+    refused_reason: str | None = Field(description="why nothing is counted, in one line; null where counters are read")
 
 
 class Flops(Record):
@@ -26,10 +26,15 @@ class Flops(Record):
     fp16: NotNegative | None = None
     tensor: NotNegative | None = None
 
+    def of_pipe(self, pipe: str) -> float | None:
+        """Return the FLOPs of one pipe; None if they were not counted. Raises KeyError for another name."""
+        return {"fp64": self.fp64, "fp32": self.fp32, "fp16": self.fp16, "tensor": self.tensor}[pipe]
+
     @property
     def total(self) -> float | None:
-        known = [value for value in (self.fp64, self.fp32, self.fp16, self.tensor) if value is not None]
-        return sum(known) if known else None
+        """The FLOPs of all pipes that were counted; None if none was."""
+        counted = [value for value in (self.fp64, self.fp32, self.fp16, self.tensor) if value is not None]
+        return sum(counted) if counted else None
 
 
 class CountedCell(CellRecord):
@@ -38,8 +43,10 @@ class CountedCell(CellRecord):
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
     declared_flops: NotNegative
-    kernel_flops: Flops | None = Field(default=None, description="by the kernel's FLOP formula, where it has one")
-    kernel_flops_why: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
+    formula_flops_by_pipe: Flops | None = Field(
+        default=None, description="by the kernel's FLOP formula, where it has one"
+    )
+    formula_flops_reason: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
     kernels: list[str] = Field(default=[], description="each counted by itself, behind emptied caches")
     dram_read_bytes: NotNegative | None = None
     l2_read_sectors: NotNegative | None = None
@@ -54,7 +61,7 @@ class CountedCell(CellRecord):
     shared_store_wavefronts: NotNegative | None = None
     warp_instructions: NotNegative | None = None
     predicated_on_thread_instructions: NotNegative | None = None
-    flops: Flops = Flops()
+    counted_flops_by_pipe: Flops = Flops()
     tensor_pipe_active_fraction: NotNegative | None = Field(default=None, description="of the cycles while profiled")
     achieved_occupancy_fraction: NotNegative | None = None
     not_counted: dict[str, str] = Field(default={}, description="why, by the field's name")

@@ -19,7 +19,7 @@ class IssueRate(Record):
     sm_clock_mhz: Positive | None = Field(description="counted in the kernel, over its last step")
     search: Search
     check: Check
-    latency: Timing
+    timing: Timing
     states: list[DeviceState]
 
 
@@ -31,14 +31,19 @@ class AccessLimit(Record):
     """
 
     pattern: Literal["stride", "conflict"]
-    of: int = Field(description="words between lanes, or ways of the conflict")
+    degree: int = Field(description="of a stride the words between lanes, of a bank conflict its ways")
     requests: int = Field(description="of a step: loads of a warp")
     transactions_per_request: Positive = Field(description="by construction")
     requests_per_s: Positive
     sm_clock_mhz: Positive | None
     cycles_per_request: Positive | None = Field(description="of a multiprocessor, at that clock")
-    latency: Timing
-    verified: str
+
+
+class MeasuredAccessLimit(AccessLimit):
+    """An access limit with its samples."""
+
+    timing: Timing
+    checked_against: str = Field(description="what the result was compared with")
 
 
 class InstructionsRecord(JobRecord):
@@ -46,4 +51,4 @@ class InstructionsRecord(JobRecord):
 
     kind: Literal["instructions"] = "instructions"
     issue: IssueRate
-    walls: list[AccessLimit]
+    walls: list[MeasuredAccessLimit]

@@ -43,7 +43,7 @@ class Environment(Record):
 
 class ManifestDevice(Record):
     device: str
-    kind: DeviceKind
+    device_kind: DeviceKind
     name: str
     uuid: str
     memory_total_bytes: int
@@ -59,7 +59,20 @@ class Times(Record):
     cost_usd: NotNegative | None
 
 
+class Amendment(Record):
+    """A file of an archive that was replaced after its run, and why."""
+
+    path: str
+    old_sha256: str
+    new_sha256: str
+    commit: str = Field(description="of the code that wrote the new file")
+    amended_at: str
+    reason: str
+
+
 class Manifest(RunRecord):
+    """results/manifest.json."""
+
     kind: Literal["manifest"] = "manifest"
     created_at: str
     config: dict[str, Any]
@@ -72,3 +85,4 @@ class Manifest(RunRecord):
     operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")
     times: Times
     outputs: list[Output]
+    amended: list[Amendment] = Field(default=[], description="files that were replaced after the run, in order of time")

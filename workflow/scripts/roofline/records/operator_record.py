@@ -7,7 +7,6 @@ from pydantic import Field
 from roofline.core.terms import Cache, RegimeLevel
 from roofline.records.base import (
     AtLeastOne,
-    Mhz,
     NotNegative,
     Record,
     RunRecord,
@@ -55,29 +54,26 @@ class Measurement(CellRecord):
     memory_level: RegimeLevel
     level_bytes: dict[RegimeLevel, Whole] = Field(default={}, description="that pass through other memory levels")
     costs: CostTerms
-    predicted: CellPrediction
+    sealed: CellPrediction = Field(description="the prediction that was sealed before the cell was timed")
     check: Check
-    latency: Timing
-    device_latency: Timing | None
+    cpu_time: Timing = Field(description="what a caller waits for a step, launches included")
+    gpu_time: Timing | None = Field(description="the kernels alone; null on a CPU")
     overhead_s: NotNegative | None = Field(
-        description="the same code on the smallest case: what a call costs, at most what this cell takes"
+        description="CPU time of the smallest case: what a call costs, at most what this cell takes"
     )
-    device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
-    empty_kernel_s: Seconds | None = Field(default=None, description="of older runs: a kernel that does nothing")
-    empty_kernel_device_s: Seconds | None = Field(default=None, description="the device's part of that")
+    start_s: NotNegative | None = Field(default=None, description="GPU time of the smallest case")
     per_call: AtLeastOne = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
-    doubts: list[str] = Field(default=[], description="what does not fit, but is not an error")
+    remarks: list[str] = Field(default=[], description="what does not fit, but is not an error")
     states: list[DeviceState]
-    sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
 
 
 class PredictedCell(CellRecord):
     """A cell that is planned, as the seals predict it; its measurement holds the same."""
 
-    predicted: CellPrediction | None
+    sealed: CellPrediction | None
     reason: str | None = Field(default=None, description="why there is no prediction without arrays")
-    measured_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
+    started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
 
 
 class PredictionsRecord(RunRecord):

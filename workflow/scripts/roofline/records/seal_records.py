@@ -57,11 +57,15 @@ class OperatorPredictionRecord(Seal):
 
 
 class CellPrediction(Record):
+    """What is predicted of a cell."""
+
     regime: Regime
-    latency_s: NotNegative | None = Field(description="the caller's")
-    device_latency_s: NotNegative | None = Field(default=None, description="the device's part; null where it is all")
+    cpu_time_s: NotNegative | None = Field(description="what a caller waits for a step")
+    gpu_time_s: NotNegative | None = Field(default=None, description="the kernels alone; null on a CPU")
     fraction_of_compute_peak: NotNegative | None
-    level: RegimeLevel | None = Field(default=None, description="of memory, that sets the time of a memory-bound cell")
+    regime_level: RegimeLevel | None = Field(
+        default=None, description="the memory level that sets the time of a memory-bound cell"
+    )
 
 
 class CostTerms(Record):
@@ -114,4 +118,10 @@ def predict_sealed(
         costs=terms.costs(constants),
         memory_level=memory_level,
     )
-    return CellPrediction(**predicted._asdict())
+    return CellPrediction(
+        regime=predicted.regime,
+        cpu_time_s=predicted.latency_s,
+        gpu_time_s=predicted.device_latency_s,
+        fraction_of_compute_peak=predicted.fraction_of_compute_peak,
+        regime_level=predicted.level,
+    )

@@ -16,7 +16,7 @@ SHAPES = ("cells", "predicted", "found", "CPU time: predicted, measured", "error
 def build_pages(report: ReportView) -> dict[str, str]:
     """The content of each page, by its name in results/."""
     table = report.table
-    verified = sorted(report.predicted, key=lambda cell: -abs(cell.sealed_error or 0))
+    verified = sorted(report.predicted, key=lambda cell: -abs(cell.sealed_cpu_time_error or 0))
     views = [one for device in report.devices for one in device.operators]
     common = {
         "report": report,
@@ -25,7 +25,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "between": rendering.render_macro("sentences.j2", "peers", table),
         "energy": rendering.render_macro("sentences.j2", "energy", table),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),
-        "counted": counter_agreement.build_counter_table(table.counted, table),
+        "counted": counter_agreement.build_counter_table(table.counters, table),
         "lessons": interpretation.write_lessons(report),
         "operations": build_operation_table(report),
     }
@@ -94,7 +94,7 @@ def build_cell_table(one: OperatorView, report: ReportView) -> MarkdownTable:
                 flops_rate_text(cell.attained_tflops) if cell.attained_tflops else "-",
                 number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
                 regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
-                *(number(times.device_latency or times.latency) if times else "-" for times in faster),
+                *(number(times.gpu_time_ratio or times.cpu_time_ratio) if times else "-" for times in faster),
             ]
         )
     return drop_empty_columns(columns, rows, left=2)
@@ -109,7 +109,7 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
             one.dtype,
             "infinite" if one.no_traffic else number(one.intensity_flops_per_byte or 0),
             flops_rate_text(one.roof_tflops) if one.roof_tflops else "-",
-            f"{number(one.efficiency_percent)} %" if one.efficiency_percent else "-",
+            f"{number(one.roof_fraction_of_compute_peak)} %" if one.roof_fraction_of_compute_peak else "-",
             duration(one.estimated_time_s) if one.estimated_time_s else "-",
             duration(one.roofline_time_s) if one.roofline_time_s else "-",
             duration(one.cpu_time_s) if one.cpu_time_s else "-",

@@ -65,7 +65,7 @@ class DeviceView:
 
     @property
     def is_cpu(self) -> bool:
-        return not DEVICE_TRAITS[self.row.kind].accelerator
+        return not DEVICE_TRAITS[self.row.device_kind].accelerator
 
     @property
     def compute(self) -> list[ComputeCeiling]:
@@ -172,9 +172,9 @@ class ReportView:
 
 def build_report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, float] | None = None) -> ReportView:
     """`elapsed_s` has the seconds that a record took, by its path."""
-    names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].kind)]
+    names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].device_kind)]
     devices = [_device(name, table) for name in names]
-    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].kind)), None)
+    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].device_kind)), None)
     by_name = {one.name: one for one in devices}
     ratios, bandwidths = [], None
     if gpu and "cpu" in by_name:
@@ -203,8 +203,8 @@ def _device(name: str, table: Roofline) -> DeviceView:
         name=name,
         row=table.devices[name],
         facts=_facts(table.devices[name]),
-        gemms=[c for c in compute if c.method == "gemm"],
-        registers=[c for c in compute if c.method == "fma"],
+        gemms=[c for c in compute if c.workload == "gemm"],
+        registers=[c for c in compute if c.workload == "fma"],
         memory=[c for c in mine if c.kind == "memory"],
         layers=build_pyramid(name, table),
         operators=[one for one in views if one],

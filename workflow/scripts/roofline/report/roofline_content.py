@@ -95,7 +95,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     ceilings = [one for one in roofline.ceilings if one.device == device]
     compute = [one for one in ceilings if one.kind == "compute"]
     under = {cell.compute_ceiling for cell in cells}
-    shown = [c for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or c.name == CUDA_CORES))]
+    shown = [c for c in compute if c.name in under or (not by_rate and (c.workload == "gemm" or c.name == CUDA_CORES))]
     roofs = [_roof(one, _scale([c.tflops for c in shown])) for one in shown]
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
@@ -122,7 +122,7 @@ def _roof(c: ComputeCeiling, scale: float) -> Line:
     promised = f" ({format_shares(c)})" if format_shares(c) else ""
     label = f"{c.name} {' / '.join(rates)}{promised}"
     lower = c.sustained_tflops if (c.sustained_tflops or 0) < SETTLED * c.tflops else None
-    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.method == "fma", sustained=lower)
+    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.workload == "fma", sustained=lower)
 
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Line]:
@@ -136,10 +136,13 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
                 words += f" ({percent(one.fraction_of_datasheet)})"
             yield Line(one.name, one.gb_per_s, words, main=one is main)
     known = {one.name for one in found}
-    for one in roofline.levels:  # caches that only the sweep knows, as on a CPU
-        if (one.device, one.series) == (device, ALL_CORES) and one.name in CACHES and one.name not in known:
-            words = f"{LEVELS.get(one.name, one.name.upper())} {number(one.gb_per_s)} GB/s"
-            yield Line(one.name, one.gb_per_s, words)
+    for sweep in roofline.sweeps:  # caches that only the sweep knows, as on a CPU
+        if (sweep.device, sweep.series) != (device, ALL_CORES):
+            continue
+        for plateau in sweep.plateaus:
+            if plateau.name in CACHES and plateau.name not in known:
+                title = LEVELS.get(plateau.name, plateau.name.upper())
+                yield Line(plateau.name, plateau.gb_per_s, f"{title} {number(plateau.gb_per_s)} GB/s")
 
 
 def _main(found: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:

@@ -57,7 +57,7 @@ def _device(device: DeviceView, report: ReportView, cost: list[str]) -> list[str
     head = [f"{device.name}: {device.row.name}", *([f"driver {driver}"] if driver else []), *cost]
     lines = [" · ".join([*head, f"{device.passed}{notes}"])]
     lines += [*_compute(device), *_memory(device), *_operators(device, report)]
-    if device.score.cells:
+    if device.score.cell_count:
         lines.append(f"  Predicted before timing: {describe_score(device.score)}")
     if known := describe_standing(report.table, device.name):
         lines.append(f"  {known}")
@@ -125,7 +125,7 @@ def _operators(device: DeviceView, report: ReportView) -> list[str]:
 def _operator(one: OperatorView, report: ReportView) -> str:
     """The best cell, what limits most cells, what helps."""
     if one.best is None:
-        return f"    {one.title:<18}{one.cells[0].no_roof or 'no cell to rely on'}"
+        return f"    {one.title:<18}{one.cells[0].no_roof_reason or 'no cell to rely on'}"
     best = one.best
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"

@@ -53,8 +53,15 @@ def make_manifest(
         sources=sources,
         environment=describe_environment(devices),
         devices=[
-            ManifestDevice(kind=one.device_kind, **one.model_dump(include={*ManifestDevice.model_fields} - {"kind"}))
-            for one in devices
+            ManifestDevice(
+                device=device.device,
+                device_kind=device.device_kind,
+                name=device.name,
+                uuid=device.uuid,
+                memory_total_bytes=device.memory_total_bytes,
+                software=device.software,
+            )
+            for device in devices
         ],
         data=data,
         operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},

@@ -44,11 +44,11 @@ def attribute_error(
 
     promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
-    assumed, alone, caller = measured.costs.costs(constants), measured.device_latency, measured.latency.median_s
+    assumed, alone, caller = measured.costs.costs(constants), measured.gpu_time, measured.cpu_time.median_s
     launched = assumed if measured.overhead_s is None else replace(assumed, call_s=measured.overhead_s)
     # Without a time of the smallest case, nothing is known of what the calls cost.
-    known = measured.overhead_s is not None and measured.device_overhead_s is not None
-    started = replace(launched, start_s=measured.device_overhead_s) if known else launched
+    known = measured.overhead_s is not None and measured.start_s is not None
+    started = replace(launched, start_s=measured.start_s) if known else launched
     steps = [(assumed, promised), (launched, promised), (started, promised), (started, measured_rates)]
     worked = max(launched.call_s or 0.0, min(alone.median_s, caller)) if alone else caller
     times = [*(time_s(*step) for step in steps), worked]

@@ -17,7 +17,7 @@ WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures 
 class Quantity(NamedTuple):
     """One figure of one device as one run found it."""
 
-    key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../device_time
+    key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../gpu_time
     name: str  # in words
     kind: QuantityKind
     value: float
@@ -39,7 +39,7 @@ def list_quantities(roofline: Roofline) -> list[Quantity]:
     found = [one for ceiling in roofline.ceilings for one in _ceiling(ceiling)]
     for one in roofline.instructions:
         words = ("issue", "instruction issue", "issue", one.warp_instructions_per_s / 1e9, "G warp instructions/s")
-        found.append(Quantity(*words, one.device, one.record, one.doubt, one.samples))
+        found.append(Quantity(*words, one.device, one.record, one.doubt, one.sample_count))
     return found + [figure for cell in roofline.operators for figure in _cell(cell, roofline)]
 
 
@@ -48,10 +48,10 @@ def _ceiling(c: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
     of = {"device": c.device, "record": c.record, "doubt": c.doubt}
     if c.kind == "memory":
         kind = "pageable" if c.host_memory == "pageable" else levels.level_medium(c.level)
-        yield Quantity(c.name, c.name, kind, c.gb_per_s, "GB/s", **of, samples=c.samples)
+        yield Quantity(c.name, c.name, kind, c.gb_per_s, "GB/s", **of, samples=c.sample_count)
         return
     unit, of = flops_unit(c.name), of | {"inputs": c.inputs}
-    yield Quantity(c.name, c.name, "burst", c.burst_tflops, unit, **of, samples=c.samples)
+    yield Quantity(c.name, c.name, "burst", c.burst_tflops, unit, **of, samples=c.sample_count)
     if c.sustained_tflops:
         yield Quantity(f"{c.name}/sustained", f"{c.name} sustained", "sustained", c.sustained_tflops, unit, **of)
 
@@ -61,15 +61,15 @@ def _cell(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
     shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
     parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
     key, name = "/".join(filter(None, parts)), roofline.full_name(cell)
-    of = {"device": cell.device, "record": cell.record, "doubt": cell.doubt, "samples": cell.samples}
+    of = {"device": cell.device, "record": cell.record, "doubt": cell.doubt, "samples": cell.sample_count}
     if cell.gpu_time_s:
-        yield Quantity(f"{key}/device_time", f"{name}, GPU time", "device_time", cell.gpu_time_s * 1e6, TIME, **of)
+        yield Quantity(f"{key}/gpu_time", f"{name}, GPU time", "gpu_time", cell.gpu_time_s * 1e6, TIME, **of)
     if cell.cpu_time_s:
         of["modal"] = _host_bound(cell)
-        yield Quantity(f"{key}/caller_time", f"{name}, CPU time", "caller_time", cell.cpu_time_s * 1e6, TIME, **of)
+        yield Quantity(f"{key}/cpu_time", f"{name}, CPU time", "cpu_time", cell.cpu_time_s * 1e6, TIME, **of)
 
 
 def _host_bound(cell: CellRow) -> bool:
     """Whether the host sets the pace: such a time has modes, 190 us in one process and 250 us in the next."""
     gpu_s = cell.gpu_time_s
-    return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_deciles or 1) > WIDE)
+    return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_decile_ratio or 1) > WIDE)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, CellCosts, is_within_factor, predict_cell
 from roofline.core.statistics import median
 from roofline.records.operator_record import Measurement
-from roofline.records.seal_records import CostTerms, PredictionRecord
-from roofline.table.rows import CellRow, PredictedTimesRow, Score, Tally
+from roofline.records.seal_records import CellPrediction, CostTerms, PredictionRecord
+from roofline.table.rows import CellRow, Score, Tally
 
 # Seconds by kind of implementation: what cells drawn at random on hosts of an H200 took beyond their roof, and cells of
 # the default config on their CPUs, in the median.
@@ -23,22 +23,23 @@ START_S = {
 SEVERAL = 3  # calls of the array library from which on they are several operations, not one product
 
 
-def predict_baseline(measured: Measurement, seal: PredictionRecord) -> PredictedTimesRow:
-    """By the promised rates and the start-up time of its kind."""
+def predict_baseline(measured: Measurement, seal: PredictionRecord) -> CellPrediction:
+    """Return the prediction by the promised rates and the start-up time of the kind of implementation."""
     tflops, gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
-    found = predict_cell(
+    prediction = predict_cell(
         flops=measured.flops,
         traffic_bytes=measured.bytes,
         peak_tflops=tflops,
         bandwidth_gb_per_s=gb_per_s,
         costs=CellCosts(call_s=START_S[implementation_kind(measured.costs)], start_s=None),
     )
-    return prediction(found)
-
-
-def prediction(found) -> PredictedTimesRow:
-    """A row of what the model, or a record, says."""
-    return PredictedTimesRow.like(found, cpu_time_s=found.latency_s, gpu_time_s=found.device_latency_s)
+    return CellPrediction(
+        regime=prediction.regime,
+        cpu_time_s=prediction.latency_s,
+        gpu_time_s=prediction.device_latency_s,
+        fraction_of_compute_peak=prediction.fraction_of_compute_peak,
+        regime_level=prediction.level,
+    )
 
 
 def implementation_kind(terms: CostTerms) -> str:
@@ -58,20 +59,31 @@ def score_predictions(cells: Iterable[CellRow]) -> Score:
     """Of the cells without a doubt whose regime was found and whose time was predicted."""
     sure = [cell for cell in cells if not cell.doubt and not cell.roof_doubt]
     judged = [cell for cell in sure if cell.regime and cell.sealed_time_right is not None]
-    started = [cell for cell in judged if cell.baseline and cell.baseline.cpu_time_s]
-    return Score.like(
-        _tally(judged, [cell.sealed for cell in judged]),
-        both_right=sum(bool(cell.sealed_regime_correct and cell.sealed_time_right) for cell in judged),
-        baseline=_tally(started, [cell.baseline for cell in started]) if started else None,
+    started = [cell for cell in judged if cell.baseline_prediction and cell.baseline_prediction.cpu_time_s]
+    tally = _tally(judged, [cell.sealed for cell in judged])
+    baseline_tally = _tally(started, [cell.baseline_prediction for cell in started]) if started else None
+    return Score(
+        cell_count=tally.cell_count,
+        regimes_right=tally.regimes_right,
+        times_right=tally.times_right,
+        times_close=tally.times_close,
+        median_cpu_time_error=tally.median_cpu_time_error,
+        both_right=sum(bool(cell.sealed_regime_right and cell.sealed_time_right) for cell in judged),
+        baseline_tally=baseline_tally,
     )
 
 
-def _tally(cells: Sequence[CellRow], predicted: Sequence[PredictedTimesRow]) -> Tally:
-    times = [(one.cpu_time_s, cell.cpu_time_s) for cell, one in zip(cells, predicted, strict=True)]
+def _tally(cells: Sequence[CellRow], predictions: Sequence[CellPrediction]) -> Tally:
+    times = [(prediction.cpu_time_s, cell.cpu_time_s) for cell, prediction in zip(cells, predictions, strict=True)]
+    errors = [abs(predicted_s - measured_s) / measured_s for predicted_s, measured_s in times]
     return Tally(
-        cells=len(cells),
-        regimes_right=sum(one.regime == cell.regime for cell, one in zip(cells, predicted, strict=True)),
-        times_right=sum(is_within_factor(*both) for both in times),
-        times_close=sum(is_within_factor(*both, CLOSE_WITHIN_FACTOR) for both in times),
-        median_error=median([abs(made - found) / found for made, found in times]) if times else None,
+        cell_count=len(cells),
+        regimes_right=sum(
+            prediction.regime == cell.regime for cell, prediction in zip(cells, predictions, strict=True)
+        ),
+        times_right=sum(is_within_factor(predicted_s, measured_s) for predicted_s, measured_s in times),
+        times_close=sum(
+            is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times
+        ),
+        median_cpu_time_error=median(errors) if errors else None,
     )

@@ -25,7 +25,7 @@ def find_violations(found: Results, device: str, sha256: Mapping[str, str]) -> l
 
 def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Results) -> list[str]:
     """Records that began before their cells were predicted, but for those that the predictions say were there."""
-    measured_at = {one.identity: one.measured_at for one in predictions.cells if one.predicted}
+    measured_at = {one.identity: one.started_at for one in predictions.cells if one.sealed}
     lines = []
     for record_path, record in found.measured:
         if record.device == predictions.device and parse_time(record.started_at) <= parse_time(

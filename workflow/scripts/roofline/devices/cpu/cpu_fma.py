@@ -95,4 +95,4 @@ class FmaLoop:
         )
         error, tolerance = relative_error(self.sums, expected), TOLERANCE[self.dtype]
         require_close(f"{self.dtype}_fma loop", error, tolerance)
-        return Check(compared="every number after all steps, closed form", error=error, tolerance=tolerance)
+        return Check(compared="every number after all steps, closed form", relative_error=error, tolerance=tolerance)

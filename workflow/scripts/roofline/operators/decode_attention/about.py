@@ -26,7 +26,7 @@ class AboutDecodeAttention(About):
     axis = Axis(key="seq_len", symbol="S", at_least=4)
     scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
     usual_share_of_peak = (0.003, 0.01)
-    ways: ClassVar = {
+    advice_by_implementation: ClassVar = {
         "eager": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
         "fused": ImplementationAdvice(fused=True, improvements=MORE_KEYS),
         "fused_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_KEYS),

@@ -194,7 +194,7 @@ class DecodeAttention(Operator):
         label = f"{self.name}, {implementation.name} {scope}, {case}: the result"
         require_close(label, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
-        return Check(compared=compared, error=error, tolerance=tolerance)
+        return Check(compared=compared, relative_error=error, tolerance=tolerance)
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """Return the bytes of a case: rotated caches and weights, scores, caches that are widened, and libraries."""

@@ -21,7 +21,7 @@ class AboutRmsNormMatmul(About):
         "overlapped": "each begins while the one before it ends",
     }
     baselines = ("unfused", "unfused_graph")
-    ways: ClassVar = {
+    advice_by_implementation: ClassVar = {
         "unfused": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL,)),
         "unfused_graph": ImplementationAdvice(graph=True, improvements=(ONE_FUSED_KERNEL,)),
         "fused": ImplementationAdvice(fused=True, improvements=LARGER_BATCHES),

@@ -181,7 +181,7 @@ class RmsNormMatmul(Operator):
         implementation_label = f"{implementation.name} {scope}" if scope else implementation.name
         require_close(f"{self.name}, {implementation_label}, {case}: the result", error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
-        return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)
+        return Check(compared=f"{part} against float64", relative_error=error, tolerance=tolerance)
 
 
 def to_device_scalar(device: Device, value: float, dtype: str) -> Array:

@@ -11,7 +11,7 @@ from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, Implementation
 from roofline.operators.constants import launch_terms
-from roofline.operators.gemm.cublaslt import BINDINGS, CUBLASLT_WORKSPACE_BYTES, CublasLt
+from roofline.operators.gemm.cublaslt import BINDINGS, CUBLASLT_WORKSPACE_BYTES, CublasLt, GemmProblem, GemmShape
 from roofline.operators.gemm.tensor_matmul import missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
 
@@ -137,7 +137,8 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
         self.workspace = self.device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
         self.library = CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
-        found = self.library.algorithms(dtype, *sides, "TN", dtype, alpha=1.0, fast=False, count=1)
+        problem = GemmProblem(dtype, GemmShape(*sides), "TN", dtype)
+        found = self.library.find_algorithms(problem, alpha=1.0, fast=False, count=1)
         if not found:
             raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
         return found[0]

@@ -16,7 +16,7 @@ QUESTIONS = "the three questions answered"
 def check_dtypes(known: Evidence) -> Outcome:
     near = [name for name, share in datasheet_shares(known).items() if is_near(share)]
     disturbed = {one.name for one in known.mine(known.table.ceilings) if one.doubt in DISTURBED}
-    asked = [name for name in DTYPES if name in known.device.vendor.peaks and name in (known.dtypes or DTYPES)]
+    asked = [name for name in DTYPES if name in known.device.datasheet.peaks and name in (known.dtypes or DTYPES)]
     possible = [name for name in asked if name not in disturbed]
     if len(near) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
@@ -47,7 +47,7 @@ def check_placed(known: Evidence) -> Outcome:
     """Both kinds of ceiling were measured, and so was the roof declared for each operator."""
     ceilings = [one.kind for one in known.mine(known.table.ceilings)]
     compute, memory = ceilings.count("compute"), ceilings.count("memory")
-    operators = [one for one in known.mine(known.table.operators) if not one.no_roof]
+    operators = [one for one in known.mine(known.table.operators) if not one.no_roof_reason]
     lost = [known.table.full_name(one) for one in operators if not (one.compute_ceiling and one.memory_ceiling)]
     words = f"{compute} compute and {memory} memory ceilings, {len(operators)} operators"
     words += f", a ceiling is missing for {len(lost)}, such as {lost[0]}" if lost else ""
@@ -60,6 +60,6 @@ def check_questions(known: Evidence) -> Outcome:
     lacking = [] if known.mine(known.table.ceilings) else ["no ceiling was measured"]
     if not any(one.fraction_of_roof for one in known.mine(known.table.operators)):
         lacking.append("no operator was placed under a roof")
-    if not lacking and len({one.kind for one in known.table.devices.values()}) < 2:
+    if not lacking and len({one.device_kind for one in known.table.devices.values()}) < 2:
         return Outcome("not_applicable", "the third needs a GPU and the CPU")
     return Outcome("fail" if lacking else "pass", "; ".join(lacking) or "ceilings, operators, a GPU and the CPU")

@@ -61,7 +61,7 @@ def check_repairs(known: Evidence) -> Outcome:
     POWER_LIMIT, action="ask the provider whether that is meant: sustained products get slower by about as much"
 )
 def check_power_limit(known: Evidence) -> Outcome:
-    limit, vendor = known.device.hardware.get("power_limit_w"), known.device.vendor.power_limit_w
+    limit, vendor = known.device.hardware.get("power_limit_w"), known.device.datasheet.power_limit_w
     if not limit or not vendor:
         return Outcome("not_applicable", "the limit, or that of the vendor, is not known", limit)
     return Outcome("note" if limit < vendor else "pass", f"{limit:.0f} W of {vendor:.0f} W", limit, vendor)
@@ -90,13 +90,13 @@ def check_link(known: Evidence) -> Outcome:
         return Outcome("pass", words, width, widest)
     words += "".join(f", {name} {number(rate)} GB/s of {number(carried)}" for name, rate in rates.items())
     share = min(rates.values()) / carried
-    return Outcome("fail" if share < COPIES_OF_LINK else "pass", words, share, COPIES_OF_LINK, doubts=False)
+    return Outcome("fail" if share < COPIES_OF_LINK else "pass", words, share, COPIES_OF_LINK, doubts_figures=False)
 
 
 @register_check(PEER_COPIES, action=f"{ANOTHER_HOST}, or restart it: a link is down, or its switch is slow")
 def check_peer_copies(known: Evidence) -> Outcome | None:
     """Copies in one direction over NVLink."""
-    peers = {f"p2p_{one.peer}": one.path for one in known.mine(known.table.peers)}
+    peers = {f"p2p_{one.peer}": one.link for one in known.mine(known.table.peers)}
     if not peers:
         return None
     judged = [one for one in known.memory if one.fraction_of_datasheet and peers.get(one.name) == "nvlink"]
@@ -110,14 +110,14 @@ def check_peer_copies(known: Evidence) -> Outcome | None:
 
 @register_check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {ANOTHER}")
 def check_holds(known: Evidence) -> Outcome | None:
-    loads = {one.name: one.load for one in known.compute if one.load}
-    loads = {dtype: load for dtype, load in loads.items() if load.seconds >= LONG_S and load.drift is not None}
+    loads = {one.name: one.sustained for one in known.compute if one.sustained}
+    loads = {dtype: load for dtype, load in loads.items() if load.duration_s >= LONG_S and load.drift is not None}
     if not loads:
         return None
     dtype, load = min(loads.items(), key=lambda one: one[1].drift)
     hottest = max((one.temperature_c for one in loads.values() if one.temperature_c is not None), default=None)
     limit = known.device.hardware.get("slowdown_temperature_c")
-    words = f"{dtype} changed by {percent(load.drift)} in {load.seconds:.0f} s"
+    words = f"{dtype} changed by {percent(load.drift)} in {load.duration_s:.0f} s"
     words += f", at most {hottest:.0f} degrees Celsius" if hottest is not None else ""
     hot = bool(limit and hottest is not None and hottest > limit - MARGIN_C)
     return Outcome("fail" if -load.drift > FALL else "note" if hot else "pass", words, max(0, -load.drift), FALL)

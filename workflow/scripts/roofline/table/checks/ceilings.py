@@ -33,18 +33,18 @@ ISSUE_RATE = f"warp instructions are issued at {percent(ISSUED)} or more of what
 )
 def check_clock(known: Evidence) -> Outcome:
     """The fastest of the register-only kernels counts: not all of them are a light load."""
-    highest, boost = known.device.hardware.get("sm_clock_max_mhz"), known.device.vendor.boost_clock_mhz
-    kernels = [one for one in known.compute if one.method == "fma" and one.clock_mhz]
+    highest, boost = known.device.hardware.get("sm_clock_max_mhz"), known.device.datasheet.boost_clock_mhz
+    kernels = [one for one in known.compute if one.workload == "fma" and one.sm_clock_mhz]
     if not kernels or not highest:
         return Outcome("not_applicable", "no clock was counted under light load, or its maximum is not known")
     if not boost and not _has_hbm(known.device):
         return Outcome("not_applicable", f"{highest} MHz may be out of reach, and no boost clock is known")
     highest = min(highest, boost or highest)
-    one = max(kernels, key=lambda one: one.clock_mhz)
-    words, share = f"{one.name} ran at {one.clock_mhz:.0f} of {highest:.0f} MHz", one.clock_mhz / highest
+    one = max(kernels, key=lambda one: one.sm_clock_mhz)
+    words, share = f"{one.name} ran at {one.sm_clock_mhz:.0f} of {highest:.0f} MHz", one.sm_clock_mhz / highest
     if share >= CLOCK:
         return Outcome("pass", words, share, CLOCK)
-    limits = set(one.limited_by)
+    limits = set(one.throttle_reasons)
     if limits and limits <= POWER:
         return Outcome("not_applicable", f"{words}, limited by the power cap: no load of this card is light")
     words += f": limited by {throttle_reasons_text(sorted(limits - POWER))}" if limits else ": it may be locked"
@@ -60,9 +60,11 @@ def check_timer(known: Evidence) -> Outcome | None:
     words = f"of half a second they are {100 * (ratio - 1):+.3f} % apart"
     if abs(ratio - 1) > TIMERS:
         return Outcome("fail", words, ratio - 1, TIMERS)
-    one = max((one for one in known.compute if one.clock_mhz), key=lambda one: one.clock_mhz, default=None)
-    if one and highest and one.clock_mhz > (1 + TIMERS) * highest:
-        words += f": the card itself exceeds the maximum that it reports ({one.clock_mhz:.0f} of {highest:.0f} MHz in "
+    one = max((one for one in known.compute if one.sm_clock_mhz), key=lambda one: one.sm_clock_mhz, default=None)
+    if one and highest and one.sm_clock_mhz > (1 + TIMERS) * highest:
+        words += (
+            f": the card itself exceeds the maximum that it reports ({one.sm_clock_mhz:.0f} of {highest:.0f} MHz in "
+        )
         words += f"{one.name})"
     return Outcome("pass", words, ratio - 1, TIMERS)
 
@@ -82,7 +84,9 @@ def check_reads(known: Evidence) -> Outcome:
 
 @register_check(REGISTERS, doubts_figures=True, action=ANOTHER)
 def check_registers(known: Evidence) -> Outcome:
-    shares = {one.name: one.fraction_of_clock for one in known.compute if one.method == "fma" and one.fraction_of_clock}
+    shares = {
+        one.name: one.fraction_of_clock for one in known.compute if one.workload == "fma" and one.fraction_of_clock
+    }
     if not shares:
         return Outcome("not_applicable", "no register-only kernel was measured whose clock and rate are known")
     least = min(shares.values())
@@ -101,16 +105,16 @@ def check_matmuls(known: Evidence) -> Outcome:
         return Outcome("not_applicable", "no product was measured whose peak is known")
     furthest = max(shares.values(), key=lambda share: abs(share - 1))
     words = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
-    words += " of peaks by formula" if known.device.vendor.match == "formula" else ""
+    words += " of peaks by formula" if known.device.datasheet.peaks_by == "formula" else ""
     far = [one for one in known.compute if one.name in shares and not is_near(shares[one.name])]
-    capped = all(set(one.limited_by) & POWER for one in far)  # normal of a card with a low power limit
+    capped = all(set(one.throttle_reasons) & POWER for one in far)  # normal of a card with a low power limit
     result = "pass" if not far else "note" if capped else "fail"
     return Outcome(result, words, furthest, 1 - AWAY)
 
 
 def datasheet_shares(known: Evidence) -> dict[str, float]:
     """The burst of each dtype's product as a share of the vendor's peak."""
-    products = [one for one in known.compute if one.method == "gemm" and one.datasheet_tflops and not one.doubt]
+    products = [one for one in known.compute if one.workload == "gemm" and one.datasheet_tflops and not one.doubt]
     return {one.name: one.burst_tflops / one.datasheet_tflops for one in products}
 
 
@@ -124,7 +128,7 @@ def check_issue_rate(known: Evidence) -> Outcome | None:
     one = next(iter(known.mine(known.table.instructions)), None)
     if one is None:
         return None
-    share = one.fraction_of_peak
+    share = one.fraction_of_issue_peak
     if share is None or one.doubt:
         return Outcome("not_applicable", one.doubt or "the clock was not counted", share, ISSUED)
     words = f"{percent(share)} of 4 per multiprocessor and cycle"

@@ -19,10 +19,15 @@ AGAIN = "rm -r results/cpu, then make; trust the higher figures: other guests go
 def check_below_roofs(known: Evidence) -> Outcome:
     cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
     if above := [one for one in cells if one.doubt == "impossible"]:
-        words = _first([f"{known.table.full_name(one)} at {percent(one.above_roof)} of its roof" for one in above])
+        words = _first(
+            [
+                f"{known.table.full_name(one)} at {percent(one.fraction_of_exceeded_ceiling)} of its roof"
+                for one in above
+            ]
+        )
         gpu, users = DEVICE_TRAITS[known.device.device_kind].accelerator, any(one.operator == USERS for one in above)
         words += "; are its numbers in `operations` right?" if users else "" if gpu else f"; {AGAIN}"
-        return Outcome("fail" if gpu else "note", words, max(one.above_roof for one in above), 1)
+        return Outcome("fail" if gpu else "note", words, max(one.fraction_of_exceeded_ceiling for one in above), 1)
     shares = [one.share for one in cells if one.share is not None]
     result = "pass" if shares else "not_applicable"
     return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
@@ -34,7 +39,7 @@ def check_verified(known: Evidence) -> Outcome:
     if not cells:
         return Outcome("not_applicable", "nothing was predicted")
     errors = list(known.table.devices[known.device.device].violations)
-    unknown = sum(not (one.regime or one.no_roof) for one in cells)
+    unknown = sum(not (one.regime or one.no_roof_reason) for one in cells)
     errors += [f"{unknown} of {len(cells)} cells have no regime, since a ceiling was not measured"] if unknown else []
     return Outcome("fail" if errors else "pass", _first(errors) or f"{len(cells)} cells")
 
@@ -46,8 +51,8 @@ def check_counters(known: Evidence) -> Outcome | None:
         return None
     if not DEVICE_TRAITS[known.device.device_kind].accelerator:
         return Outcome("not_applicable", "Nsight Compute counts on GPUs")
-    cells = known.mine(known.table.counted)
-    refused = _first(list(dict.fromkeys(one.reason for one in known.mine(known.table.not_counted))))
+    cells = known.mine(known.table.counters)
+    refused = _first(list(dict.fromkeys(one.refused_reason for one in known.mine(known.table.refused_counters))))
     judged = [one for one in cells if _judged(one)]
     if not judged:
         return Outcome("not_applicable", refused or "no cell was counted that can be judged")

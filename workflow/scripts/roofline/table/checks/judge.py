@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     value: float | None = None
     limit: float | None = None
     records: Sequence[str] = ()  # to measure again
-    doubts: bool = True  # False if this failure leaves the figures reliable
+    doubts_figures: bool = True  # False if this failure leaves the figures reliable
 
 
 Judge = Callable[[Evidence], Outcome | None]  # None if what it looks at was not asked for
@@ -70,13 +70,23 @@ def register_check(
     """
 
     def register(judge: Judge) -> Judge:
-        def judged(known: Evidence) -> CheckResult | None:
-            asked = of_cpus or DEVICE_TRAITS[known.device.device_kind].accelerator
-            if not asked or not (found := judge(known)):
+        def judged(evidence: Evidence) -> CheckResult | None:
+            if not of_cpus and not DEVICE_TRAITS[evidence.device.device_kind].accelerator:
                 return None
-            wrong = {"action": action if found.result in ("fail", "note") else None, "records": list(found.records)}
-            own = {"device": known.device.device, "check": name, "doubts_figures": doubts_figures and found.doubts}
-            return CheckResult.like(found, **own | wrong)
+            outcome = judge(evidence)
+            if outcome is None:
+                return None
+            return CheckResult(
+                device=evidence.device.device,
+                check=name,
+                result=outcome.result,
+                reason=outcome.reason,
+                action=action if outcome.result in ("fail", "note") else None,
+                value=outcome.value,
+                limit=outcome.limit,
+                doubts_figures=doubts_figures and outcome.doubts_figures,
+                records=list(outcome.records),
+            )
 
         REGISTRY.setdefault(judge.__module__.rpartition(".")[2], []).append(judged)
         return judge

@@ -46,13 +46,13 @@ def check_quiet(known: Evidence) -> Outcome:
 def check_cool(known: Evidence) -> Outcome:
     """Heat, the power brake or a hardware slowdown at any moment; the power cap is normal. Figures are doubtful only
     if every sample of a block was throttled."""
-    reported = [one for one in known.mine(known.table.ceilings) if one.throttled is not None]
-    hot = {one.name: why for one in reported if (why := THERMAL_REASONS.intersection(one.limited_by))}
+    reported = [one for one in known.mine(known.table.ceilings) if one.all_throttled is not None]
+    hot = {one.name: why for one in reported if (why := THERMAL_REASONS.intersection(one.throttle_reasons))}
     always = [path for path, found in _blocks(known).items() if any(one.throttled for one in found)]
     if hot or always:
         words = "; ".join(f"{name}: {throttle_reasons_text(sorted(why))}" for name, why in hot.items())
         words = words or f"{', '.join(always)}: throttled in every sample"
-        return Outcome("fail", words, records=always, doubts=bool(always))
+        return Outcome("fail", words, records=always, doubts_figures=bool(always))
     if not reported:
         return Outcome("not_applicable", "NVML does not report clock event reasons")
     return Outcome("pass", count_words(len(reported), "ceiling"))
