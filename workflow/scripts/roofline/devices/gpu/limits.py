@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-RESERVED_SHARED_BYTES = 1 << 10  # of shared memory, which a resident block takes besides what it declares
+from roofline.core.units import KIB
+
+RESERVED_SHARED_BYTES = KIB  # of shared memory, which CUDA takes for each resident block
 
 
 @dataclass(frozen=True)

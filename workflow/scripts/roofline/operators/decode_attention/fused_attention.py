@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
+from roofline.core.units import KIB
 from roofline.devices.base import Device
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
@@ -19,6 +20,8 @@ from roofline.operators.decode_attention.attention_arithmetic import AttentionSh
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
+    import cupy
+
     from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
@@ -36,7 +39,7 @@ PADDING_FLOATS = 4  # besides the vector, of a row in shared memory and of a spl
 
 WARPS_PER_BLOCK = (4, 2)  # the smaller block needs half the registers and shared memory
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
-DEFAULT_SHARED_BYTES = 48 << 10  # what every card grants a block without being asked
+DEFAULT_SHARED_BYTES = 48 * KIB  # what every card grants a block without being asked
 SHARED_GRANULE_BYTES = 128  # unit in which shared memory is allocated
 
 # How the work is divided among blocks, found on H200s over batch 1 to 512 and S 60 to 131 072.
@@ -289,7 +292,7 @@ class FusedAttention(DecodeImplementation):
         return [(KERNEL, "decode_attention", self.launch_plan.variant.defines(self.dtype, self.shape.head_size))]
 
     @cached_property
-    def kernel(self) -> Any:
+    def kernel(self) -> "cupy.RawKernel":
         """The kernel of CuPy, allowed the shared memory that it is launched with."""
         kernel = self.device.load_kernel(*self.kernels()[0])
         if self.launch_plan.shared_bytes > DEFAULT_SHARED_BYTES:
@@ -329,7 +332,7 @@ class FusedAttentionGraph(FusedAttention):
         return self.case.params["layers"]
 
     @cached_property
-    def graphs(self) -> list:
+    def graphs(self) -> list["cupy.cuda.Graph"]:
         """Graphs that go through all caches in turn, from one to the next and from the last to the first."""
         layers, count, graphs = self.per_call, len(self.arguments), []
         for first in range(0, math.lcm(count, layers), layers):

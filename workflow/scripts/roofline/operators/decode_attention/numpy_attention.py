@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from roofline.core.cell_prediction import divided_cost_terms
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.terms import Array
+from roofline.core.units import MIB
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Operator, emulation_skip_reason
 from roofline.operators.decode_attention.attention_arithmetic import (
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from roofline.devices.cpu.cpu_device import CpuDevice
 
 FP32_BYTES = ITEM_BYTES["fp32"]
-BYTES_PER_CORE = 2 << 20  # of K and V as fp32: a cell is computed by one core for each, at least by one
+BYTES_PER_CORE = 2 * MIB  # of K and V as fp32: a cell is computed by one core for each, at least by one
 # Bytes of K as fp32 in a chunk. Threads that call NumPy at short intervals wait for the interpreter's lock: chunks of
 # 4 MiB were seen to take half the time of chunks of 512 KiB.
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 4 * MIB
 WIDENED_BYTES = {
     "fp32": 0,
     "fp16": 6,

@@ -1,7 +1,7 @@
 """Decode attention behind the operator interface: settings, cases, inputs and check."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from roofline.core.terms import Array, UserError
 from roofline.devices.base import Device, Identity
 from roofline.operators.base import (
     COLD_CACHE_MULTIPLE,
+    LEAST_GPU_SAMPLES,
     LIBRARY_WORKSPACE_BYTES,
     Case,
     Implementation,
@@ -34,12 +35,11 @@ from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager_attention import EagerAttention
 from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
 from roofline.operators.decode_attention.numpy_attention import NumpyAttention
-from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Settings, Whole
+from roofline.operators.setting_types import ByEffort, CompletedConfig, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
 from roofline.records.timing_record import Check
 
-LEAST_SAMPLES_AT_BATCH_1 = 1000  # of each cell on a GPU
 GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
@@ -118,7 +118,7 @@ class DecodeAttention(Operator):
         make=checkpoint.make_checkpoint,
     )
 
-    def jobs(self, config: Any) -> list[Job]:
+    def jobs(self, config: CompletedConfig) -> list[Job]:
         settings, model = getattr(config, self.rule), config.model
         return [
             self._job(settings, model, preset, seq_len, dtype)
@@ -138,7 +138,7 @@ class DecodeAttention(Operator):
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_SAMPLES_AT_BATCH_1 if case.shape["batch"] == 1 else 1
+        return LEAST_GPU_SAMPLES if case.shape["batch"] == 1 else 1
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
         return attention_flops(AttentionShape(**case.shape), scope)
@@ -232,7 +232,7 @@ class DecodeAttention(Operator):
             notes.append("eager: CuPy multiplies no stacks of bf16 matrices; they are fp32 in every step")
         return notes
 
-    def faults(self, config: Any, devices: Iterable[Identity]) -> list[str]:
+    def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
         names, path = getattr(config, self.rule).presets, config.model.checkpoint
         known_presets = {name: config.model.presets[name] for name in names if name in config.model.presets}
         faults = [

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofline.core.terms import Array
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
@@ -25,6 +25,8 @@ from roofline.operators.rmsnorm_matmul.unfused import (
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
+    import cupy
+
     from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNEL = KERNELS / "rmsnorm_matmul.cu"
@@ -192,7 +194,7 @@ class FusedRmsNormMatmulGraph(GraphImplementation, FusedRmsNormMatmul):
         if not device.supports_overlap:
             self.scopes = (WAITING,)
 
-    def capture(self, scope: str | None) -> Any:
+    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
         apply = self.make_launcher(overlap=scope == OVERLAPPED, fetch_early=True)
         return self.device.capture_graph(lambda: [apply(index) for index in self.copy_order])
 

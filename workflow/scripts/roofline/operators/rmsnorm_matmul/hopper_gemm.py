@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
+from roofline.core.units import KIB
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
 from roofline.devices.gpu.limits import GpuLimits
 
@@ -49,7 +50,7 @@ FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
 SLICE_DEPTH, SLICE_BYTES = 64, 128  # numbers of k in a slice, and bytes of a row of it
-ALIGNMENT = 1 << 10  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
+ALIGNMENT = KIB  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
 FLOAT_BYTES, BARRIER_BYTES = ITEM_BYTES["fp32"], 8
 MULTIPLYING_WARPS = 8  # of a block, besides two that fetch
 MMA_FLOPS = 4096.0  # of one mma.m16n8k16
@@ -59,7 +60,7 @@ OUTPUTS_PER_GROUP = 16  # outputs that belong together
 MOST_GROUPS, MOST_SUMS = 8, 20  # groups of a tile; groups times eights of rows
 LONG_INPUTS = 4096  # inputs from which a block has enough to do with one group
 EVEN_FACTOR = 1.04  # of the least work of the busiest block: within it larger tiles are better
-STAGE_BYTES = 16 << 10  # of W, about
+STAGE_BYTES = 16 * KIB  # of W, about
 # Many rows: what a division costs, in bytes and clocks of an H200.
 MOST_OUTPUTS = 256
 SPLITS = (1, 2)  # parts of k: clusters of four blocks do not reach all multiprocessors, and come late

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.units import KIB
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 
 STAGE_DEPTH = 64  # numbers of k in a stage
@@ -14,7 +15,7 @@ MOST_ROWS_OF_TWO_BLOCKS = 32  # up to which a second block has room on a multipr
 COLUMNS_AND_SPLITS = ((128, 2), (64, 2), (128, 4))  # outputs of a block and parts of k, those with longest reads first
 FILLED_SHARE = 0.9  # of the multiprocessors that have a block
 MOST_STAGES = 4  # more at once let the first of them come later
-STATIC_BYTES = 2 << 10  # at most, of shared memory that the kernel declares itself
+STATIC_BYTES = 2 * KIB  # at most, of shared memory that the kernel declares itself
 
 
 @dataclass(frozen=True)

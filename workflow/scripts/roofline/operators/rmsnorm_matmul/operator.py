@@ -5,7 +5,7 @@ inputs]. FLOPs 2 x batch x hidden^2 of the product, and 4 x batch x hidden of th
 the factor, and g. Bytes: W, x, g and y once each.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from roofline.operators.constants import FITTED_SOURCE, Constant, Constants, gpu
 from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
 from roofline.operators.rmsnorm_matmul.mma_plan import STAGE_DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import NORM_EPS, UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
-from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Whole
+from roofline.operators.setting_types import ByEffort, CompletedConfig, Listed, OperatorSettings, Whole
 from roofline.records.timing_record import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
@@ -110,7 +110,7 @@ class RmsNormMatmul(Operator):
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
     outputs = ("y",)
 
-    def jobs(self, config: Any) -> list[Job]:
+    def jobs(self, config: CompletedConfig) -> list[Job]:
         settings = getattr(config, self.rule)
         return [
             Job(

@@ -4,18 +4,27 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import Case, Implementation
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation
 from roofline.operators.constants import launch_terms
-from roofline.operators.gemm.cublaslt import BINDINGS, CUBLASLT_WORKSPACE_BYTES, CublasLt, GemmProblem, GemmShape
+from roofline.operators.gemm.cublaslt import (
+    BINDINGS,
+    CUBLASLT_WORKSPACE_BYTES,
+    CublasAlgorithm,
+    CublasLt,
+    GemmProblem,
+    GemmShape,
+)
 from roofline.operators.gemm.tensor_matmul import missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
+    import cupy
+
     from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -23,7 +32,6 @@ RMS_NORM = KERNELS / "rms_norm.cu"
 NORM_EPS = 1e-6
 NUMBERS_PER_VECTOR = 8  # in 16 bytes
 MOST_THREADS = 512  # 1024 were slower before a product of ours
-FEWEST_IN_GRAPH = 24  # applications, among which the launch of the graph is shared
 WAITING, OVERLAPPED = "waiting", "overlapped"
 NORM_ARGUMENTS = 5
 
@@ -103,14 +111,14 @@ class GraphImplementation(TensorCoreImplementation):
 
     @property
     def per_call(self) -> int:
-        return math.ceil(FEWEST_IN_GRAPH / self.count) * self.count
+        return math.ceil(GRAPH_APPLICATIONS / self.count) * self.count
 
     @property
     def copy_order(self) -> list[int]:
         """The index of the copy that each application of a graph is applied to."""
         return [application % self.count for application in range(self.per_call)]
 
-    def capture(self, scope: str | None) -> Any:
+    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
         """Return a CUDA graph of all applications."""
         raise NotImplementedError
 
@@ -131,22 +139,22 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
     modules = (BINDINGS,)
 
     @cached_property
-    def cublaslt_algorithm(self) -> Any:
+    def cublaslt_algorithm(self) -> CublasAlgorithm:
         """The algorithm that cuBLASLt ranks first. Raises UnsupportedError where it offers none."""
         batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
         self.workspace = self.device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
         self.library = CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
         problem = GemmProblem(dtype, GemmShape(*sides), "TN", dtype)
-        found = self.library.find_algorithms(problem, alpha=1.0, fast=False, count=1)
-        if not found:
+        algorithms = self.library.find_algorithms(problem, alpha=1.0, fast=False, count=1)
+        if not algorithms:
             raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
-        return found[0]
+        return algorithms[0]
 
     def multiply(self, w: Array, y: Array) -> None:
         self.cublaslt_algorithm.run(w.data.ptr, self.norm.result.data.ptr, y.data.ptr, self.device.stream.ptr)
 
-    def capture(self, scope: str | None) -> Any:
+    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
         self.compute(self.copies[0])  # what is loaded at a first launch would not be captured
         return self.device.capture_graph(lambda: [self.compute(self.copies[index]) for index in self.copy_order])
 
