@@ -8,6 +8,7 @@ import numpy
 from roofline.core.units import KIB, MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
 from roofline.devices.gpu.hbm_benchmarks import ROUND_BYTES, make_launch_step, pattern_sum, require_sum, write_pattern
+from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import CudaDevice
@@ -31,7 +32,6 @@ SMS_PER_READER = 8  # one multiprocessor in so many reads through its L1
 LARGEST_SET_L2_SIZES, MEMORY_FROM_L2_SIZES = 24, 8
 # How evenly a set spreads over the parts of an L2 depends on where it lies in memory: steps rotate among placements.
 SET_PLACEMENTS = 16
-RESERVED_SHARED_BYTES = KIB  # of shared memory, which CUDA takes for each resident block
 
 SHARED_SET_TEXT = "that they share out among them, past L1"
 BROADCAST_TEXT = "that each of them reads whole, all at once, past L1"
@@ -51,8 +51,7 @@ def bandwidth_benchmarks(device: "CudaDevice", level: str) -> list[BandwidthBenc
         return _l2_benchmarks(device)
     largest_set_bytes = device.l1_bytes // 2
     if level == "shared":
-        shared_per_block = device.properties["MaxSharedMemoryPerBlockOptin"]
-        largest_set_bytes = min(shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES)
+        largest_set_bytes = min(device.limits.shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES)
     size = 1 << min(64 * KIB, largest_set_bytes).bit_length() - 1  # rounded down to a power of two
     launches = _l1_launches(device, f"read_{level}", size)
     return [_cache_benchmark(device, level, level, size, launches, OWN_SET_TEXT)]

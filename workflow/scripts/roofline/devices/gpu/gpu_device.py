@@ -23,6 +23,7 @@ from roofline.devices.gpu.cuda_timing import CudaTimer
 from roofline.devices.gpu.energy_kernels import EnergyKernel, make_energy_kernels
 from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
+from roofline.devices.gpu.limits import GpuLimits
 from roofline.records.compute import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -100,6 +101,16 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.word_sum, self.report_sum = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
 
     # -- what it is
+
+    @property
+    def limits(self) -> GpuLimits:
+        """What the card grants a kernel."""
+        return GpuLimits(
+            multiprocessors=self.multiprocessors,
+            shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
+            shared_per_sm=self.properties["MaxSharedMemoryPerMultiprocessor"],
+            capability=self.capability,
+        )
 
     def read_hardware(self) -> dict:
         return {

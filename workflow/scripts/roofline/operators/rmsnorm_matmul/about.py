@@ -9,6 +9,8 @@ LARGER_BATCHES = ("more rows of x: larger batches share W",)
 
 
 class AboutRmsNormMatmul(About):
+    """Title, labels and advice of RMSNorm and the product that follows it."""
+
     name = "rmsnorm_matmul"
     title = "RMSNorm + matmul"
     counted = "W, x, g and y once"
