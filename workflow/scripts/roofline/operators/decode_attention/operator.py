@@ -76,8 +76,7 @@ class DecodeSettings(OperatorSettings):
     presets: Listed[str] = Field(default=["minigpt"])
     seq_lens: Listed[Whole] = Field(default=[128, 256, 512, 1024])
     dtypes: Annotated[
-        Listed[Literal["fp32", "fp16", "bf16"]] | None,
-        ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"]),
+        Listed[Literal["fp32", "fp16", "bf16"]] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])
     ] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
     implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None

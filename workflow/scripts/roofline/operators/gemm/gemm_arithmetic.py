@@ -6,15 +6,7 @@ from roofline.records.timing_record import Check
 
 # Rounding of the result alone is 2^-9 (bf16) and 2^-12 (fp16) normwise. Sums have fp32 or more bits, except in the fast
 # accumulation of fp8. tf32 rounds the operands too, to 11 bits. int8 is compared after the same scaling and rounding.
-GEMM_TOLERANCE = {
-    "fp64": 1e-12,
-    "fp32": 1e-5,
-    "tf32": 2e-3,
-    "fp16": 2e-3,
-    "bf16": 1e-2,
-    "fp8_e4m3": 1e-2,
-    "int8": 1e-3,
-}
+GEMM_TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 1e-2, "int8": 1e-3}
 
 
 def gemm_flops(m: int, n: int, k: int) -> int:

@@ -85,16 +85,14 @@ class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
     batch_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None,
-        ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128]),
+        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None, ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128])
     ] = None
     hidden_sizes: Annotated[
         Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=STAGE_DEPTH)]] | None,
         ByEffort([4096], [2048, 4096], [2048, 4096, 8192]),
     ] = None
     dtypes: Annotated[
-        Listed[Literal["fp16", "bf16"]] | None,
-        ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"]),
+        Listed[Literal["fp16", "bf16"]] | None, ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"])
     ] = None
     implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph"]] | None = None
 

@@ -19,11 +19,7 @@ class AboutRowNorm(About):
     advice_by_implementation: ClassVar = {
         "naive": ImplementationAdvice(
             fused=True,
-            improvements=(
-                "a row kept in registers instead of read three times",
-                "16-byte accesses",
-                "warp shuffles",
-            ),
+            improvements=("a row kept in registers instead of read three times", "16-byte accesses", "warp shuffles"),
         ),
         "welford": ImplementationAdvice(fused=True, improvements=MORE_ROWS),
         "welford_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_ROWS),
