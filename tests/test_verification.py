@@ -30,7 +30,7 @@ def entry_of(one, *others):
     """Of a cell under the ceilings of its device, or under others."""
     on = "gpu0" if one.gpu_time else "cpu"
     ceilings = others or {"gpu0": (FP16, HBM), "cpu": (FP32, DRAM)}[on]
-    entries = verified(*ceilings, operator_record(on, one)).entries
+    entries = verified(*ceilings, operator_record(on, one)).measured_cells
     return next(entry for entry in entries if entry.operator == "scan")
 
 
