@@ -129,5 +129,9 @@ def test_an_operation_that_the_user_measured():
 
 def test_a_copy_that_the_user_timed_has_its_share_of_the_bandwidth():
     found = place_operation(flops=0, measured_s=4e-3)
-    assert (found.fraction_of_roof, found.reliable_fraction_of_roof, found.lower_ceiling) == (close(0.5), close(0.5), "memory")
+    assert (found.fraction_of_roof, found.reliable_fraction_of_roof, found.lower_ceiling) == (
+        close(0.5),
+        close(0.5),
+        "memory",
+    )
     assert found.attained_tflops == 0 and place_operation(flops=0).fraction_of_roof is None

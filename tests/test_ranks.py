@@ -5,7 +5,7 @@ from records_factory import bandwidth_record, peak_record, results
 
 from roofline.records import cards
 from roofline.records.base import read
-from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
+from roofline.records.cards import METHOD, CardRun, Cards, card_id, read_known_cards, write_cards
 from roofline.report.words import describe_standing
 from roofline.table.load import Request, build_table
 
@@ -52,10 +52,10 @@ def test_the_standing_is_said_of_gemms_and_memory():
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "CARDS", tmp_path)
     runs = [run("GPU-1", fp16=900.0, **{"gemm/gpu_time": 3.0}), run("GPU-2", fp16=800.0)]
-    write_cards(Cards(name=H200, runs=runs), cards.path_of(H200))
-    assert len(cards.path_of(H200).read_text().splitlines()) == 2 + len(runs)
-    assert cards.cards(H200).runs == runs
-    found = known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
+    write_cards(Cards(name=H200, runs=runs), cards.cards_path(H200))
+    assert len(cards.cards_path(H200).read_text().splitlines()) == 2 + len(runs)
+    assert cards.read_cards(H200).runs == runs
+    found = read_known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
     assert [one.values for one in found["gpu0"].runs] == [{"fp16": 900.0}, {"fp16": 800.0}] and len(found) == 1
 
 
@@ -64,6 +64,6 @@ def test_the_committed_runs_are_of_the_model_of_their_file_each_once_and_in_orde
     assert files
     for path in files:
         known = read(Cards, path)
-        assert cards.path_of(known.name) == path
+        assert cards.cards_path(known.name) == path
         runs = [(run.queried_at, run.card_id) for run in known.runs]
         assert runs == sorted(set(runs)) and all("hbm_read" in run.values for run in known.runs)

@@ -46,7 +46,8 @@ def _trust(report: ReportView) -> dict:
     held = [c for c in sound if c.sustained_tflops]
     # On a CPU they are the samples of the ceiling itself.
     records = set() if main.is_cpu else {c.record for c in sound}
-    gemms = [c for one in main.operators for c in one.cells if c.reliable_fraction_of_roof and c.lower_ceiling == "compute"]
+    reliable = [c for one in main.operators for c in one.cells if c.reliable_fraction_of_roof]
+    gemms = [c for c in reliable if c.lower_ceiling == "compute"]
     clock = [c.fraction_of_clock for c in sound if c.fraction_of_clock]
     repeats = [c.repeat_spread for c in sound if c.repeat_spread is not None]
     return {
@@ -78,7 +79,9 @@ def _kernels(report: ReportView) -> dict:
         "main": main,
         "operator": chosen,
         "doubtful_cells": 0 if any(cell.reliable_fraction_of_roof for cell in measured) else len(measured),
-        "others": join_words(f"{table.title(cell.operator)} at best {percent(cell.reliable_fraction_of_roof)}" for cell in best),
+        "others": join_words(
+            f"{table.title(cell.operator)} at best {percent(cell.reliable_fraction_of_roof)}" for cell in best
+        ),
     }
     return facts | _of_operator(chosen, table) if chosen else facts
 

@@ -84,7 +84,8 @@ def _paint(axes: Axes, roofline: Roofline, cells: Sequence[CellRow], looks: Look
     for group in group_series(cells, roofline):
         x, y = [cell.axis_value(axis) for cell in group], [cell.fraction_of_roof for cell in group]
         axes.plot(x, y, **looks[_way(group[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
-    _cross(axes, [(cell.axis_value(axis), cell.fraction_of_roof) for cell in cells if cell.reliable_fraction_of_roof is None])
+    doubtful = [cell for cell in cells if cell.reliable_fraction_of_roof is None]
+    _cross(axes, [(cell.axis_value(axis), cell.fraction_of_roof) for cell in doubtful])
     values = sorted({cell.axis_value(axis) for cell in cells})
     style.set_log_axis(axes.xaxis, lambda value: axis_value_text(axis, round(value)), numticks=TICKS)
     axes.set(xlim=(values[0] / 1.3, values[-1] * 1.3), xlabel=axis.symbol)

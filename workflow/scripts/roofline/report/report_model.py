@@ -246,7 +246,11 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         device=device,
         cells=cells,
         scope=scope,
-        best=max((cell for cell in sound if cell.scope == scope), key=lambda cell: cell.reliable_fraction_of_roof, default=None),
+        best=max(
+            (cell for cell in sound if cell.scope == scope),
+            key=lambda cell: cell.reliable_fraction_of_roof,
+            default=None,
+        ),
         remedies=table.remedies(example) if example else [],
         fast=fastest,
         slowest=slow.own_time_s / fast.own_time_s if fast else None,

@@ -181,7 +181,8 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
         about = roofline.operator_info[name]
         scope = next((one for one in about.scopes if any(cell.scope == one for cell in alike)), alike[0].scope)
         best = _best([cell for cell in alike if cell.scope == scope])
-        found += best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)]
+        fastest = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
+        found += best if about.usual_share_of_peak else [fastest]
     return found
 
 

@@ -1,4 +1,4 @@
-"""The row of one cell: under its roof, against its sealed prediction and its operator's baselines, with its doubt."""
+"""The row of one cell: its roof, its sealed prediction, its operator's baselines and its doubt."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ WITHOUT_INTERVAL = 1.05
 
 
 class CellContext(NamedTuple):
-    """What a cell's row follows from besides its own measurement."""
+    """The facts that a cell's row follows from besides its own measurement."""
 
     kind: DeviceKind
     about: About  # of its operator
@@ -124,7 +124,7 @@ def lower_ceiling(
 def _cause_of_error(
     measured: Measurement, context: CellContext, peak: float | None, gb_per_s: float | None
 ) -> tuple[Cause | None, float | None]:
-    """What most of the sealed CPU time's error is due to, and the seconds that it adds; None if that is not known."""
+    """The main cause of the sealed CPU time's error, and the seconds that it adds; None if that is not known."""
     if context.seal is None or context.constants is None or measured.sealed.cpu_time_s is None:
         return None, None
     seconds_by_cause = attribute_error(measured, context.seal, context.constants, peak, gb_per_s)
@@ -134,7 +134,10 @@ def _cause_of_error(
 def find_regime(
     measured: Measurement, peak: float | None, gb_per_s: float | None, ceilings: Ceilings
 ) -> tuple[str | None, str | None]:
-    """The regime from measurements alone, by the rule of regimes.py, and of a memory-bound cell the level."""
+    """Return the regime by the rule of regimes.py, from measurements alone, and the level of a memory-bound cell.
+
+    `peak` is in TFLOPS. Both are None if a ceiling that they depend on was not measured.
+    """
     on_device = measured.gpu_time
     levels = {measured.memory_level: measured.bytes / (gb_per_s * 1e9) if gb_per_s else None}
     if gb_per_s:
@@ -154,7 +157,7 @@ def find_regime(
 def _of_roof(
     flops: float, traffic: float, time_s: float | None, roof: float | None, gb_per_s: float | None
 ) -> float | None:
-    """Attained by its roof; of an operator that moves bytes and computes nothing, the bandwidth by its ceiling."""
+    """The attained FLOP rate over the roof; without FLOPs, the attained bandwidth over the memory ceiling."""
     if time_s and roof:
         return flops / time_s / 1e12 / roof
     if time_s and flops == 0 and gb_per_s:
@@ -163,9 +166,12 @@ def _of_roof(
 
 
 def share_above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
-    """The largest share of a ceiling that even the slow end of the faster time exceeds."""
-    timings = [one for one in (measured.cpu_time, measured.gpu_time) if one]
-    faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
+    """Return the largest share of a ceiling that the cell exceeds even at the slow end of its faster time.
+
+    `peak` is in TFLOPS. None if the cell exceeds no ceiling.
+    """
+    timings = [timing for timing in (measured.cpu_time, measured.gpu_time) if timing]
+    faster = min(timings, key=lambda timing: timing.ci95_s[1] if timing.ci95_s else timing.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
     return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s)
 
@@ -178,7 +184,7 @@ def _exceeded(
 
 
 def prediction_error(predicted_s: float | None, measured_s: float | None) -> float | None:
-    """(predicted - measured) / measured; None where either is not known."""
+    """Return (predicted - measured) / measured; None if either is not known."""
     return (predicted_s - measured_s) / measured_s if predicted_s is not None and measured_s else None
 
 
@@ -229,9 +235,9 @@ def build_operation_row(
 
     It is measured only if the user timed it (`measured_s`).
     """
-    dtype, name, flops, traffic = (operation[key] for key in ("dtype", "name", "flops", "memory_bytes"))
+    dtype, name, flops, traffic = operation["dtype"], operation["name"], operation["flops"], operation["memory_bytes"]
     peak = ceilings.get(dtype)
-    memory = next((ceilings[name] for name in memory_ceilings(kind, "read") if name in ceilings), None)
+    memory = next((ceilings[level] for level in memory_ceilings(kind, "read") if level in ceilings), None)
     if not peak or not memory:
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, kind="operation", name=name, reason=reason)

@@ -35,13 +35,17 @@ from roofline.table.scores import score_predictions
 from roofline.table.seals import find_violations
 from roofline.table.standing import select_comparable_runs
 
-# How far a count may be from the declared one: the larger of a share of that and an amount.
-OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
+# A count agrees with the declared one within the larger of a share of that and an amount.
+FLOPS_SHARE, FLOPS_AMOUNT = 0.02, 0
+TRAFFIC_SHARE, TRAFFIC_BYTES = 0.05, 1e6
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the config asks for besides records: the user's operations, and what devices lack of the rest."""
+    """The part of the config that the table follows from besides records.
+
+    `without` names the operators that a device cannot run.
+    """
 
     effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
@@ -170,7 +174,7 @@ def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
 
 
 def _skipped(results: Results, request: Request) -> list[Skipped]:
-    """What was requested and a device lacks: by its own record, or as it turned out when it was measured."""
+    """What was requested and a device lacks, by its own record or by that of the measurement."""
     peaks = results.of_kind(PeakFlopsRecord)
     turned_out = {(record.device, record.name): record.skipped_reason for _, record in peaks}
     skipped = []
@@ -191,7 +195,7 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
     return skipped
 
 
-# ---------------------------------------------------------------- what the hardware counted
+# ---------------------------------------------------------------- hardware counters
 
 
 def counted_rows(results: Results, timed: Iterable[CellRow]) -> list[Counted]:
@@ -203,7 +207,7 @@ def counted_rows(results: Results, timed: Iterable[CellRow]) -> list[Counted]:
 def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regime | None]) -> Counted:
     formula_flops = cell.formula_flops_by_pipe.total if cell.formula_flops_by_pipe else None
     counted_flops = _on_pipes(cell)
-    # What multiprocessors wrote to the L2: most of it is still there when a kernel ends.
+    # The bytes that multiprocessors wrote to the L2: most of them are still in it when a kernel ends.
     written_bytes = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
     return Counted(
         **cell_key_fields(device, cell),
@@ -217,17 +221,19 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regi
         tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
         achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
         regime=regimes.get((cell.implementation, *case_key(device, cell))),
-        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, *OF_TRAFFIC),
-        writes_agree=_agree(cell.declared_write_bytes, written_bytes, *OF_TRAFFIC),
-        flops_agree=None if formula_flops is None else _agree(formula_flops, counted_flops, *OF_FLOPS),
+        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
+        writes_agree=_agree(cell.declared_write_bytes, written_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
+        flops_agree=_agree(formula_flops, counted_flops, FLOPS_SHARE, FLOPS_AMOUNT),
         not_counted=cell.not_counted,
         record=path,
     )
 
 
-def _agree(declared: float, counted: float | None, share: float, least: float) -> bool | None:
-    """Return whether the count is what was declared, within a share of it or an amount; None if not counted."""
-    return None if counted is None else abs(counted - declared) <= max(share * declared, least)
+def _agree(declared: float | None, counted: float | None, share: float, amount: float) -> bool | None:
+    """Return whether the count is the declared one, within a share of it or an amount; None if either is not known."""
+    if declared is None or counted is None:
+        return None
+    return abs(counted - declared) <= max(share * declared, amount)
 
 
 def _on_pipes(cell: CountedCell) -> float | None:
