@@ -26,8 +26,8 @@ from roofline.records.timing_record import DeviceState
 from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
 from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS, TIMER
-from roofline.table.checks.consistency import AGREE, BELOW, COUNTED, VERIFIED
-from roofline.table.checks.surroundings import ALONE, COOL, QUIET
+from roofline.table.checks.consistency import AGREE, BELOW_ROOF, COUNTED, VERIFIED
+from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS, QUIET
 
 FACTS = {
     "memory_bus_width_bits": 6016,
@@ -129,7 +129,7 @@ def above():
 
 
 def profiled(refused=None, **flops):
-    counted = [] if refused else [counted_cell(cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, flops=flops)]
+    counted = [] if refused else [counted_cell(cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, counted_flops_by_pipe=flops)]
     return [*WHOLE, profiler_record("gpu0", refused), counters_record("gpu0", *counted)]
 
 
@@ -139,7 +139,7 @@ HOST = [CPU, peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1, 2, 3, 4
 PASS, FAIL, NOTE, NONE = "pass", "fail", "note", "not_applicable"
 
 CASES = {
-    ALONE: [
+    NO_OTHER_PROCESS: [
         ([card(), reads(states=states(other_processes=0))], PASS),
         ([card(), reads(states=states(other_processes=1))], FAIL),
         ([card(), issued(contention=load_next_to(other_processes=1))], FAIL),
@@ -218,7 +218,7 @@ CASES = {
         ([card(), registers(0.4)], NONE),
     ],
     ISSUE_RATE: [([card(), issued()], PASS), ([card(), issued(0.96)], FAIL), ([card(), reads()], None)],
-    BELOW: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
+    BELOW_ROOF: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
     VERIFIED: [(WHOLE, PASS), ([*products(fp32_fma=0.5), swept("gpu0", 1)], FAIL)],
     COUNTED: [
         (profiled(fp32=1e9), PASS),
@@ -265,7 +265,7 @@ def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, resu
 @pytest.mark.parametrize(
     ("check", "record"),
     [
-        (ALONE, reads(0.4, states=states(other_processes=1))),
+        (NO_OTHER_PROCESS, reads(0.4, states=states(other_processes=1))),
         (COOL, reads(0.4, all_throttled=True)),
         (QUIET, reads(0.4, contention=load_next_to(other_cores=7.9))),
     ],

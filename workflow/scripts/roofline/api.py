@@ -29,7 +29,7 @@ from roofline.core.formatting import (
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import peak_issue_rate
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import UserError
+from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
@@ -65,6 +65,7 @@ from roofline.run.folder import measure, require_no_living_run
 from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files
 from roofline.table.checks import judge
+from roofline.table.checks.ceilings import MATMULS, READS, REGISTERS
 from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import build_table
 from roofline.table.quantities import Quantity, list_quantities
