@@ -129,7 +129,11 @@ def above():
 
 
 def profiled(refused=None, **flops):
-    counted = [] if refused else [counted_cell(cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, counted_flops_by_pipe=flops)]
+    counted = (
+        []
+        if refused
+        else [counted_cell(cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, counted_flops_by_pipe=flops)]
+    )
     return [*WHOLE, profiler_record("gpu0", refused), counters_record("gpu0", *counted)]
 
 

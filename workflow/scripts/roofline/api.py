@@ -139,17 +139,17 @@ class CardFacts(NamedTuple):
     roofline: Roofline
 
 
-def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
-    """Return record, undoubted quantities, checks and table of each device, by name, from the records below `results`.
+def card_facts(folder: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
+    """Return record, undoubted quantities, checks and table of each device, by name, from the records below a folder.
 
     `later` has hardware facts that were read after the record was written, by device. Raises UserError for a record
     that is not readable, OSError for a missing file.
     """
-    run_results = read_results(results, sorted(results.rglob("*.json")))
-    table, facts = build_table(run_results), {}
-    for name, record in run_results.device_records().items():
+    results = read_results(folder, sorted(folder.rglob("*.json")))
+    table, facts = build_table(results), {}
+    for name, record in results.device_records().items():
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
-        records = {path: measured for path, measured in run_results.measured if measured.device == name}
+        records = {path: measured for path, measured in results.measured if measured.device == name}
         checks = judge.run_checks(judge.Evidence(record, table, records), judge.MACHINE_MODULES)
         quantities = [row for row in list_quantities(table) if row.device == name and not row.doubt]
         facts[name] = CardFacts(record, quantities, checks, table)

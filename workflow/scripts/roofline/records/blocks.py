@@ -33,7 +33,7 @@ class TimedBlock(NamedTuple):
 
     @property
     def host_load(self) -> list[str]:
-        """What disturbed the block on the host, in words; processes on the GPU are left out."""
+        """The disturbances of the block by the host, in words; processes on the GPU are left out."""
         if not self.contention:
             return []
         on_host = self.contention.model_copy(update={"other_processes": None})

@@ -61,7 +61,7 @@ class EnergyPoint(Record):
     sustained: MemoryLoad
 
     @property
-    def free(self) -> bool:
+    def usable(self) -> bool:
         """True if the energy is known and reliable, at a known clock that no power limit held back."""
         power_limits = {*self.sustained.throttle_reasons} & {"sw_power_cap", "hw_power_brake_slowdown"}
         energy = self.sustained.energy

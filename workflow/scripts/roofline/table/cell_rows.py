@@ -88,8 +88,8 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         lower_ceiling=lower,
         no_roof_reason=no_roof_reason,
         roof_tflops=roof,
-        fraction_of_roof=_of_roof(measured.flops, measured.bytes, cpu_s, roof, gb_per_s),
-        gpu_fraction_of_roof=_of_roof(measured.flops, measured.bytes, gpu_s, roof, gb_per_s),
+        fraction_of_roof=_roof_fraction(measured.flops, measured.bytes, cpu_s, roof, gb_per_s),
+        gpu_fraction_of_roof=_roof_fraction(measured.flops, measured.bytes, gpu_s, roof, gb_per_s),
         fraction_of_compute_peak=attained / peak if peak else None,
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
@@ -154,7 +154,7 @@ def find_regime(
     return regime, level if regime == roofline_model.MEMORY_BOUND else None
 
 
-def _of_roof(
+def _roof_fraction(
     flops: float, traffic: float, time_s: float | None, roof: float | None, gb_per_s: float | None
 ) -> float | None:
     """The attained FLOP rate over the roof; without FLOPs, the attained bandwidth over the memory ceiling."""
@@ -173,12 +173,15 @@ def share_above_roof(measured: Measurement, peak: float | None, gb_per_s: float 
     timings = [timing for timing in (measured.cpu_time, measured.gpu_time) if timing]
     faster = min(timings, key=lambda timing: timing.ci95_s[1] if timing.ci95_s else timing.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
-    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s)
+    return _share_above_ceilings(
+        measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s
+    )
 
 
-def _exceeded(
+def _share_above_ceilings(
     flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
 ) -> float | None:
+    """The larger of the two shares of the ceilings that a time means, if it is above `allowed`; else None."""
     share = max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
     return share if share > allowed else None
 
@@ -247,7 +250,7 @@ def build_operation_row(
     attained = exceeded = None
     if time_s:
         attained = flops / time_s / 1e12
-        exceeded = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING)
+        exceeded = _share_above_ceilings(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING)
     lower = lower_ceiling(peak.tflops, memory.gb_per_s, roof)
     return CellRow(
         device=device,
@@ -267,7 +270,7 @@ def build_operation_row(
         memory_ceiling=memory.name,
         lower_ceiling=lower,
         roof_tflops=roof,
-        fraction_of_roof=_of_roof(flops, traffic, time_s, roof, memory.gb_per_s),
+        fraction_of_roof=_roof_fraction(flops, traffic, time_s, roof, memory.gb_per_s),
         fraction_of_compute_peak=attained / peak.tflops if attained is not None else None,
         fraction_of_exceeded_ceiling=exceeded,
         regime=analysis.bound,

@@ -22,9 +22,9 @@ def fit_energy(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Iterat
     The fit is by least squares of the relative residuals.
     """
     for dtype in dict.fromkeys(point.dtype for point in record.energy_points):
-        free = [point for point in record.energy_points if point.dtype == dtype and point.free]
-        clock_mhz = median([point.sustained.sm_clock_mhz for point in free]) if free else 0.0
-        at_clock = [point for point in free if abs(point.sustained.sm_clock_mhz / clock_mhz - 1) <= ONE_CLOCK]
+        usable = [point for point in record.energy_points if point.dtype == dtype and point.usable]
+        clock_mhz = median([point.sustained.sm_clock_mhz for point in usable]) if usable else 0.0
+        at_clock = [point for point in usable if abs(point.sustained.sm_clock_mhz / clock_mhz - 1) <= ONE_CLOCK]
         points = [point.power_point for point in at_clock]
         if len(points) < FEWEST_FIT_POINTS:
             continue

@@ -27,10 +27,10 @@ def build_instruction_row(
         for level, name in TRANSACTION_ROOFS.items()
         if name in ceilings
     }
-    counts_by_cell = {_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
+    counts_by_cell = {_cell_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
     kernels = []
     for cell in cells:
-        counted = counts_by_cell.get(_key(cell, cell.device))
+        counted = counts_by_cell.get(_cell_key(cell, cell.device))
         if counted:
             kernels.append(place_kernel(cell, counted, issue.warp_instructions_per_s, transactions_per_s))
     return InstructionRoofline(
@@ -60,7 +60,7 @@ def _access_limit(wall: AccessLimit) -> AccessLimit:
     )
 
 
-def _key(cell: CellRow | CountedCell, device: str) -> tuple:
+def _cell_key(cell: CellRow | CountedCell, device: str) -> tuple:
     return cell.implementation, *case_key(device, cell)
 
 

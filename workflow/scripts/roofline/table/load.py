@@ -64,7 +64,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     ceilings = list(_ceilings(results, request.effort))
     cells = list(_cells(results, ceilings))
     operations = [
-        build_operation_row(name, record.device_kind, operation, _of(ceilings, name))
+        build_operation_row(name, record.device_kind, operation, _ceilings_of(ceilings, name))
         for name, record in results.device_records().items()
         for operation in request.operations
         if operation.get("device") in (None, name)
@@ -75,7 +75,9 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         operators=[*cells, *(row for row in operations if isinstance(row, CellRow))],
         sweeps=[row for path, record in bandwidths for row in ceiling_rows.sweep_rows(path, record)],
         energy_fits=[
-            fit for path, record in bandwidths for fit in fit_energy(path, record, _of(ceilings, record.device))
+            fit
+            for path, record in bandwidths
+            for fit in fit_energy(path, record, _ceilings_of(ceilings, record.device))
         ],
         peers=[
             ceiling_rows.peer_path_row(path, record)
@@ -83,7 +85,9 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
             if record.peer and not record.skipped_reason
         ],
         instructions=[
-            build_instruction_row(path, record, _of(ceilings, record.device), cells, results.counted_on(record.device))
+            build_instruction_row(
+                path, record, _ceilings_of(ceilings, record.device), cells, results.counted_on(record.device)
+            )
             for path, record in results.of_kind(InstructionsRecord)
         ],
         counters=counted_rows(results, cells),
@@ -136,7 +140,7 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     ]
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
-        reads = _main_memory_reads(_of(memory, name), device.device_kind)
+        reads = _main_memory_reads(_ceilings_of(memory, name), device.device_kind)
         yield from ceiling_rows.compute_ceiling_rows(peaks, device, card_runs.get(name, []), reads)
     yield from memory
 
@@ -148,7 +152,7 @@ def _main_memory_reads(ceilings: Mapping[str, MemoryCeiling], kind: DeviceKind) 
     return None if reads is None or reads.doubt else reads.gb_per_s
 
 
-def _of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
+def _ceilings_of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
@@ -159,7 +163,7 @@ def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
         for measurement in record.measurements:
             case = measurements_by_case.setdefault(case_key(record.device, measurement), {})
             case[measurement.implementation] = measurement
-    ceilings_of_device = {name: _of(ceilings, name) for name in results.devices}
+    ceilings_of_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
     for path, record in results.measured:
         for measurement in record.measurements:
             context = CellContext(
@@ -174,13 +178,13 @@ def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
 
 
 def _skipped(results: Results, request: Request) -> list[Skipped]:
-    """What was requested and a device lacks, by its own record or by that of the measurement."""
+    """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
     peaks = results.of_kind(PeakFlopsRecord)
-    turned_out = {(record.device, record.name): record.skipped_reason for _, record in peaks}
+    skip_reasons = {(record.device, record.name): record.skipped_reason for _, record in peaks}
     skipped = []
     for device, record in results.device_records().items():
         for dtype in request.dtypes:
-            reason = record.unsupported.get(dtype) or turned_out.get((device, dtype))
+            reason = record.unsupported.get(dtype) or skip_reasons.get((device, dtype))
             if reason:
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
     for _, record in results.of_kind(BandwidthRecord):

@@ -37,8 +37,8 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
     if len(medians) >= FEWEST_CARDS:
         spreads = [max(values) / min(values) - 1 for values in values_by_card.values()]
         tied = 1 + max(TIED, *spreads)
-        rank = 1 + sum(other > value * tied for other in medians)
-        rank_at_worst = 1 + sum(other >= value / tied for other in medians)
+        rank = 1 + sum(card > value * tied for card in medians)
+        rank_at_worst = 1 + sum(card >= value / tied for card in medians)
     return Standing(
         others=len(medians),
         median=median(medians),
