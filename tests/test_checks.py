@@ -48,8 +48,8 @@ CPU = device_record("cpu")
 
 
 def card(boost_mhz=1980, datasheet_w=700, dtypes=("fp64", "fp32", "fp16", "bf16"), **facts):
-    known = {"boost_clock_mhz": boost_mhz, "power_limit_w": datasheet_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
-    return device_record("gpu0", hardware=FACTS | facts, datasheet=DATASHEET.model_copy(update=known))
+    figures = {"boost_clock_mhz": boost_mhz, "power_limit_w": datasheet_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
+    return device_record("gpu0", hardware=FACTS | facts, datasheet=DATASHEET.model_copy(update=figures))
 
 
 def states(**fields):
@@ -58,9 +58,9 @@ def states(**fields):
 
 def reads(share=0.96, datasheet=4800.0, contention=None, **fields):
     gb_per_s = share * 4800
-    known = {"datasheet_gb_per_s": datasheet}
-    taken = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
-    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, timing=taken, **known | fields))
+    figures = {"datasheet_gb_per_s": datasheet}
+    block = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
+    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, timing=block, **figures | fields))
 
 
 def registers(share=0.98, mhz=1980.0, throttle_reasons=()):
@@ -108,8 +108,8 @@ def issued(share=0.98, **fields):
 
 
 def on_cpu(**load):
-    taken = timing((1 << 30) / 100e9, contention=load_next_to(**load))
-    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, timing=taken))
+    block = timing((1 << 30) / 100e9, contention=load_next_to(**load))
+    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, timing=block))
 
 
 def fewer(gb_per_s):
@@ -242,9 +242,9 @@ CASES = {
 
 
 def results(*records, device=None, **asked):
-    found = verified(*records, **asked)
-    device = device or next(iter(found.devices))
-    return {one.check: one.result for one in found.checks if one.device == device}
+    table = verified(*records, **asked)
+    device = device or next(iter(table.devices))
+    return {row.check: row.result for row in table.checks if row.device == device}
 
 
 @pytest.mark.parametrize(
@@ -275,14 +275,17 @@ def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, resu
     ],
 )
 def test_a_disturbed_measurement_is_reported_once(check, record):
-    found = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
-    (one,) = [one for one in found if one.result == FAIL]
-    assert one.check == check and one.doubts_figures and one.records == ["gpu0/bandwidth/hbm.json"]
+    rows = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
+    (failure,) = [row for row in rows if row.result == FAIL]
+    assert failure.check == check and failure.doubts_figures and failure.records == ["gpu0/bandwidth/hbm.json"]
 
 
 def test_a_busy_host_does_not_disturb_gpu_times():
-    one = cell("gpu0", 1e-3, 1e-3)
-    one.cpu_time.contention, one.gpu_time.contention = load_next_to(other_cores=4), load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", one))[QUIET] == PASS
-    one.cpu_time.contention = load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", one))[QUIET] == FAIL
+    measurement = cell("gpu0", 1e-3, 1e-3)
+    measurement.cpu_time.contention, measurement.gpu_time.contention = (
+        load_next_to(other_cores=4),
+        load_next_to(other_cores=7.5),
+    )
+    assert results(card(), operator_record("gpu0", measurement))[QUIET] == PASS
+    measurement.cpu_time.contention = load_next_to(other_cores=7.5)
+    assert results(card(), operator_record("gpu0", measurement))[QUIET] == FAIL
