@@ -61,8 +61,8 @@ def _compute(
     reads_gb_per_s: float | None,
 ) -> ComputeCeiling:
     peak, burst = record.peak, record.peak.burst
-    samples = len(burst.timing.samples_s)
-    spread = relative_spread([block.tflops for block in peak.repeats])
+    samples, spread = len(burst.timing.samples_s), relative_spread([block.tflops for block in peak.repeats])
+    highest_tflops = highest_possible_tflops(device, record.name, peak.sm_clock_mhz)
     doubt = find_doubt(
         kind=device.device_kind,
         samples=samples,
@@ -70,14 +70,10 @@ def _compute(
         most_apart=MOST_CEILING_SPREAD,
         disturbed=is_record_disturbed(record, burst.timing.contention, burst.states, device.device_kind),
         throttled=peak.all_throttled,
-        impossible=_impossible(peak, register_tflops, highest_possible_tflops(device, record.name, peak.sm_clock_mhz)),
+        impossible=_impossible(peak, register_tflops, highest_tflops),
     )
     datasheet = peak.datasheet_tflops
-    ridge = sustained_fraction = None
-    if reads_gb_per_s and not doubt:
-        ridge = ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9)
-    if datasheet and peak.sustained_tflops:
-        sustained_fraction = peak.sustained_tflops / datasheet
+    ridge = ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if reads_gb_per_s and not doubt else None
     return ComputeCeiling(
         device=record.device,
         kind="compute",
@@ -95,9 +91,9 @@ def _compute(
         ridge_flops_per_byte=ridge,
         reference_tflops=peak.reference_tflops,
         datasheet_tflops=datasheet,
-        fraction_of_datasheet=datasheet and peak.tflops / datasheet,
-        burst_fraction_of_datasheet=datasheet and peak.burst_tflops / datasheet,
-        sustained_fraction_of_datasheet=sustained_fraction,
+        fraction_of_datasheet=_fraction(peak.tflops, datasheet),
+        burst_fraction_of_datasheet=_fraction(peak.burst_tflops, datasheet),
+        sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, datasheet),
         datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
         sm_clock_mhz=peak.sm_clock_mhz,
         fraction_of_clock=peak.fraction_of_clock,
@@ -114,6 +110,11 @@ def _compute(
         standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
         record=path,
     )
+
+
+def _fraction(measured: float | None, datasheet: float | None) -> float | None:
+    """A measured rate over that of the datasheet; None if either is not known."""
+    return measured / datasheet if measured and datasheet else None
 
 
 def _variant(block: WorkloadBlock) -> VariantRow:
@@ -227,7 +228,7 @@ def _memory(
         energy=_energy(bandwidth.sustained, "byte", device),
         sm_clock_mhz=bandwidth.sm_clock_mhz,
         datasheet_gb_per_s=datasheet,
-        fraction_of_datasheet=datasheet and bandwidth.gb_per_s / datasheet,
+        fraction_of_datasheet=_fraction(bandwidth.gb_per_s, datasheet),
         throttle_reasons=bandwidth.throttle_reasons,
         all_throttled=bandwidth.all_throttled,
         doubt=doubt,

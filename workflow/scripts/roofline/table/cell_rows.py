@@ -57,9 +57,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     memory = next((context.ceilings[name] for name in measured.memory_ceilings if name in context.ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
     no_roof_reason = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
-    roof = None
-    if not no_roof_reason:
-        roof = roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
+    roof = None if no_roof_reason else roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.cpu_time, measured.gpu_time, measured.sealed
     cpu_s, gpu_s = cpu.median_s, gpu and gpu.median_s
     attained = measured.flops / cpu_s / 1e12
