@@ -48,4 +48,4 @@ def test_a_cell_above_its_roof_is_doubtful_and_a_users_figure_is_taken_at_its_wo
         "impossible",
         pytest.approx(1.25),
     )
-    assert found.share is None
+    assert found.reliable_fraction_of_roof is None

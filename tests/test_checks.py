@@ -26,8 +26,8 @@ from roofline.records.timing_record import DeviceState
 from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
 from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS, TIMER
-from roofline.table.checks.consistency import AGREE, BELOW, COUNTED, VERIFIED
-from roofline.table.checks.surroundings import ALONE, COOL, QUIET
+from roofline.table.checks.consistency import AGREE, BELOW_ROOF, COUNTED, VERIFIED
+from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS, QUIET
 
 FACTS = {
     "memory_bus_width_bits": 6016,
@@ -48,8 +48,8 @@ CPU = device_record("cpu")
 
 
 def card(boost_mhz=1980, datasheet_w=700, dtypes=("fp64", "fp32", "fp16", "bf16"), **facts):
-    known = {"boost_clock_mhz": boost_mhz, "power_limit_w": datasheet_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
-    return device_record("gpu0", hardware=FACTS | facts, datasheet=DATASHEET.model_copy(update=known))
+    figures = {"boost_clock_mhz": boost_mhz, "power_limit_w": datasheet_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
+    return device_record("gpu0", hardware=FACTS | facts, datasheet=DATASHEET.model_copy(update=figures))
 
 
 def states(**fields):
@@ -58,9 +58,9 @@ def states(**fields):
 
 def reads(share=0.96, datasheet=4800.0, contention=None, **fields):
     gb_per_s = share * 4800
-    known = {"datasheet_gb_per_s": datasheet}
-    taken = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
-    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, timing=taken, **known | fields))
+    figures = {"datasheet_gb_per_s": datasheet}
+    block = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
+    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, timing=block, **figures | fields))
 
 
 def registers(share=0.98, mhz=1980.0, throttle_reasons=()):
@@ -108,8 +108,8 @@ def issued(share=0.98, **fields):
 
 
 def on_cpu(**load):
-    taken = timing((1 << 30) / 100e9, contention=load_next_to(**load))
-    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, timing=taken))
+    block = timing((1 << 30) / 100e9, contention=load_next_to(**load))
+    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, timing=block))
 
 
 def fewer(gb_per_s):
@@ -143,7 +143,7 @@ HOST = [CPU, peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1, 2, 3, 4
 PASS, FAIL, NOTE, NONE = "pass", "fail", "note", "not_applicable"
 
 CASES = {
-    ALONE: [
+    NO_OTHER_PROCESS: [
         ([card(), reads(states=states(other_processes=0))], PASS),
         ([card(), reads(states=states(other_processes=1))], FAIL),
         ([card(), issued(contention=load_next_to(other_processes=1))], FAIL),
@@ -222,7 +222,7 @@ CASES = {
         ([card(), registers(0.4)], NONE),
     ],
     ISSUE_RATE: [([card(), issued()], PASS), ([card(), issued(0.96)], FAIL), ([card(), reads()], None)],
-    BELOW: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
+    BELOW_ROOF: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
     VERIFIED: [(WHOLE, PASS), ([*products(fp32_fma=0.5), swept("gpu0", 1)], FAIL)],
     COUNTED: [
         (profiled(fp32=1e9), PASS),
@@ -242,9 +242,9 @@ CASES = {
 
 
 def results(*records, device=None, **asked):
-    found = verified(*records, **asked)
-    device = device or next(iter(found.devices))
-    return {one.check: one.result for one in found.checks if one.device == device}
+    table = verified(*records, **asked)
+    device = device or next(iter(table.devices))
+    return {row.check: row.result for row in table.checks if row.device == device}
 
 
 @pytest.mark.parametrize(
@@ -269,20 +269,23 @@ def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, resu
 @pytest.mark.parametrize(
     ("check", "record"),
     [
-        (ALONE, reads(0.4, states=states(other_processes=1))),
+        (NO_OTHER_PROCESS, reads(0.4, states=states(other_processes=1))),
         (COOL, reads(0.4, all_throttled=True)),
         (QUIET, reads(0.4, contention=load_next_to(other_cores=7.9))),
     ],
 )
 def test_a_disturbed_measurement_is_reported_once(check, record):
-    found = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
-    (one,) = [one for one in found if one.result == FAIL]
-    assert one.check == check and one.doubts_figures and one.records == ["gpu0/bandwidth/hbm.json"]
+    rows = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
+    (failure,) = [row for row in rows if row.result == FAIL]
+    assert failure.check == check and failure.doubts_figures and failure.records == ["gpu0/bandwidth/hbm.json"]
 
 
 def test_a_busy_host_does_not_disturb_gpu_times():
-    one = cell("gpu0", 1e-3, 1e-3)
-    one.cpu_time.contention, one.gpu_time.contention = load_next_to(other_cores=4), load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", one))[QUIET] == PASS
-    one.cpu_time.contention = load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", one))[QUIET] == FAIL
+    measurement = cell("gpu0", 1e-3, 1e-3)
+    measurement.cpu_time.contention, measurement.gpu_time.contention = (
+        load_next_to(other_cores=4),
+        load_next_to(other_cores=7.5),
+    )
+    assert results(card(), operator_record("gpu0", measurement))[QUIET] == PASS
+    measurement.cpu_time.contention = load_next_to(other_cores=7.5)
+    assert results(card(), operator_record("gpu0", measurement))[QUIET] == FAIL

@@ -42,15 +42,15 @@ def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(fou
 
 def test_the_table_and_the_pages_have_every_cell(finished_run):
     table = read(Roofline, finished_run.results / "roofline.json")
-    assert len(table.entries) == len(table.operators) == 9
-    for entry in table.entries:
+    assert len(table.measured_cells) == len(table.operators) == 9
+    for entry in table.measured_cells:
         assert entry.sealed_cpu_time_error == (entry.sealed.cpu_time_s - entry.cpu_time_s) / entry.cpu_time_s
     assert table.devices["cpu"].violations == [] and table.devices["cpu"].seals
     checks = {one.check: one.result for one in table.checks if one.device == "cpu"}
     assert checks["every prediction has its measured counterpart, sealed before it"] == "pass"
     page = (finished_run.results / "verification.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| cpu ")]
-    assert len(rows) == 9 and all(any(table.full_name(entry) in row for row in rows) for entry in table.entries)
+    assert len(rows) == 9 and all(any(table.full_name(entry) in row for row in rows) for entry in table.measured_cells)
     assert (finished_run.results / "cpu/predictions.md").read_text().count("\n| ") == 1 + 9
     words = {
         name: len((finished_run.results / name).read_text().split()) for name in ("ROOFLINE.md", "verification.md")

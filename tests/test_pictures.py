@@ -41,7 +41,7 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
     assert {one.dtype for one in cells} == {"fp32", "fp16"} and {one.shape["batch"] for one in cells} == {1, 256}
     labels = [dot.label for dot in build_content(RUN, "gpu0", cells).dots]
     for cell in cells:
-        shares = f"{percent(cell.share)} ({percent(cell.fraction_of_compute_peak)})"
+        shares = f"{percent(cell.reliable_fraction_of_roof)} ({percent(cell.fraction_of_compute_peak)})"
         if cell.shape["batch"] == 1:
             assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2

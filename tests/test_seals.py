@@ -77,9 +77,11 @@ BEFORE, AFTER, STARTED = f"{DAY}11:00:00+00:00", f"{DAY}23:00:00+00:00", f"{DAY}
     ],
 )
 def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, predicted_at, fields, breaks):
-    (one,) = record(run, SCAN).measurements
-    known = {name: getattr(one, name) for name in PredictedCell.model_fields if hasattr(one, name)}
-    row = PredictedCell(**known | fields)
+    (measurement,) = record(run, SCAN).measurements
+    fields_of_cell = {
+        name: getattr(measurement, name) for name in PredictedCell.model_fields if hasattr(measurement, name)
+    }
+    row = PredictedCell(**fields_of_cell | fields)
     cells = PredictionsRecord(device="gpu0", predicted_at=predicted_at, seals={}, cells=[row])
     run.predictions["gpu0"] = ("gpu0/predictions.json", cells)
     assert len(lines(run)) == breaks
@@ -93,13 +95,13 @@ def contents(measured):
 
 
 def test_records_are_read_by_their_kind(tmp_path, run):
-    for path, one in [*run.measured, *run.devices.values(), *run.seals.items()]:
-        write(one, tmp_path / path)
+    for path, content in [*run.measured, *run.devices.values(), *run.seals.items()]:
+        write(content, tmp_path / path)
     (tmp_path / "roofline.json").write_text("{}")  # of all devices: none of a device's records
     (tmp_path / "gpu0/words.md").write_text("# Words")
-    found = read_results(tmp_path, [path for path in tmp_path.rglob("*") if path.is_file()])
-    assert contents(found.measured) == contents(run.measured) and found.seals == run.seals
-    assert found.device_records() == run.device_records()
+    read = read_results(tmp_path, [path for path in tmp_path.rglob("*") if path.is_file()])
+    assert contents(read.measured) == contents(run.measured) and read.seals == run.seals
+    assert read.device_records() == run.device_records()
 
 
 @pytest.mark.parametrize(

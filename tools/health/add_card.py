@@ -24,7 +24,7 @@ def add(source: str) -> list[str]:
 
 def card_run(run: api.Run, device: str) -> api.CardRun:
     record, figures = run.devices[device], [one for one in run.quantities if one.device == device and not one.doubt]
-    values = {one.key: one.value for one in figures if not one.key.startswith("p2p_")}
+    values = {one.key: one.value for one in figures if not one.key.startswith(api.PEER_KEY_PREFIX)}
     values |= {key: value for key, value, _ in watts(run.roofline, device)}
     return api.CardRun(
         queried_at=record.queried_at,

@@ -22,7 +22,7 @@ from roofline.records.base import write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.table.checks.card import LINK, MEMORY, REPAIRS
 from roofline.table.checks.ceilings import NEAR_MAXIMUM
-from roofline.table.checks.surroundings import ALONE, COOL
+from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS
 
 # GB/s and TFLOPS of an H200; register-only kernels run on two of its multiprocessors, which NumPy can follow.
 FEW, ALL = 2, 132
@@ -112,7 +112,7 @@ def test_a_sound_card_is_healthy(sound, tmp_path):
     ("record", "card", "named"),
     [
         (READS, {"rates": {"read": 2300}}, {verdict.READS}),
-        (READS, {"rates": {"read": 2300}, "FAKE_OTHERS": "4242"}, {ALONE}),
+        (READS, {"rates": {"read": 2300}, "FAKE_OTHERS": "4242"}, {NO_OTHER_PROCESS}),
         (PRODUCT, {"rates": {"bfloat16": 600}}, {verdict.MATMULS}),
         (COPIED, {"FAKE_LINK": "5,8", "rates": {"link": 27}}, {LINK}),
         (COPIED, {"rates": {"link": 30}}, {LINK}),

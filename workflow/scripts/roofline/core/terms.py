@@ -36,6 +36,9 @@ ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
     "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "gpu_time", "cpu_time"
 ]  # what runs are compared by
+# A card is judged by these alone: the host has a part in the others.
+CARD_QUANTITY_KINDS: tuple[QuantityKind, ...] = ("burst", "sustained", "issue", "memory", "cache", "link")
+PEER_KEY_PREFIX = "p2p_"  # of levels and quantities between two GPUs
 
 KNEE_SHARE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")

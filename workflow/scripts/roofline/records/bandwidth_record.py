@@ -12,14 +12,14 @@ from roofline.records.timing_record import Contention, DeviceState, Search, Timi
 
 
 class GridTrial(Record):
-    """One way to run a stream that was tried: a grid of a kernel, or a number of threads."""
+    """One grid of a kernel, or one number of threads, that a bandwidth benchmark was tried with."""
 
     grid: str
     gb_per_s: Rate
 
 
 class Bandwidth(Record):
-    """One memory ceiling: what a level gives to one mix of accesses."""
+    """One memory ceiling: the bandwidth of a level under one access pattern."""
 
     name: str
     level: str
@@ -53,6 +53,8 @@ class Bandwidth(Record):
 
 
 class SweepPoint(Record):
+    """The read bandwidth at one size of the working set."""
+
     size_bytes: AtLeastOne
     gb_per_s: Rate
 
@@ -88,7 +90,7 @@ class SweepRecord(SweepCurve):
 
 
 class PeerLink(Record):
-    """How a GPU reaches another GPU of its host, as NVML reports it."""
+    """The link from a GPU to another GPU of its host, as NVML reports it."""
 
     peer: str = Field(description="the device that is reached, such as gpu1")
     link: Literal["nvlink", "pcie"] | None = Field(description="null if NVML does not report it")
@@ -98,14 +100,14 @@ class PeerLink(Record):
 
 
 class Peer(PeerLink):
-    """The other GPU of a level between two, and the link to it."""
+    """The other GPU of a level between two GPUs, and the link to it."""
 
     uuid: str
     pcie_ancestor: str | None = Field(description="the nearest part of the PCIe tree that both hang on")
 
 
 class Latency(Record):
-    """What a few bytes take."""
+    """The time of an access of a few bytes."""
 
     name: str
     description: str = Field(description="the access that is timed")
@@ -115,7 +117,7 @@ class Latency(Record):
 
 
 class Loaded(Record):
-    """A GPU under an fp16 GEMM of 4096 for three seconds."""
+    """The rate of a GPU under an fp16 GEMM of 4096 for three seconds, alone and with the other GPUs."""
 
     device: str
     alone_tflops: Rate
@@ -123,6 +125,8 @@ class Loaded(Record):
 
 
 class BandwidthRecord(JobRecord):
+    """results/{device}/bandwidth/{name}.json: the ceilings, sweeps, latencies and energy of one memory level."""
+
     kind: Literal["bandwidth"] = "bandwidth"
     name: str = Field(description="of the job: a memory level, sweep, or p2p_gpu1")
     skipped_reason: str | None = Field(default=None, description="why nothing could be measured")

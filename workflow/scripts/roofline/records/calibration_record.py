@@ -1,4 +1,4 @@
-"""What work costs this host, per call, byte or number: measured before any operator, and carried by its seals."""
+"""The costs of work on this host, per call, byte or number: measured before any operator, and carried by its seals."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from roofline.records.timing_record import Contention
 
 
 class HostCost(Record):
-    """A timed block: so many calls, bytes or numbers in each sample."""
+    """A timed block of a cost of the host: each sample is of `amount` calls, bytes or numbers."""
 
     constant: str = Field(description="of the constant, with its unit")
     count: AtLeastOne = Field(description="of cores, or of a kernel's arguments")
@@ -20,7 +20,7 @@ class HostCost(Record):
 
 
 class CalibrationRecord(Seal):
-    """A seal that was measured: sealed once all of its blocks were timed."""
+    """A seal that was measured: it is sealed once all of its blocks are timed."""
 
     kind: Literal["calibration"] = "calibration"
     elapsed_s: Seconds

@@ -1,4 +1,4 @@
-"""Compute ceilings: what was tried, the burst, sustained load, and the investigation of a low peak."""
+"""Compute ceilings: the candidates, the burst, sustained load, and the investigation of a low peak."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from roofline.records.timing_record import Check, Contention, DeviceState, Searc
 
 
 class WorkloadSpec(Record):
-    """What runs to find a compute ceiling: a matrix product, or a register-only kernel."""
+    """The work that a compute ceiling is found with: a matrix product, or a register-only kernel."""
 
     library: str = Field(description="what computes: cupy.matmul, cuBLASLt, numpy.matmul, a kernel of ours")
     shape: dict[str, AtLeastOne] = Field(description="m, n, k of a product; blocks and threads of a kernel")
@@ -23,7 +23,7 @@ class WorkloadSpec(Record):
 
 
 class InvestigationTrial(Record):
-    """One thing that the investigation of a low peak tried."""
+    """One hypothesis that the investigation of a low peak tried, and its finding."""
 
     hypothesis: Literal["size", "sustained", "tensor_cores"]
     tflops: Rate | None = None
@@ -33,6 +33,8 @@ class InvestigationTrial(Record):
 
 
 class Investigation(Record):
+    """The search for the cause of a low peak: its trials, and the verdict on what explains it."""
+
     reason: str
     trials: list[InvestigationTrial]
     verdict: Literal["size", "sustained", "tensor_cores", "none"]
@@ -40,13 +42,15 @@ class Investigation(Record):
 
 
 class KernelIdentity(Record):
+    """The name of the kernel that reached a ceiling, and whether it uses tensor cores; null if not known."""
+
     name: str | None
     tensor_cores: bool | None
     how_known: str
 
 
 class Candidate(Record):
-    """One product that was tried by a few runs, the finalists by more."""
+    """One product that the search timed: by a few runs, and finalists by more."""
 
     product: WorkloadSpec
     flops: AtLeastOne
@@ -86,7 +90,7 @@ class LoadPoint(Record):
 
 
 class Sustained(Record):
-    """Load without a pause, and what it gave over whole cycles of power control once it had settled."""
+    """Load without a pause, and its rate over whole cycles of power control once it had settled."""
 
     product: WorkloadSpec
     duration_s: Positive
@@ -110,6 +114,8 @@ class Sustained(Record):
 
 
 class PeakFlops(Record):
+    """A measured compute ceiling: its burst, its sustained rate and the search that found it."""
+
     workload: Literal["gemm", "fma"]
     compute_unit: ComputeUnit
     tflops: Rate = Field(description="the ceiling: the higher of burst and sustained")
@@ -144,11 +150,13 @@ class PeakFlops(Record):
 
     @property
     def burst(self) -> WorkloadBlock:
-        """The median block."""
-        return sorted(self.repeats, key=lambda one: one.tflops)[len(self.repeats) // 2]
+        """The repeat of median rate; of an even number the faster one of the two."""
+        return sorted(self.repeats, key=lambda block: block.tflops)[len(self.repeats) // 2]
 
 
 class PeakFlopsRecord(JobRecord):
+    """results/{device}/peak_flops/{name}.json: one compute ceiling, or why the device has none."""
+
     kind: Literal["peak_flops"] = "peak_flops"
     name: str = Field(description="of the compute ceiling, such as fp16 or fp32_fma")
     skipped_reason: str | None = Field(

@@ -1,4 +1,4 @@
-"""What the hardware counted: whether a device's counters may be read, and a record for each profiled job."""
+"""Hardware counters: whether a device's counters may be read, and a record for each profiled job."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from roofline.records.operator_record import CellRecord, DataFile
 
 
 class ProfilerRecord(RunRecord):
-    """results/{device}/profiler.json: the profiler that is there, and whether it may read the counters."""
+    """results/{device}/profiler.json: the version of the profiler, and whether it may read the counters."""
 
     kind: Literal["profiler"] = "profiler"
     device: str
@@ -18,8 +18,11 @@ class ProfilerRecord(RunRecord):
 
 
 class Flops(Record):
-    """FLOPs by pipe: instructions that threads executed, an add or a multiply as one and a multiply-add as two; of
-    packed fp16 twice that; of tensor cores as they count them, padding included."""
+    """FLOPs by pipe, from the instructions that threads executed.
+
+    An add or a multiply counts one, a multiply-add two, packed fp16 twice that. Tensor cores count their FLOPs
+    themselves, padding included.
+    """
 
     fp64: NotNegative | None = None
     fp32: NotNegative | None = None

@@ -1,4 +1,4 @@
-"""What a device is, with the vendor's figures for it."""
+"""The identity of a device, and the vendor's figures for it."""
 
 from typing import Any, Literal
 
@@ -9,6 +9,8 @@ from roofline.records.base import AtLeastOne, Positive, Record, RunRecord
 
 
 class DatasheetPeak(Record):
+    """The compute peak of one dtype that the vendor promises, or that follows from its figures."""
+
     tflops: Positive
     compute_unit: ComputeUnit
     operations_per_clock_per_multiprocessor: Positive | None
@@ -18,6 +20,8 @@ class DatasheetPeak(Record):
 
 
 class DatasheetBandwidth(Record):
+    """A bandwidth that the vendor promises, with its source."""
+
     gb_per_s: Positive
     source: str
     verified: bool
@@ -25,7 +29,7 @@ class DatasheetBandwidth(Record):
 
 
 class DatasheetFigures(Record):
-    """What the datasheet, or the architecture's formula, promises."""
+    """The figures that the datasheet, or the architecture's formula, promises."""
 
     peaks_by: Literal["datasheet", "formula"] = Field(
         description="a datasheet of exactly this device, or the formula of its architecture"
@@ -43,6 +47,8 @@ class DatasheetFigures(Record):
 
 
 class DeviceRecord(RunRecord):
+    """results/{device}/device_query.json: a device, its host, and the datasheet's figures for it."""
+
     kind: Literal["device_query"] = "device_query"
     device: str
     device_kind: DeviceKind

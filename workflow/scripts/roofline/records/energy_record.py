@@ -23,7 +23,7 @@ class LoadEnergy(Record):
 
 
 class Idle(Record):
-    """A GPU with a context and an empty queue."""
+    """The power and clock of a GPU with a context and an empty queue."""
 
     power_w: Positive
     duration_s: Positive
@@ -32,7 +32,7 @@ class Idle(Record):
 
 
 class MemoryLoad(Record):
-    """A bandwidth benchmark without a pause, and what it gave once it had settled."""
+    """A bandwidth benchmark without a pause, and its rate once it had settled."""
 
     duration_s: Positive
     settled_after_s: NotNegative | None
@@ -52,7 +52,7 @@ class PowerPoint(Record):
 
 
 class EnergyPoint(Record):
-    """A kernel that reads numbers and makes multiply-adds on each."""
+    """The load of a kernel that reads numbers and makes multiply-adds on each of them."""
 
     dtype: str
     multiply_adds_per_number: AtLeastOne = Field(description="multiply-adds on each number")
@@ -61,16 +61,15 @@ class EnergyPoint(Record):
     sustained: MemoryLoad
 
     @property
-    def free(self) -> bool:
-        """Whether there is a figure, at a known clock that no power limit held."""
-        held = {*self.sustained.throttle_reasons} & {"sw_power_cap", "hw_power_brake_slowdown"}
-        return bool(
-            self.sustained.energy and not self.sustained.energy.reason and self.sustained.sm_clock_mhz and not held
-        )
+    def usable(self) -> bool:
+        """True if the energy is known and reliable, at a known clock that no power limit held back."""
+        power_limits = {*self.sustained.throttle_reasons} & {"sw_power_cap", "hw_power_brake_slowdown"}
+        energy = self.sustained.energy
+        return bool(energy and not energy.reason and self.sustained.sm_clock_mhz and not power_limits)
 
     @property
     def power_point(self) -> PowerPoint:
-        """The rates and the power between the ticks. Needs a point with a figure."""
+        """The rates and the power between the ticks; the energy of the point must be known."""
         energy = self.sustained.energy
         bytes_per_s = energy.work / energy.duration_s
         return PowerPoint(

@@ -10,6 +10,8 @@ from roofline.records.operator_record import DataFile
 
 
 class Sources(Record):
+    """The sources that a run was made by: their commit, and the files that differ from it."""
+
     commit: str | None
     dirty: bool | None
     changed_files: list[str] | None
@@ -19,6 +21,8 @@ class Sources(Record):
 
 
 class Output(Record):
+    """A file of a run, with its checksum and the job that wrote it."""
+
     path: str
     bytes: int
     sha256: str
@@ -42,6 +46,8 @@ class Environment(Record):
 
 
 class ManifestDevice(Record):
+    """A device of the run as it identifies itself, and the versions of its libraries."""
+
     device: str
     device_kind: DeviceKind
     name: str
@@ -51,7 +57,7 @@ class ManifestDevice(Record):
 
 
 class Times(Record):
-    """From the first job of the run that made this file to its end. Null if the start is not known."""
+    """The time and cost from the first job of the run that made this file to its end; null if not known."""
 
     first_start_at: str | None
     span_s: NotNegative | None
@@ -71,7 +77,7 @@ class Amendment(Record):
 
 
 class Manifest(RunRecord):
-    """results/manifest.json."""
+    """results/manifest.json: configuration, sources, environment, devices and outputs of a run."""
 
     kind: Literal["manifest"] = "manifest"
     created_at: str

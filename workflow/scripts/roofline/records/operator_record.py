@@ -27,7 +27,7 @@ class DataFile(Record):
 
 
 class CellRecord(Record):
-    """One operator, implementation, case and scope."""
+    """The key of a cell: one operator, implementation, case and scope."""
 
     operator: str
     implementation: str
@@ -39,13 +39,13 @@ class CellRecord(Record):
 
     @property
     def identity(self) -> tuple:
-        """What distinguishes it from the other cells of a device."""
+        """A key that no other cell of the device has."""
         names = (self.operator, self.implementation, self.preset, self.scope, self.dtype, self.cache)
         return *names, *sorted(self.shape.items())
 
 
 class Measurement(CellRecord):
-    """A cell, timed."""
+    """A timed cell: its counts, ceilings, sealed prediction, times, check and readings of the device."""
 
     flops: Whole
     bytes: Whole
@@ -69,7 +69,7 @@ class Measurement(CellRecord):
 
 
 class PredictedCell(CellRecord):
-    """A cell that is planned, as the seals predict it; its measurement holds the same."""
+    """A planned cell as the seals predict it; its measurement holds the same prediction."""
 
     sealed: CellPrediction | None
     reason: str | None = Field(default=None, description="why there is no prediction without arrays")
@@ -77,6 +77,8 @@ class PredictedCell(CellRecord):
 
 
 class PredictionsRecord(RunRecord):
+    """results/{device}/predictions.json: the predictions of all planned cells, written before they are measured."""
+
     kind: Literal["predictions"] = "predictions"
     device: str
     predicted_at: str
@@ -85,7 +87,7 @@ class PredictionsRecord(RunRecord):
 
 
 class JobRecord(RunRecord):
-    """What a measuring job writes, whatever it measures."""
+    """The part that records of all measuring jobs have in common."""
 
     device: str
     seals: dict[str, str] = Field(description="SHA-256 of each seal that holds for this job, by its path in results/")
@@ -96,6 +98,8 @@ class JobRecord(RunRecord):
 
 
 class OperatorRecord(JobRecord):
+    """results/{device}/{rule}/{case}.json: the measurements of an operator on one case."""
+
     kind: Literal["operator"] = "operator"
     case: str = Field(description="of the file's path: results/{device}/{rule}/{case}.json")
     data: list[DataFile] = Field(default=[])

@@ -20,7 +20,7 @@ from roofline.records.base import (
 
 
 class Contention(Record):
-    """What else ran during a timed block; null where the system does not tell."""
+    """The other load during a timed block; null where the system does not tell."""
 
     wall_s: Seconds = Field(description="of the block")
     cores: AtLeastOne = Field(description="that this process may run on")
@@ -88,7 +88,7 @@ class Check(Record):
 
 
 class Search(Record):
-    """How far a search came within its time budget."""
+    """The progress of a search within its time budget."""
 
     offered: Whole
     tried: Whole

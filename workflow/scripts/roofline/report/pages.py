@@ -69,7 +69,7 @@ def group_heat_rows(one: OperatorView, table: Roofline) -> dict[str, list[tuple[
 
 
 def _place(axis: Axis, cell: CellRow) -> str:
-    place = axis_value_text(axis, cell.along(axis))
+    place = axis_value_text(axis, cell.axis_value(axis))
     return place if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} {place}"
 
 
@@ -80,14 +80,14 @@ def build_cell_table(one: OperatorView, report: ReportView) -> MarkdownTable:
     columns = ["implementation", "case", "time", "of roof", "GPU time", "predicted", "GB/s", "rate", "FLOP/byte"]
     columns += ["limited by", *(f"times as fast as {name}" for name in named)]
     rows = []
-    for cell in sorted(one.cells, key=lambda cell: -(cell.share or 0)):
+    for cell in sorted(one.cells, key=lambda cell: -(cell.reliable_fraction_of_roof or 0)):
         faster = [cell.speed_up.get(name) for name in named]
         rows.append(
             [
                 " ".join(filter(None, [cell.implementation, cell.scope if cell.scope != one.scope else None])),
                 " ".join([cell.dtype, report.table.label(cell)]),
                 f"{duration(cell.cpu_time_s)}{'*' if cell.doubt else ''}",
-                percent(cell.share) if cell.share else "-",
+                percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
                 duration(cell.gpu_time_s) if cell.gpu_time_s else "-",
                 duration(cell.sealed.cpu_time_s) if cell.sealed and cell.sealed.cpu_time_s else "-",
                 number(cell.bytes / cell.cpu_time_s / 1e9),
@@ -113,7 +113,7 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
             duration(one.estimated_time_s) if one.estimated_time_s else "-",
             duration(one.roofline_time_s) if one.roofline_time_s else "-",
             duration(one.cpu_time_s) if one.cpu_time_s else "-",
-            percent(one.share) if one.share else "-",
+            percent(one.reliable_fraction_of_roof) if one.reliable_fraction_of_roof else "-",
             one.lower_ceiling,
         ]
         for one in report.users

@@ -38,7 +38,7 @@ def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str
     for alike in group_by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
         first, axis = alike[0], table.operator_info[alike[0].operator].axis
         times = "; ".join(
-            (f"{axis_value_text(axis, cell.along(axis))}: " if axis else "")
+            (f"{axis_value_text(axis, cell.axis_value(axis))}: " if axis else "")
             + f"{duration(cell.sealed.cpu_time_s)}, {duration(cell.cpu_time_s)}"
             for cell in alike
         )
@@ -53,7 +53,7 @@ def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str
                         format_error(most(cell.sealed_cpu_time_error for cell in alike)) for most in (min, max)
                     )
                 ),
-                format_percent_span(cell.share for cell in alike if cell.share),
+                format_percent_span(cell.reliable_fraction_of_roof for cell in alike if cell.reliable_fraction_of_roof),
             ]
         )
     return rows

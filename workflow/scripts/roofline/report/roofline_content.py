@@ -181,7 +181,8 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
         about = roofline.operator_info[name]
         scope = next((one for one in about.scopes if any(cell.scope == one for cell in alike)), alike[0].scope)
         best = _best([cell for cell in alike if cell.scope == scope])
-        found += best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.share or 0.0)]
+        fastest = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
+        found += best if about.usual_share_of_peak else [fastest]
     return found
 
 
@@ -190,7 +191,7 @@ def _best(cells: Sequence[CellRow]) -> list[CellRow]:
     ways: dict[str, list[CellRow]] = {}
     for cell in cells:
         ways.setdefault(cell.implementation, []).append(cell)
-    return max(ways.values(), key=lambda mine: median(cell.share or 0.0 for cell in mine))
+    return max(ways.values(), key=lambda mine: median(cell.reliable_fraction_of_roof or 0.0 for cell in mine))
 
 
 def _dot(cell: CellRow, label: str, roofline: Roofline, by_rate: bool) -> Dot:
@@ -227,7 +228,7 @@ def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[Cell
     found: dict[tuple, list[tuple[float, int, CellRow]]] = {}
     for place, cell in enumerate(cells):
         about = roofline.operator_info.get(cell.operator)
-        along = about.axis and cell.along(about.axis) if about else None
+        along = about.axis and cell.axis_value(about.axis) if about else None
         what = place if along is None else about.series(cell)
         key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, what
         found.setdefault(key, []).append((along or 0, place, cell))
@@ -245,18 +246,18 @@ def _groups(series: Sequence[CellRow]) -> list[list[CellRow]]:
 
 def _words(group: Sequence[CellRow], roofline: Roofline, series: list[CellRow] | None) -> str:
     """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
-    about, share = roofline.operator_info.get(group[0].operator), _span(one.share for one in group)
+    about, share = roofline.operator_info.get(group[0].operator), _span(one.reliable_fraction_of_roof for one in group)
     if about is None:
         return " ".join(filter(None, [group[0].name, share]))
     if not series:
         return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
-    sizes = sorted(one.along(about.axis) for one in group)
+    sizes = sorted(one.axis_value(about.axis) for one in group)
     places = [axis_value_text(about.axis, size) for size in sizes]
-    if 2 < len(places) == sum(sizes[0] <= one.along(about.axis) <= sizes[-1] for one in series):
+    if 2 < len(places) == sum(sizes[0] <= one.axis_value(about.axis) <= sizes[-1] for one in series):
         places = [f"{places[0]}–{places[-1]}"]
     where = f"{about.axis.symbol} {', '.join(places)}"
     peaks = {one.name for one in roofline.ceilings if one.device == group[0].device and not one.doubt}
-    sound = [one for one in group if one.share and one.compute_ceiling in peaks]
+    sound = [one for one in group if one.reliable_fraction_of_roof and one.compute_ceiling in peaks]
     peak = _span(one.fraction_of_compute_peak for one in sound) if about.usual_share_of_peak else ""
     words = ", ".join(filter(None, [about.series(group[0]), where]))
     dtype = "" if roofline.ceiling(group[0].device, group[0].dtype) else f"{group[0].dtype} "

@@ -41,7 +41,7 @@ def format_summary(
     if report.ratios:
         shown = " · ".join(f"{one.title} {format_span(one.times)}x" for one in report.ratios)
         lines += [*_fitted(f"GPU/CPU, fp32: {shown}", width), ""]
-    if report.table.repeatable:  # not cut: it is to be pasted
+    if report.table.records_to_repeat:  # not cut: it is to be pasted
         lines += [f"Disturbed by other load. When the machine is idle: {format_make_command(arguments, 'AGAIN=1')}"]
     return "\n".join(lines)
 
@@ -130,7 +130,7 @@ def _operator(one: OperatorView, report: ReportView) -> str:
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"
     helps = f"; try {one.remedies[0]}" if one.remedies else ""
-    figures = f"{duration(best.cpu_time_s):>8}{percent(best.share):>9}"
-    cells = [cell for cell in one.cells if cell.share]
+    figures = f"{duration(best.cpu_time_s):>8}{percent(best.reliable_fraction_of_roof):>9}"
+    cells = [cell for cell in one.cells if cell.reliable_fraction_of_roof]
     words = regime_counts(cells).split(",")[0].replace("-bound", "").replace("limited by the ", "")
     return f"    {one.title:<18}{case:<38}{figures}  {words.replace(' ', f' of {len(cells)} ', 1)}{helps}"

@@ -47,7 +47,8 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     known, jobs = drawings(roofline), []
     for name in names or known:
         how, devices = known.get(name, (None, ()))
-        jobs.append((how, folder / name, format_failures(one for one in roofline.faults if one.device in devices)))
+        failures = [check for check in roofline.doubting_failures if check.device in devices]
+        jobs.append((how, folder / name, format_failures(failures)))
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:

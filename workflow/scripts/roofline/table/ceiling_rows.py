@@ -29,8 +29,8 @@ from roofline.table.rows import (
 from roofline.table.standing import rank_among_cards
 
 MOST_POINTS = 120  # of a curve: a picture shows no more
-FEWER_CORES = 1.15  # times the rate of more cores: quiet hosts stay within 1.10
-BEATEN = 1.10  # a faster reference GEMM refutes it
+MOST_GAIN_OF_FEWER_CORES = 1.15  # the rate of fewer cores over that of more: quiet hosts stay within 1.10
+MOST_GAIN_OF_REFERENCE = 1.10  # the rate of the reference GEMM over the burst: a faster one refutes the burst
 
 
 def compute_ceiling_rows(
@@ -61,17 +61,19 @@ def _compute(
     reads_gb_per_s: float | None,
 ) -> ComputeCeiling:
     peak, burst = record.peak, record.peak.burst
-    spread = relative_spread([block.tflops for block in peak.repeats])
+    samples, spread = len(burst.timing.samples_s), relative_spread([block.tflops for block in peak.repeats])
+    highest_tflops = highest_possible_tflops(device, record.name, peak.sm_clock_mhz)
     doubt = find_doubt(
         kind=device.device_kind,
-        samples=len(burst.timing.samples_s),
+        samples=samples,
         blocks_apart=spread,
         most_apart=MOST_CEILING_SPREAD,
         disturbed=is_record_disturbed(record, burst.timing.contention, burst.states, device.device_kind),
         throttled=peak.all_throttled,
-        impossible=_impossible(peak, register_tflops, highest_possible_tflops(device, record.name, peak.sm_clock_mhz)),
+        impossible=_impossible(peak, register_tflops, highest_tflops),
     )
     datasheet = peak.datasheet_tflops
+    ridge = ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if reads_gb_per_s and not doubt else None
     return ComputeCeiling(
         device=record.device,
         kind="compute",
@@ -84,18 +86,14 @@ def _compute(
         tflops=peak.tflops,
         burst_tflops=peak.burst_tflops,
         sustained_tflops=peak.sustained_tflops,
-        sample_count=len(burst.timing.samples_s),
+        sample_count=samples,
         repeat_spread=spread,
-        ridge_flops_per_byte=ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9)
-        if reads_gb_per_s and not doubt
-        else None,
+        ridge_flops_per_byte=ridge,
         reference_tflops=peak.reference_tflops,
         datasheet_tflops=datasheet,
-        fraction_of_datasheet=datasheet and peak.tflops / datasheet,
-        burst_fraction_of_datasheet=datasheet and peak.burst_tflops / datasheet,
-        sustained_fraction_of_datasheet=peak.sustained_tflops / datasheet
-        if datasheet and peak.sustained_tflops
-        else None,
+        fraction_of_datasheet=_fraction(peak.tflops, datasheet),
+        burst_fraction_of_datasheet=_fraction(peak.burst_tflops, datasheet),
+        sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, datasheet),
         datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
         sm_clock_mhz=peak.sm_clock_mhz,
         fraction_of_clock=peak.fraction_of_clock,
@@ -103,7 +101,7 @@ def _compute(
         burst_throttle_reasons=peak.burst_throttle_reasons,
         sustained_throttle_reasons=peak.sustained_throttle_reasons,
         all_throttled=peak.all_throttled,
-        variants=list(map(_variant, peak.variants)),
+        variants=[_variant(block) for block in peak.variants],
         sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
         energy=_energy(peak.sustained, "flop", device),
         investigation=peak.investigation,
@@ -112,6 +110,11 @@ def _compute(
         standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
         record=path,
     )
+
+
+def _fraction(measured: float | None, datasheet: float | None) -> float | None:
+    """A measured rate over that of the datasheet; None if either is not known."""
+    return measured / datasheet if measured and datasheet else None
 
 
 def _variant(block: WorkloadBlock) -> VariantRow:
@@ -123,17 +126,21 @@ def _variant(block: WorkloadBlock) -> VariantRow:
     )
 
 
-def _impossible(peak: PeakFlops, registers: float | None, most: float) -> bool:
-    """Above what the clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
-    of_registers = (
-        peak.tflops / registers if registers and peak.compute_unit == "cpu" and peak.workload == "gemm" else 0
-    )
-    return peak.tflops > most or of_registers > 1 or (peak.reference_tflops or 0) > BEATEN * peak.burst_tflops
+def _impossible(peak: PeakFlops, register_tflops: float | None, highest_tflops: float) -> bool:
+    """Return whether a peak cannot be right.
+
+    It exceeds what the clock allows or a CPU's register-only peak, or the reference GEMM is clearly faster.
+    """
+    if peak.tflops > highest_tflops:
+        return True
+    if register_tflops and peak.compute_unit == "cpu" and peak.workload == "gemm" and peak.tflops > register_tflops:
+        return True
+    return (peak.reference_tflops or 0) > MOST_GAIN_OF_REFERENCE * peak.burst_tflops
 
 
 def _sustained(load: Sustained, flops: int) -> SustainedRow:
     """The load with a curve of at most MOST_POINTS points, the last one included; `flops` are of one product."""
-    step = -(-len(load.curve) // (MOST_POINTS - 1))
+    step = math.ceil(len(load.curve) / (MOST_POINTS - 1))
     curve = load.curve[::step]
     if (len(load.curve) - 1) % step:
         curve.append(load.curve[-1])
@@ -169,7 +176,7 @@ def memory_ceiling_rows(
 ) -> Iterator[MemoryCeiling]:
     """Yield a row for each memory ceiling of a record, ranked among `card_runs`.
 
-    A ceiling of more cores is impossible where fewer cores reached FEWER_CORES times as much.
+    A ceiling is impossible if fewer cores reached more than MOST_GAIN_OF_FEWER_CORES times as much.
     """
     for bandwidth in record.bandwidths:
         same_pattern = [
@@ -178,8 +185,8 @@ def memory_ceiling_rows(
             if (candidate.level, candidate.mix) == (bandwidth.level, bandwidth.mix)
         ]
         cores = bandwidth.cores or math.inf
-        fewer = [candidate.gb_per_s for candidate in same_pattern if (candidate.cores or math.inf) < cores]
-        impossible = max(fewer, default=0) > FEWER_CORES * bandwidth.gb_per_s
+        rates_of_fewer = [candidate.gb_per_s for candidate in same_pattern if (candidate.cores or math.inf) < cores]
+        impossible = max(rates_of_fewer, default=0) > MOST_GAIN_OF_FEWER_CORES * bandwidth.gb_per_s
         yield _memory(path, record, bandwidth, device, card_runs, impossible)
 
 
@@ -221,7 +228,7 @@ def _memory(
         energy=_energy(bandwidth.sustained, "byte", device),
         sm_clock_mhz=bandwidth.sm_clock_mhz,
         datasheet_gb_per_s=datasheet,
-        fraction_of_datasheet=datasheet and bandwidth.gb_per_s / datasheet,
+        fraction_of_datasheet=_fraction(bandwidth.gb_per_s, datasheet),
         throttle_reasons=bandwidth.throttle_reasons,
         all_throttled=bandwidth.all_throttled,
         doubt=doubt,

@@ -1,4 +1,4 @@
-"""The row of one cell: under its roof, against its sealed prediction and its operator's baselines, with its doubt."""
+"""The row of one cell: its roof, its sealed prediction, its operator's baselines and its doubt."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ WITHOUT_INTERVAL = 1.05
 
 
 class CellContext(NamedTuple):
-    """What a cell's row follows from besides its own measurement."""
+    """The facts that a cell's row follows from besides its own measurement."""
 
     kind: DeviceKind
     about: About  # of its operator
@@ -57,9 +57,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     memory = next((context.ceilings[name] for name in measured.memory_ceilings if name in context.ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
     no_roof_reason = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
-    roof = None
-    if not no_roof_reason:
-        roof = roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
+    roof = None if no_roof_reason else roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.cpu_time, measured.gpu_time, measured.sealed
     cpu_s, gpu_s = cpu.median_s, gpu and gpu.median_s
     attained = measured.flops / cpu_s / 1e12
@@ -88,8 +86,8 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         lower_ceiling=lower,
         no_roof_reason=no_roof_reason,
         roof_tflops=roof,
-        fraction_of_roof=_of_roof(measured.flops, measured.bytes, cpu_s, roof, gb_per_s),
-        gpu_fraction_of_roof=_of_roof(measured.flops, measured.bytes, gpu_s, roof, gb_per_s),
+        fraction_of_roof=_roof_fraction(measured.flops, measured.bytes, cpu_s, roof, gb_per_s),
+        gpu_fraction_of_roof=_roof_fraction(measured.flops, measured.bytes, gpu_s, roof, gb_per_s),
         fraction_of_compute_peak=attained / peak if peak else None,
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
@@ -124,7 +122,7 @@ def lower_ceiling(
 def _cause_of_error(
     measured: Measurement, context: CellContext, peak: float | None, gb_per_s: float | None
 ) -> tuple[Cause | None, float | None]:
-    """What most of the sealed CPU time's error is due to, and the seconds that it adds; None if that is not known."""
+    """The main cause of the sealed CPU time's error, and the seconds that it adds; None if that is not known."""
     if context.seal is None or context.constants is None or measured.sealed.cpu_time_s is None:
         return None, None
     seconds_by_cause = attribute_error(measured, context.seal, context.constants, peak, gb_per_s)
@@ -134,7 +132,10 @@ def _cause_of_error(
 def find_regime(
     measured: Measurement, peak: float | None, gb_per_s: float | None, ceilings: Ceilings
 ) -> tuple[str | None, str | None]:
-    """The regime from measurements alone, by the rule of regimes.py, and of a memory-bound cell the level."""
+    """Return the regime by the rule of regimes.py, from measurements alone, and the level of a memory-bound cell.
+
+    `peak` is in TFLOPS. Both are None if a ceiling that they depend on was not measured.
+    """
     on_device = measured.gpu_time
     levels = {measured.memory_level: measured.bytes / (gb_per_s * 1e9) if gb_per_s else None}
     if gb_per_s:
@@ -151,10 +152,10 @@ def find_regime(
     return regime, level if regime == roofline_model.MEMORY_BOUND else None
 
 
-def _of_roof(
+def _roof_fraction(
     flops: float, traffic: float, time_s: float | None, roof: float | None, gb_per_s: float | None
 ) -> float | None:
-    """Attained by its roof; of an operator that moves bytes and computes nothing, the bandwidth by its ceiling."""
+    """The attained FLOP rate over the roof; without FLOPs, the attained bandwidth over the memory ceiling."""
     if time_s and roof:
         return flops / time_s / 1e12 / roof
     if time_s and flops == 0 and gb_per_s:
@@ -163,22 +164,28 @@ def _of_roof(
 
 
 def share_above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
-    """The largest share of a ceiling that even the slow end of the faster time exceeds."""
-    timings = [one for one in (measured.cpu_time, measured.gpu_time) if one]
-    faster = min(timings, key=lambda one: one.ci95_s[1] if one.ci95_s else one.median_s)
+    """Return the largest share of a ceiling that the cell exceeds even at the slow end of its faster time.
+
+    `peak` is in TFLOPS. None if the cell exceeds no ceiling.
+    """
+    timings = [timing for timing in (measured.cpu_time, measured.gpu_time) if timing]
+    faster = min(timings, key=lambda timing: timing.ci95_s[1] if timing.ci95_s else timing.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
-    return _exceeded(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s)
+    return _share_above_ceilings(
+        measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s
+    )
 
 
-def _exceeded(
+def _share_above_ceilings(
     flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
 ) -> float | None:
+    """The larger of the two shares of the ceilings that a time means, if it is above `allowed`; else None."""
     share = max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
     return share if share > allowed else None
 
 
 def prediction_error(predicted_s: float | None, measured_s: float | None) -> float | None:
-    """(predicted - measured) / measured; None where either is not known."""
+    """Return (predicted - measured) / measured; None if either is not known."""
     return (predicted_s - measured_s) / measured_s if predicted_s is not None and measured_s else None
 
 
@@ -229,9 +236,9 @@ def build_operation_row(
 
     It is measured only if the user timed it (`measured_s`).
     """
-    dtype, name, flops, traffic = (operation[key] for key in ("dtype", "name", "flops", "memory_bytes"))
+    dtype, name, flops, traffic = operation["dtype"], operation["name"], operation["flops"], operation["memory_bytes"]
     peak = ceilings.get(dtype)
-    memory = next((ceilings[name] for name in memory_ceilings(kind, "read") if name in ceilings), None)
+    memory = next((ceilings[level] for level in memory_ceilings(kind, "read") if level in ceilings), None)
     if not peak or not memory:
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, kind="operation", name=name, reason=reason)
@@ -241,7 +248,7 @@ def build_operation_row(
     attained = exceeded = None
     if time_s:
         attained = flops / time_s / 1e12
-        exceeded = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING)
+        exceeded = _share_above_ceilings(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING)
     lower = lower_ceiling(peak.tflops, memory.gb_per_s, roof)
     return CellRow(
         device=device,
@@ -261,7 +268,7 @@ def build_operation_row(
         memory_ceiling=memory.name,
         lower_ceiling=lower,
         roof_tflops=roof,
-        fraction_of_roof=_of_roof(flops, traffic, time_s, roof, memory.gb_per_s),
+        fraction_of_roof=_roof_fraction(flops, traffic, time_s, roof, memory.gb_per_s),
         fraction_of_compute_peak=attained / peak.tflops if attained is not None else None,
         fraction_of_exceeded_ceiling=exceeded,
         regime=analysis.bound,

@@ -12,18 +12,21 @@ from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.cell_rows import Ceilings
 from roofline.table.rows import ComputeCeiling, EnergyFit
 
-ONE_CLOCK = 0.01  # what counts is within this of the median clock
-FEWEST_POINTS = 4
+ONE_CLOCK = 0.01  # a point counts if its clock is within this of the median clock
+FEWEST_FIT_POINTS = 4
 
 
 def fit_energy(path: str, record: BandwidthRecord, ceilings: Ceilings) -> Iterator[EnergyFit]:
-    """Yield a fit for each dtype, by least squares of relative residuals, of points that no power limit holds back."""
+    """Yield a fit for each dtype whose points determine one, of points that no power limit held back.
+
+    The fit is by least squares of the relative residuals.
+    """
     for dtype in dict.fromkeys(point.dtype for point in record.energy_points):
-        free = [point for point in record.energy_points if point.dtype == dtype and point.free]
-        clock_mhz = median([point.sustained.sm_clock_mhz for point in free]) if free else 0.0
-        at_clock = [point for point in free if abs(point.sustained.sm_clock_mhz / clock_mhz - 1) <= ONE_CLOCK]
+        usable = [point for point in record.energy_points if point.dtype == dtype and point.usable]
+        clock_mhz = median([point.sustained.sm_clock_mhz for point in usable]) if usable else 0.0
+        at_clock = [point for point in usable if abs(point.sustained.sm_clock_mhz / clock_mhz - 1) <= ONE_CLOCK]
         points = [point.power_point for point in at_clock]
-        if len(points) < FEWEST_POINTS:
+        if len(points) < FEWEST_FIT_POINTS:
             continue
         terabytes_per_s = numpy.array([point.bytes_per_s for point in points]) / 1e12
         tflops = numpy.array([point.flops_per_s for point in points]) / 1e12

@@ -10,7 +10,7 @@ from roofline.records.instructions_record import AccessLimit, InstructionsRecord
 from roofline.table.cell_rows import Ceilings
 from roofline.table.rows import CellRow, InstructionRoofline, PlacedKernel, case_key, cell_key_fields
 
-LIMITING_SHARE = 0.6  # of a measured rate: what is nearer to it than this is limited by it
+LIMITING_SHARE = 0.6  # of a measured rate: a kernel that reaches more of it is limited by it
 
 
 def build_instruction_row(
@@ -27,10 +27,10 @@ def build_instruction_row(
         for level, name in TRANSACTION_ROOFS.items()
         if name in ceilings
     }
-    counts_by_cell = {_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
+    counts_by_cell = {_cell_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
     kernels = []
     for cell in cells:
-        counted = counts_by_cell.get(_key(cell, cell.device))
+        counted = counts_by_cell.get(_cell_key(cell, cell.device))
         if counted:
             kernels.append(place_kernel(cell, counted, issue.warp_instructions_per_s, transactions_per_s))
     return InstructionRoofline(
@@ -60,7 +60,7 @@ def _access_limit(wall: AccessLimit) -> AccessLimit:
     )
 
 
-def _key(cell: CellRow | CountedCell, device: str) -> tuple:
+def _cell_key(cell: CellRow | CountedCell, device: str) -> tuple:
     return cell.implementation, *case_key(device, cell)
 
 
@@ -95,14 +95,13 @@ def place_kernel(
 
 
 def _transactions(counts: CountedCell) -> dict[str, float]:
-    """Loads and stores of each level added up; a level that was not counted is not there."""
+    """The sum of loads and stores of each level; a level that was not counted is absent."""
     by_level = {
         "l1": (counts.l1_load_sectors, counts.l1_store_sectors),
         "shared": (counts.shared_load_wavefronts, counts.shared_store_wavefronts),
         "l2": (counts.l2_read_sectors, counts.l2_write_sectors),
-        "hbm": tuple(
-            None if moved is None else fewest_transactions(moved, "hbm")
-            for moved in (counts.dram_read_bytes, counts.declared_write_bytes)
-        ),
     }
-    return {level: sum(both) for level, both in by_level.items() if None not in both}
+    if counts.dram_read_bytes is not None:
+        reads = fewest_transactions(counts.dram_read_bytes, "hbm")
+        by_level["hbm"] = (reads, fewest_transactions(counts.declared_write_bytes, "hbm"))
+    return {level: sum(counted) for level, counted in by_level.items() if None not in counted}

@@ -35,13 +35,17 @@ from roofline.table.scores import score_predictions
 from roofline.table.seals import find_violations
 from roofline.table.standing import select_comparable_runs
 
-# How far a count may be from the declared one: the larger of a share of that and an amount.
-OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
+# A count agrees with the declared one within the larger of a share of that and an amount.
+FLOPS_SHARE, FLOPS_AMOUNT = 0.02, 0
+TRAFFIC_SHARE, TRAFFIC_BYTES = 0.05, 1e6
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the config asks for besides records: the user's operations, and what devices lack of the rest."""
+    """The part of the config that the table follows from besides records.
+
+    `without` names the operators that a device cannot run.
+    """
 
     effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
@@ -60,7 +64,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     ceilings = list(_ceilings(results, request.effort))
     cells = list(_cells(results, ceilings))
     operations = [
-        build_operation_row(name, record.device_kind, operation, _of(ceilings, name))
+        build_operation_row(name, record.device_kind, operation, _ceilings_of(ceilings, name))
         for name, record in results.device_records().items()
         for operation in request.operations
         if operation.get("device") in (None, name)
@@ -71,7 +75,9 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         operators=[*cells, *(row for row in operations if isinstance(row, CellRow))],
         sweeps=[row for path, record in bandwidths for row in ceiling_rows.sweep_rows(path, record)],
         energy_fits=[
-            fit for path, record in bandwidths for fit in fit_energy(path, record, _of(ceilings, record.device))
+            fit
+            for path, record in bandwidths
+            for fit in fit_energy(path, record, _ceilings_of(ceilings, record.device))
         ],
         peers=[
             ceiling_rows.peer_path_row(path, record)
@@ -79,7 +85,9 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
             if record.peer and not record.skipped_reason
         ],
         instructions=[
-            build_instruction_row(path, record, _of(ceilings, record.device), cells, results.counted_on(record.device))
+            build_instruction_row(
+                path, record, _ceilings_of(ceilings, record.device), cells, results.counted_on(record.device)
+            )
             for path, record in results.of_kind(InstructionsRecord)
         ],
         counters=counted_rows(results, cells),
@@ -132,7 +140,7 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     ]
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
-        reads = _main_memory_reads(_of(memory, name), device.device_kind)
+        reads = _main_memory_reads(_ceilings_of(memory, name), device.device_kind)
         yield from ceiling_rows.compute_ceiling_rows(peaks, device, card_runs.get(name, []), reads)
     yield from memory
 
@@ -144,7 +152,7 @@ def _main_memory_reads(ceilings: Mapping[str, MemoryCeiling], kind: DeviceKind) 
     return None if reads is None or reads.doubt else reads.gb_per_s
 
 
-def _of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
+def _ceilings_of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
@@ -155,7 +163,7 @@ def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
         for measurement in record.measurements:
             case = measurements_by_case.setdefault(case_key(record.device, measurement), {})
             case[measurement.implementation] = measurement
-    ceilings_of_device = {name: _of(ceilings, name) for name in results.devices}
+    ceilings_of_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
     for path, record in results.measured:
         for measurement in record.measurements:
             context = CellContext(
@@ -170,13 +178,13 @@ def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
 
 
 def _skipped(results: Results, request: Request) -> list[Skipped]:
-    """What was requested and a device lacks: by its own record, or as it turned out when it was measured."""
+    """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
     peaks = results.of_kind(PeakFlopsRecord)
-    turned_out = {(record.device, record.name): record.skipped_reason for _, record in peaks}
+    skip_reasons = {(record.device, record.name): record.skipped_reason for _, record in peaks}
     skipped = []
     for device, record in results.device_records().items():
         for dtype in request.dtypes:
-            reason = record.unsupported.get(dtype) or turned_out.get((device, dtype))
+            reason = record.unsupported.get(dtype) or skip_reasons.get((device, dtype))
             if reason:
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
     for _, record in results.of_kind(BandwidthRecord):
@@ -191,7 +199,7 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
     return skipped
 
 
-# ---------------------------------------------------------------- what the hardware counted
+# ---------------------------------------------------------------- hardware counters
 
 
 def counted_rows(results: Results, timed: Iterable[CellRow]) -> list[Counted]:
@@ -203,7 +211,7 @@ def counted_rows(results: Results, timed: Iterable[CellRow]) -> list[Counted]:
 def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regime | None]) -> Counted:
     formula_flops = cell.formula_flops_by_pipe.total if cell.formula_flops_by_pipe else None
     counted_flops = _on_pipes(cell)
-    # What multiprocessors wrote to the L2: most of it is still there when a kernel ends.
+    # The bytes that multiprocessors wrote to the L2: most of them are still in it when a kernel ends.
     written_bytes = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
     return Counted(
         **cell_key_fields(device, cell),
@@ -217,17 +225,19 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regi
         tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
         achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
         regime=regimes.get((cell.implementation, *case_key(device, cell))),
-        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, *OF_TRAFFIC),
-        writes_agree=_agree(cell.declared_write_bytes, written_bytes, *OF_TRAFFIC),
-        flops_agree=None if formula_flops is None else _agree(formula_flops, counted_flops, *OF_FLOPS),
+        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
+        writes_agree=_agree(cell.declared_write_bytes, written_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
+        flops_agree=_agree(formula_flops, counted_flops, FLOPS_SHARE, FLOPS_AMOUNT),
         not_counted=cell.not_counted,
         record=path,
     )
 
 
-def _agree(declared: float, counted: float | None, share: float, least: float) -> bool | None:
-    """Return whether the count is what was declared, within a share of it or an amount; None if not counted."""
-    return None if counted is None else abs(counted - declared) <= max(share * declared, least)
+def _agree(declared: float | None, counted: float | None, share: float, amount: float) -> bool | None:
+    """Return whether the count is the declared one, within a share of it or an amount; None if either is not known."""
+    if declared is None or counted is None:
+        return None
+    return abs(counted - declared) <= max(share * declared, amount)
 
 
 def _on_pipes(cell: CountedCell) -> float | None:

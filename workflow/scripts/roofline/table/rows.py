@@ -32,21 +32,25 @@ from roofline.records.energy_record import PowerPoint
 from roofline.records.instructions_record import AccessLimit
 from roofline.records.seal_records import CellPrediction
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 8  # of roofline.json
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
-REPEAT_SPREAD = "the fastest of the timed blocks that start alike over the slowest, less 1; null for fewer than two"
+REPEAT_SPREAD = (
+    "a fraction: the fastest of the timed blocks that start alike over the slowest, less 1; null for fewer than two"
+)
 ALL_THROTTLED = "whether heat or the power brake held back every sample; null if not reported"
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
 
 class TableRow(Record):
-    """A row of the table. It is built once and never changed."""
+    """A row of the table; it is built once and never changed."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class DeviceRow(TableRow):
+    """A device of the run, with its hardware and software, its idle power and its seals."""
+
     device_kind: DeviceKind
     name: str
     record: str
@@ -65,7 +69,7 @@ class DeviceRow(TableRow):
 
 
 class VariantRow(TableRow):
-    """What else the device has for a dtype: the ceiling's shape by another arithmetic, in one block."""
+    """The ceiling's product with another output, accumulation or operands, timed in one block."""
 
     product: WorkloadSpec
     inputs: str = Field(description="operands")
@@ -74,13 +78,15 @@ class VariantRow(TableRow):
 
 
 class SustainedRow(TableRow):
-    """What a device did under sustained load."""
+    """The clock, temperature and rates of a device under sustained load."""
 
     duration_s: Positive
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
     sm_clock_mhz: Positive | None = Field(description="median of what counts")
     temperature_c: float | None = Field(description="the highest of what counts")
-    drift: float | None = Field(description="the last cycle over the first, or quarter, less 1")
+    drift: float | None = Field(
+        description="a fraction: the rate of the last cycle, or quarter, over that of the first, less 1"
+    )
     point_count: int = Field(description="moments of the whole curve")
     product_flops: int = Field(description="FLOPs of one product")
     first_products_s: list[Positive] = Field(description="seconds of each product of the first 0.1 s")
@@ -88,7 +94,7 @@ class SustainedRow(TableRow):
 
 
 class EnergyRow(TableRow):
-    """Of a settled load between two ticks of the energy counter, idle power included."""
+    """The energy of a settled load between two ticks of the energy counter, idle power included."""
 
     joules_per_flop: Positive | None = None
     joules_per_byte: Positive | None = None
@@ -100,17 +106,22 @@ class EnergyRow(TableRow):
 
 
 class Standing(TableRow):
-    """Among other known cards of the model; 1 is fastest, and cards within the spread between runs share places."""
+    """The place of a ceiling among other known cards of the model, each by the median of its runs.
 
-    others: int
-    median: Positive
-    lowest: Positive
-    highest: Positive
-    rank: int | None = Field(default=None, description="at best; null with few other cards")
-    rank_at_worst: int | None = None
+    Rank 1 is the fastest. Cards within the spread between runs share places.
+    """
+
+    others: int = Field(description="other known cards that have this ceiling")
+    median: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    lowest: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    highest: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    rank: int | None = Field(default=None, description="the place at best; null with few other cards")
+    rank_at_worst: int | None = Field(default=None, description="the place at worst; null with few other cards")
 
 
 class ComputeCeiling(TableRow):
+    """The highest FLOP rate that a device was measured to reach with one dtype on one kind of unit."""
+
     device: str
     kind: Literal["compute"]
     name: str
@@ -129,12 +140,12 @@ class ComputeCeiling(TableRow):
     )
     reference_tflops: Positive | None = Field(description="of the reference GEMM; null for a kernel in registers")
     datasheet_tflops: Positive | None = Field(description="of the datasheet; by formula for a CPU")
-    fraction_of_datasheet: Positive | None
-    burst_fraction_of_datasheet: Positive | None
-    sustained_fraction_of_datasheet: Positive | None
+    fraction_of_datasheet: Positive | None = Field(description="tflops over datasheet_tflops")
+    burst_fraction_of_datasheet: Positive | None = Field(description="burst_tflops over datasheet_tflops")
+    sustained_fraction_of_datasheet: Positive | None = Field(description="sustained_tflops over datasheet_tflops")
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
     sm_clock_mhz: Positive | None = Field(description="of the burst")
-    fraction_of_clock: Positive | None = Field(description="of what the units could do at that clock")
+    fraction_of_clock: Positive | None = Field(description="the burst over what the units could do at that clock")
     throttle_reasons: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
     burst_throttle_reasons: list[str] | None = Field(description="those during the burst; null if not known")
     sustained_throttle_reasons: list[str] | None = Field(description="those under sustained load; null if not known")
@@ -150,12 +161,14 @@ class ComputeCeiling(TableRow):
 
 
 class MemoryCeiling(TableRow):
+    """The bandwidth that a memory level or a link was measured to give to one access pattern."""
+
     device: str
     kind: Literal["memory"]
     name: str
     level: str
     mix: AccessPattern
-    cores: int | None = Field(description="that read or write, where these are fewer than all")
+    cores: int | None = Field(description="CPU cores that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(description="of transfers between host and device")
     both_ways: bool = Field(description="both directions of a link at once, of which this is the sum")
     peer: str | None = Field(description="the other GPU of a link between two")
@@ -168,7 +181,7 @@ class MemoryCeiling(TableRow):
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     datasheet_gb_per_s: Positive | None
-    fraction_of_datasheet: Positive | None
+    fraction_of_datasheet: Positive | None = Field(description="gb_per_s over datasheet_gb_per_s")
     throttle_reasons: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
     all_throttled: bool | None = Field(description=ALL_THROTTLED)
     doubt: Doubt | None = Field(description=DOUBT)
@@ -187,7 +200,7 @@ class EnergyFit(TableRow):
     base_power_w: float = Field(description="idle power, and whatever else does not follow the two rates")
     joules_per_byte: float
     joules_per_flop: float
-    rms_relative_error: NotNegative = Field(description="of the relative residuals")
+    rms_relative_error: NotNegative = Field(description="a fraction: root mean square of the relative residuals")
     sm_clock_mhz: Positive = Field(description="of all points, within 1 %")
     gemm_above_fit_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
     gemm_above_fit_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")
@@ -203,7 +216,10 @@ class SweepRow(TableRow, SweepCurve):
 
 
 class PeerPath(TableRow, PeerLink):
-    """How a GPU reaches another GPU of its host, and what 8 bytes take; the bandwidths are memory ceilings."""
+    """The path from a GPU to another GPU of its host, and the latency of 8 bytes.
+
+    Its bandwidths are memory ceilings.
+    """
 
     device: str
     load_latency_s: Positive | None = Field(description="of a kernel's load of 8 bytes")
@@ -224,7 +240,7 @@ Cause = Literal["launch", "start", "ceiling", "share"]
 
 
 class CellKeyRow(TableRow):
-    """What distinguishes a cell from others. Its title and labels are in about.py, and in no table."""
+    """The fields that distinguish a cell from others. Its title and labels are in about.py, and in no table."""
 
     device: str
     operator: str
@@ -233,11 +249,11 @@ class CellKeyRow(TableRow):
     scope: str | None = None
     dtype: str
     cache: Cache | None = None
-    shape: dict[str, int]
+    shape: dict[str, int] = Field(description="sizes of the case, by the names of its dimensions")
 
 
 class CellKey(Protocol):
-    """What a cell of a record and a row of a cell have in common."""
+    """The fields that a cell of a record and a row of a cell have in common."""
 
     operator: str
     implementation: str
@@ -295,11 +311,13 @@ class CellRow(CellKeyRow):
     lower_ceiling: Literal["compute", "memory"] = Field(description="the lower one at this cell's intensity")
     no_roof_reason: str | None = Field(default=None, description="why no roof was declared; null where one was")
     roof_tflops: NotNegative | None
-    fraction_of_roof: NotNegative | None
-    gpu_fraction_of_roof: NotNegative | None = None
-    fraction_of_compute_peak: NotNegative | None
+    fraction_of_roof: NotNegative | None = Field(
+        description="attained_tflops over roof_tflops; without FLOPs, attained_gb_per_s over the memory ceiling"
+    )
+    gpu_fraction_of_roof: NotNegative | None = Field(default=None, description="the same by the GPU time")
+    fraction_of_compute_peak: NotNegative | None = Field(description="attained_tflops over the compute ceiling")
     fraction_of_exceeded_ceiling: Positive | None = Field(
-        description="its share of a ceiling that it exceeds even at its slow end"
+        description="what it reaches of a ceiling that it exceeds even at its slow end, above 1"
     )
     regime: Regime | None = Field(description="null where a ceiling was not measured")
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
@@ -316,9 +334,11 @@ class CellRow(CellKeyRow):
         default=None, description="by the roof of the datasheet and a start-up time, without a model"
     )
     sealed_cpu_time_error: float | None = Field(
-        default=None, description="(predicted - measured) / measured, of the CPU time"
+        default=None, description="a fraction: (predicted - measured) / measured, of the CPU time"
     )
-    sealed_gpu_time_error: float | None = Field(default=None, description="the same of the GPU time")
+    sealed_gpu_time_error: float | None = Field(
+        default=None, description="a fraction: (predicted - measured) / measured, of the GPU time"
+    )
     sealed_regime_right: bool | None = None
     cause: Cause | None = Field(default=None, description="of most of the sealed CPU time's error; null within 1 %")
     cause_s: float | None = Field(default=None, description="what that adds to the sealed CPU time")
@@ -329,31 +349,35 @@ class CellRow(CellKeyRow):
     record: str | None = Field(default=None, description="null of an operation of the user's own")
 
     @property
-    def share(self) -> float | None:
-        """Of its roof, where that may be relied on."""
+    def reliable_fraction_of_roof(self) -> float | None:
+        """The attained fraction of the roof; None if the cell or its lower ceiling is doubtful."""
         return None if self.doubt or self.roof_doubt else self.fraction_of_roof
 
     @property
     def sealed_time_right(self) -> bool | None:
-        """Within a factor of two."""
-        known = self.sealed and self.sealed.cpu_time_s and self.cpu_time_s
-        return is_within_factor(self.sealed.cpu_time_s, self.cpu_time_s) if known else None
+        """True if the sealed CPU time is within a factor of two of the measured one; None if either is not known."""
+        if not self.sealed or not self.sealed.cpu_time_s or not self.cpu_time_s:
+            return None
+        return is_within_factor(self.sealed.cpu_time_s, self.cpu_time_s)
 
     @property
     def no_traffic(self) -> bool:
+        """True if the cell moves no bytes, so that its intensity is infinite."""
         return self.bytes == 0
 
     @property
     def own_time_s(self) -> float | None:
-        """The kernels' alone where that is known apart."""
+        """The GPU time in seconds, or the CPU time of a cell without a GPU time."""
         return self.gpu_time_s or self.cpu_time_s
 
-    def along(self, axis: Axis) -> int | float | None:
-        """Its place on the operator's axis; None where it has none."""
+    def axis_value(self, axis: Axis) -> int | float | None:
+        """Return the size along the operator's axis, in bytes or as in `shape`; None if the cell has none."""
         return self.bytes if axis.key == BYTES_AXIS_KEY else self.shape.get(axis.key)
 
 
 class Skipped(TableRow):
+    """A ceiling, operation or operator that was asked for and could not be measured, with the reason."""
+
     device: str
     kind: Literal["peak_flops", "bandwidth", "operation", "operator"]
     name: str = Field(description="of a compute ceiling, a memory job, an operation, or an operator")
@@ -365,8 +389,10 @@ class PlacedKernel(CellKeyRow):
 
     warp_instructions: Positive = Field(description="of one application of the operator")
     warp_instructions_per_s: Positive
-    active_lanes: NotNegative | None = Field(description="of 32, per warp instruction; null if not counted")
-    transactions: dict[str, NotNegative] = Field(description="by level; one that is not known is not there")
+    active_lanes: NotNegative | None = Field(description="lanes of 32 per warp instruction; null if not counted")
+    transactions: dict[str, NotNegative] = Field(
+        description="memory transactions of one application by level; a level that is not known is absent"
+    )
     fraction_of_issue: NotNegative = Field(description="of the measured issue rate")
     fraction_of_level: dict[str, NotNegative] = Field(description="of each level's measured transactions per second")
     fraction_of_roof: NotNegative | None = Field(description="of the operator's own roof, by FLOPs and bytes")
@@ -374,7 +400,7 @@ class PlacedKernel(CellKeyRow):
 
 
 class InstructionRoofline(TableRow):
-    """A GPU's: the warp instructions that it issues, transactions per level, walls, and kernels."""
+    """The instruction roofline of a GPU: its issue rate, transactions per level, walls, and kernels."""
 
     device: str
     warp_instructions_per_s: Positive
@@ -388,12 +414,12 @@ class InstructionRoofline(TableRow):
     record: str
 
     def placed(self) -> list[tuple[PlacedKernel, str]]:
-        """Each kernel with each level that it moves transactions of."""
-        return [(one, level) for one in self.kernels for level, count in one.transactions.items() if count]
+        """Return each kernel with each level that it moves transactions of."""
+        return [(kernel, level) for kernel in self.kernels for level, count in kernel.transactions.items() if count]
 
 
 class Counted(CellKeyRow):
-    """A profiled cell: what was declared next to what the hardware counted, of one step."""
+    """A profiled cell: the declared bytes and FLOPs of one step next to those that the hardware counted."""
 
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
@@ -413,12 +439,12 @@ class Counted(CellKeyRow):
 
     @property
     def limited_by_memory(self) -> bool:
-        """Of such cells alone the traffic must be as declared: it is what sets their time."""
+        """True if the cell is cold and memory-bound: its traffic sets its time, so that it must be as declared."""
         return self.cache == "cold" and self.regime == "memory"
 
 
 class NotCounted(TableRow):
-    """Why the counters of a device were not read."""
+    """A device whose counters were not read, with the reason."""
 
     device: str
     refused_reason: str
@@ -435,37 +461,42 @@ class CheckResult(TableRow):
     result: Result
     reason: str = Field(description="what was found; why it could not be judged")
     action: str | None = Field(default=None, description="what to do; null where nothing is to be done")
-    value: float | None = Field(default=None, description="the figure that decides, where there is one")
-    limit: float | None = Field(default=None, description="that it is held to")
+    value: float | None = Field(
+        default=None, description="the figure that decides: a fraction, a count or watts; null where there is none"
+    )
+    limit: float | None = Field(default=None, description="the limit that the value is held to, in the same unit")
     doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
     records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
 
 
 def count_passed(checks: Iterable[CheckResult]) -> str:
-    """How many checks passed, of those that either passed or failed."""
-    results = [one.result for one in checks]
-    return f"{results.count('pass')} of {results.count('pass') + results.count('fail')} checks passed"
+    """Return in words how many checks passed, of those that either passed or failed."""
+    results = [check.result for check in checks]
+    passed, failed = results.count("pass"), results.count("fail")
+    return f"{passed} of {passed + failed} checks passed"
 
 
 class Tally(TableRow):
-    """How good one predictor is."""
+    """The score of one predictor over cells without a doubt."""
 
     cell_count: int
-    regimes_right: int
-    times_right: int = Field(description="within a factor of two")
-    times_close: int = Field(description="within a factor of 1.25")
-    median_cpu_time_error: NotNegative | None = Field(description="of the CPU times: |predicted - measured| / measured")
+    regimes_right: int = Field(description="cells whose regime was predicted")
+    times_right: int = Field(description="cells whose CPU time was predicted within a factor of two")
+    times_close: int = Field(description="cells whose CPU time was predicted within a factor of 1.25")
+    median_cpu_time_error: NotNegative | None = Field(
+        description="a fraction: the median of |predicted - measured| / measured of the CPU times"
+    )
 
 
 class Score(Tally):
-    """Of the sealed model, over cells without a doubt. Right: the regime, and the time within a factor of two."""
+    """The score of the sealed model, next to that of a baseline."""
 
-    both_right: int
+    both_right: int = Field(description="cells of which both the regime and the CPU time were right")
     baseline_tally: Tally | None = Field(description="the promised roof and a start-up time")
 
 
 class Roofline(TableRow):
-    """results/roofline.json."""
+    """The table of a run as an object: results/roofline.json."""
 
     schema_version: Literal[8] = SCHEMA_VERSION
     devices: dict[str, DeviceRow]
@@ -483,54 +514,56 @@ class Roofline(TableRow):
     checks: list[CheckResult]
 
     def ceiling(self, device: str, name: str | None) -> Ceiling | None:
-        return next((one for one in self.ceilings if (one.device, one.name) == (device, name)), None)
+        """Return the ceiling of this name on a device; None if it was not measured."""
+        return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
 
     @property
-    def entries(self) -> list[CellRow]:
-        """The cells that were measured by this run, and not by the user."""
-        return [one for one in self.operators if one.record]
+    def measured_cells(self) -> list[CellRow]:
+        """The cells that this run measured, without operations of the user's own."""
+        return [cell for cell in self.operators if cell.record]
 
     @cached_property
     def operator_info(self) -> dict[str, About]:
-        """What a reader sees of each operator of this run, by its name."""
-        known = load_abouts() | {one.name: StoredAbout(one) for one in self.own_operators}
-        names = dict.fromkeys(one.operator for one in (*self.operators, *self.counters) if one.operator != USERS)
-        return {name: known.get(name) or UnknownAbout(name) for name in names}
+        """The title, axis, labels and advice of each operator of this run, by its name."""
+        abouts = load_abouts() | {operator.name: StoredAbout(operator) for operator in self.own_operators}
+        names = dict.fromkeys(cell.operator for cell in (*self.operators, *self.counters) if cell.operator != USERS)
+        return {name: abouts.get(name) or UnknownAbout(name) for name in names}
 
     def title(self, operator: str) -> str:
+        """Return the title of an operator of this run, or else its name with spaces for underscores."""
         return self.operator_info[operator].title if operator in self.operator_info else operator.replace("_", " ")
 
     def label(self, cell: CellKeyRow) -> str:
-        """What distinguishes a case from others of its preset and dtype."""
+        """Return the words that distinguish a case from others of its preset and dtype."""
         return self.operator_info[cell.operator].label(cell) if cell.operator in self.operator_info else ""
 
     def series(self, cell: CellKeyRow) -> str:
-        """The same without the operator's axis."""
+        """Return the label of a case without its size along the operator's axis."""
         return self.operator_info[cell.operator].series(cell) if cell.operator in self.operator_info else ""
 
     def full_name(self, cell: CellKeyRow) -> str:
-        """What, how, dtype and shape, in one line."""
+        """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
         if cell.operator == USERS:
             return f"{cell.name} {cell.dtype}"
-        what = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
-        return " ".join(filter(None, what))
+        parts = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
+        return " ".join(part for part in parts if part)
 
     def remedies(self, cell: CellRow) -> list[str]:
-        """What helps in the regime found."""
+        """Return the advice of the cell's operator for its regime; [] if there is none."""
         about = self.operator_info.get(cell.operator)
         return about.advice(cell, self.devices[cell.device].device_kind).get(cell.regime, []) if about else []
 
     @property
-    def faults(self) -> list[CheckResult]:
-        """What makes a device's figures doubtful."""
-        return [one for one in self.checks if one.result == "fail" and one.doubts_figures]
+    def doubting_failures(self) -> list[CheckResult]:
+        """The failed checks that make figures doubtful."""
+        return [check for check in self.checks if check.result == "fail" and check.doubts_figures]
 
     def all_doubtful(self, device: str) -> bool:
-        """Whether a failure makes every figure of a device doubtful, and not those of some records alone."""
-        return any(fault.device == device and not fault.records for fault in self.faults)
+        """Return whether a failed check makes every figure of a device doubtful, not only those of a few records."""
+        return any(failure.device == device and not failure.records for failure in self.doubting_failures)
 
     @property
-    def repeatable(self) -> list[str]:
-        """Records with a failed check, which `make AGAIN=1` re-measures; not calibrations."""
-        found = {record for fault in self.faults for record in fault.records}
-        return sorted(record for record in found if not record.endswith("/calibration.json"))
+    def records_to_repeat(self) -> list[str]:
+        """The records that a failed check names, which `make AGAIN=1` re-measures; calibrations are left out."""
+        records = {record for failure in self.doubting_failures for record in failure.records}
+        return sorted(record for record in records if not record.endswith("/calibration.json"))
