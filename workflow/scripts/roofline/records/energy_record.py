@@ -73,7 +73,5 @@ class EnergyPoint(Record):
         energy = self.sustained.energy
         bytes_per_s = energy.work / energy.duration_s
         return PowerPoint(
-            bytes_per_s=bytes_per_s,
-            flops_per_s=self.intensity_flops_per_byte * bytes_per_s,
-            power_w=energy.power_w,
+            bytes_per_s=bytes_per_s, flops_per_s=self.intensity_flops_per_byte * bytes_per_s, power_w=energy.power_w
         )

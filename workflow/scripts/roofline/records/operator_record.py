@@ -5,14 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import Cache, RegimeLevel
-from roofline.records.base import (
-    AtLeastOne,
-    NotNegative,
-    Record,
-    RunRecord,
-    Seconds,
-    Whole,
-)
+from roofline.records.base import AtLeastOne, NotNegative, Record, RunRecord, Seconds, Whole
 from roofline.records.seal_records import CellPrediction, CostTerms
 from roofline.records.timing_record import Check, Contention, DeviceState, Timing
 

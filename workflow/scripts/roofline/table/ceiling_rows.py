@@ -17,15 +17,7 @@ from roofline.records.device_record import DeviceRecord
 from roofline.records.energy_record import MemoryLoad
 from roofline.records.operator_record import JobRecord
 from roofline.records.timing_record import Contention, DeviceState
-from roofline.table.rows import (
-    ComputeCeiling,
-    EnergyRow,
-    MemoryCeiling,
-    PeerPath,
-    SustainedRow,
-    SweepRow,
-    VariantRow,
-)
+from roofline.table.rows import ComputeCeiling, EnergyRow, MemoryCeiling, PeerPath, SustainedRow, SweepRow, VariantRow
 from roofline.table.standing import rank_among_cards
 
 MOST_POINTS = 120  # of a curve: a picture shows no more
@@ -119,10 +111,7 @@ def _fraction(measured: float | None, datasheet: float | None) -> float | None:
 
 def _variant(block: WorkloadBlock) -> VariantRow:
     return VariantRow(
-        product=block.product,
-        inputs=block.inputs,
-        tflops=block.tflops,
-        sample_count=len(block.timing.samples_s),
+        product=block.product, inputs=block.inputs, tflops=block.tflops, sample_count=len(block.timing.samples_s)
     )
 
 

@@ -16,16 +16,7 @@ from roofline.records.operator_record import JobRecord, Measurement, OperatorRec
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import is_record_disturbed
 from roofline.table.prediction_error import attribute_error, find_largest_cause
-from roofline.table.rows import (
-    USERS,
-    Cause,
-    CellRow,
-    ComputeCeiling,
-    MemoryCeiling,
-    Skipped,
-    SpeedUp,
-    cell_key_fields,
-)
+from roofline.table.rows import USERS, Cause, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp, cell_key_fields
 from roofline.table.scores import predict_baseline
 
 Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name

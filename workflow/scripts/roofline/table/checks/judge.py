@@ -126,12 +126,7 @@ def check_run(table: Roofline, results: Results, request: "Request") -> list[Che
                 records[path] = seal
         rows += run_checks(
             Evidence(
-                device,
-                table,
-                records,
-                dtypes=request.dtypes,
-                shapes=request.shapes,
-                profiled=bool(results.profilers),
+                device, table, records, dtypes=request.dtypes, shapes=request.shapes, profiled=bool(results.profilers)
             )
         )
     return rows
