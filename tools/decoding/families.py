@@ -43,14 +43,12 @@ class LayerReader:
         part: Part,
         outputs: int,
         inputs: int,
-        *,
         bias: NumberFormat | None = None,
-        copies: int = 1,
-        per_token: int = 1,
+        **experts: int,
     ) -> Linear:
-        """Return a matrix of a layer in the format that the config gives its module."""
-        number_format = self.formats(f"model.layers.{layer}.{module}", copies)
-        return Linear(module, part, outputs, inputs, number_format, bias, copies, per_token)
+        """Return a matrix of a layer in the format of its module; `experts` has `copies` and `per_token`, if any."""
+        number_format = self.formats(f"model.layers.{layer}.{module}", experts.get("copies", 1))
+        return Linear(module, part, outputs, inputs, number_format, bias, **experts)
 
     def make_vector(self, name: str, part: Part, elements: int) -> Vector:
         """Return a vector, which is never quantised."""
@@ -62,9 +60,8 @@ class LayerReader:
         return self.plain if has_bias else None
 
 
-AttentionReader = Callable[
-    ["Family", LayerReader, int, int | None], tuple[list[Linear], list[Vector], Attention]
-]  # of a layer with a window
+AttentionParts = tuple[list[Linear], list[Vector], Attention]
+AttentionReader = Callable[["Family", LayerReader, int, int | None], AttentionParts]  # of a layer with a window
 MlpReader = Callable[["Family", LayerReader, int], list[Linear]]  # of a layer
 
 
@@ -83,9 +80,7 @@ class Family:
     mlp: MlpReader | None = None  # None: gated_mlp
 
 
-def grouped_attention(
-    family: Family, reader: LayerReader, layer: int, window: int | None
-) -> tuple[list[Linear], list[Vector], Attention]:
+def grouped_attention(family: Family, reader: LayerReader, layer: int, window: int | None) -> AttentionParts:
     """Return attention whose queries are in groups that share keys and values."""
     fields = reader.fields
     heads = fields.read_whole("num_attention_heads")
@@ -113,9 +108,7 @@ def grouped_attention(
     return linears, vectors, Attention(2 * kv_heads * head_size, 2 * heads * head_size, window, head_size)
 
 
-def latent_attention(
-    family: Family, reader: LayerReader, layer: int, window: int | None
-) -> tuple[list[Linear], list[Vector], Attention]:
+def latent_attention(family: Family, reader: LayerReader, layer: int, window: int | None) -> AttentionParts:
     """Return DeepSeek's attention, which caches a latent vector per token.
 
     The matrices that make K and V of the vector are absorbed into those of the queries and of the output
@@ -260,11 +253,7 @@ FAMILIES: dict[str, Family] = {
     "qwen2": Family(qkv_bias=True, windows=windows_of_upper_layers),
     "qwen3": Family("attention_bias", "attention_bias", qk_norms=True, windows=windows_of_upper_layers),
     "qwen3_moe": Family(
-        "attention_bias",
-        "attention_bias",
-        qk_norms=True,
-        windows=windows_if_switched_on,
-        mlp=experts_in_some_layers,
+        "attention_bias", "attention_bias", qk_norms=True, windows=windows_if_switched_on, mlp=experts_in_some_layers
     ),
     "gpt_oss": Family(
         "attention_bias", "attention_bias", True, sinks=True, windows=windows_by_layer_types, mlp=local_experts

@@ -6,16 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import number_formats
 from config_fields import BadModel, Fields, format_name, format_value
-from number_formats import (
-    BITSANDBYTES_INT8,
-    ROW_BLOCK,
-    NumberFormat,
-    bitsandbytes_4bit_format,
-    fp4_format,
-    fp8_format,
-    integer_format,
-)
+from number_formats import ROW_BLOCK, NumberFormat
 
 SECTION = "quantization_config"
 PREFIX = f"{SECTION}."
@@ -23,13 +16,7 @@ BITS, BLOCK_SIZES = (2, 3, 4, 8), range(1, 1 << 20)
 FIELD_DEFAULTS = {"group_size": 128, "zero_point": True}
 COMPRESSED_WEIGHTS_DEFAULTS = {"num_bits": 8, "type": "int", "symmetric": True}  # of compressed-tensors
 # Fields that name modules which are not quantised.
-EXCLUDING_FIELDS = (
-    "modules_to_not_convert",
-    "ignored_layers",
-    "ignore",
-    "llm_int8_skip_modules",
-    "exclude_modules",
-)
+EXCLUDING_FIELDS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules", "exclude_modules")
 HEAD_QUANTISING_METHODS = ("compressed-tensors", "modelopt")  # they quantise the head unless a rule excludes it
 ROUTER_RULE = r"re:.*\.(gate|router)$"  # of experts: too small to be worth it, and not quantised
 SINGLE_EXPERT = re.compile(r"experts\W*\d")
@@ -161,11 +148,7 @@ def _read_group_format(fields: Fields, plain: NumberFormat) -> NumberFormat:
     size = fields.read_whole("group_size", minimum=-1) or fields.read_whole("group_size")
     zero_points = fields.read_flag("zero_point") and not fields.read_flag("sym")
     block = (1, size) if size > 0 else ROW_BLOCK
-    return integer_format(bits, block, plain.name, zero_points=zero_points)
-
-
-def _read_awq(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    return [], _read_group_format(fields, plain)
+    return number_formats.integer_format(bits, block, plain.name, zero_points=zero_points)
 
 
 def _read_gptq(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
@@ -191,19 +174,9 @@ def _read_bitsandbytes(fields: Fields, plain: NumberFormat) -> tuple[Rules, Numb
         raise BadModel(f"{PREFIX}load_in_4bit and load_in_8bit; allowed: one of them true")
     fields.read_choice("bnb_4bit_quant_type", ("nf4", "fp4", None))
     double_quantised = fields.read_flag("bnb_4bit_use_double_quant")
-    return [], bitsandbytes_4bit_format(double_quantised) if in_4_bits else BITSANDBYTES_INT8
-
-
-def _read_fbgemm(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    return [], fp8_format(ROW_BLOCK)
-
-
-def _read_fp8(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    return [], fp8_format(fields.read_list("weight_block_size", BLOCK_SIZES, 2))
-
-
-def _read_mxfp4(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    return [("experts", fp4_format(32, "bf16"))], plain
+    if in_8_bits:
+        return [], number_formats.BITSANDBYTES_INT8
+    return [], number_formats.bitsandbytes_4bit_format(double_quantised)
 
 
 def _read_modelopt(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
@@ -220,10 +193,10 @@ def _read_modelopt(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFo
 def _read_modelopt_format(fields: Fields, plain: NumberFormat, mixed: bool = False) -> NumberFormat:
     group_size = fields.read_optional_whole("group_size") if fields.values.get("group_size") else 16
     formats = {
-        "FP8": fp8_format(None),
-        "FP8_PB_WO": fp8_format((128, 128)),
-        "FP8_PER_CHANNEL_PER_TOKEN": fp8_format(ROW_BLOCK),
-        "NVFP4": fp4_format(group_size, plain.name),
+        "FP8": number_formats.fp8_format(None),
+        "FP8_PB_WO": number_formats.fp8_format((128, 128)),
+        "FP8_PER_CHANNEL_PER_TOKEN": number_formats.fp8_format(ROW_BLOCK),
+        "NVFP4": number_formats.fp4_format(group_size, plain.name),
         None: plain,
     }
     if mixed:
@@ -287,21 +260,21 @@ def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
     fields.require_nothing_else()
     if kind == "int":
         product_dtype = "int8" if bits == 8 and activations else plain.name
-        return integer_format(bits, block, product_dtype, zero_points=not symmetric)
+        return number_formats.integer_format(bits, block, product_dtype, zero_points=not symmetric)
     if bits == 4 and group_block:
-        return fp4_format(group_size, plain.name)
+        return number_formats.fp4_format(group_size, plain.name)
     if bits == 8:
-        return fp8_format(block)
+        return number_formats.fp8_format(block)
     raise BadModel(f"{fields.prefix}num_bits: floats of {bits} bits; allowed: 8, or 4 in groups")
 
 
 METHODS: dict[str, Callable[[Fields, NumberFormat], tuple[Rules, NumberFormat]]] = {
-    "awq": _read_awq,
+    "awq": lambda fields, plain: ([], _read_group_format(fields, plain)),
     "bitsandbytes": _read_bitsandbytes,
     "compressed-tensors": _read_compressed_tensors,
-    "fbgemm_fp8": _read_fbgemm,
-    "fp8": _read_fp8,
+    "fbgemm_fp8": lambda fields, plain: ([], number_formats.fp8_format(ROW_BLOCK)),
+    "fp8": lambda fields, plain: ([], number_formats.fp8_format(fields.read_list("weight_block_size", BLOCK_SIZES, 2))),
     "gptq": _read_gptq,
     "modelopt": _read_modelopt,
-    "mxfp4": _read_mxfp4,
+    "mxfp4": lambda fields, plain: ([("experts", number_formats.fp4_format(32, "bf16"))], plain),
 }

@@ -3,7 +3,7 @@
 Matrices are [outputs, inputs], normal numbers of variance 1 / hidden.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy
 from dense import DenseModel, rotation_table
@@ -25,22 +25,12 @@ def rotate(x: numpy.ndarray, rotations: numpy.ndarray) -> numpy.ndarray:
     return numpy.concatenate([low * cosines - high * sines, high * cosines + low * sines], axis=-1)
 
 
-def keep_exactly(array: numpy.ndarray) -> numpy.ndarray:
-    """Return the numbers of a cache as they are."""
-    return array
-
-
 def run_layer(
-    model: DenseModel,
-    arrays: Mapping[str, numpy.ndarray],
-    x: numpy.ndarray,
-    keys: numpy.ndarray,
-    values: numpy.ndarray,
-    round_cached: Callable[[numpy.ndarray], numpy.ndarray] = keep_exactly,
+    model: DenseModel, arrays: Mapping[str, numpy.ndarray], x: numpy.ndarray, keys: numpy.ndarray, values: numpy.ndarray
 ) -> numpy.ndarray:
     """Return the stream [batch, hidden] after one layer, and write the new token's K/V at the caches' last position.
 
-    The caches `keys` and `values` are [batch, K/V heads, context, head size]; `round_cached` is how they keep numbers.
+    The caches `keys` and `values` are [batch, K/V heads, context, head size].
     """
     batch, head_size = len(x), model.head_size
     rotations = numpy.array(rotation_table(model, keys.shape[2] - 1))
@@ -51,7 +41,7 @@ def run_layer(
         query = normalise(query, arrays["query_norm"], model.eps)
         key = normalise(key, arrays["key_norm"], model.eps)
     query = rotate(query, rotations)
-    keys[:, :, -1], values[:, :, -1] = round_cached(rotate(key, rotations)), round_cached(value)
+    keys[:, :, -1], values[:, :, -1] = rotate(key, rotations), value
     grouped = query.reshape(batch, model.kv_heads, -1, head_size)
     scores = numpy.einsum("bhgd,bhsd->bhgs", grouped, keys) * head_size**-0.5
     weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -63,16 +53,13 @@ def run_layer(
 
 
 def run_step(
-    model: DenseModel,
-    weights: Mapping[str, numpy.ndarray],
-    cache: Mapping[str, numpy.ndarray],
-    round_cached: Callable[[numpy.ndarray], numpy.ndarray] = keep_exactly,
+    model: DenseModel, weights: Mapping[str, numpy.ndarray], cache: Mapping[str, numpy.ndarray]
 ) -> numpy.ndarray:
     """Return the logits [batch, vocabulary] of float64 arrays, and write the new token's K/V into the caches."""
     x = weights["embedding"][cache["tokens"]]
     for layer in range(model.layers):
         keys, values = cache[f"{layer}.keys"], cache[f"{layer}.values"]
-        x = run_layer(model, select_layer(weights, layer), x, keys, values, round_cached)
+        x = run_layer(model, select_layer(weights, layer), x, keys, values)
     return normalise(x, weights["last_norm"], model.eps) @ weights["head"].T
 
 
@@ -101,10 +88,7 @@ def layer_shapes(model: DenseModel) -> dict[str, tuple[int, ...]]:
 
 def random_weights(device: Device, model: DenseModel, dtype: str, seed: int) -> dict[str, Array]:
     """Return arrays by name: `embedding`, `head` and `last_norm`, and of each layer `{layer}.{name}`."""
-    shapes: dict[str, tuple[int, ...]] = {
-        "embedding": (model.vocabulary, model.hidden),
-        "last_norm": (model.hidden,),
-    }
+    shapes: dict[str, tuple[int, ...]] = {"embedding": (model.vocabulary, model.hidden), "last_norm": (model.hidden,)}
     if not model.tied:
         shapes["head"] = (model.vocabulary, model.hidden)
     for layer in range(model.layers):

@@ -42,11 +42,7 @@ def describe_first_token(model: Model, card: CardLimits, request: GenerationRequ
 
 
 def add_request_rates(
-    model: Model,
-    card: CardLimits,
-    request: GenerationRequest,
-    cache_dtype: str,
-    steps: Sequence[DecodeStepBound],
+    model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str, steps: Sequence[DecodeStepBound]
 ) -> list[DecodeStepBound]:
     """Return the steps, with the output rate of a batch of such requests if an answer is asked for."""
     if not request.answer:
