@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "decoding
 
 import config_file
 from chain import Chain
-from decode_step import DecodeStep, case_of
-from dense import Dense, dense
+from decode_step import DecodeStep, make_case
+from dense import DenseModel, read_dense
 
 MODEL, DTYPE = "llama-3-8b", "bf16"
 CELLS = ((1, 1024), (8, 1024), (32, 1024), (128, 1024), (1, 8192))  # batch, context with the new token
@@ -28,7 +28,7 @@ WARMUP, REPLAYS = 1, 30
 TOLERANCE = 0.02  # norm of the difference over the norm, of logits after one layer; bf16 rounds each result by 0.2 %
 
 
-def weights_of(torch, model: Dense) -> tuple:
+def weights_of(torch, model: DenseModel) -> tuple:
     """Of the embedding, the layers, the last norm and the head; drawn from N(0, 1 / hidden), those of norms about 1.
 
     Matrices are of outputs x inputs; those that share their input are one.
@@ -56,7 +56,7 @@ def weights_of(torch, model: Dense) -> tuple:
     return matrix(model.vocabulary, model.hidden), layers, norm(), matrix(model.vocabulary, model.hidden)
 
 
-def caches_of(torch, model: Dense, batch: int, context: int) -> list[tuple]:
+def caches_of(torch, model: DenseModel, batch: int, context: int) -> list[tuple]:
     """Keys and values of each layer, (batch, K/V heads, context, head size); the last place is the new token's."""
     shape = (batch, model.kv_heads, context, model.head_size)
     return [
@@ -65,7 +65,7 @@ def caches_of(torch, model: Dense, batch: int, context: int) -> list[tuple]:
     ]
 
 
-def inputs_of(torch, model: Dense, batch: int, context: int) -> tuple:
+def inputs_of(torch, model: DenseModel, batch: int, context: int) -> tuple:
     """The last token of each sequence, its place, and the rotation of that place: cosines and sines."""
     tokens = torch.randint(model.vocabulary, (batch,), device="cuda")
     angles = (context - 1) * model.theta ** (
@@ -75,7 +75,7 @@ def inputs_of(torch, model: Dense, batch: int, context: int) -> tuple:
     return tokens, torch.tensor([context - 1], device="cuda"), cos, sin
 
 
-def parts_of(torch, model: Dense) -> list[Callable]:
+def parts_of(torch, model: DenseModel) -> list[Callable]:
     """A layer before its attention and after it, and what follows the layers, each compiled."""
     functional = torch.nn.functional
     hidden, size, eps = model.hidden, model.head_size, model.eps
@@ -104,7 +104,7 @@ def parts_of(torch, model: Dense) -> list[Callable]:
     return [torch.compile(part, dynamic=False, options=options) for part in (before, after, head)]
 
 
-def decoded(torch, model: Dense, weights: tuple, caches: list[tuple], inputs: tuple, parts: list[Callable]):
+def decoded(torch, model: DenseModel, weights: tuple, caches: list[tuple], inputs: tuple, parts: list[Callable]):
     """Logits of the next token, (batch, vocabulary); its keys and values are in the caches then."""
     (before, after, head), (tokens, position, cos, sin) = parts, inputs
     embedding, layers, last_norm, head_matrix = weights
@@ -118,7 +118,7 @@ def decoded(torch, model: Dense, weights: tuple, caches: list[tuple], inputs: tu
     return head(x, last_norm, head_matrix)
 
 
-def expected(torch, model: Dense, weights: tuple, caches: list[tuple], tokens):
+def expected(torch, model: DenseModel, weights: tuple, caches: list[tuple], tokens):
     """The same logits in float32, written otherwise; the caches stay as they are."""
     batch, _, context, size = caches[0][0].shape
     rates = model.theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
@@ -147,7 +147,7 @@ def expected(torch, model: Dense, weights: tuple, caches: list[tuple], tokens):
     return normed(x, last_norm) @ head_matrix.float().t()
 
 
-def of_pytorch(torch, model: Dense, weights: tuple, batch: int, context: int, stream):
+def of_pytorch(torch, model: DenseModel, weights: tuple, batch: int, context: int, stream):
     """(PyTorch's steps by the backend of attention, each one graph on a stream; why a backend has none)."""
     found, missing = {}, {}
     torch._dynamo.reset()  # its compiler gives up on a function after a few shapes
@@ -177,7 +177,7 @@ def of_pytorch(torch, model: Dense, weights: tuple, batch: int, context: int, st
 
 def ours(device, found: dict, batch: int, context: int) -> timing.Way:
     """The graph of the chain on the stream of the device, its result checked. Raises RuntimeError if it cannot run."""
-    operator, case = DecodeStep(), case_of(found, batch, context)
+    operator, case = DecodeStep(), make_case(found, batch, context)
     if why := skip_reason(operator, Chain, device, case):
         raise RuntimeError(why)
     chain = Chain.make_prepared(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
@@ -189,7 +189,7 @@ def compare(torch, device, found: dict, weights: tuple, batch: int, context: int
     stream = torch.cuda.ExternalStream(device.stream.ptr)
     stream.wait_stream(torch.cuda.current_stream())
     try:
-        ways, why_not = of_pytorch(torch, dense(found), weights, batch, context, stream)
+        ways, why_not = of_pytorch(torch, read_dense(found), weights, batch, context, stream)
     except RuntimeError as error:  # out of memory
         ways, why_not = {}, {"PyTorch": timing.first_line(error)}
     try:
@@ -213,8 +213,8 @@ def main() -> None:
     given = timing.parser(__doc__).parse_args()
     torch = timing.pytorch()
     device = timing.our_device(torch)
-    found = config_file.find(MODEL)
-    weights = weights_of(torch, dense(found))
+    found = config_file.find_model(MODEL)
+    weights = weights_of(torch, read_dense(found))
     results = timing.Results(torch, given.output, uuid=device.identity.uuid)
     for batch, context in CELLS[:1] if given.short else CELLS:
         results.add(compare(torch, device, found, weights, batch, context))

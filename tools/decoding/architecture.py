@@ -17,45 +17,45 @@ class Linear:
     part: Part
     outputs: int
     inputs: int
-    stored: NumberFormat
+    format: NumberFormat
     bias: NumberFormat | None = None
     copies: int = 1
     per_token: int = 1
 
     @property
     def parameters(self) -> int:
-        """Of one copy."""
+        """The number of weights and biases of one copy."""
         return self.outputs * (self.inputs + bool(self.bias))
 
     @property
     def bytes(self) -> int:
-        """Of one copy."""
-        bias = self.bias.matrix_bytes(self.outputs, 1) if self.bias else 0
-        return self.stored.matrix_bytes(self.outputs, self.inputs) + bias
+        """The stored size of one copy."""
+        bias_bytes = self.bias.matrix_bytes(self.outputs, 1) if self.bias else 0
+        return self.format.matrix_bytes(self.outputs, self.inputs) + bias_bytes
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Numbers that every token needs: the weights of a norm."""
+    """Numbers that every token needs, such as the weights of a norm."""
 
     name: str
     part: Part
     elements: int
-    stored: NumberFormat
+    format: NumberFormat
 
     @property
     def bytes(self) -> int:
-        return self.stored.matrix_bytes(self.elements, 1)
+        return self.format.matrix_bytes(self.elements, 1)
 
 
 @dataclass(frozen=True)
 class EmbeddingTable:
-    """Rows of which a token needs one: embeddings."""
+    """Embeddings: a token reads one row."""
 
     name: str
     rows: int
     columns: int
-    stored: NumberFormat
+    format: NumberFormat
 
     @property
     def parameters(self) -> int:
@@ -63,34 +63,37 @@ class EmbeddingTable:
 
     @property
     def bytes(self) -> int:
-        return self.stored.matrix_bytes(self.rows, self.columns)
+        return self.format.matrix_bytes(self.rows, self.columns)
 
     @property
     def row_bytes(self) -> int:
-        return self.stored.matrix_bytes(1, self.columns)
+        return self.format.matrix_bytes(1, self.columns)
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One layer's: what it keeps of a token, and what a query computes with it."""
+    """The attention of one layer: what it caches of a token, and what a query computes with a cached token."""
 
-    cached: int  # numbers of a token
-    products: int  # multiply-adds of a query with a token: of the scores and of the values, over all heads
-    window: int | None = None  # tokens back, the query's own among them; None: all
-    head_size: int | None = None  # where queries, keys and values have one in common
-    unabsorbed: int | None = None  # of latent attention: products with the keys and values that the latent vector gives
+    cached_numbers: int  # per token
+    multiply_adds: int  # of a query with a token, for the scores and for the values, over all heads
+    window: int | None = None  # tokens that a query attends to, its own among them; None: all
+    head_size: int | None = None  # None where queries, keys and values have different sizes
+    unabsorbed_multiply_adds: int | None = None  # latent attention: with the keys and values that the latent gives
 
-    def tokens(self, context: int) -> int:
+    def attended_tokens(self, context: int) -> int:
+        """Return how many tokens the last of `context` tokens attends to."""
         return min(context, self.window) if self.window else context
 
-    def pairs(self, tokens: int) -> int:
-        """Of a query with a token, where each of so many attends to itself and to those before it."""
-        most = self.tokens(tokens)
-        return most * (most + 1) // 2 + (tokens - most) * most
+    def attended_pairs(self, tokens: int) -> int:
+        """Return the pairs of a query and a token when each of `tokens` attends to itself and to those before it."""
+        window = self.attended_tokens(tokens)
+        return window * (window + 1) // 2 + (tokens - window) * window
 
 
 @dataclass(frozen=True)
 class ModelLayer:
+    """One decoder layer."""
+
     linears: tuple[Linear, ...]
     vectors: tuple[Vector, ...]
     attention: Attention
@@ -98,8 +101,10 @@ class ModelLayer:
 
 @dataclass(frozen=True)
 class Model:
+    """A decoder. Sizes are in bytes as stored, parameters are counted once."""
+
     name: str
-    source: str  # where its config is from
+    source: str  # of its config
     model_type: str
     layers: tuple[ModelLayer, ...]
     tables: tuple[EmbeddingTable, ...]
@@ -107,38 +112,43 @@ class Model:
     head: Linear
     tied: bool  # the head is the embedding table itself
     longest_context: int
-    cache: str  # what K/V are kept in unless a user says otherwise
-    assumed: dict[str, str] = field(default_factory=dict)  # fields that the config lacks, with the default taken
+    cache_dtype: str  # of K/V, unless a user chooses another
+    assumed_defaults: dict[str, str] = field(default_factory=dict)  # by the field that the config lacks
 
     @property
     def linears(self) -> list[Linear]:
-        """Of all layers, and the head if it has its own weights."""
-        return [one for layer in self.layers for one in layer.linears] + ([] if self.tied else [self.head])
+        """The matrices of all layers, and the head if it has weights that no table shares."""
+        linears = [linear for layer in self.layers for linear in layer.linears]
+        return linears if self.tied else [*linears, self.head]
 
     @property
-    def _vectors(self) -> list[Vector]:
-        return [one for layer in self.layers for one in layer.vectors] + list(self.vectors)
+    def _all_vectors(self) -> list[Vector]:
+        return [vector for layer in self.layers for vector in layer.vectors] + list(self.vectors)
 
     @property
     def parameters(self) -> int:
-        return self.active_parameters + sum((one.copies - one.per_token) * one.parameters for one in self.linears)
+        """The number of parameters, all experts included."""
+        idle = sum((linear.copies - linear.per_token) * linear.parameters for linear in self.linears)
+        return self.active_parameters + idle
 
     @property
-    def routed(self) -> bool:
-        return any(one.copies > one.per_token for one in self.linears)
+    def has_routed_experts(self) -> bool:
+        return any(linear.copies > linear.per_token for linear in self.linears)
 
     @property
     def active_parameters(self) -> int:
-        """Those that one token needs, embedding tables included."""
-        matrices = sum(one.per_token * one.parameters for one in self.linears)
-        return matrices + sum(one.elements for one in self._vectors) + sum(one.parameters for one in self.tables)
+        """The number of parameters that one token needs, embedding tables included."""
+        of_linears = sum(linear.per_token * linear.parameters for linear in self.linears)
+        of_vectors = sum(vector.elements for vector in self._all_vectors)
+        return of_linears + of_vectors + sum(table.parameters for table in self.tables)
 
     @property
     def weight_bytes(self) -> int:
-        matrices = sum(one.copies * one.bytes for one in self.linears)
-        return matrices + sum(one.bytes for one in [*self._vectors, *self.tables])
+        linear_bytes = sum(linear.copies * linear.bytes for linear in self.linears)
+        return linear_bytes + sum(weights.bytes for weights in [*self._all_vectors, *self.tables])
 
-    def cache_bytes(self, context: int, stored: NumberFormat) -> int:
-        """K/V of one sequence of so many tokens."""
-        numbers = sum(one.attention.cached * one.attention.tokens(context) for one in self.layers)
-        return stored.matrix_bytes(numbers, 1)
+    def cache_bytes(self, context: int, cache_format: NumberFormat) -> int:
+        """Return the bytes of the keys and values of one sequence of `context` tokens."""
+        attentions = [layer.attention for layer in self.layers]
+        numbers = sum(attention.cached_numbers * attention.attended_tokens(context) for attention in attentions)
+        return cache_format.matrix_bytes(numbers, 1)

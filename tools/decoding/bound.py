@@ -6,62 +6,66 @@ from dataclasses import dataclass
 from math import fsum  # the same in every version of Python
 
 from architecture import Model, Part
-from number_formats import OTHERWISE, PLAIN, NumberFormat
-from operations import ModelOperation, operations
+from number_formats import PLAIN_FORMATS, SUBSTITUTE_DTYPES, NumberFormat
+from operations import ModelOperation, step_operations
 
 from roofline.api import datasheets
 
-MOST_BATCH = 1 << 20
+LARGEST_BATCH = 1 << 20
 
 
 class NoCeiling(ValueError):
-    """Which ceiling is missing, in one line."""
+    """A ceiling is missing; the message names it, in one line."""
 
 
 @dataclass(frozen=True)
 class CardCeilings:
-    """Of one card: reads of its memory, and matrix products by dtype."""
+    """The ceilings of one card: reads of its memory, and matrix products by dtype."""
 
     read_gb_per_s: float
     tflops: Mapping[str, float]
 
-    def dtype(self, wanted: str) -> str:
-        """The dtype that a card multiplies in if it lacks this one. Raises NoCeiling."""
-        found = next((one for one in (wanted, *OTHERWISE[wanted]) if one in self.tflops), None)
-        if found is None:
-            raise NoCeiling(f"no GEMM ceiling for {wanted} or for a dtype that could replace it")
-        return found
+    def substitute_dtype(self, dtype: str) -> str:
+        """Return the dtype that the card multiplies in: this one, or another if it lacks this one. Raises NoCeiling."""
+        for candidate in (dtype, *SUBSTITUTE_DTYPES[dtype]):
+            if candidate in self.tflops:
+                return candidate
+        raise NoCeiling(f"no GEMM ceiling for {dtype} or for a dtype that could replace it")
 
-    def memory_s(self, one: ModelOperation) -> float:
-        """Of all layers."""
-        return one.times * one.bytes / (self.read_gb_per_s * 1e9)
+    def memory_s(self, operation: ModelOperation) -> float:
+        """Return the seconds that the operation's reads take at least, in all layers."""
+        return operation.count * operation.bytes / (self.read_gb_per_s * 1e9)
 
-    def compute_s(self, one: ModelOperation) -> float:
-        return one.times * one.flops / (self.tflops[self.dtype(one.arithmetic)] * 1e12) if one.flops else 0.0
+    def compute_s(self, operation: ModelOperation) -> float:
+        """Return the seconds that the operation's products take at least, in all layers. Raises NoCeiling."""
+        if not operation.flops:
+            return 0.0
+        tflops = self.tflops[self.substitute_dtype(operation.product_dtype)]
+        return operation.count * operation.flops / (tflops * 1e12)
 
 
-def of_datasheet(card: Mapping) -> CardCeilings:
-    """Of an entry of config/datasheets.yaml."""
+def datasheet_ceilings(card: Mapping) -> CardCeilings:
+    """Return the ceilings of an entry of config/datasheets.yaml."""
     tflops = {dtype: value for dtype in datasheets.DTYPES if (value := card["peaks_tflops"].get(dtype))}
     return CardCeilings(card["bandwidth_gb_per_s"], tflops)
 
 
 @dataclass(frozen=True)
 class CardLimits:
-    """`sustained` has the ceilings of long loads, if they were measured."""
+    """A card with its ceilings; `sustained` are those of long loads, if they were measured."""
 
     name: str
-    where_from: str
+    origin: str  # of the ceilings
     memory_bytes: int | None
     memory_ceiling: str
     burst: CardCeilings
     sustained: CardCeilings | None = None
     usd_per_hour: float | None = None
-    read_w: float | None = None  # watts of sustained reads of its memory
+    read_power_w: float | None = None  # of sustained reads of its memory
 
     @property
     def title(self) -> str:
-        return f"{self.name} ({self.where_from})"
+        return f"{self.name} ({self.origin})"
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Bound:
 
     memory_s: float
     compute_s: float  # products of different dtypes use the same units, so their times add up
-    one_by_one_s: float  # the sum of the limits of all operations: without overlap
-    by_part: Mapping[Part, float]  # seconds of the resource that sets the bound
+    without_overlap_s: float  # the sum of the limits of all operations
+    seconds_by_part: Mapping[Part, float]  # of the resource that sets the bound
 
     @property
     def seconds(self) -> float:
@@ -82,103 +86,117 @@ class Bound:
         return "memory" if self.memory_s >= self.compute_s else "compute"
 
 
-def bound(step: Sequence[ModelOperation], ceilings: CardCeilings) -> Bound:
-    memory, compute = ([take(one) for one in step] for take in (ceilings.memory_s, ceilings.compute_s))
-    memory_s, compute_s = fsum(memory), fsum(compute)
-    setting = memory if memory_s >= compute_s else compute
-    by_part: dict[Part, float] = {}
-    for one, seconds in zip(step, setting, strict=True):
-        by_part[one.part] = by_part.get(one.part, 0.0) + seconds
-    return Bound(memory_s, compute_s, fsum(map(max, memory, compute)), by_part)
+def bound_step(operations: Sequence[ModelOperation], ceilings: CardCeilings) -> Bound:
+    """Return the least time of a step of these operations under the ceilings. Raises NoCeiling."""
+    memory_times = [ceilings.memory_s(operation) for operation in operations]
+    compute_times = [ceilings.compute_s(operation) for operation in operations]
+    memory_s, compute_s = fsum(memory_times), fsum(compute_times)
+    limiting_times = memory_times if memory_s >= compute_s else compute_times
+    seconds_by_part: dict[Part, float] = {}
+    for operation, seconds in zip(operations, limiting_times, strict=True):
+        seconds_by_part[operation.part] = seconds_by_part.get(operation.part, 0.0) + seconds
+    return Bound(memory_s, compute_s, fsum(map(max, memory_times, compute_times)), seconds_by_part)
 
 
 @dataclass(frozen=True)
 class DecodeStepBound:
-    """One token for each of a batch of sequences, of `context` tokens with the new one."""
+    """The bound of one token for each of a batch of sequences, of `context` tokens with the new one."""
 
     batch: int
     context: int
-    routed: bool  # a mixture of experts
+    has_routed_experts: bool
     expected: Bound  # with the experts that uniform routing uses
-    bound: Bound  # with the fewest; the same for a dense model
-    sustained_s: float | None  # as expected
+    bound: Bound  # with the fewest experts; the same for a dense model
+    sustained_s: float | None  # with the experts that uniform routing uses
     memory_bytes: int
     fits: bool | None
     largest_batch: int | None  # at this context
-    compute_bound_from: int | None  # batch, at this context
+    compute_bound_batch: int | None  # the smallest one, at this context
     usd_per_hour: float | None
-    read_w: float | None = None
-    output_per_s: float | None = None  # of whole requests, prefill included
+    read_power_w: float | None = None
+    output_tokens_per_s: float | None = None  # of whole requests, prefill included
 
     @property
     def joules_per_token(self) -> float | None:
-        """An estimate: watts of memory reads over the expected time; None if it is not memory-bound."""
-        known = self.read_w if self.expected.limited_by == "memory" else None
-        return known and known * self.expected.seconds / self.batch
+        """An estimate: watts of memory reads times the expected time of a token; None unless memory-bound."""
+        if not self.read_power_w or self.expected.limited_by != "memory":
+            return None
+        return self.read_power_w * self.expected.seconds / self.batch
 
     @property
     def tokens_per_s(self) -> float:
-        """As expected."""
+        """Tokens per second with the experts that uniform routing uses."""
         return self.batch / self.expected.seconds
 
     @property
-    def most_per_s(self) -> float:
+    def most_tokens_per_s(self) -> float:
         return self.batch / self.bound.seconds
 
     @property
-    def usd_per_million(self) -> float | None:
-        """Dollars for a million tokens, of whole requests if these are known. As expected."""
-        return self.usd_per_hour and self.usd_per_hour / 3600 / (self.output_per_s or self.tokens_per_s) * 1e6
+    def usd_per_million_tokens(self) -> float | None:
+        """Dollars for a million tokens: of whole requests if their rate is known, else of decode steps."""
+        if not self.usd_per_hour:
+            return None
+        return self.usd_per_hour / 3600 / (self.output_tokens_per_s or self.tokens_per_s) * 1e6
 
 
-def steps(
-    model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache: str
+def bound_steps(
+    model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache_dtype: str
 ) -> list[DecodeStepBound]:
-    """At every batch and context. Raises NoCeiling."""
-    stored, found = PLAIN[cache], []
+    """Return the bounds of decode steps at every context and, within it, every batch. Raises NoCeiling."""
+    cache_format, bounds = PLAIN_FORMATS[cache_dtype], []
     for context in contexts:
-        most = card.memory_bytes and largest_batch(model, context, stored, card.memory_bytes)
-        compute_bound = compute_bound_from(model, context, stored, card.burst, MOST_BATCH if most is None else most)
+        largest_batch = None
+        if card.memory_bytes is not None:
+            largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
+        compute_bound_batch = find_compute_bound_batch(
+            model, context, cache_format, card.burst, LARGEST_BATCH if largest_batch is None else largest_batch
+        )
         for batch in batches:
-            step = operations(model, batch, context, stored, expected=True)
-            memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, stored)
-            one = DecodeStepBound(
-                batch=batch,
-                context=context,
-                routed=model.routed,
-                expected=bound(step, card.burst),
-                bound=bound(operations(model, batch, context, stored), card.burst),
-                sustained_s=sustained(step, card),
-                memory_bytes=memory_bytes,
-                fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
-                largest_batch=most,
-                compute_bound_from=compute_bound,
-                usd_per_hour=card.usd_per_hour,
-                read_w=card.read_w,
+            expected = step_operations(model, batch, context, cache_format, expected=True)
+            fewest = step_operations(model, batch, context, cache_format)
+            memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, cache_format)
+            bounds.append(
+                DecodeStepBound(
+                    batch=batch,
+                    context=context,
+                    has_routed_experts=model.has_routed_experts,
+                    expected=bound_step(expected, card.burst),
+                    bound=bound_step(fewest, card.burst),
+                    sustained_s=sustained_step_s(expected, card),
+                    memory_bytes=memory_bytes,
+                    fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
+                    largest_batch=largest_batch,
+                    compute_bound_batch=compute_bound_batch,
+                    usd_per_hour=card.usd_per_hour,
+                    read_power_w=card.read_power_w,
+                )
             )
-            found.append(one)
-    return found
+    return bounds
 
 
-def sustained(step: Sequence[ModelOperation], card: CardLimits) -> float | None:
-    needed = {card.burst.dtype(one.arithmetic) for one in step if one.flops}
-    known = card.sustained is not None and needed <= card.sustained.tflops.keys()
-    return bound(step, card.sustained).seconds if known else None
+def sustained_step_s(operations: Sequence[ModelOperation], card: CardLimits) -> float | None:
+    """Return the least seconds of a step at the ceilings of long loads; None if they lack one that it needs."""
+    dtypes = {card.burst.substitute_dtype(operation.product_dtype) for operation in operations if operation.flops}
+    if card.sustained is None or not dtypes <= card.sustained.tflops.keys():
+        return None
+    return bound_step(operations, card.sustained).seconds
 
 
-def largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes: int) -> int:
-    """Sequences whose K/V fit next to the weights."""
-    left = memory_bytes - model.weight_bytes
-    return max(0, left // model.cache_bytes(context, cache)) if left > 0 else 0
+def find_largest_batch(model: Model, context: int, cache_format: NumberFormat, memory_bytes: int) -> int:
+    """Return how many sequences have room for their K/V next to the weights."""
+    free_bytes = memory_bytes - model.weight_bytes
+    return max(0, free_bytes // model.cache_bytes(context, cache_format)) if free_bytes > 0 else 0
 
 
-def compute_bound_from(
-    model: Model, context: int, cache: NumberFormat, ceilings: CardCeilings, most: int
+def find_compute_bound_batch(
+    model: Model, context: int, cache_format: NumberFormat, ceilings: CardCeilings, largest_batch: int
 ) -> int | None:
-    """The smallest compute-bound batch; None if every batch that fits is memory-bound."""
+    """Return the smallest compute-bound batch; None if every batch up to `largest_batch` is memory-bound."""
 
-    def is_bound(batch: int) -> bool:
-        return bound(operations(model, batch, context, cache, expected=True), ceilings).limited_by == "compute"
+    def is_compute_bound(batch: int) -> bool:
+        operations = step_operations(model, batch, context, cache_format, expected=True)
+        return bound_step(operations, ceilings).limited_by == "compute"
 
-    first = bisect_left(range(MOST_BATCH + 1), True, lo=1, key=is_bound)
-    return first if first <= min(most, MOST_BATCH) else None
+    batch = bisect_left(range(LARGEST_BATCH + 1), True, lo=1, key=is_compute_bound)
+    return batch if batch <= min(largest_batch, LARGEST_BATCH) else None

@@ -9,189 +9,234 @@ multiplied. Blocks that write it leave the sums of its squares, by which the nex
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from dense import Dense, turns
-from families import DEFAULTS
+import numpy
+from dense import DenseModel, rotation_table
+from families import DEFAULTS_FILE
 
-from roofline.api import Constant, CostTerms, Implementation, gpu_host_constants, kernel_compiler
+from reference import select_layer
+from roofline.api import (
+    Array,
+    Case,
+    Constant,
+    CostTerms,
+    Device,
+    Implementation,
+    Operator,
+    gpu_host_constants,
+    kernel_compiler,
+)
 from roofline.api import attention_kernel as attention
 from roofline.api import product_kernel as products
 
 EMBED = Path(__file__).with_name("embed.cu")
-EMBED_THREADS, EMBEDDED = 512, 128  # of a row, and its numbers that leave one sum of squares
-STORED = 8  # outputs that a kernel stores together
-PRODUCTS_A_LAYER, OTHER_KERNELS = 4, 2  # the others: embedding and head
-FITTED = "fitted on steps of Llama-3.2-1B on an H200, 2026-11: reference/experiments/predictions/fit_model.py"
-HEAD = "measured: the head of Llama-3.2-1B, its largest product, on an H200, 2026-11"
+EMBED_THREADS = 512  # a block embeds one row
+NUMBERS_PER_SQUARE_SUM = 128  # of a row, in embed.cu
+LEAST_NUMBERS_PER_SQUARE_SUM = 8  # of a row, in any product that adds to the stream
+STORE_OUTPUTS = 8  # outputs that a kernel stores together
+PRODUCTS_PER_LAYER = 4
+SINGLE_KERNELS = 2  # of a step: embedding and head
+FITTED_SOURCE = "fitted on steps of Llama-3.2-1B on an H200, 2026-11: reference/experiments/predictions/fit_model.py"
+HEAD_SOURCE = "measured: the head of Llama-3.2-1B, its largest product, on an H200, 2026-11"
 # One start for products and attention: every layer has as many of both, so no number of layers separates them.
-GPU = {
+GPU_CONSTANTS = {
     **gpu_host_constants("graph_launch_s"),
-    "kernel_start_s": Constant(2.78e-6, FITTED, "the start of a kernel while the one before it ends"),
-    "row_s": Constant(3.58e-8, FITTED, "each row of x of a product of many rows: exchanged sums, and results"),
-    "stream_share": Constant(0.94, HEAD, "of the memory ceiling at which weights, keys and values are read"),
+    "kernel_start_s": Constant(2.78e-6, FITTED_SOURCE, "the start of a kernel while the one before it ends"),
+    "row_s": Constant(3.58e-8, FITTED_SOURCE, "each row of x of a product of many rows: exchanged sums, and results"),
+    "stream_share": Constant(0.94, HEAD_SOURCE, "of the memory ceiling at which weights, keys and values are read"),
 }
+Launch = Callable[[], None]
 
 
 class Chain(Implementation):
+    """A decode step of a dense model as one CUDA graph, on a CUDA device of compute capability 9.0."""
+
     name, kind, fused, graph = "chain", "gpu", True, True
-    kernels_a_layer = PRODUCTS_A_LAYER + 1
-    sources = (EMBED, DEFAULTS, *products.SOURCES, *sorted(kernel_compiler.list_kernel_files(attention.KERNEL)))
+    kernels_per_layer = PRODUCTS_PER_LAYER + 1  # and attention
+    sources = (EMBED, DEFAULTS_FILE, *products.SOURCES, *sorted(kernel_compiler.list_kernel_files(attention.KERNEL)))
     improvements = ("larger batches share the weights", "narrower weights")
 
     @classmethod
-    def unsupported(cls, device, case) -> str | None:
+    def unsupported(cls, device: Device, case: Case) -> str | None:
         if device.capability != kernel_compiler.HOPPER_CAPABILITY:
             return "it is written for compute capability 9.0"
         if case.shape["batch"] > products.MOST_ROWS:
             return f"a batch of {case.shape['batch']}; it takes {products.MOST_ROWS} sequences"
-        model = Dense(**case.params["model"])
+        model = DenseModel(**case.params["model"])
         if model.head_size not in attention.HEAD_SIZES:
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
-        multiples = {"hidden": EMBEDDED, "inner": products.SLICE_DEPTH, "vocabulary": STORED}
-        sizes = ((name, getattr(model, name), of) for name, of in multiples.items())
-        uneven = [f"{name} {size} is not a multiple of {of}" for name, size, of in sizes if size % of]
+        sizes_and_divisors = {
+            "hidden": (model.hidden, NUMBERS_PER_SQUARE_SUM),
+            "inner": (model.inner, products.SLICE_DEPTH),
+            "vocabulary": (model.vocabulary, STORE_OUTPUTS),
+        }
+        uneven = [
+            f"{name} {size} is not a multiple of {divisor}"
+            for name, (size, divisor) in sizes_and_divisors.items()
+            if size % divisor
+        ]
         return ", ".join(uneven) or None
 
     @classmethod
-    def copies_wanted(cls, case, least_copies: int) -> int:
-        """One: each layer has its own weights and cache, so a step is cold unless a cache holds the whole model."""
+    def copies_wanted(cls, case: Case, least_copies: int) -> int:
+        """Return 1: no layer shares weights or K/V, so a step is cold unless a cache holds the whole model."""
         return 1
 
-    def __init__(self, operator, device, case, count: int = 1):
+    def __init__(self, operator: Operator, device: Device, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
-        self.model = Dense(**case.params["model"])
+        self.model = DenseModel(**case.params["model"])
         self.batch, self.context = case.shape["batch"], case.shape["context"]
         self.rows = products.padded_rows(self.batch)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
         self.weights = copies[0]
-        self._make_buffers(self.device.xp)
+        self._allocate_buffers(self.device.xp)
+        self._plan_attention(self.device.xp)
 
-    def _make_buffers(self, xp) -> None:
-        """Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow."""
+    def _allocate_buffers(self, xp: ModuleType) -> None:
+        """Allocate the results of all kernels but attention's.
+
+        Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow.
+        """
         model, batch, rows = self.model, self.batch, max(products.FEWEST_OF_MANY, self.rows)
-        of_heads = model.heads * model.head_size
+        query_size = model.heads * model.head_size
 
-        def numbers(rows: int, columns: int):
+        def allocate(rows: int, columns: int) -> Array:
             return self.device.empty((rows, columns), self.case.dtype)
 
-        self.stream, self.query = numbers(batch, model.hidden), numbers(batch, of_heads)
-        self.scaled, self.attended = numbers(rows, model.hidden), numbers(rows, of_heads)
-        self.gated, self.logits = numbers(rows, model.inner), numbers(batch, model.vocabulary)
-        self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
-        self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
-        self._divide_attention(xp)
+        self.stream, self.query = allocate(batch, model.hidden), allocate(batch, query_size)
+        self.scaled, self.attended = allocate(rows, model.hidden), allocate(rows, query_size)
+        self.gated, self.logits = allocate(rows, model.inner), allocate(batch, model.vocabulary)
+        self.squares = xp.empty((model.hidden // LEAST_NUMBERS_PER_SQUARE_SUM, self.rows), xp.float32)
+        self.rotations = xp.asarray(rotation_table(model, self.context - 1), xp.float32)
 
-    def _divide_attention(self, xp) -> None:
-        """Its plan, and what its blocks leave for one another: held here, since a graph does not hold its buffers."""
+    def _plan_attention(self, xp: ModuleType) -> None:
+        """Plan attention and allocate what its blocks leave for one another.
+
+        These buffers are attributes since a graph does not keep its buffers alive.
+        """
         model = self.model
         shape = attention.AttentionShape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
-        division = attention.plan_attention(shape, self.case.dtype, self.device.limits)
-        queries = self.batch * model.heads if division.splits > 1 else 0
-        self.splits = xp.empty((queries, division.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
-        self.splits_arrived = xp.zeros(self.batch * model.kv_heads * division.tiles, xp.uint32)
-        self.division = division
+        plan = attention.plan_attention(shape, self.case.dtype, self.device.limits)
+        queries = self.batch * model.heads if plan.splits > 1 else 0
+        self.splits = xp.empty((queries, plan.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
+        self.splits_arrived = xp.zeros(self.batch * model.kv_heads * plan.tiles, xp.uint32)
+        self.attention_plan = plan
 
     # -- launches
 
-    def launches(self) -> list[Callable[[], None]]:
-        """Of one step, in their order."""
+    def make_launches(self) -> list[Launch]:
+        """Return the launches of one step, in their order."""
         model, weights = self.model, self.weights
-        found, parts = [self._embed()], model.hidden // EMBEDDED
-        attend = self._attention()
+        launches, squares_parts = [self._make_embed()], model.hidden // NUMBERS_PER_SQUARE_SUM
+        make_attend = self._make_attention()
         for layer in range(model.layers):
-            of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{layer}.")}
-            after = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
-            heads = {name: of[name] for name in ("bias", "query_norm", "key_norm") if name in of}
-            heads |= {"keys": of["keys"], "values": of["values"], "turns": self.turns}
-            found += [
-                self._normed(products.EPILOGUE_QKV, parts, of["qkv"], self.query, **heads),
-                attend(of["keys"], of["values"]),
+            arrays = select_layer(weights, layer)
+            next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
+            heads = {name: arrays[name] for name in ("bias", "query_norm", "key_norm") if name in arrays}
+            heads |= {"keys": arrays["keys"], "values": arrays["values"], "turns": self.rotations}
+            launches += [
+                self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], self.query, **heads),
+                make_attend(arrays["keys"], arrays["values"]),
             ]
-            added, parts = self._added(self.attended, of["o"], of["middle_norm"])
-            found += [added, self._normed(products.EPILOGUE_GATED, parts, of["gate_up"], self.gated)]
-            added, parts = self._added(self.gated, of["down"], after)
-            found.append(added)
-        head = self._normed(products.EPILOGUE_NONE, parts, weights["head"], self.logits)
-        return [*found, head]
+            output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
+            gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], self.gated)
+            down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
+            launches += [output, gate_up, down]
+        head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], self.logits)
+        return [*launches, head]
 
-    def _embed(self) -> Callable[[], None]:
-        import numpy
-
+    def _make_embed(self) -> Launch:
         defines = (f"-DBF16={int(self.case.dtype == 'bf16')}", f"-DROWS={self.rows}")
         kernel = self.device.load_kernel(EMBED, "embed", defines)
         launch = self.device.make_launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
-        weights, hidden = self.weights, numpy.int32(self.model.hidden)
-        arguments = (self.weights["tokens"], weights["embedding"], weights["0.input_norm"])
-        return lambda: launch((*arguments, self.stream, self.scaled, self.squares, hidden))
+        inputs = (self.weights["tokens"], self.weights["embedding"], self.weights["0.input_norm"])
+        arguments = (*inputs, self.stream, self.scaled, self.squares, numpy.int32(self.model.hidden))
+        return lambda: launch(arguments)
 
-    def _attention(self) -> Callable:
-        import numpy
-
-        model, device, division = self.model, self.device, self.division
-        defines = (*division.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
+    def _make_attention(self) -> Callable[[Array, Array], Launch]:
+        """Return a function that returns the launch of attention on these keys and values."""
+        model, device, plan = self.model, self.device, self.attention_plan
+        defines = (*plan.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
         kernel = device.load_kernel(attention.KERNEL, "decode_attention", defines)
         kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block
-        numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
-        rest = (self.attended, self.splits, self.splits_arrived, *numbers)
-        threads = (division.variant.warps * attention.LANES_PER_WARP,)
-        launch = device.make_launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
+        sizes = [numpy.int32(size) for size in (self.context, model.heads // model.kv_heads, plan.splits)]
+        buffers = (self.attended, self.splits, self.splits_arrived)
+        threads = (plan.variant.warps * attention.LANES_PER_WARP,)
+        launch = device.make_launcher(kernel, (plan.blocks,), threads, plan.shared_bytes, overlap=True)
 
-        def attend(keys, values) -> Callable[[], None]:
-            return lambda: launch((self.query, keys, values, *rest))
+        def make_attend(keys: Array, values: Array) -> Launch:
+            return lambda: launch((self.query, keys, values, *buffers, *sizes))
 
-        return attend
+        return make_attend
 
-    def _normed(self, way: int, parts: int, w, y, **tensors) -> Callable[[], None]:
-        """A product of the scaled stream, whose results the norm's factors scale: of `parts` sums of squares."""
-        return self._product(way, self.scaled, w, parts, y=y, squares=self.squares, **tensors)[0]
+    def _make_normed_product(self, epilogue: int, squares_parts: int, w: Array, y: Array, **tensors: Array) -> Launch:
+        """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""
+        launch, _ = self._make_product(epilogue, self.scaled, w, squares_parts, y=y, squares=self.squares, **tensors)
+        return launch
 
-    def _added(self, x, w, g) -> tuple[Callable[[], None], int]:
-        """A product that is added to the stream, and how many sums of squares it leaves of each row."""
-        return self._product(
-            products.EPILOGUE_ADDED, x, w, 0, y=self.scaled, stream=self.stream, next_squares=self.squares, g=g
-        )
+    def _make_added_product(self, x: Array, w: Array, next_norm: Array) -> tuple[Launch, int]:
+        """Return a product that is added to the stream, and how many sums of squares it leaves of each row."""
+        tensors = {"y": self.scaled, "stream": self.stream, "next_squares": self.squares, "g": next_norm}
+        return self._make_product(products.EPILOGUE_ADDED, x, w, 0, **tensors)
 
-    def _product(self, way: int, x, w, parts: int, **tensors) -> tuple[Callable[[], None], int]:
-        """Of x [batch, inputs] with w [outputs, inputs], and what follows it."""
+    def _make_product(
+        self, epilogue_kind: int, x: Array, w: Array, squares_parts: int, **tensors: Array
+    ) -> tuple[Launch, int]:
+        """Return a product of x [batch, inputs] and w [outputs, inputs] with an epilogue.
+
+        `squares_parts` sums of squares of each row are read. Also returns how many it leaves.
+        """
         model, device = self.model, self.device
-        heads = {"head_size": model.head_size, "whole_heads": model.norms} if way == products.EPILOGUE_QKV else {}
-        task = products.GemmTask(self.batch, *w.shape, leaves_squares=way == products.EPILOGUE_ADDED, **heads)
+        heads = {}
+        if epilogue_kind == products.EPILOGUE_QKV:
+            heads = {"head_size": model.head_size, "whole_heads": model.norms}
+        leaves_squares = epilogue_kind == products.EPILOGUE_ADDED
+        task = products.GemmTask(self.batch, *w.shape, leaves_squares=leaves_squares, **heads)
         plan = products.plan_gemm(task, device.limits)
-        epilogue = products.Epilogue(way, model.head_size, model.norms, model.bias)
+        epilogue = products.Epilogue(epilogue_kind, model.head_size, model.norms, model.bias)
         product = products.HopperGemm(device, self.case.dtype, plan, epilogue)
-        sizes = (model.heads, model.kv_heads, self.context, parts, model.eps)
+        sizes = (model.heads, model.kv_heads, self.context, squares_parts, model.eps)
         arguments = product.make_arguments(self.batch, x, w, sizes, tensors)
         launch = product.make_launcher(device, overlap=True)
         return lambda: launch(arguments), plan.squares_parts
 
     def costs(self, scope: str | None) -> CostTerms:
-        return costs(self.model, self.rows)
+        return step_costs(self.model, self.rows)
 
     # -- the step
 
     @cached_property
-    def captured(self):
-        launches = self.launches()
-        return self.device.capture_graph(lambda: [launch() for launch in launches])
+    def captured_graph(self) -> Any:
+        launches = self.make_launches()
 
-    def step(self, scope: str | None):
-        graph, stream = self.captured, self.device.stream
+        def launch_all() -> None:
+            for launch in launches:
+                launch()
 
-        def step(index: int):
+        return self.device.capture_graph(launch_all)
+
+    def step(self, scope: str | None) -> Callable[[int], Array]:
+        graph, stream = self.captured_graph, self.device.stream
+
+        def step(index: int) -> Array:
             graph.launch(stream)
             return self.logits
 
         return step
 
 
-def costs(model: Dense, rows: int) -> CostTerms:
-    """Of a step whose products have `rows` rows of x, padded as the kernels have them."""
-    many = (PRODUCTS_A_LAYER * model.layers + 1) * rows if rows > products.FEW_ROWS else 0
+def step_costs(model: DenseModel, rows: int) -> CostTerms:
+    """Return the costs of a step whose products have `rows` rows of x, padded as the kernels have them."""
+    extra = {}
+    if rows > products.FEW_ROWS:
+        extra = {"row_s": float((PRODUCTS_PER_LAYER * model.layers + 1) * rows)}
     return CostTerms(
         calls={"graph_launch_s": 1.0},
-        start={"kernel_start_s": float(Chain.kernels_a_layer * model.layers + OTHER_KERNELS)},
-        extra={"row_s": float(many)} if many else {},
+        start={"kernel_start_s": float(Chain.kernels_per_layer * model.layers + SINGLE_KERNELS)},
+        extra=extra,
         share="stream_share",
     )

@@ -8,115 +8,129 @@ import yaml
 
 from roofline.api import join_words
 
-LARGEST = 1 << 40  # beyond it nothing real comes, and products of several stay exact
+LARGEST_WHOLE = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
 # By section of the config: fields that cost nothing in a decode step.
-FREE: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("free_fields.yaml").read_text(encoding="utf-8"))
+FREE_FIELDS: dict[str, list[str]] = yaml.safe_load(
+    Path(__file__).with_name("free_fields.yaml").read_text(encoding="utf-8")
+)
 
 
 class BadModel(ValueError):
-    """What is wrong with a model's config, in one line."""
+    """A model's config is wrong; the message says how, in one line."""
 
 
 class Fields:
-    """`given` as the file has it; `aliases` of a family for its names; `prefix`: the mapping in the file, if any."""
+    """The fields of a config or of a mapping in it. All `read_...` methods raise BadModel for a bad value.
 
-    def __init__(self, given: Mapping[str, Any], defaults: Mapping, aliases: Mapping | None = None, prefix: str = ""):
-        names = aliases or {}
-        self._shown = {ours: theirs for theirs, ours in names.items() if theirs in given}
-        self._defaults, self._read, self.prefix = defaults, set(), printable(prefix)
-        self.given: dict[str, Any] = {}
-        self.assumed: dict[str, str] = {}
-        for key, value in given.items():
-            name = names.get(key, key)
-            known = self.given.get(name)
-            if known is not None and value is not None and known != value:
-                raise BadModel(f"{key}: {shown(value)} contradicts {name}, {shown(known)}")
-            self.given[name] = known if value is None else value
+    `config` is the content of the file, `aliases` has the family's names by those of the file, `prefix` is the path of
+    the mapping in the file.
+    """
 
-    def whole(self, name: str, least: int = 1) -> int:
-        """A whole number. Raises BadModel, as all of these do."""
-        value = self._value(name)
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping, aliases: Mapping | None = None, prefix: str = ""):
+        aliases = aliases or {}
+        self._names_in_file = {name: alias for alias, name in aliases.items() if alias in config}
+        self._defaults, self._names_read, self.prefix = defaults, set(), format_name(prefix)
+        self.values: dict[str, Any] = {}
+        self.assumed_defaults: dict[str, str] = {}
+        for key, value in config.items():
+            name = aliases.get(key, key)
+            earlier = self.values.get(name)
+            if earlier is not None and value is not None and earlier != value:
+                raise BadModel(f"{key}: {format_value(value)} contradicts {name}, {format_value(earlier)}")
+            self.values[name] = earlier if value is None else value
+
+    def read_whole(self, name: str, minimum: int = 1) -> int:
+        """Return a whole number from `minimum` to LARGEST_WHOLE."""
+        value = self._read(name)
         if value is None:
-            raise BadModel(f"{self._name(name)} is missing")
-        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not whole or not least <= value <= LARGEST:
-            raise BadModel(f"{self._name(name)}: {shown(value)}; allowed: a whole number of {least} or more")
+            raise BadModel(f"{self._name_in_file(name)} is missing")
+        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not is_whole or not minimum <= value <= LARGEST_WHOLE:
+            raise self._bad_value(name, value, f"a whole number of {minimum} or more")
         return int(value)
 
-    def optional(self, name: str, least: int = 1) -> int | None:
-        """None where it is missing or null."""
-        return None if self._value(name) is None else self.whole(name, least)
+    def read_optional_whole(self, name: str, minimum: int = 1) -> int | None:
+        """Return a whole number, or None where it is missing or null."""
+        return None if self._read(name) is None else self.read_whole(name, minimum)
 
-    def knows(self, name: str) -> bool:
-        """Whether the family has a default for it."""
+    def has_default(self, name: str) -> bool:
+        """Return whether the family has a default for the field."""
         return self._defaults.get(name) is not None
 
-    def flag(self, name: str) -> bool:
-        value = self._value(name) or False
+    def read_flag(self, name: str) -> bool:
+        """Return true or false; false where it is missing or null."""
+        value = self._read(name) or False
         if not isinstance(value, bool):
-            raise BadModel(f"{self._name(name)}: {shown(value)}; allowed: true or false")
+            raise self._bad_value(name, value, "true or false")
         return value
 
-    def word(self, name: str, allowed: Sequence) -> Any:
-        """One of these values."""
-        value = self._value(name)
+    def read_choice(self, name: str, allowed: Sequence) -> Any:
+        """Return the allowed value that the field equals, 8 for 8.0. None among them allows a missing field."""
+        value = self._read(name)
         if isinstance(value, bool) or value not in allowed:
-            known = ", ".join(str(one) for one in allowed if one is not None)
-            raise BadModel(f"{self._name(name)}: {shown(value)} is unknown; allowed: {known}")
-        return allowed[allowed.index(value)]  # 8 for 8.0
+            choices = ", ".join(str(choice) for choice in allowed if choice is not None)
+            raise BadModel(f"{self._name_in_file(name)}: {format_value(value)} is unknown; allowed: {choices}")
+        return allowed[allowed.index(value)]
 
-    def names(self, name: str) -> list[str] | None:
-        """A list of strings, or of lists of them."""
-        value = self._value(name)
+    def read_names(self, name: str) -> list[str] | None:
+        """Return the strings of a list and of the lists in it; None where it is missing or null."""
+        value = self._read(name)
         if value is None:
             return None
-        some = value if isinstance(value, list) else [None]
-        found = [one for each in some for one in (each if isinstance(each, list) else [each])]
-        if not all(isinstance(one, str) for one in found):
-            raise BadModel(f"{self._name(name)}: {shown(value)}; allowed: a list of names")
-        return found
+        names: list[Any] = []
+        for item in value if isinstance(value, list) else [None]:
+            names += item if isinstance(item, list) else [item]
+        if not all(isinstance(item, str) for item in names):
+            raise self._bad_value(name, value, "a list of names")
+        return names
 
-    def listed(self, name: str, allowed: Sequence, count: int | None = None) -> tuple | None:
-        """A list of these values; with `count`, of that many."""
-        value = self._value(name)
+    def read_list(self, name: str, allowed: Sequence, count: int | None = None) -> tuple | None:
+        """Return a list of allowed values, of `count` if it is set; None where it is missing, null or empty."""
+        value = self._read(name)
         if value in (None, []):
             return None
-        if not isinstance(value, list) or count not in (None, len(value)) or not all(one in allowed for one in value):
-            what = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
-            raise BadModel(f"{self._name(name)}: {shown(value)}; allowed: a list of {count or 'some'} of {what}")
+        if not isinstance(value, list) or count not in (None, len(value)) or any(item not in allowed for item in value):
+            choices = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
+            raise self._bad_value(name, value, f"a list of {count or 'some'} of {choices}")
         return tuple(value)
 
-    def mapping(self, name: str) -> Mapping[str, Any] | None:
-        value = self._value(name)
+    def read_mapping(self, name: str) -> Mapping[str, Any] | None:
+        """Return a mapping; None where it is missing, null or empty."""
+        value = self._read(name)
         if value is not None and not isinstance(value, Mapping):
-            raise BadModel(f"{self._name(name)}: {shown(value)}; allowed: a mapping")
+            raise self._bad_value(name, value, "a mapping")
         return value or None
 
     def require_nothing_else(self) -> None:
-        """Raises BadModel for fields that say something, were not read and are not known to be free."""
-        known = self._read.union(FREE["quantization_config" if self.prefix else "config"])
-        left = [self._name(name) for name, value in self.given.items() if value and name not in known]
-        if left:
-            raise BadModel(f"{join_words(left)}: what this costs is not known; remove it if it costs nothing")
+        """Raise BadModel for fields that are set, were not read, and are not known to be free."""
+        allowed = self._names_read.union(FREE_FIELDS["quantization_config" if self.prefix else "config"])
+        unread = [self._name_in_file(name) for name, value in self.values.items() if value and name not in allowed]
+        if unread:
+            raise BadModel(f"{join_words(unread)}: what this costs is not known; remove it if it costs nothing")
 
-    def _value(self, name: str) -> Any:
-        self._read.add(name)
-        if name in self.given:  # null too: it says that there is none
-            return self.given[name]
+    def _read(self, name: str) -> Any:
+        self._names_read.add(name)
+        if name in self.values:  # null too: it says that there is none
+            return self.values[name]
         value = self._defaults.get(name)
         if value is not None:
-            self.assumed[name] = str(value)
+            self.assumed_defaults[name] = str(value)
         return value
 
-    def _name(self, name: str) -> str:
-        return printable(self.prefix + str(self._shown.get(name, name)))
+    def _bad_value(self, name: str, value: Any, allowed: str) -> BadModel:
+        return BadModel(f"{self._name_in_file(name)}: {format_value(value)}; allowed: {allowed}")
+
+    def _name_in_file(self, name: str) -> str:
+        return format_name(self.prefix + str(self._names_in_file.get(name, name)))
 
 
-def printable(name: Any) -> str:
-    return name if isinstance(name, str) and name.isprintable() else shown(name)
+def format_name(name: Any) -> str:
+    """Return the name of a field as a message shows it: in one line."""
+    return name if isinstance(name, str) and name.isprintable() else format_value(name)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """Return a value as a message shows it: in one line of at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

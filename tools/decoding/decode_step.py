@@ -1,23 +1,27 @@
 """The decode step of a dense model as an operator file. In the config: `operators: [tools/decoding/decode_step.py]`,
 `decode_step: {models: [llama-3-8b], batch_sizes: [1], contexts: [1024]}`."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import config_file
-from chain import GPU, Chain
-from dense import Dense, dense
-from number_formats import PLAIN
-from operations import operations
+import numpy
+from chain import GPU_CONSTANTS, Chain
+from dense import DenseModel, read_dense
+from number_formats import PLAIN_FORMATS
+from operations import ModelOperation, step_operations
 from pydantic import AfterValidator
 
-from reference import draw, draw_cache, layer, normalised, step
+from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer
 from roofline.api import (
     LIBRARY_WORKSPACE_BYTES,
+    Array,
     Budget,
     ByEffort,
     Case,
     Check,
+    Device,
     EachOnce,
     Field,
     Implementation,
@@ -31,147 +35,165 @@ from roofline.api import (
     require_close,
 )
 
-MOST_CONTEXT = 10**7  # tokens: no model has more
+LARGEST_CONTEXT = 10**7  # tokens: no model has more
 MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to; of more, every n-th sequence is compared
 MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64; of more, every n-th row
+CACHE_SEED_OFFSET = 10_000  # above the seeds of weights
 Batch = Annotated[Whole, Field(le=product_kernel.MOST_ROWS)]
-Context = Annotated[Whole, Field(le=MOST_CONTEXT)]
+Context = Annotated[Whole, Field(le=LARGEST_CONTEXT)]
 
 
-def _dense(named: str) -> str:
-    dense(config_file.find(named))  # raises ValueErrors
-    return named
+def _require_dense(model: str) -> str:
+    read_dense(config_file.find_model(model))  # raises ValueErrors
+    return model
 
 
 class DecodeStepSettings(OperatorSettings):
     """One decode step of each model, at every batch size and context."""
 
     # Paths of Hugging Face config.json files, or shipped names.
-    models: Annotated[list[Annotated[str, AfterValidator(_dense)]], EachOnce] = Field(default=[])
+    models: Annotated[list[Annotated[str, AfterValidator(_require_dense)]], EachOnce] = Field(default=[])
     batch_sizes: Annotated[list[Batch], Field(min_length=1), EachOnce] = Field(default=[1, 32])
     contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(default=[1024])  # the new token included
     time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = None
 
 
 class DecodeStep(Operator):
+    """The decode step of dense models with random weights and caches."""
+
     name, title = "decode_step", "a model's decode step"
     counted = "weights without the embedding table, and K/V, once"
     Settings, unit, implementations = DecodeStepSettings, "tensor_core", (Chain,)
     tolerance: ClassVar = {"fp16": 2e-3, "bf16": 1e-2}
-    constants: ClassVar = {"gpu": GPU}
+    constants: ClassVar = {"gpu": GPU_CONSTANTS}
 
-    def jobs(self, config) -> list[Job]:
+    def jobs(self, config: Any) -> list[Job]:
         settings = config.decode_step
-        sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
-        models = map(config_file.find, settings.models)
-        return [Job(job_path(found), tuple(case_of(found, *size) for size in sizes)) for found in models]
+        jobs = []
+        for entry in map(config_file.find_model, settings.models):
+            cases = [
+                make_case(entry, batch, context) for context in settings.contexts for batch in settings.batch_sizes
+            ]
+            jobs.append(Job(job_path(entry), tuple(cases)))
+        return jobs
 
     # -- counts
 
-    def _operations(self, case: Case):
-        model = config_file.read(case.params["config"])
-        return operations(model, **case.shape, cache=PLAIN[case.dtype])
+    def _step_operations(self, case: Case) -> list[ModelOperation]:
+        model = config_file.read_model(case.params["config"])
+        return step_operations(model, case.shape["batch"], case.shape["context"], PLAIN_FORMATS[case.dtype])
 
     def flops(self, case: Case, scope: str | None = None) -> int:
-        return round(sum(one.times * one.flops for one in self._operations(case)))
+        return round(sum(operation.count * operation.flops for operation in self._step_operations(case)))
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
-        return round(sum(one.times * one.bytes for one in self._operations(case)))
+        return round(sum(operation.count * operation.bytes for operation in self._step_operations(case)))
 
     def smallest(self, case: Case) -> None:
         return None
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
-        """Nothing that would end a run before it begins: `unsupported` skips a case that does not fit."""
+        """Return 0, which ends no run before it begins: `unsupported` skips a case that does not fit."""
         return 0
 
-    def unsupported(self, device, case: Case) -> str | None:
-        """A case that does not fit the memory, with the number of layers that would."""
-        model, free = config_file.read(case.params["config"]), device.identity.memory_free_bytes
-        cache = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN[case.dtype])
-        needed = model.weight_bytes + cache + LIBRARY_WORKSPACE_BYTES
-        if needed <= free:
+    def unsupported(self, device: Device, case: Case) -> str | None:
+        """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
+        model, free_bytes = config_file.read_model(case.params["config"]), device.identity.memory_free_bytes
+        cache_format = PLAIN_FORMATS[case.dtype]
+        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], cache_format)
+        needed_bytes = model.weight_bytes + cache_bytes + LIBRARY_WORKSPACE_BYTES
+        if needed_bytes <= free_bytes:
             return None
-        matrices = sum(one.bytes for layer in model.layers for one in (*layer.linears, *layer.vectors))
-        left, count = free - (needed - matrices - cache), len(model.layers)
-        fit = max(0, int(left * count // (matrices + cache)))
-        at = ", ".join(f"{name} {size}" for name, size in case.shape.items())
-        needs = f"{capacity(needed)} needed at {at}, and {capacity(free)} free"
-        return f"it does not fit: {needs}; {fit} of its {count} layers would"
+        weights = [array for layer in model.layers for array in (*layer.linears, *layer.vectors)]
+        layers_bytes = sum(array.bytes for array in weights) + cache_bytes
+        free_for_layers = free_bytes - (needed_bytes - layers_bytes)
+        layers = len(model.layers)
+        fitting_layers = max(0, int(free_for_layers * layers // layers_bytes))
+        sizes = ", ".join(f"{name} {size}" for name, size in case.shape.items())
+        needs = f"{capacity(needed_bytes)} needed at {sizes}, and {capacity(free_bytes)} free"
+        return f"it does not fit: {needs}; {fitting_layers} of its {layers} layers would"
 
     # -- inputs and check
 
-    def inputs(self, device, case: Case, seed: int) -> dict:
-        import numpy
+    def inputs(self, device: Device, case: Case, seed: int) -> dict:
+        model, batch, context = DenseModel(**case.params["model"]), case.shape["batch"], case.shape["context"]
+        tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, batch, numpy.int32)
+        cache = random_cache(device, model, case.dtype, batch, context, seed + CACHE_SEED_OFFSET)
+        weights = random_weights(device, model, case.dtype, seed)
+        return {**weights, **cache, "tokens": device.to_device(tokens)}
 
-        model, sizes = Dense(**case.params["model"]), case.shape
-        tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, sizes["batch"], numpy.int32)
-        cache = draw_cache(device, model, case.dtype, sizes["batch"], sizes["context"], seed + 10_000)
-        return {**draw(device, model, case.dtype, seed), **cache, "tokens": device.to_device(tokens)}
-
-    def reference(self, case: Case, inputs: dict):
-        """The logits, from float64 arrays."""
-        return step(Dense(**case.params["model"]), inputs, inputs)
+    def reference(self, case: Case, inputs: dict) -> Array:
+        """Return the logits, from float64 arrays."""
+        return run_step(DenseModel(**case.params["model"]), inputs, inputs)
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
-        """The first layer for as many sequences as the host has memory for; then the step, and its head applied to the
-        result of the last layer."""
-        layer_error = self._layer_error(implementation)
+        """Check the first layer, then run the step and check its head. Returns the check and the step's seconds.
+
+        The first layer is checked for as many sequences as the host has memory for, and the head is applied to the
+        result of the last layer.
+        """
+        layer_error = self._check_first_layer(implementation)
         seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
-        check = self.compare(implementation, scope, 0, implementation.logits)
-        compared = "the first layer, and the head on the last one's result, against float64"
-        return check.model_copy(
-            update={"compared": compared, "relative_error": max(check.relative_error, layer_error)}
-        ), seconds
-
-    def _layer_error(self, chain: Chain) -> float:
-        device, weights = chain.device, chain.weights
-        for launch in chain.launches()[: 1 + chain.kernels_a_layer]:
-            launch()
-        few = slice(None, None, -(-chain.batch * chain.context // MOST_CACHED))
-        of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith("0.")}
-        of |= {name: of[name][few] for name in ("keys", "values")}
-        of = {name: _float64(device, array) for name, array in of.items()}
-        x = _float64(device, weights["embedding"][weights["tokens"][few]])
-        expected = layer(chain.model, of, x, of["keys"], of["values"])
-        return self._close(chain, "the first layer", _float64(device, chain.stream[few]), expected)
-
-    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
-        """Every logit must be finite; of a large head every n-th is compared."""
-        import numpy
-
-        chain, device, model = implementation, implementation.device, implementation.model
-        every = -(-model.vocabulary * model.hidden // MOST_COMPARED) | 1
-        got = device.to_host(result).astype(numpy.float32)
-        stream, g = (_float64(device, array) for array in (chain.stream, chain.weights["last_norm"]))
-        expected = normalised(stream, g, model.eps) @ _float64(device, chain.weights["head"][::every]).T
-        finite = numpy.isfinite(got).all()
-        error = self._close(chain, "the head", got[:, ::every] if finite else got[:, ::every] + numpy.nan, expected)
-        return Check(
-            compared="the head, against float64", relative_error=error, tolerance=self.tolerance[chain.case.dtype]
+        head_check = self.compare(implementation, scope, 0, implementation.logits)
+        check = head_check.model_copy(
+            update={
+                "compared": "the first layer, and the head on the last one's result, against float64",
+                "relative_error": max(head_check.relative_error, layer_error),
+            }
         )
+        return check, seconds
 
-    def _close(self, chain: Chain, what: str, got, expected) -> float:
-        error = relative_error(got, expected)
-        require_close(f"{self.name}, {chain.case}: {what}", error, self.tolerance[chain.case.dtype])
+    def _check_first_layer(self, chain: Chain) -> float:
+        """Run the embedding and the first layer, and return their relative error. Raises ArithmeticError."""
+        device, weights = chain.device, chain.weights
+        for launch in chain.make_launches()[: 1 + chain.kernels_per_layer]:
+            launch()
+        stride = -(-chain.batch * chain.context // MOST_CACHED)
+        arrays = select_layer(weights, 0)
+        for name in ("keys", "values"):
+            arrays[name] = arrays[name][::stride]
+        arrays = {name: _to_float64(device, array) for name, array in arrays.items()}
+        x = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
+        expected = run_layer(chain.model, arrays, x, arrays["keys"], arrays["values"])
+        return self._require_close(chain, "the first layer", _to_float64(device, chain.stream[::stride]), expected)
+
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
+        """Compare the logits with float64: all must be finite, and of a large head every n-th is compared."""
+        chain, device, model = implementation, implementation.device, implementation.model
+        stride = -(-model.vocabulary * model.hidden // MOST_COMPARED) | 1  # odd
+        logits = device.to_host(result).astype(numpy.float32)
+        stream, norm = _to_float64(device, chain.stream), _to_float64(device, chain.weights["last_norm"])
+        head = _to_float64(device, chain.weights["head"][::stride])
+        expected = normalise(stream, norm, model.eps) @ head.T
+        compared = logits[:, ::stride]
+        if not numpy.isfinite(logits).all():  # maybe of those that are not compared
+            compared = compared + numpy.nan
+        error = self._require_close(chain, "the head", compared, expected)
+        tolerance = self.tolerance[chain.case.dtype]
+        return Check(compared="the head, against float64", relative_error=error, tolerance=tolerance)
+
+    def _require_close(self, chain: Chain, result_name: str, result: numpy.ndarray, expected: numpy.ndarray) -> float:
+        """Return the relative error. Raises ArithmeticError if it is above the tolerance."""
+        error = relative_error(result, expected)
+        require_close(f"{self.name}, {chain.case}: {result_name}", error, self.tolerance[chain.case.dtype])
         return error
 
 
-def case_of(found: dict, batch: int, context: int) -> Case:
-    """Of a model as `config_file.find` gives it. Raises NotDense."""
-    params = {"model": asdict(dense(found)), "config": found}
-    return Case({"batch": batch, "context": context}, dtype_of(found), found["name"], params)
+def make_case(entry: Mapping[str, Any], batch: int, context: int) -> Case:
+    """Return the case of an entry from `config_file.find_model`. Raises NotDense."""
+    params = {"model": asdict(read_dense(entry)), "config": entry}
+    return Case({"batch": batch, "context": context}, dtype_of(entry), entry["name"], params)
 
 
-def dtype_of(found: dict) -> str:
-    """Of weights, K/V and products."""
-    return config_file.read(found).head.stored.name
+def dtype_of(entry: Mapping[str, Any]) -> str:
+    """Return the dtype of a dense model's weights, K/V and products."""
+    return config_file.read_model(entry).head.format.name
 
 
-def job_path(found: dict) -> str:
-    """Of the record, below results/DEVICE/decode_step/."""
-    return f"{config_file.file_name(found['name'])}_{dtype_of(found)}"
+def job_path(entry: Mapping[str, Any]) -> str:
+    """Return the path of a model's record below results/DEVICE/decode_step/, without .json."""
+    return f"{config_file.file_name(entry['name'])}_{dtype_of(entry)}"
 
 
-def _float64(device, array):
+def _to_float64(device: Device, array: Array) -> numpy.ndarray:
     return device.to_host(array).astype("float64")

@@ -9,268 +9,356 @@ import argparse
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
-import bound
 import config_file
 import decode_step
 import serving
 import speed_picture
 import speed_tables
 from architecture import Model
-from bound import CardCeilings, CardLimits, DecodeStepBound, NoCeiling
+from bound import CardCeilings, CardLimits, DecodeStepBound, NoCeiling, bound_steps, datasheet_ceilings
 from config_file import BadModel
-from dense import NotDense, dense
-from number_formats import CACHES, PLAIN
-from serving import Request
-from speed_tables import MeasuredStep, Times
+from dense import NotDense, read_dense
+from number_formats import CACHE_DTYPES, PLAIN_FORMATS
+from serving import GenerationRequest
+from speed_tables import MeasuredStep, MeasuredSteps
 
 import roofline.api as api
 
 DATASHEETS = Path(__file__).resolve().parents[2] / "config" / "datasheets.yaml"
 FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
-BATCHES, CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
-MEASURED_BATCHES = [1, 32]
-MOST = 1 << 30
-MOST_NEAR = 5  # names that an unknown one is answered with
+DEFAULT_BATCHES, DEFAULT_CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
+DEFAULT_MEASURED_BATCHES = [1, 32]
+LARGEST_WHOLE = 1 << 30
+PRICE_RANGE = (1e-9, 1e9)  # as in the config
+MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
 DPI = 160
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
 LOAD_S = 3.0  # of steps without a pause: a second to settle, and 16 ticks of the energy counter
 
 
-def main(arguments: list[str]) -> int:
+def main(argv: list[str]) -> int:
+    """Print the bound of a model and draw its picture. Returns 1, after one line, for what a user can mend."""
     try:
-        given = parsed(arguments)
-        found = config_file.find(given.model)
-        model = config_file.read(found)
-        contexts = contexts_of(given, model)
-        given.cache = given.cache or model.cache
-        cards = priced([card_of(name) for name in filter(None, given.card)] or [card_of(str(api.RESULTS))], given.price)
-        asked, every = (given.request, given.cache), (given.batch or BATCHES, contexts, given.cache)
-        steps = [serving.served(model, one, *asked, bound.steps(model, one, *every)) for one in cards]
-        times, why = measured(found, cards, given, contexts) if given.measure else ({}, "")
+        arguments = parse_arguments(argv)
+        entry = config_file.find_model(arguments.model)
+        model = config_file.read_model(entry)
+        contexts = choose_contexts(arguments, model)
+        batches = arguments.batch or DEFAULT_BATCHES
+        request, cache_dtype = arguments.request, arguments.cache or model.cache_dtype
+        names = [name for name in arguments.card if name] or [str(api.RESULTS)]
+        cards = set_prices([load_card(name) for name in names], arguments.price)
+        steps = []
+        for card in cards:
+            bounds = bound_steps(model, card, batches, contexts, cache_dtype)
+            steps.append(serving.add_request_rates(model, card, request, cache_dtype, bounds))
+        measured, reason = {}, ""
+        if arguments.measure:
+            measured, reason = measure_steps(entry, cards, arguments, contexts, cache_dtype)
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
-        api.figure_style.save(speed_picture.draw(model.name, cards, steps, times), [picture], DPI)
+        figure = speed_picture.draw_speeds(model.name, cards, steps, measured)
+        api.figure_style.save(figure, [picture], DPI)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
-    lines = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
-    lines = [line + serving.first_token(model, card, *asked) for line, card in zip(lines, cards, strict=True)]
-    lines += [f"Not measured: {why}."] if why else []
-    lines += [remarks(model, card, given.cache, of_card) for card, of_card in zip(cards, steps, strict=True)]
-    table = speed_tables.one_card(steps[0], times) if len(cards) == 1 else speed_tables.side_by_side(cards, steps)
-    print("\n\n".join([*dict.fromkeys(map(wrapped, lines)), speed_tables.narrow(table), f"Written: {picture}"]))
+    lines = []
+    for card, card_steps in zip(cards, steps, strict=True):
+        first_token = serving.describe_first_token(model, card, request, cache_dtype)
+        lines.append(describe_speed(model, card, card_steps) + first_token)
+    if reason:
+        lines.append(f"Not measured: {reason}.")
+    for card, card_steps in zip(cards, steps, strict=True):
+        lines.append(describe_model(model, card, cache_dtype, card_steps))
+    if len(cards) == 1:
+        table = speed_tables.build_card_table(steps[0], measured)
+    else:
+        table = speed_tables.build_comparison_table(cards, steps)
+    paragraphs = dict.fromkeys(map(wrap_text, lines))  # cards may share one
+    print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}"]))
     return 0
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
-    """Raises UserError for a bad value."""
+# ---------------------------------------------------------------- arguments
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """Return the arguments, with the `request` that they describe. Raises UserError for a bad value."""
     parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of tools/decoding/README.md")
-    cards, batches, contexts = partial(str.split, sep=","), partial(wholes, "BATCH"), partial(wholes, "CONTEXT")
+    cards = partial(str.split, sep=",")
+    batches, contexts = partial(parse_whole_numbers, "BATCH"), partial(parse_whole_numbers, "CONTEXT")
     parser.add_argument("--card", action="extend", type=cards, default=[], metavar="CARD")
     parser.add_argument("--batch", type=batches, default=None, help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
-    parser.add_argument("--cache", type=cache_dtype, default=None, help=", ".join(CACHES))
+    parser.add_argument("--cache", type=parse_cache_dtype, default=None, help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
-    parser.add_argument("--price", type=prices, default=[], help="dollars per card and hour: one, or one for each card")
-    whole, none = partial(wholes, single=True), [0]
-    parser.add_argument("--in", type=partial(whole, "IN"), default=none, dest="prompt", help="tokens of a prompt")
-    parser.add_argument("--prefix", type=partial(whole, "PREFIX"), default=none, help="those of it that are cached")
-    parser.add_argument("--out", type=partial(whole, "OUT"), default=none, dest="answer", help="tokens of its answer")
-    given = parser.parse_args(arguments)
-    given.request = asked = Request(*given.prompt, *given.prefix, *given.answer)
-    if asked.cached and asked.cached >= asked.prompt:
-        raise api.UserError(f"PREFIX: {asked.cached}; allowed: fewer tokens than IN ({asked.prompt})")
-    if asked.answer and (given.context or not asked.prompt):
-        raise api.UserError(f"OUT: {asked.answer}; allowed: with IN, and without CONTEXT")
-    return given
+    price_help = "dollars per card and hour: one, or one for each card"
+    parser.add_argument("--price", type=parse_prices, default=[], help=price_help)
+    prompt, cached, answer = (partial(parse_whole_number, variable) for variable in ("IN", "PREFIX", "OUT"))
+    parser.add_argument("--in", type=prompt, default=0, dest="prompt", help="tokens of a prompt")
+    parser.add_argument("--prefix", type=cached, default=0, help="those of it that are cached")
+    parser.add_argument("--out", type=answer, default=0, dest="answer", help="tokens of its answer")
+    arguments = parser.parse_args(argv)
+    request = GenerationRequest(arguments.prompt, arguments.prefix, arguments.answer)
+    if request.cached and request.cached >= request.prompt:
+        raise api.UserError(f"PREFIX: {request.cached}; allowed: fewer tokens than IN ({request.prompt})")
+    if request.answer and (arguments.context or not request.prompt):
+        raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
+    arguments.request = request
+    return arguments
 
 
-def cache_dtype(text: str) -> str:
-    if text not in CACHES:
-        raise api.UserError(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
+def parse_cache_dtype(text: str) -> str:
+    """Return the dtype of K/V. Raises UserError for an unknown one."""
+    if text not in CACHE_DTYPES:
+        raise api.UserError(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
     return text
 
 
-def wholes(variable: str, text: str, *, single: bool = False) -> list[int]:
-    found = numbers(int, text)
-    if not found or not all(1 <= one <= MOST for one in found) or (single and len(found) > 1):
-        which = f"a whole number from 1 to {MOST}" if single else f"whole numbers from 1 to {MOST}, such as 1,8,32"
-        raise api.UserError(f"{variable}: {text!r}; allowed: {which}")
-    return list(dict.fromkeys(found))
+def parse_whole_numbers(variable: str, text: str) -> list[int]:
+    """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
+    numbers = parse_numbers(int, text)
+    if not numbers or not all(1 <= number <= LARGEST_WHOLE for number in numbers):
+        allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
+        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}")
+    return list(dict.fromkeys(numbers))
 
 
-def prices(text: str) -> list[float]:
-    found = numbers(float, text)
-    if not found or not all(1e-9 <= one <= 1e9 for one in found):  # as in the config
+def parse_whole_number(variable: str, text: str) -> int:
+    """Return a number. Raises UserError with the variable of make."""
+    numbers = parse_numbers(int, text)
+    if len(numbers) != 1 or not 1 <= numbers[0] <= LARGEST_WHOLE:
+        raise api.UserError(f"{variable}: {text!r}; allowed: a whole number from 1 to {LARGEST_WHOLE}")
+    return numbers[0]
+
+
+def parse_prices(text: str) -> list[float]:
+    """Return the dollars per hour of each card, or one price for all. Raises UserError."""
+    prices = parse_numbers(float, text)
+    lowest, highest = PRICE_RANGE
+    if not prices or not all(lowest <= price <= highest for price in prices):
         raise api.UserError(f"PRICE: {text!r}; allowed: dollars per card and hour, such as 2.5, or one for each card")
-    return found
+    return prices
 
 
-def numbers(kind: type, text: str) -> list:
+def parse_numbers(kind: Callable[[str], Any], text: str) -> list:
+    """Return the numbers between the commas; [] if one of them is none."""
     try:
-        return [kind(one) for one in text.split(",")]
+        return [kind(number) for number in text.split(",")]
     except ValueError:
         return []
 
 
-def contexts_of(given: argparse.Namespace, model: Model) -> list[int]:
-    """Raises BadModel for what is longer than the model can attend to."""
-    asked = [given.request.longest] if given.request.prompt else []
-    usual = asked or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
-    config_file.require_contexts(model, [*(given.context or usual), *asked])
-    return given.context or usual
+def choose_contexts(arguments: argparse.Namespace, model: Model) -> list[int]:
+    """Return the contexts of the decode steps: the user's, that of the request, or those of the defaults that fit.
+
+    Raises BadModel for a context or a request that is longer than the model can attend to.
+    """
+    request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
+    contexts = arguments.context or request_contexts
+    if not contexts:
+        contexts = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
+        contexts = contexts or [model.longest_context]
+    config_file.require_contexts(model, [*contexts, *request_contexts])
+    return contexts
 
 
 # ---------------------------------------------------------------- cards
 
 
-def priced(cards: list[CardLimits], given: list[float]) -> list[CardLimits]:
-    """With one price for all or one for each; without, as each run was configured. Raises UserError."""
-    if len(given) not in (0, 1, len(cards)):
-        raise api.UserError(
-            f"PRICE: {len(given)} for {api.count_words(len(cards), 'card')}; allowed: one, or one for each"
-        )
-    each = given * len(cards) if len(given) == 1 else given or [one.usd_per_hour for one in cards]
-    return [replace(card, usd_per_hour=price) for card, price in zip(cards, each, strict=True)]
+def set_prices(cards: list[CardLimits], prices: list[float]) -> list[CardLimits]:
+    """Return the cards with one price for all, or with one each; without prices, as they are. Raises UserError."""
+    if not prices:
+        return cards
+    if len(prices) not in (1, len(cards)):
+        count = api.count_words(len(cards), "card")
+        raise api.UserError(f"PRICE: {len(prices)} for {count}; allowed: one, or one for each")
+    if len(prices) == 1:
+        prices = prices * len(cards)
+    return [replace(card, usd_per_hour=price) for card, price in zip(cards, prices, strict=True)]
 
 
-def card_of(name: str) -> CardLimits:
-    """The first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
+def load_card(name: str) -> CardLimits:
+    """Return the first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
     if not Path(name).exists():
         if name == str(api.RESULTS):
             raise api.UserError("no results here yet: run make first, or name a card: CARD=reference/nvidia-h200")
-        return promised(name)
+        return load_datasheet_card(name)
     run = api.open_run(name)
     for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
-        mine = {one.name: one for one in run.roofline.ceilings if one.device == device}
-        read = next((mine[one] for one in api.memory_ceilings(record.device_kind, "read") if one in mine), None)
-        products = {key: one for key, one in mine.items() if one.kind == "compute" and one.workload == "gemm"}
-        if read and products:
-            burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
-            sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
-            ceilings = (
-                CardCeilings(read.gb_per_s, burst),
-                CardCeilings(read.sustained_gb_per_s or read.gb_per_s, sustained),
-            )
-            doubted = api.join_words(one.name for one in (read, *products.values()) if one.doubt)
-            how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
-            gpus = sum(one.device_kind == "gpu" for one in run.devices.values()) or 1
-            price = (run.manifest.times.usd_per_hour or 0) / gpus or None  # it is that of the machine
-            watts = read.energy.power_w if read.energy and not read.energy.reason else None
-            return CardLimits(record.name, how, record.memory_total_bytes, read.name, *ceilings, price, watts)
+        ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings if ceiling.device == device}
+        read_names = [level for level in api.memory_ceilings(record.device_kind, "read") if level in ceilings]
+        products = {
+            dtype: ceiling
+            for dtype, ceiling in ceilings.items()
+            if ceiling.kind == "compute" and ceiling.workload == "gemm"
+        }
+        if not read_names or not products:
+            continue
+        read = ceilings[read_names[0]]
+        burst = {dtype: product.burst_tflops or product.tflops for dtype, product in products.items()}
+        sustained = {dtype: product.sustained_tflops for dtype, product in products.items()}
+        sustained = {dtype: tflops for dtype, tflops in sustained.items() if tflops}
+        doubted = api.join_words(ceiling.name for ceiling in (read, *products.values()) if ceiling.doubt)
+        gpus = sum(device_record.device_kind == "gpu" for device_record in run.devices.values()) or 1
+        return CardLimits(
+            name=record.name,
+            origin=f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}",
+            memory_bytes=record.memory_total_bytes,
+            memory_ceiling=read.name,
+            burst=CardCeilings(read.gb_per_s, burst),
+            sustained=CardCeilings(read.sustained_gb_per_s or read.gb_per_s, sustained),
+            usd_per_hour=(run.manifest.times.usd_per_hour or 0) / gpus or None,  # the manifest's is of the machine
+            read_power_w=read.energy.power_w if read.energy and not read.energy.reason else None,
+        )
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 
-def promised(name: str) -> CardLimits:
-    """By the datasheet. Raises UserError for a name that is neither a run nor a card."""
+def load_datasheet_card(name: str) -> CardLimits:
+    """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
     cards = {
-        one: card
+        device_name: card
         for card in api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
-        for one in card["device_names"]
+        for device_name in card["device_names"]
     }
-    near = [one for one in cards if name.lower() in one.lower()]
-    if name not in cards and len(near) != 1:
-        known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
-        raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {known}allowed: a path or such a name")
-    name = name if name in cards else near[0]
-    memory_bytes, ceilings = api.datasheets.nominal_memory_bytes(cards[name]), bound.of_datasheet(cards[name])
-    return CardLimits(name, "by its datasheet, not measured", memory_bytes, "the bandwidth of the datasheet", ceilings)
+    similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
+    if name not in cards and len(similar) != 1:
+        hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
+        raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {hint}allowed: a path or such a name")
+    name = name if name in cards else similar[0]
+    return CardLimits(
+        name=name,
+        origin="by its datasheet, not measured",
+        memory_bytes=api.datasheets.nominal_memory_bytes(cards[name]),
+        memory_ceiling="the bandwidth of the datasheet",
+        burst=datasheet_ceilings(cards[name]),
+    )
 
 
 # ---------------------------------------------------------------- the measured step
 
 
-def measured(
-    found: dict, cards: Sequence[CardLimits], given: argparse.Namespace, contexts: list[int]
-) -> tuple[Times, str]:
-    """Steps on this machine, and why others were not measured. Raises UserError."""
-    gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
-    if not gpu or [one.name for one in cards] != [gpu.name]:
-        here = gpu.name if gpu else "no GPU"
-        raise api.UserError(f"MEASURE=1: this machine has {here}, and CARD is {', '.join(given.card)}: not one model")
+def measure_steps(
+    entry: Mapping[str, Any],
+    cards: Sequence[CardLimits],
+    arguments: argparse.Namespace,
+    contexts: list[int],
+    cache_dtype: str,
+) -> tuple[MeasuredSteps, str]:
+    """Time steps on this machine. Returns them, and why others were not timed, "" if all were. Raises UserError."""
+    gpu = next((identity for identity in api.discover().values() if identity.kind == "gpu"), None)
+    if not gpu or [card.name for card in cards] != [gpu.name]:
+        this_gpu = gpu.name if gpu else "no GPU"
+        card_names = ", ".join(arguments.card)
+        raise api.UserError(f"MEASURE=1: this machine has {this_gpu}, and CARD is {card_names}: not one model")
     try:
-        dense(found)
+        read_dense(entry)
     except NotDense as error:
         return {}, str(error)
-    if given.cache != decode_step.dtype_of(found):
-        return {}, f"keys and values in {given.cache}; the step keeps them in the dtype of the model"
-    named = str(Path(given.model).resolve()) if Path(given.model).exists() else given.model
-    sizes = {"batch_sizes": given.batch or MEASURED_BATCHES, "contexts": given.context or contexts[:1]}
-    config = {one.rule: {"enabled": False} for one in api.builtin_operators() if not one.measured_with_ceilings}
-    config |= {"devices": [gpu.device], "operators": [decode_step.__file__], "counters": "off"}
-    print(f"measuring steps of {found['name']} in {FOLDER}/", flush=True)
-    target = f"{api.RESULTS}/{gpu.device}/{decode_step.DecodeStep.rule}/{decode_step.job_path(found)}.json"
-    failed = api.measure([target], {**config, "decode_step": {"models": [named], **sizes}}, FOLDER)
+    if cache_dtype != decode_step.dtype_of(entry):
+        return {}, f"keys and values in {cache_dtype}; the step keeps them in the dtype of the model"
+    path = Path(arguments.model)
+    config = {
+        operator.rule: {"enabled": False} for operator in api.builtin_operators() if not operator.measured_with_ceilings
+    }
+    config |= {
+        "devices": [gpu.device],
+        "operators": [decode_step.__file__],
+        "counters": "off",
+        "decode_step": {
+            "models": [str(path.resolve()) if path.exists() else arguments.model],
+            "batch_sizes": arguments.batch or DEFAULT_MEASURED_BATCHES,
+            "contexts": arguments.context or contexts[:1],
+        },
+    }
+    print(f"measuring steps of {entry['name']} in {FOLDER}/", flush=True)
+    target = f"{api.RESULTS}/{gpu.device}/{decode_step.DecodeStep.rule}/{decode_step.job_path(entry)}.json"
+    failed = api.measure([target], config, FOLDER)
     if failed:
         return {}, failed[target].why
     record = api.read_record(api.OperatorRecord, FOLDER / target)
+    measured = {}
     with api.open_device(gpu.device) as device:
-        times = {(one.shape["batch"], one.shape["context"]): timed(device, found, one) for one in record.measurements}
-    return times, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
+        for measurement in record.measurements:
+            size = measurement.shape["batch"], measurement.shape["context"]
+            measured[size] = time_step(device, entry, measurement)
+    return measured, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
 
 
-def timed(device, found: dict, one) -> MeasuredStep:
-    """A measured step; for its joules it is repeated without a pause."""
-    seconds = (one.device_latency or one.latency).median_s
-    operator, case = decode_step.DecodeStep(), decode_step.case_of(found, **one.shape)
+def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) -> MeasuredStep:
+    """Return the time of a Measurement of a record, and its joules, for which the step is repeated without a pause."""
+    seconds = (measurement.gpu_time or measurement.cpu_time).median_s
+    operator, case = decode_step.DecodeStep(), decode_step.make_case(entry, **measurement.shape)
     chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
-    load = api.measure_memory_load(device, chain.step(None), one.shape["batch"], seconds, LOAD_S)
-    return MeasuredStep(seconds, load and load.energy and load.energy.each)
+    # A load whose work is tokens: its joules are per token.
+    load = api.measure_memory_load(device, chain.step(None), case.shape["batch"], seconds, LOAD_S)
+    joules = load.energy.joules_per_work if load and load.energy else None
+    return MeasuredStep(seconds, joules)
 
 
 # ---------------------------------------------------------------- words
 
 
-def verdict(model: Model, card: CardLimits, steps: Sequence[DecodeStepBound]) -> str:
-    """Speed at the smallest batch, its limit, what fits, and where compute takes over."""
-    first, of_context = steps[0], list({one.context: one for one in steps}.values())
-    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.largest_parts(first, 2))
-    at = f"at batch {first.batch}, context {first.context}"
-    speed = f"at most {api.number(first.most_per_s)} tokens/s"
-    if first.routed:
+def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBound]) -> str:
+    """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
+    first, step_by_context = steps[0], {step.context: step for step in steps}
+    parts = [f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2)]
+    speed = f"at most {api.number(first.most_tokens_per_s)} tokens/s"
+    if first.has_routed_experts:
         speed = f"{api.number(first.tokens_per_s)} tokens/s expected by uniform routing, {speed},"
-    lines = f"{model.name} on {card.title}: {speed} {at} ({first.expected.limited_by}-bound: {parts}). "
+    limit = f"{first.expected.limited_by}-bound: {', '.join(parts)}"
+    lines = f"{model.name} on {card.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
-    elif not any(one.largest_batch for one in of_context):
+    elif not any(step.largest_batch for step in step_by_context.values()):
         return f"{lines}It does not fit: the weights alone take {api.capacity(model.weight_bytes)}."
     else:
-        room = " or ".join(f"{one.largest_batch} sequences of {one.context} tokens" for one in of_context)
-        lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
-    found = [f"batch {one.compute_bound_from} (context {one.context})" for one in of_context if one.compute_bound_from]
-    where = f"Compute-bound from {api.join_words(found)}" if found else "Memory-bound at every batch that fits"
-    return f"{lines}{where}."
+        rooms = [f"{step.largest_batch} sequences of {context} tokens" for context, step in step_by_context.items()]
+        lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {' or '.join(rooms)}. "
+    compute_bound = [
+        f"batch {step.compute_bound_batch} (context {context})"
+        for context, step in step_by_context.items()
+        if step.compute_bound_batch
+    ]
+    if compute_bound:
+        return f"{lines}Compute-bound from {api.join_words(compute_bound)}."
+    return f"{lines}Memory-bound at every batch that fits."
 
 
-def remarks(model: Model, card: CardLimits, cache: str, steps: Sequence[DecodeStepBound]) -> str:
-    lines = f"{_count(model.parameters)} parameters"
+def describe_model(model: Model, card: CardLimits, cache_dtype: str, steps: Sequence[DecodeStepBound]) -> str:
+    """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
+    lines = f"{_format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
-        lines += f", {_count(model.active_parameters)} active"
-    context, stored = steps[0].context, PLAIN[cache]
-    lines += f"; K/V in {cache}, {api.capacity(model.cache_bytes(context, stored))} per sequence of {context} tokens"
+        lines += f", {_format_count(model.active_parameters)} active"
+    context, cache_format = steps[0].context, PLAIN_FORMATS[cache_dtype]
+    sequence = api.capacity(model.cache_bytes(context, cache_format))
+    lines += f"; K/V in {cache_dtype}, {sequence} per sequence of {context} tokens"
     lines += f"; reads limited by {card.memory_ceiling}"
-    wanted = dict.fromkeys(one.stored.arithmetic for one in (*model.linears, model.head))
-    replaced = {one: card.burst.dtype(one) for one in (*wanted, stored.arithmetic)}
-    lines += "".join(f"; {one} products limited by {other}" for one, other in replaced.items() if one != other)
-    if model.assumed:
-        lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed.items())}"
+    formats = [*(linear.format for linear in model.linears), model.head.format, cache_format]
+    for dtype in dict.fromkeys(number_format.product_dtype for number_format in formats):
+        substitute = card.burst.substitute_dtype(dtype)
+        if substitute != dtype:
+            lines += f"; {dtype} products limited by {substitute}"
+    if model.assumed_defaults:
+        lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed_defaults.items())}"
     return f"{lines}. Source: {model.source}."
 
 
-def _count(parameters: int) -> str:
+def _format_count(parameters: int) -> str:
     return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
 
 
-def wrapped(text: str) -> str:
+def wrap_text(text: str) -> str:
+    """Return the text in lines as wide as the terminal, at most 120 columns."""
     return textwrap.fill(text, min(shutil.get_terminal_size((100, 24)).columns, 120), break_on_hyphens=False)
 
 

@@ -1,4 +1,4 @@
-"""A dense model as far as a decode step computes it: sizes, norms, biases and rotary places, from its config."""
+"""A dense model as far as a decode step computes it: sizes, norms, biases and rotary embedding, from its config."""
 
 import math
 from collections.abc import Mapping
@@ -8,23 +8,24 @@ from typing import Any
 import config_file
 from architecture import Model
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+DENSE_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 ACTIVATIONS = ("silu", "swish", None)
-SCALINGS = {  # with the numbers that each needs
+SCALING_NUMBERS = {  # by the type of rope_scaling: the numbers that it needs
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     "linear": ("factor",),
 }
-LARGEST = 1e12  # of a rotary number
-THETA, EPS = 1e4, 1e-6  # where a config names none, as Hugging Face's classes have them
-PLAIN = ("bf16", "fp16")  # of weights; the chain runs a model's weights in either
+LARGEST_NUMBER = 1e12  # of a rotary embedding or a norm
+DEFAULT_THETA, DEFAULT_EPS = 1e4, 1e-6  # as Hugging Face's classes have them
+WEIGHT_DTYPES = ("bf16", "fp16")  # the chain runs a model's weights in either
+BIASED = ("q_proj", "k_proj", "v_proj")
 
 
 class NotDense(ValueError):
-    """Why the chain cannot run a model, in one line."""
+    """The chain cannot run a model; the message says why, in one line."""
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseModel:
     """Sizes of one layer, all alike, and of what surrounds them. `scaling` is the config's rope_scaling."""
 
     layers: int
@@ -47,86 +48,97 @@ class Dense:
         return (self.heads + 2 * self.kv_heads) * self.head_size
 
 
-def dense(found: Mapping[str, Any]) -> Dense:
-    """Of what `config_file.find` gave. Raises NotDense, and BadModel for a bad config."""
-    model, config = config_file.read(found), found["config"]
+def read_dense(entry: Mapping[str, Any]) -> DenseModel:
+    """Return the dense model of an entry from `config_file.find_model`.
+
+    Raises NotDense for a model that the chain cannot run, and BadModel for a bad config.
+    """
+    model, config = config_file.read_model(entry), entry["config"]
     config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     _require_dense(model, config, rotary)
-    first = model.layers[0]
-    sizes = {one.name.rpartition(".")[2]: one for one in first.linears}
-    size = first.attention.head_size
-    return Dense(
+    layer = model.layers[0]
+    linears = {_last_word(linear.name): linear for linear in layer.linears}
+    queries, keys = linears["q_proj"], linears["k_proj"]
+    head_size = layer.attention.head_size
+    return DenseModel(
         layers=len(model.layers),
-        hidden=sizes["q_proj"].inputs,
-        heads=sizes["q_proj"].outputs // size,
-        kv_heads=sizes["k_proj"].outputs // size,
-        head_size=size,
-        inner=sizes["down_proj"].inputs,
+        hidden=queries.inputs,
+        heads=queries.outputs // head_size,
+        kv_heads=keys.outputs // head_size,
+        head_size=head_size,
+        inner=linears["down_proj"].inputs,
         vocabulary=model.head.outputs,
         tied=model.tied,
-        bias=sizes["q_proj"].bias is not None,
-        norms=any("q_norm" in one.name for one in first.vectors),
-        eps=_number(config, "rms_norm_eps", EPS),
-        theta=_number(config if config.get("rope_theta") else rotary, "rope_theta", THETA),
-        scaling=dict(rotary) if _kind(rotary) in SCALINGS else None,
+        bias=queries.bias is not None,
+        norms=any("q_norm" in vector.name for vector in layer.vectors),
+        eps=_read_number(config, "rms_norm_eps", DEFAULT_EPS),
+        theta=_read_number(config if config.get("rope_theta") else rotary, "rope_theta", DEFAULT_THETA),
+        scaling=dict(rotary) if _scaling_type(rotary) in SCALING_NUMBERS else None,
     )
 
 
-def _number(of: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    """Raises NotDense."""
-    value = default if of.get(name) is None else of[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
-        raise NotDense(f"{name} {value!r:.40}; allowed: a number above 0, up to {LARGEST:g}")
+def _last_word(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _read_number(mapping: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    """Return a number above 0. Raises NotDense for anything else."""
+    value = default if mapping.get(name) is None else mapping[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST_NUMBER:
+        raise NotDense(f"{name} {value!r:.40}; allowed: a number above 0, up to {LARGEST_NUMBER:g}")
     return float(value)
 
 
-def _kind(rotary: Mapping[str, Any]) -> str | None:
+def _scaling_type(rotary: Mapping[str, Any]) -> str | None:
     return rotary.get("rope_type", rotary.get("type"))
 
 
 def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str, Any]) -> None:
-    linears = [one for layer in model.layers for one in layer.linears]
-    if any(one.copies > 1 for one in linears):
+    """Raise NotDense for a model that the chain cannot run."""
+    linears = [linear for layer in model.layers for linear in layer.linears]
+    if any(linear.copies > 1 for linear in linears):
         raise NotDense("it has experts")
-    if model.model_type not in FAMILIES:
-        raise NotDense(f"model_type {model.model_type}; the chain runs {', '.join(FAMILIES)}")
+    if model.model_type not in DENSE_MODEL_TYPES:
+        raise NotDense(f"model_type {model.model_type}; the chain runs {', '.join(DENSE_MODEL_TYPES)}")
     if config.get("hidden_act") not in ACTIVATIONS:
         raise NotDense(f"hidden_act {config['hidden_act']}; the chain has silu")
     if any(layer.attention.window for layer in model.layers):
         raise NotDense("its attention has a window")
-    if any(one.stored.name not in PLAIN for one in (*linears, model.head)):
+    if any(linear.format.name not in WEIGHT_DTYPES for linear in (*linears, model.head)):
         raise NotDense("its weights are quantised, or not of 16 bits")
-    if any(one.bias for one in linears if one.name.rpartition(".")[2] not in ("q_proj", "k_proj", "v_proj")):
+    if any(linear.bias for linear in linears if _last_word(linear.name) not in BIASED):
         raise NotDense("it has biases next to those of queries, keys and values")
     if not isinstance(rotary, Mapping):
         raise NotDense(f"rope_scaling {rotary!r}; allowed: a mapping, or null")
-    if _kind(rotary) not in (*SCALINGS, "default", None):
-        raise NotDense(f"rope_scaling of type {_kind(rotary)}; the chain has {' and '.join(SCALINGS)}")
+    scaling_type = _scaling_type(rotary)
+    if scaling_type not in (*SCALING_NUMBERS, "default", None):
+        raise NotDense(f"rope_scaling of type {scaling_type}; the chain has {' and '.join(SCALING_NUMBERS)}")
     if len(set(map(repr, model.layers))) > 1:
         raise NotDense("its layers differ")
-    given = {name: _number(rotary, name) for name in SCALINGS.get(_kind(rotary), ())}
-    if given.get("low_freq_factor", 0.0) >= given.get("high_freq_factor", math.inf):
+    numbers = {name: _read_number(rotary, name) for name in SCALING_NUMBERS.get(scaling_type, ())}
+    if numbers.get("low_freq_factor", 0.0) >= numbers.get("high_freq_factor", math.inf):
         raise NotDense("rope_scaling: low_freq_factor is not below high_freq_factor")
 
 
-def turns(model: Dense, place: int) -> list[tuple[float, float]]:
-    """Cosine and sine by which each pair of a query and a key at `place` is turned, in float64.
+def rotation_table(model: DenseModel, position: int) -> list[tuple[float, float]]:
+    """Return the cosine and sine that rotate each pair of a query and a key at a position, in float64.
 
-    Su et al. 2021, 2104.09864; Llama 3's scaling as transformers 5.23, modeling_rope_utils.py, has it.
+    Su et al. 2021, 2104.09864; Llama 3's scaling as in modeling_rope_utils.py of transformers 5.23.
     """
-    half = model.head_size // 2
-    speeds = [_scaled(model, model.theta ** (-pair / half)) for pair in range(half)]
-    return [(math.cos(place * speed), math.sin(place * speed)) for speed in speeds]
+    pairs = model.head_size // 2
+    rates = [_scale_rate(model, model.theta ** (-pair / pairs)) for pair in range(pairs)]
+    return [(math.cos(position * rate), math.sin(position * rate)) for rate in rates]
 
 
-def _scaled(model: Dense, speed: float) -> float:
+def _scale_rate(model: DenseModel, rate: float) -> float:
+    """Return a pair's radians per token after the model's rope_scaling."""
     scaling = model.scaling
     if scaling is None:
-        return speed
-    if _kind(scaling) == "linear":
-        return speed / scaling["factor"]
+        return rate
+    if _scaling_type(scaling) == "linear":
+        return rate / scaling["factor"]
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turned = scaling["original_max_position_embeddings"] * speed / (2 * math.pi)
-    smooth = min(1.0, max(0.0, (turned - low) / (high - low)))
-    return (1 - smooth) * speed / scaling["factor"] + smooth * speed
+    turns = scaling["original_max_position_embeddings"] * rate / (2 * math.pi)
+    smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
+    return (1 - smooth) * rate / scaling["factor"] + smooth * rate

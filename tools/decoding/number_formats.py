@@ -1,4 +1,4 @@
-"""How weights and caches are stored: bytes of numbers and of their scales, and what they are multiplied in."""
+"""How weights and caches are stored: bytes of numbers and of their scales, and the dtype of their products."""
 
 import math
 from dataclasses import dataclass
@@ -6,30 +6,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Numbers of `bits` bits; `scale_bytes` for each block of (outputs, inputs), without blocks once a matrix."""
+    """Numbers of `bits` bits, with `scale_bytes` for each block of (outputs, inputs), or for the matrix."""
 
     name: str
     bits: int
-    arithmetic: str  # the dtype of the products, where the card has it
+    product_dtype: str  # if the card has it
     block: tuple[int, int] | None = None
     scale_bytes: float = 0
 
     def matrix_bytes(self, outputs: int, inputs: int) -> int:
+        """Return the bytes of a matrix of outputs x inputs and of its scales."""
         blocks = math.ceil(outputs / self.block[0]) * math.ceil(inputs / self.block[1]) if self.block else 1
         return -(-outputs * inputs * self.bits // 8) + math.ceil(blocks * self.scale_bytes)
 
 
-PLAIN = {
+PLAIN_FORMATS = {
     "bf16": NumberFormat("bf16", 16, "bf16"),
     "fp16": NumberFormat("fp16", 16, "fp16"),
     "fp32": NumberFormat("fp32", 32, "fp32"),
     "fp8": NumberFormat("fp8", 8, "fp8_e4m3"),
 }
-CACHES = ("bf16", "fp16", "fp8")
-# What Hugging Face calls them.
-NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-# Where a card has no such products, the next of these that it has.
-OTHERWISE = {
+CACHE_DTYPES = ("bf16", "fp16", "fp8")
+# By the names of Hugging Face.
+HUGGING_FACE_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+# A card without products of a dtype uses the first of these that it has.
+SUBSTITUTE_DTYPES = {
     "fp8_e4m3": ("bf16", "fp16", "fp32"),
     "int8": ("bf16", "fp16", "fp32"),
     "bf16": ("fp16", "fp32"),
@@ -37,28 +38,34 @@ OTHERWISE = {
     "fp32": (),
 }
 
-BY_ROW = (1, 1 << 62)  # a block
+ROW_BLOCK = (1, 1 << 62)  # a block that holds a row
 
 
-def fp8(block: tuple[int, int] | None) -> NumberFormat:
-    """With an fp32 scale for each block, or one for the matrix."""
-    words = f" in blocks of {block[0]} x {block[1]}" if block else ""
-    return NumberFormat(f"fp8{words}", 8, "fp8_e4m3", block, 4)
+def fp8_format(block: tuple[int, int] | None) -> NumberFormat:
+    """Return FP8 with an fp32 scale for each block, or one for the matrix."""
+    blocks = f" in blocks of {block[0]} x {block[1]}" if block else ""
+    return NumberFormat(f"fp8{blocks}", 8, "fp8_e4m3", block, 4)
 
 
-def fp4(size: int, plain: str) -> NumberFormat:
-    """MXFP4 and NVFP4: a scale of 8 bits for each group of inputs; products in 16 bits."""
-    return NumberFormat(f"fp4 in groups of {size}", 4, plain, (1, size), 1)
+def fp4_format(group_size: int, product_dtype: str) -> NumberFormat:
+    """Return MXFP4 or NVFP4: a scale of 8 bits for each group of inputs, products in 16 bits."""
+    return NumberFormat(f"fp4 in groups of {group_size}", 4, product_dtype, (1, group_size), 1)
 
 
-def integers(bits: int, block: tuple[int, int] | None, arithmetic: str, *, zero_points: bool = False) -> NumberFormat:
-    """GPTQ and AWQ, for one: a scale of 16 bits for each block, and a zero point unless they are symmetric."""
-    return NumberFormat(f"int{bits}", bits, arithmetic, block, 2 + zero_points * bits / 8)
+def integer_format(
+    bits: int, block: tuple[int, int] | None, product_dtype: str, *, zero_points: bool = False
+) -> NumberFormat:
+    """Return integers with a scale of 16 bits for each block, and a zero point if asked for (GPTQ, AWQ)."""
+    return NumberFormat(f"int{bits}", bits, product_dtype, block, 2 + zero_points * bits / 8)
 
 
-INT8 = NumberFormat("int8 by rows", 8, "int8", BY_ROW, 4)  # of bitsandbytes
+BITSANDBYTES_INT8 = NumberFormat("int8 by rows", 8, "int8", ROW_BLOCK, 4)
 
 
-def four_bits(double: bool) -> NumberFormat:
-    """Of bitsandbytes: an fp32 scale for each 64 numbers, or `double`: 8 bits, and an fp32 scale for 256 of those."""
-    return NumberFormat("4 bits in groups of 64", 4, "bf16", (1, 64), 1 + 4 / 256 if double else 4)
+def bitsandbytes_4bit_format(double_quantised: bool) -> NumberFormat:
+    """Return the 4 bits of bitsandbytes: a scale for each 64 numbers.
+
+    A scale is in fp32. If it is quantised too, it has 8 bits, and 256 of them share one in fp32.
+    """
+    scale_bytes = 1 + 4 / 256 if double_quantised else 4
+    return NumberFormat("4 bits in groups of 64", 4, "bf16", (1, 64), scale_bytes)

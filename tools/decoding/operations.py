@@ -1,78 +1,96 @@
 """What a model reads and multiplies in one decode step of a batch of sequences, and in the prefill of a prompt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from architecture import Attention, Linear, Model, Part
 from number_formats import NumberFormat
 
-Attended = Callable[[Attention], tuple[int, int]]  # of one layer: tokens whose K/V are moved, and multiply-adds
+# Returns for one layer the tokens whose K/V are moved, and the multiply-adds.
+AttentionWork = Callable[[Attention], tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class ModelOperation:
-    """One kernel's worth, in all layers that have it: bytes of weights or of K/V that it reads, and its FLOPs."""
+    """The work of one kernel: the bytes of weights or of K/V that it reads, and its FLOPs."""
 
     name: str
     part: Part
     bytes: float
     flops: float
-    arithmetic: str  # the dtype that it would multiply in
-    times: int = 1  # layers; bytes and FLOPs are of each
+    product_dtype: str  # if the card has it
+    count: int = 1  # layers that have it; bytes and FLOPs are of one
 
 
-def operations(
-    model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False
+def step_operations(
+    model: Model, batch: int, context: int, cache_format: NumberFormat, *, expected: bool = False
 ) -> list[ModelOperation]:
-    """Every operation that reads weights or K/V, for `batch` sequences of `context` tokens, the new one among them.
+    """Return every operation of a decode step that reads weights or K/V.
 
-    Of experts the fewest that a batch can use are read, or as `expected` under uniform routing. What stays on the chip
-    is left out: activations, norms' FLOPs, the new token's K/V."""
-    tokens = {layer.attention: batch * layer.attention.tokens(context) for layer in model.layers}
-    return _all(model, batch, batch, lambda one: (tokens[one], one.products * tokens[one]), cache, expected)
+    The step is of `batch` sequences of `context` tokens, the new one among them. The experts read are the fewest that
+    a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations, the
+    FLOPs of norms, K/V of the new token.
+    """
+
+    def attention_work(attention: Attention) -> tuple[int, int]:
+        tokens = batch * attention.attended_tokens(context)
+        return tokens, attention.multiply_adds * tokens
+
+    return _list_operations(model, batch, batch, attention_work, cache_format, expected)
 
 
-def of_prompt(model: Model, prompt: int, cached: int, cache: NumberFormat) -> list[ModelOperation]:
-    """Every operation of a prefill: `prompt` tokens, the keys and values of whose first `cached` are there already.
+def prefill_operations(model: Model, prompt: int, cached: int, cache_format: NumberFormat) -> list[ModelOperation]:
+    """Return every operation of the prefill of `prompt` tokens, of which the K/V of the first `cached` exist already.
 
-    The head makes one token, experts are by uniform routing, what is cached is read once, other K/V written once."""
+    The head makes one token, experts are by uniform routing, cached K/V are read once, new K/V are written once.
+    """
     new = prompt - cached
 
-    def attended(one: Attention) -> tuple[int, int]:
-        pairs = one.pairs(prompt) - one.pairs(cached)
-        return one.tokens(cached + 1) - 1 + one.tokens(new), (one.unabsorbed or one.products) * pairs
+    def attention_work(attention: Attention) -> tuple[int, int]:
+        pairs = attention.attended_pairs(prompt) - attention.attended_pairs(cached)
+        moved = attention.attended_tokens(cached + 1) - 1 + attention.attended_tokens(new)
+        return moved, (attention.unabsorbed_multiply_adds or attention.multiply_adds) * pairs
 
-    return _all(model, new, 1, attended, cache, expected=True)
+    return _list_operations(model, new, 1, attention_work, cache_format, expected=True)
 
 
-def _all(model: Model, tokens: int, made: int, attended: Attended, cache: NumberFormat, expected: bool):
-    """Of `tokens` that pass through all layers, of which the head makes `made`."""
-    found: dict[ModelOperation, int] = {}
+def _list_operations(
+    model: Model,
+    tokens: int,
+    head_tokens: int,
+    attention_work: AttentionWork,
+    cache_format: NumberFormat,
+    expected: bool,
+) -> list[ModelOperation]:
+    """Return the operations of `tokens` that pass through all layers, of which the head makes `head_tokens`."""
+    counts: dict[ModelOperation, int] = {}
 
-    def add(name: str, part: Part, read: float, flops: float, arithmetic: str) -> None:
-        one = ModelOperation(name, part, read, flops, arithmetic)
-        found[one] = found.get(one, 0) + 1
+    def add(name: str, part: Part, read_bytes: float, flops: float, product_dtype: str) -> None:
+        operation = ModelOperation(name, part, read_bytes, flops, product_dtype)
+        counts[operation] = counts.get(operation, 0) + 1
 
     for table in model.tables:
-        add(table.name, "head", tokens * table.row_bytes, 0, table.stored.arithmetic)
+        add(table.name, "head", tokens * table.row_bytes, 0, table.format.product_dtype)
     for layer in model.layers:
         for linear in layer.linears:
-            add(linear.name, linear.part, *_linear(linear, tokens, expected), linear.stored.arithmetic)
+            read_bytes, flops = _linear_work(linear, tokens, expected)
+            add(linear.name, linear.part, read_bytes, flops, linear.format.product_dtype)
         for vector in layer.vectors:
-            add(vector.name, vector.part, vector.bytes, 0, vector.stored.arithmetic)
-        moved, products = attended(layer.attention)
-        read = moved * cache.matrix_bytes(layer.attention.cached, 1)
-        add("attention", "KV cache", read, 2 * products, cache.arithmetic)
+            add(vector.name, vector.part, vector.bytes, 0, vector.format.product_dtype)
+        moved_tokens, multiply_adds = attention_work(layer.attention)
+        moved_bytes = moved_tokens * cache_format.matrix_bytes(layer.attention.cached_numbers, 1)
+        add("attention", "KV cache", moved_bytes, 2 * multiply_adds, cache_format.product_dtype)
     for vector in model.vectors:
-        add(vector.name, vector.part, vector.bytes, 0, vector.stored.arithmetic)
-    add(model.head.name, "head", *_linear(model.head, made, expected), model.head.stored.arithmetic)
-    return [
-        ModelOperation(one.name, one.part, one.bytes, one.flops, one.arithmetic, times) for one, times in found.items()
-    ]
+        add(vector.name, vector.part, vector.bytes, 0, vector.format.product_dtype)
+    read_bytes, flops = _linear_work(model.head, head_tokens, expected)
+    add(model.head.name, "head", read_bytes, flops, model.head.format.product_dtype)
+    return [replace(operation, count=count) for operation, count in counts.items()]
 
 
-def _linear(linear: Linear, tokens: int, expected: bool) -> tuple[float, float]:
-    """Bytes and FLOPs of a matrix times the vectors of all tokens."""
+def _linear_work(linear: Linear, tokens: int, expected: bool) -> tuple[float, float]:
+    """Return the bytes and FLOPs of a matrix times the vectors of all tokens."""
     flops = 2 * linear.outputs * linear.inputs * tokens * linear.per_token
-    choosing = tokens if expected else 1  # one uses the fewest experts; others choose theirs at random
-    return linear.bytes * linear.copies * (1 - (1 - linear.per_token / linear.copies) ** choosing), flops
+    # One token uses the fewest experts. Under uniform routing each further token chooses its experts at random.
+    choosing_tokens = tokens if expected else 1
+    used_share = 1 - (1 - linear.per_token / linear.copies) ** choosing_tokens
+    return linear.bytes * linear.copies * used_share, flops

@@ -7,221 +7,274 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import number_formats
-from config_fields import BadModel, Fields, printable, shown
-from number_formats import BY_ROW, NumberFormat
+from config_fields import BadModel, Fields, format_name, format_value
+from number_formats import ROW_BLOCK, NumberFormat
 
-WHERE = "quantization_config."
-BITS, SIZES = (2, 3, 4, 8), range(1, 1 << 20)
-DEFAULTS = {"group_size": 128, "zero_point": True}
-WEIGHTS = {"num_bits": 8, "type": "int", "symmetric": True}  # of compressed-tensors
-LEFT = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules", "exclude_modules")
-OF_WHOLE_MODELS = ("compressed-tensors", "modelopt")  # the head is quantised unless a rule leaves it alone
-ROUTERS = r"re:.*\.(gate|router)$"  # of experts: too small to be worth it, and left alone
-ONE_EXPERT = re.compile(r"experts\W*\d")
-OF_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
-PACKED = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision")
-PACKED += ("nvfp4-pack-quantized", "mxfp4-pack-quantized", None)
-Rules = list[tuple[str, NumberFormat]]
+SECTION = "quantization_config"
+PREFIX = f"{SECTION}."
+BITS, BLOCK_SIZES = (2, 3, 4, 8), range(1, 1 << 20)
+FIELD_DEFAULTS = {"group_size": 128, "zero_point": True}
+COMPRESSED_WEIGHTS_DEFAULTS = {"num_bits": 8, "type": "int", "symmetric": True}  # of compressed-tensors
+# Fields that name modules which are not quantised.
+EXCLUDING_FIELDS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules", "exclude_modules")
+HEAD_QUANTISING_METHODS = ("compressed-tensors", "modelopt")  # they quantise the head unless a rule excludes it
+ROUTER_RULE = r"re:.*\.(gate|router)$"  # of experts: too small to be worth it, and not quantised
+SINGLE_EXPERT = re.compile(r"experts\W*\d")
+MIXTRAL_NAMES = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+COMPRESSED_FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision")
+COMPRESSED_FORMATS += ("nvfp4-pack-quantized", "mxfp4-pack-quantized", None)
+Rules = list[tuple[str, NumberFormat]]  # module, part of its name or pattern, with its format; the first match counts
 
 
 @dataclass(frozen=True)
 class WeightFormats:
-    """The format of each matrix by its module's name, such as model.layers.0.mlp.down_proj: that of the first rule
-    which names it, in full, in part or by a pattern. Rules have their places."""
+    """The format of each matrix by its module's name, such as model.layers.0.mlp.down_proj.
 
-    otherwise: NumberFormat
-    parts: Mapping[str, tuple[int, NumberFormat]] = field(default_factory=dict)
+    It is that of the first rule that matches the name in full, in part or by a pattern. A rule's number is its place
+    among all rules.
+    """
+
+    default: NumberFormat
+    parts: Mapping[str, tuple[int, NumberFormat]] = field(default_factory=dict)  # by a part of the name
     patterns: Sequence[tuple[int, re.Pattern, NumberFormat]] = ()
-    cache: str = "bf16"  # what K/V are kept in
+    cache_dtype: str = "bf16"  # of K/V
     nested: bool = False  # the language model of a larger one
-    one_by_one: bool = False  # a rule names single experts
+    has_expert_rules: bool = False  # a rule names single experts
 
     def __call__(self, module: str, copies: int = 1) -> NumberFormat:
-        """Of a matrix, or of all experts by the name of the first. Raises BadModel if those differ."""
-        if copies == 1 or not self.one_by_one:
-            names = _names(module, self.nested)
-            found = [self.parts[part] for name in names for part in _parts(name) if part in self.parts]
-            found += [(place, of) for place, rule, of in self.patterns if any(map(rule.match, names))]
-            return min(found, key=lambda one: one[0])[1] if found else self.otherwise
-        each = {self(module.replace("experts.0.", f"experts.{expert}.")) for expert in range(copies)}
-        if len(each) > 1:
-            raise BadModel(f"{WHERE[:-1]}: the experts of {module} differ; allowed: one format for all of a layer")
-        return each.pop()
+        """Return the format of a matrix, or of all experts by the name of the first. Raises BadModel if they differ."""
+        if copies == 1 or not self.has_expert_rules:
+            return self._find_format(module)
+        formats = {self._find_format(module.replace("experts.0.", f"experts.{expert}.")) for expert in range(copies)}
+        if len(formats) > 1:
+            raise BadModel(f"{SECTION}: the experts of {module} differ; allowed: one format for all of a layer")
+        return formats.pop()
+
+    def _find_format(self, module: str) -> NumberFormat:
+        names = _alternative_names(module, self.nested)
+        matches = [self.parts[part] for name in names for part in _name_parts(name) if part in self.parts]
+        matches += [
+            (number, number_format) for number, rule, number_format in self.patterns if any(map(rule.match, names))
+        ]
+        if not matches:
+            return self.default
+        _, number_format = min(matches, key=lambda match: match[0])
+        return number_format
 
 
-def stored(given: Mapping[str, Any] | None, plain: NumberFormat, nested: bool = False) -> WeightFormats:
-    """Raises BadModel for what is not known."""
-    if not given:
+def read_formats(config: Mapping[str, Any] | None, plain: NumberFormat, nested: bool = False) -> WeightFormats:
+    """Return the formats of a quantization_config; `plain` is that of matrices that are not quantised.
+
+    Raises BadModel for what is not known.
+    """
+    if not config:
         return WeightFormats(plain)
-    fields = _fields(given)
-    method = fields.word("quant_method", tuple(METHODS))
-    rules, otherwise = METHODS[method](fields, plain)
-    left = [ROUTERS, *(name for key in LEFT for name in fields.names(key) or [])]
-    whole = method in OF_WHOLE_MODELS or fields.given.get("llm_int8_skip_modules") is not None
-    left += [] if fields.flag("lm_head") or whole else ["lm_head"]
-    rules = [*((name, plain) for name in left), *rules]
-    cache, parts, patterns = _cache(fields), {}, []
+    fields = _open_fields(config)
+    method = fields.read_choice("quant_method", tuple(METHODS))
+    rules, default = METHODS[method](fields, plain)
+    excluded = [ROUTER_RULE, *(name for key in EXCLUDING_FIELDS for name in fields.read_names(key) or [])]
+    quantises_head = fields.read_flag("lm_head") or method in HEAD_QUANTISING_METHODS
+    if not quantises_head and fields.values.get("llm_int8_skip_modules") is None:
+        excluded.append("lm_head")
+    rules = [*((name, plain) for name in excluded), *rules]
+    cache_dtype, parts, patterns = _read_cache_dtype(fields), {}, []
     fields.require_nothing_else()
-    for place, (name, of) in enumerate(rules):
-        if pattern := _pattern(name):
-            patterns.append((place, pattern, of))
+    for number, (name, number_format) in enumerate(rules):
+        if pattern := _compile_pattern(name):
+            patterns.append((number, pattern, number_format))
         else:
-            parts.setdefault(name, (place, of))
-    one_by_one = any(ONE_EXPERT.search(name) for name, _ in rules)
-    return WeightFormats(otherwise, parts, patterns, cache, nested, one_by_one)
+            parts.setdefault(name, (number, number_format))
+    has_expert_rules = any(SINGLE_EXPERT.search(name) for name, _ in rules)
+    return WeightFormats(default, parts, patterns, cache_dtype, nested, has_expert_rules)
 
 
-def _fields(given: Any, prefix: str = WHERE, defaults: Mapping[str, Any] = DEFAULTS) -> Fields:
-    if not isinstance(given, Mapping):
-        raise BadModel(f"{printable(prefix[:-1])}: {shown(given)}; allowed: a mapping")
-    return Fields(given, defaults, prefix=prefix)
+def _open_fields(config: Any, prefix: str = PREFIX, defaults: Mapping[str, Any] = FIELD_DEFAULTS) -> Fields:
+    if not isinstance(config, Mapping):
+        raise BadModel(f"{format_name(prefix[:-1])}: {format_value(config)}; allowed: a mapping")
+    return Fields(config, defaults, prefix=prefix)
 
 
-def _cache(fields: Fields) -> str:
-    """What K/V are kept in."""
-    scheme = fields.mapping("kv_cache_scheme")
+def _read_cache_dtype(fields: Fields) -> str:
+    """Return the dtype that K/V are kept in."""
+    scheme = fields.read_mapping("kv_cache_scheme")
     if scheme:
-        inner = _fields(scheme, f"{WHERE}kv_cache_scheme.")
-        inner.word("num_bits", (8,))
-        inner.word("type", ("float",))
-    return "fp8" if fields.word("kv_cache_quant_algo", ("FP8", None)) or scheme else "bf16"
+        scheme_fields = _open_fields(scheme, f"{PREFIX}kv_cache_scheme.")
+        scheme_fields.read_choice("num_bits", (8,))
+        scheme_fields.read_choice("type", ("float",))
+    return "fp8" if fields.read_choice("kv_cache_quant_algo", ("FP8", None)) or scheme else "bf16"
 
 
-def _names(module: str, nested: bool) -> list[str]:
-    """What a rule may call it: as it is, as engines merge it, as Mixtral's files have it; all below a prefix in a
-    larger model."""
-    found = [module, re.sub(r"\b[qkv]_proj$", "qkv_proj", re.sub(r"\b(gate|up)_proj$", "gate_up_proj", module))]
+def _alternative_names(module: str, nested: bool) -> list[str]:
+    """Return the names that a rule may use for a module.
+
+    They are its own, that of the matrix into which engines merge it, and that of Mixtral's files; in a larger model
+    each of them below a prefix too.
+    """
+    merged = re.sub(r"\b[qkv]_proj$", "qkv_proj", re.sub(r"\b(gate|up)_proj$", "gate_up_proj", module))
+    names = [module, merged]
     if ".mlp.experts." in module:
-        before, _, last = module.replace(".mlp.", ".block_sparse_moe.").rpartition(".")
-        found.append(f"{before}.{OF_MIXTRAL[last]}")
-    below = [one.replace("model.", "model.language_model.", 1) for one in found]
-    return [f"language_model.{one}" for one in found] + below if nested else found
+        parent, _, matrix = module.replace(".mlp.", ".block_sparse_moe.").rpartition(".")
+        names.append(f"{parent}.{MIXTRAL_NAMES[matrix]}")
+    if not nested:
+        return names
+    inner_names = [name.replace("model.", "model.language_model.", 1) for name in names]
+    return [f"language_model.{name}" for name in names] + inner_names
 
 
-def _parts(name: str) -> list[str]:
-    pieces = name.split(".")
-    return [".".join(pieces[first:last]) for last in range(len(pieces) + 1) for first in range(last)]
+def _name_parts(name: str) -> list[str]:
+    """Return every run of the words between a name's dots: a, b and a.b of a.b."""
+    words = name.split(".")
+    return [".".join(words[first:end]) for end in range(len(words) + 1) for first in range(end)]
 
 
-def _pattern(rule: str) -> re.Pattern | None:
-    """A regular expression after re:, or a pattern with * or ?."""
-    if not (regular := rule.startswith("re:")) and not any(sign in rule for sign in "*?["):
-        return None
+def _compile_pattern(rule: str) -> re.Pattern | None:
+    """Return the pattern of a rule: a regular expression after re:, or one with * or ?. None for a plain name."""
     try:
-        return re.compile(rule[3:] if regular else f"{fnmatch.translate(rule)}|{fnmatch.translate(f'{rule}.*')}")
+        if rule.startswith("re:"):
+            return re.compile(rule[3:])
+        if any(sign in rule for sign in "*?["):
+            return re.compile(f"{fnmatch.translate(rule)}|{fnmatch.translate(f'{rule}.*')}")
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadModel(f"{WHERE[:-1]}: {shown(rule)} is not a regular expression ({error})") from None
+        raise BadModel(f"{SECTION}: {format_value(rule)} is not a regular expression ({error})") from None
+    return None
 
 
-# ---------------------------------------------------------------- methods: rules, and the format of what none names
+# ---------------------------------------------------------------- methods: rules, and the format of all other matrices
 
 
-def _groups(fields: Fields, plain: NumberFormat) -> NumberFormat:
-    """GPTQ's and AWQ's: with zero points unless the config says that there are none."""
-    bits, size = fields.word("bits", BITS), fields.whole("group_size", least=-1) or fields.whole("group_size")
-    zero_points = fields.flag("zero_point") and not fields.flag("sym")
-    block = (1, size) if size > 0 else BY_ROW
-    return number_formats.integers(bits, block, plain.name, zero_points=zero_points)
+def _read_group_format(fields: Fields, plain: NumberFormat) -> NumberFormat:
+    """Return the format of GPTQ or AWQ: with zero points unless the config says that there are none."""
+    bits = fields.read_choice("bits", BITS)
+    size = fields.read_whole("group_size", minimum=-1) or fields.read_whole("group_size")
+    zero_points = fields.read_flag("zero_point") and not fields.read_flag("sym")
+    block = (1, size) if size > 0 else ROW_BLOCK
+    return number_formats.integer_format(bits, block, plain.name, zero_points=zero_points)
 
 
-def _gptq(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    of, rules = _groups(fields, plain), []
-    base = {key: fields.given[key] for key in ("bits", "group_size", "sym") if key in fields.given}
-    for name, changes in (fields.mapping("dynamic") or {}).items():
-        inner = _fields({**base, **_fields(changes, f"{WHERE}dynamic.").given}, f"{WHERE}dynamic.")
-        changed = _groups(inner, plain)
-        inner.require_nothing_else()
-        rules.append((f"re:{re.sub('^[+-]:', '', name)}", plain if name.startswith("-:") else changed))
-    blocks = fields.names("modules_in_block_to_quantize")
-    return (rules + [(name, of) for name in blocks], plain) if blocks else (rules, of)
+def _read_gptq(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
+    number_format, rules = _read_group_format(fields, plain), []
+    common = {key: fields.values[key] for key in ("bits", "group_size", "sym") if key in fields.values}
+    for name, changes in (fields.read_mapping("dynamic") or {}).items():
+        changed_values = _open_fields(changes, f"{PREFIX}dynamic.").values
+        changed_fields = _open_fields({**common, **changed_values}, f"{PREFIX}dynamic.")
+        changed_format = _read_group_format(changed_fields, plain)
+        changed_fields.require_nothing_else()
+        rules.append((f"re:{re.sub('^[+-]:', '', name)}", plain if name.startswith("-:") else changed_format))
+    quantised = fields.read_names("modules_in_block_to_quantize")
+    if quantised:
+        return rules + [(name, number_format) for name in quantised], plain
+    return rules, number_format
 
 
-def _bitsandbytes(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    four, eight = (any([fields.flag(f"load_in_{bits}bit"), fields.flag(f"_load_in_{bits}bit")]) for bits in (4, 8))
-    if four == eight:
-        raise BadModel(f"{WHERE}load_in_4bit and load_in_8bit; allowed: one of them true")
-    fields.word("bnb_4bit_quant_type", ("nf4", "fp4", None))
-    of_four = number_formats.four_bits(fields.flag("bnb_4bit_use_double_quant"))
-    return [], of_four if four else number_formats.INT8
+def _read_bitsandbytes(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
+    # Each flag is read, or it would be one that is not known.
+    in_4_bits = any([fields.read_flag("load_in_4bit"), fields.read_flag("_load_in_4bit")])
+    in_8_bits = any([fields.read_flag("load_in_8bit"), fields.read_flag("_load_in_8bit")])
+    if in_4_bits == in_8_bits:
+        raise BadModel(f"{PREFIX}load_in_4bit and load_in_8bit; allowed: one of them true")
+    fields.read_choice("bnb_4bit_quant_type", ("nf4", "fp4", None))
+    double_quantised = fields.read_flag("bnb_4bit_use_double_quant")
+    if in_8_bits:
+        return [], number_formats.BITSANDBYTES_INT8
+    return [], number_formats.bitsandbytes_4bit_format(double_quantised)
 
 
-def _modelopt(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    """NVIDIA's: one algorithm, or one for each module that is named; its groups repeat that."""
-    fields.mapping("config_groups")
+def _read_modelopt(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
+    """Read NVIDIA's: one algorithm, or one for each module that is named. The config_groups repeat it."""
+    fields.read_mapping("config_groups")
     rules = []
-    for name, given in (fields.mapping("quantized_layers") or {}).items():
-        inner = _fields(given, f"{WHERE}quantized_layers.")
-        rules.append((name, _algorithm(inner, plain)))
-        inner.require_nothing_else()
-    return rules, _algorithm(fields, plain, mixed=bool(rules))
+    for name, config in (fields.read_mapping("quantized_layers") or {}).items():
+        layer_fields = _open_fields(config, f"{PREFIX}quantized_layers.")
+        rules.append((name, _read_modelopt_format(layer_fields, plain)))
+        layer_fields.require_nothing_else()
+    return rules, _read_modelopt_format(fields, plain, mixed=bool(rules))
 
 
-def _algorithm(fields: Fields, plain: NumberFormat, mixed: bool = False) -> NumberFormat:
-    size = fields.optional("group_size") if fields.given.get("group_size") else 16
-    known = {
-        "FP8": number_formats.fp8(None),
-        "FP8_PB_WO": number_formats.fp8((128, 128)),
-        "FP8_PER_CHANNEL_PER_TOKEN": number_formats.fp8(BY_ROW),
-        "NVFP4": number_formats.fp4(size, plain.name),
+def _read_modelopt_format(fields: Fields, plain: NumberFormat, mixed: bool = False) -> NumberFormat:
+    group_size = fields.read_optional_whole("group_size") if fields.values.get("group_size") else 16
+    formats = {
+        "FP8": number_formats.fp8_format(None),
+        "FP8_PB_WO": number_formats.fp8_format((128, 128)),
+        "FP8_PER_CHANNEL_PER_TOKEN": number_formats.fp8_format(ROW_BLOCK),
+        "NVFP4": number_formats.fp4_format(group_size, plain.name),
         None: plain,
     }
-    return {**known, "MIXED_PRECISION": plain}[fields.word("quant_algo", ("MIXED_PRECISION",) if mixed else (*known,))]
+    if mixed:
+        formats = {"MIXED_PRECISION": plain}
+    return formats[fields.read_choice("quant_algo", tuple(formats))]
 
 
-def _compressed(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
-    """The most specific target counts: the name of a module, a regular expression, all linear layers."""
-    fields.word("format", PACKED)
-    if sparsity := fields.mapping("sparsity_config"):
-        _fields(sparsity, f"{WHERE}sparsity_config.").word("format", ("dense", None))
-    targets = []
-    for name, given in (fields.mapping("config_groups") or {}).items():
-        group = _fields(given, f"{WHERE}config_groups.{name}.")
-        group.word("format", PACKED)
-        of = _weights(group, plain)
-        targets += [(one, of) for one in group.names("targets") or []]
+def _read_compressed_tensors(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
+    """Read groups of targets. The most specific target counts: a module's name, a regular expression, all linears."""
+    fields.read_choice("format", COMPRESSED_FORMATS)
+    if sparsity := fields.read_mapping("sparsity_config"):
+        _open_fields(sparsity, f"{PREFIX}sparsity_config.").read_choice("format", ("dense", None))
+    targets: Rules = []
+    for name, config in (fields.read_mapping("config_groups") or {}).items():
+        group = _open_fields(config, f"{PREFIX}config_groups.{name}.")
+        group.read_choice("format", COMPRESSED_FORMATS)
+        number_format = _read_group_weights(group, plain)
+        targets += [(target, number_format) for target in group.read_names("targets") or []]
         group.require_nothing_else()
     if not targets:
-        raise BadModel(f"{WHERE}config_groups: allowed: groups with targets and weights")
-    classes = [name for name, _ in targets if name != "Linear" and not re.search(r"^re:|\.|^lm_head$", name)]
+        raise BadModel(f"{PREFIX}config_groups: allowed: groups with targets and weights")
+    classes = [target for target, _ in targets if target != "Linear" and not re.search(r"^re:|\.|^lm_head$", target)]
     if classes:
-        raise BadModel(f"{WHERE}config_groups: targets {shown(classes)}; allowed: Linear, names, re:")
-    targets.sort(key=lambda one: 2 if one[0] == "Linear" else one[0].startswith("re:"))
-    return [("re:" if name == "Linear" else name, of) for name, of in targets], plain
+        raise BadModel(f"{PREFIX}config_groups: targets {format_value(classes)}; allowed: Linear, names, re:")
+    names = [
+        (target, number_format)
+        for target, number_format in targets
+        if target != "Linear" and not target.startswith("re:")
+    ]
+    patterns = [(target, number_format) for target, number_format in targets if target.startswith("re:")]
+    linears = [("re:", number_format) for target, number_format in targets if target == "Linear"]
+    return names + patterns + linears, plain
 
 
-def _weights(group: Fields, plain: NumberFormat) -> NumberFormat:
-    given, activations = group.mapping("weights"), group.mapping("input_activations")
-    if not given:
+def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
+    """Return the format of the weights of a group of compressed-tensors."""
+    weights, activations = group.read_mapping("weights"), group.read_mapping("input_activations")
+    if not weights:
         return plain
-    fields = _fields(given, f"{group.prefix}weights.", WEIGHTS)
-    bits, kind = fields.word("num_bits", BITS), fields.word("type", ("int", "float"))
-    size, by_block = fields.optional("group_size", least=-1), fields.listed("block_structure", SIZES, 2)
-    of_size = (1, size) if size and size > 0 else None
-    blocks = {"tensor": None, "channel": BY_ROW, "group": of_size, "tensor_group": of_size, "block": by_block}
-    guess = "group" if of_size else "channel" if size else "block" if by_block else "tensor"
-    strategy = fields.word("strategy", (*blocks, None)) or guess
+    fields = _open_fields(weights, f"{group.prefix}weights.", COMPRESSED_WEIGHTS_DEFAULTS)
+    bits, kind = fields.read_choice("num_bits", BITS), fields.read_choice("type", ("int", "float"))
+    group_size = fields.read_optional_whole("group_size", minimum=-1)
+    block_structure = fields.read_list("block_structure", BLOCK_SIZES, 2)
+    group_block = (1, group_size) if group_size and group_size > 0 else None
+    blocks = {
+        "tensor": None,
+        "channel": ROW_BLOCK,
+        "group": group_block,
+        "tensor_group": group_block,
+        "block": block_structure,
+    }
+    strategy = fields.read_choice("strategy", (*blocks, None))
+    if not strategy and group_size:
+        strategy = "group" if group_block else "channel"
+    elif not strategy:
+        strategy = "block" if block_structure else "tensor"
     block = blocks[strategy]
     if block is None and strategy != "tensor":
         raise BadModel(f"{fields.prefix}strategy: {strategy} without its sizes")
-    symmetric, _ = fields.flag("symmetric"), fields.flag("dynamic")
+    symmetric, _ = fields.read_flag("symmetric"), fields.read_flag("dynamic")
     fields.require_nothing_else()
     if kind == "int":
-        arithmetic = "int8" if bits == 8 and activations else plain.name
-        return number_formats.integers(bits, block, arithmetic, zero_points=not symmetric)
-    if bits == 4 and of_size:
-        return number_formats.fp4(size, plain.name)
+        product_dtype = "int8" if bits == 8 and activations else plain.name
+        return number_formats.integer_format(bits, block, product_dtype, zero_points=not symmetric)
+    if bits == 4 and group_block:
+        return number_formats.fp4_format(group_size, plain.name)
     if bits == 8:
-        return number_formats.fp8(block)
+        return number_formats.fp8_format(block)
     raise BadModel(f"{fields.prefix}num_bits: floats of {bits} bits; allowed: 8, or 4 in groups")
 
 
 METHODS: dict[str, Callable[[Fields, NumberFormat], tuple[Rules, NumberFormat]]] = {
-    "awq": lambda fields, plain: ([], _groups(fields, plain)),
-    "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed,
-    "fbgemm_fp8": lambda fields, plain: ([], number_formats.fp8(BY_ROW)),
-    "fp8": lambda fields, plain: ([], number_formats.fp8(fields.listed("weight_block_size", SIZES, 2))),
-    "gptq": _gptq,
-    "modelopt": _modelopt,
-    "mxfp4": lambda fields, plain: ([("experts", number_formats.fp4(32, "bf16"))], plain),
+    "awq": lambda fields, plain: ([], _read_group_format(fields, plain)),
+    "bitsandbytes": _read_bitsandbytes,
+    "compressed-tensors": _read_compressed_tensors,
+    "fbgemm_fp8": lambda fields, plain: ([], number_formats.fp8_format(ROW_BLOCK)),
+    "fp8": lambda fields, plain: ([], number_formats.fp8_format(fields.read_list("weight_block_size", BLOCK_SIZES, 2))),
+    "gptq": _read_gptq,
+    "modelopt": _read_modelopt,
+    "mxfp4": lambda fields, plain: ([("experts", number_formats.fp4_format(32, "bf16"))], plain),
 }

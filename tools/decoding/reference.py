@@ -3,57 +3,75 @@
 Matrices are [outputs, inputs], normal numbers of variance 1 / hidden.
 """
 
+from collections.abc import Mapping
+
 import numpy
-from dense import Dense, turns
+from dense import DenseModel, rotation_table
 
-from roofline.api import array_dtype
+from roofline.api import Array, Device, array_dtype
 
-SPREAD_OF_NORMS = 0.1  # of a norm's weights, about 1
-
-
-def normalised(x, g, eps: float):
-    """x / sqrt(mean(x^2) + eps) * g along the last axis."""
-    return x / numpy.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * g
+NORM_SPREAD = 0.1  # of a norm's weights, about 1
 
 
-def turned(x, of: numpy.ndarray):
-    """Pairs i and i + half of the last axis, turned by [half, 2] cosines and sines."""
+def normalise(x: numpy.ndarray, norm: numpy.ndarray, eps: float) -> numpy.ndarray:
+    """Return x / sqrt(mean(x^2) + eps) * norm along the last axis."""
+    return x / numpy.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * norm
+
+
+def rotate(x: numpy.ndarray, rotations: numpy.ndarray) -> numpy.ndarray:
+    """Return x with the pairs i and i + half of its last axis rotated by [half, 2] cosines and sines."""
     low, high = numpy.split(x, 2, axis=-1)
-    return numpy.concatenate([low * of[:, 0] - high * of[:, 1], high * of[:, 0] + low * of[:, 1]], axis=-1)
+    cosines, sines = rotations[:, 0], rotations[:, 1]
+    return numpy.concatenate([low * cosines - high * sines, high * cosines + low * sines], axis=-1)
 
 
-def layer(model: Dense, of: dict, x, keys, values, rounded=lambda array: array):
-    """The stream [batch, hidden] after one layer, whose cache `keys` and `values` [batch, K/V heads, S, head size] is
-    given the new token's at its last place. `rounded` is how the cache keeps numbers."""
-    batch, size = len(x), model.head_size
-    of_places = numpy.array(turns(model, keys.shape[2] - 1))
-    made = normalised(x, of["input_norm"], model.eps) @ of["qkv"].T + of.get("bias", 0)
-    query, key, value = numpy.split(made.reshape(batch, -1, size), [model.heads, model.heads + model.kv_heads], axis=1)
+def run_layer(
+    model: DenseModel, arrays: Mapping[str, numpy.ndarray], x: numpy.ndarray, keys: numpy.ndarray, values: numpy.ndarray
+) -> numpy.ndarray:
+    """Return the stream [batch, hidden] after one layer, and write the new token's K/V at the caches' last position.
+
+    The caches `keys` and `values` are [batch, K/V heads, context, head size].
+    """
+    batch, head_size = len(x), model.head_size
+    rotations = numpy.array(rotation_table(model, keys.shape[2] - 1))
+    projected = normalise(x, arrays["input_norm"], model.eps) @ arrays["qkv"].T + arrays.get("bias", 0)
+    heads = projected.reshape(batch, -1, head_size)
+    query, key, value = numpy.split(heads, [model.heads, model.heads + model.kv_heads], axis=1)
     if model.norms:
-        query, key = (normalised(one, of[g], model.eps) for one, g in ((query, "query_norm"), (key, "key_norm")))
-    query = turned(query, of_places)
-    keys[:, :, -1], values[:, :, -1] = rounded(turned(key, of_places)), rounded(value)
-    grouped = query.reshape(batch, model.kv_heads, -1, size)
-    scores = numpy.einsum("bhgd,bhsd->bhgs", grouped, keys) * size**-0.5
+        query = normalise(query, arrays["query_norm"], model.eps)
+        key = normalise(key, arrays["key_norm"], model.eps)
+    query = rotate(query, rotations)
+    keys[:, :, -1], values[:, :, -1] = rotate(key, rotations), value
+    grouped = query.reshape(batch, model.kv_heads, -1, head_size)
+    scores = numpy.einsum("bhgd,bhsd->bhgs", grouped, keys) * head_size**-0.5
     weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
-    x = x + numpy.einsum("bhgs,bhsd->bhgd", weights, values).reshape(batch, -1) @ of["o"].T
-    gate, up = numpy.split(normalised(x, of["middle_norm"], model.eps) @ of["gate_up"].T, 2, axis=-1)
-    return x + (gate / (1 + numpy.exp(-gate)) * up) @ of["down"].T
+    attended = numpy.einsum("bhgs,bhsd->bhgd", weights, values).reshape(batch, -1)
+    x = x + attended @ arrays["o"].T
+    gate, up = numpy.split(normalise(x, arrays["middle_norm"], model.eps) @ arrays["gate_up"].T, 2, axis=-1)
+    return x + (gate / (1 + numpy.exp(-gate)) * up) @ arrays["down"].T
 
 
-def step(model: Dense, weights: dict, cache: dict, rounded=lambda array: array):
-    """The logits [batch, vocabulary] of float64 arrays; the caches are given the new token's."""
+def run_step(
+    model: DenseModel, weights: Mapping[str, numpy.ndarray], cache: Mapping[str, numpy.ndarray]
+) -> numpy.ndarray:
+    """Return the logits [batch, vocabulary] of float64 arrays, and write the new token's K/V into the caches."""
     x = weights["embedding"][cache["tokens"]]
-    for place in range(model.layers):
-        of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{place}.")}
-        x = layer(model, of, x, cache[f"{place}.keys"], cache[f"{place}.values"], rounded)
-    return normalised(x, weights["last_norm"], model.eps) @ weights["head"].T
+    for layer in range(model.layers):
+        keys, values = cache[f"{layer}.keys"], cache[f"{layer}.values"]
+        x = run_layer(model, select_layer(weights, layer), x, keys, values)
+    return normalise(x, weights["last_norm"], model.eps) @ weights["head"].T
 
 
-def shapes(model: Dense) -> dict[str, tuple[int, ...]]:
-    """Of the arrays of one layer. Gate is above up; queries are above keys, and those above values."""
-    found = {
+def select_layer(arrays: Mapping[str, Array], layer: int) -> dict[str, Array]:
+    """Return the arrays of one layer, by their names without its number."""
+    prefix = f"{layer}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def layer_shapes(model: DenseModel) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of one layer's arrays. Gate is above up, queries are above keys, and keys above values."""
+    shapes: dict[str, tuple[int, ...]] = {
         "input_norm": (model.hidden,),
         "qkv": (model.qkv, model.hidden),
         "o": (model.hidden, model.heads * model.head_size),
@@ -61,32 +79,39 @@ def shapes(model: Dense) -> dict[str, tuple[int, ...]]:
         "gate_up": (2 * model.inner, model.hidden),
         "down": (model.hidden, model.inner),
     }
-    found |= {"bias": (model.qkv,)} if model.bias else {}
-    return found | ({"query_norm": (model.head_size,), "key_norm": (model.head_size,)} if model.norms else {})
+    if model.bias:
+        shapes["bias"] = (model.qkv,)
+    if model.norms:
+        shapes |= {"query_norm": (model.head_size,), "key_norm": (model.head_size,)}
+    return shapes
 
 
-def draw(device, model: Dense, dtype: str, seed: int) -> dict:
-    """Arrays by name: `embedding`, `head` and `last_norm`, and of each layer `{layer}.{name}`."""
-    wanted = {"embedding": (model.vocabulary, model.hidden), "last_norm": (model.hidden,)}
-    wanted |= {} if model.tied else {"head": (model.vocabulary, model.hidden)}
-    wanted |= {f"{layer}.{name}": shape for layer in range(model.layers) for name, shape in shapes(model).items()}
-    found = {}
-    for place, (name, shape) in enumerate(wanted.items()):
-        norm = name.endswith("norm")
-        found[name] = device.normal(shape, dtype, seed + place)
-        found[name] *= _number(device, SPREAD_OF_NORMS if norm else model.hidden**-0.5, dtype)
-        if norm:
-            found[name] += _number(device, 1, dtype)
-    return {"head": found["embedding"]} | found
+def random_weights(device: Device, model: DenseModel, dtype: str, seed: int) -> dict[str, Array]:
+    """Return arrays by name: `embedding`, `head` and `last_norm`, and of each layer `{layer}.{name}`."""
+    shapes: dict[str, tuple[int, ...]] = {"embedding": (model.vocabulary, model.hidden), "last_norm": (model.hidden,)}
+    if not model.tied:
+        shapes["head"] = (model.vocabulary, model.hidden)
+    for layer in range(model.layers):
+        shapes |= {f"{layer}.{name}": shape for name, shape in layer_shapes(model).items()}
+    weights = {}
+    for index, (name, shape) in enumerate(shapes.items()):
+        is_norm = name.endswith("norm")
+        weights[name] = device.normal(shape, dtype, seed + index)
+        weights[name] *= _to_device_number(device, NORM_SPREAD if is_norm else model.hidden**-0.5, dtype)
+        if is_norm:
+            weights[name] += _to_device_number(device, 1, dtype)
+    return {"head": weights["embedding"]} | weights
 
 
-def draw_cache(device, model: Dense, dtype: str, batch: int, context: int, seed: int) -> dict:
-    """`{layer}.keys` and `{layer}.values` [batch, K/V heads, context, head size]."""
+def random_cache(
+    device: Device, model: DenseModel, dtype: str, batch: int, context: int, seed: int
+) -> dict[str, Array]:
+    """Return `{layer}.keys` and `{layer}.values`, each [batch, K/V heads, context, head size]."""
     shape = (batch, model.kv_heads, context, model.head_size)
     names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
-    return {name: device.normal(shape, dtype, seed + place) for place, name in enumerate(names)}
+    return {name: device.normal(shape, dtype, seed + index) for index, name in enumerate(names)}
 
 
-def _number(device, value: float, dtype: str):
-    """On the device: for a number of the host, CuPy would import its sparse matrices, which takes 0.1 s."""
+def _to_device_number(device: Device, value: float, dtype: str) -> Array:
+    """Return a number on the device: given one of the host, CuPy imports its sparse matrices, which takes 0.1 s."""
     return device.to_device(numpy.float32(value)).astype(array_dtype(dtype))

@@ -5,58 +5,70 @@ from dataclasses import dataclass, replace
 
 import numpy
 from architecture import Model
-from bound import CardLimits, DecodeStepBound, bound, sustained
-from number_formats import PLAIN
-from operations import of_prompt, operations
+from bound import CardLimits, DecodeStepBound, bound_step, sustained_step_s
+from number_formats import PLAIN_FORMATS
+from operations import prefill_operations, step_operations
 
 from roofline.api import duration
 
 
 @dataclass(frozen=True)
-class Request:
-    """Tokens of a prompt, of its start that is cached, and of the answer. No prompt: only decode steps are wanted."""
+class GenerationRequest:
+    """Tokens of a prompt, of its start that is cached, and of the answer. Without a prompt there is no request."""
 
     prompt: int = 0
     cached: int = 0
     answer: int = 0
 
     @property
-    def longest(self) -> int:
-        """Tokens that the last step attends to."""
+    def longest_context(self) -> int:
+        """The tokens that the last step attends to."""
         return self.prompt + max(0, self.answer - 1)
 
 
-def first_token(model: Model, card: CardLimits, request: Request, cache: str) -> str:
-    """The time to the first token of a prompt alone on the card, in words."""
+def describe_first_token(model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str) -> str:
+    """Return a sentence on the time to the first token of a prompt that is alone on the card; "" without a prompt."""
     if not request.prompt:
         return ""
-    step = of_prompt(model, request.prompt, request.cached, PLAIN[cache])
-    least, estimate = bound(step, card.burst), sustained(step, card)
+    operations = prefill_operations(model, request.prompt, request.cached, PLAIN_FORMATS[cache_dtype])
+    bound, sustained_s = bound_step(operations, card.burst), sustained_step_s(operations, card)
     cached = f" ({request.cached} cached)" if request.cached else ""
-    limit = f"{least.limited_by}-bound" + ", experts by uniform routing" * model.routed
-    at_least = f"at least {duration(least.seconds)} ({limit})"
-    about = f"; at the sustained rate about {duration(estimate)}" if estimate else ""
+    limit = f"{bound.limited_by}-bound"
+    if model.has_routed_experts:
+        limit += ", experts by uniform routing"
+    at_least = f"at least {duration(bound.seconds)} ({limit})"
+    about = f"; at the sustained rate about {duration(sustained_s)}" if sustained_s else ""
     return f" First token of a prompt of {request.prompt} tokens{cached}: {at_least}{about}."
 
 
-def served(
-    model: Model, card: CardLimits, request: Request, cache: str, steps: Sequence[DecodeStepBound]
+def add_request_rates(
+    model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str, steps: Sequence[DecodeStepBound]
 ) -> list[DecodeStepBound]:
-    """The steps, with the output of their batch of such requests if an answer is wanted."""
+    """Return the steps, with the output rate of a batch of such requests if an answer is asked for."""
     if not request.answer:
         return [*steps]
-    rates = [one.batch * request.answer / _seconds(model, card, request, cache, one.batch) for one in steps]
-    return [replace(one, output_per_s=rate) for one, rate in zip(steps, rates, strict=True)]
+    with_rates = []
+    for step in steps:
+        seconds = _batch_s(model, card, request, cache_dtype, step.batch)
+        with_rates.append(replace(step, output_tokens_per_s=step.batch * request.answer / seconds))
+    return with_rates
 
 
-def _seconds(model: Model, card: CardLimits, request: Request, cache: str, batch: int) -> float:
-    """One prompt after another, each with its first token, then a token of every answer at each step. Between windows,
-    bytes and FLOPs of a step are linear in the context."""
-    prompt_s = bound(of_prompt(model, request.prompt, request.cached, PLAIN[cache]), card.burst).seconds
-    first, last = request.prompt, request.longest
+def _batch_s(model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str, batch: int) -> float:
+    """Return the seconds of a batch: one prompt after another, each with its first token, then the steps.
+
+    A step makes a token of every answer. Its bytes and FLOPs are linear in the context between the sizes of windows.
+    """
+    cache_format = PLAIN_FORMATS[cache_dtype]
+    prefill = prefill_operations(model, request.prompt, request.cached, cache_format)
+    prompt_s = bound_step(prefill, card.burst).seconds
+    first, last = request.prompt, request.longest_context
     windows = {layer.attention.window or 0 for layer in model.layers}
-    bends = sorted({first, last, *(one for one in windows if first < one < last)})
-    at = [bound(operations(model, batch, one, PLAIN[cache], expected=True), card.burst) for one in bends]
-    both = ([one.memory_s for one in at], [one.compute_s for one in at])
+    knots = sorted({first, last, *(window for window in windows if first < window < last)})
+    bounds = [
+        bound_step(step_operations(model, batch, context, cache_format, expected=True), card.burst) for context in knots
+    ]
     contexts = numpy.arange(first + 1, last + 1)
-    return batch * prompt_s + float(numpy.maximum(*(numpy.interp(contexts, bends, one) for one in both)).sum())
+    memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
+    compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
+    return batch * prompt_s + float(numpy.maximum(memory_times, compute_times).sum())

@@ -9,78 +9,91 @@ from bound import CardLimits, DecodeStepBound
 
 import roofline.api as api
 
-HEAD = 8  # letters of a line in the head of a column
-UNFIT, LEGEND = "*", "*: does not fit the memory"
+HEAD_WIDTH = 8  # letters of a line in the head of a column
+UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
 
 
 class MeasuredStep(NamedTuple):
-    seconds: float  # of a measured step
+    """A decode step that was timed; `joules_per_token` if the device has an energy counter."""
+
+    seconds: float
     joules_per_token: float | None = None
 
 
-Times = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
+MeasuredSteps = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 
 
-def one_card(steps: Sequence[DecodeStepBound], times: Times) -> api.MarkdownTable:
-    rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
+def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> api.MarkdownTable:
+    """Return the table of a model's steps on one card, a row for each, without columns that would be empty."""
+    rows = [_build_row(step, measured.get((step.batch, step.context))) for step in steps]
     return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left=0)
 
 
-def _row(step: DecodeStepBound, timed: MeasuredStep | None) -> dict[str, str]:
-    """A dash: not known, or too wide next to dollars or whole requests."""
-    ((part, share),) = largest_parts(step, 1)
-    alone = not (step.usd_per_million or step.output_per_s)
+def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str, str]:
+    """Return the cells by column. A dash: not known, or too wide next to dollars or whole requests."""
+    ((part, share),) = find_largest_parts(step, 1)
+    has_room = not (step.usd_per_million_tokens or step.output_tokens_per_s)
+    joules = measured.joules_per_token if measured else None
     return {
         "batch": str(step.batch),
         "context": str(step.context),
-        **_speeds(step),
-        "step by uniform routing": api.duration(step.expected.seconds) if step.routed else "-",
+        **_format_speeds(step),
+        "step by uniform routing": api.duration(step.expected.seconds) if step.has_routed_experts else "-",
         "step at least": api.duration(step.bound.seconds),
-        "measured": api.duration(timed.seconds) if timed else "-",
-        "of the bound": api.percent(step.bound.seconds / timed.seconds) if timed else "-",
-        "one by one": api.duration(step.expected.one_by_one_s) if alone else "-",
+        "measured": api.duration(measured.seconds) if measured else "-",
+        "of the bound": api.percent(step.bound.seconds / measured.seconds) if measured else "-",
+        "one by one": api.duration(step.expected.without_overlap_s) if has_room else "-",
         "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
-        "J per token": api.number(timed.joules_per_token) if timed and timed.joules_per_token else "-",
+        "J per token": api.number(joules) if joules else "-",
         "J per token, about": api.number(step.joules_per_token) if step.joules_per_token else "-",
         "limited by": step.expected.limited_by,
-        "largest part": f"{part} {api.percent(share)}" if alone else "-",
+        "largest part": f"{part} {api.percent(share)}" if has_room else "-",
         "memory": api.capacity(step.memory_bytes),
         "fits": {None: "unknown", True: "yes", False: "no"}[step.fits],
     }
 
 
-def _speeds(step: DecodeStepBound) -> dict[str, str]:
-    """Tokens per second, of whole requests if these are known, and dollars."""
-    by = "by uniform routing" if step.routed else "at most"
-    speeds = {f"tokens/s {by}": step.tokens_per_s, "tokens/s at most": step.most_per_s}
-    speeds = {f"output tokens/s {by}": step.output_per_s} if step.output_per_s else speeds
-    dollars = {f"$ per M tokens {by.replace('most', 'least')}": step.usd_per_million or 0}
-    return {head: api.number(value) if value else "-" for head, value in (speeds | dollars).items()}
+def _format_speeds(step: DecodeStepBound) -> dict[str, str]:
+    """Return, by column, tokens per second and dollars; both of whole requests if their rate is known."""
+    basis = "by uniform routing" if step.has_routed_experts else "at most"
+    if step.output_tokens_per_s:
+        numbers = {f"output tokens/s {basis}": step.output_tokens_per_s}
+    else:
+        numbers = {f"tokens/s {basis}": step.tokens_per_s, "tokens/s at most": step.most_tokens_per_s}
+    numbers[f"$ per M tokens {basis.replace('most', 'least')}"] = step.usd_per_million_tokens or 0
+    return {head: api.number(value) if value else "-" for head, value in numbers.items()}
 
 
-def largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, float]]:
-    shares = {part: seconds / step.expected.seconds for part, seconds in step.expected.by_part.items()}
+def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, float]]:
+    """Return the parts of a model that take most of the expected time of a step, each with its share, largest first."""
+    shares = {part: seconds / step.expected.seconds for part, seconds in step.expected.seconds_by_part.items()}
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
-def side_by_side(cards: Sequence[CardLimits], steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:
-    """Speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
-    names, rows = [card.name.removeprefix("NVIDIA ") for card in cards], []
-    names = [one if names.count(one) == 1 else f"{one} ({place})" for place, one in enumerate(names, 1)]
-    for same in zip(*steps, strict=True):
-        row = [str(same[0].batch), str(same[0].context)]
-        for one in same:
-            row += [cell + UNFIT * (one.fits is False and cell != "-") for cell in _speeds(one).values()]
-        usd = {name: one.usd_per_million for name, one in zip(names, same, strict=True) if one.fits is not False}
-        rows.append([*row, min(filter(usd.get, usd), key=usd.__getitem__, default="-")])
-    heads = [f"{head}, {name}" for name in names for head in _speeds(steps[0][0])]
+def build_comparison_table(
+    cards: Sequence[CardLimits], steps: Sequence[Sequence[DecodeStepBound]]
+) -> api.MarkdownTable:
+    """Return speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
+    names = [card.name.removeprefix("NVIDIA ") for card in cards]
+    names = [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
+    rows = []
+    for card_steps in zip(*steps, strict=True):
+        row = [str(card_steps[0].batch), str(card_steps[0].context)]
+        prices = {}
+        for name, step in zip(names, card_steps, strict=True):
+            for cell in _format_speeds(step).values():
+                row.append(f"{cell}{UNFIT}" if step.fits is False and cell != "-" else cell)
+            if step.fits is not False and step.usd_per_million_tokens:
+                prices[name] = step.usd_per_million_tokens
+        rows.append([*row, min(prices, key=prices.__getitem__, default="-")])
+    heads = [f"{head}, {name}" for name in names for head in _format_speeds(steps[0][0])]
     return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left=0)
 
 
-def narrow(table: api.MarkdownTable) -> str:
-    """As text, with heads of several short lines."""
-    heads = zip_longest(*(textwrap.wrap(one, HEAD, break_long_words=False) for one in table.columns), fillvalue="")
-    lines = [*heads, *table.rows]
+def format_narrow(table: api.MarkdownTable) -> str:
+    """Return the table as text, with heads of several short lines."""
+    heads = [textwrap.wrap(column, HEAD_WIDTH, break_long_words=False) for column in table.columns]
+    lines = [*zip_longest(*heads, fillvalue=""), *table.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = "\n".join("  ".join(map(str.rjust, line, widths)).rstrip() for line in lines)
-    return f"{text}\n{LEGEND}" if UNFIT in text else text
+    return f"{text}\n{UNFIT_LEGEND}" if UNFIT in text else text

@@ -14,10 +14,10 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(Path(__file__).parent), str(CHECKOUT / "workflow/scripts"), str(CHECKOUT / "tools/decoding")]
 
 import config_file
-from bound import of_datasheet
-from chain import FITTED, GPU, costs
-from decode_step import DecodeStep, case_of
-from dense import dense
+from bound import datasheet_ceilings
+from chain import FITTED_SOURCE, GPU_CONSTANTS, step_costs
+from decode_step import DecodeStep, make_case
+from dense import read_dense
 from fit import HERE, fitted, scored, words
 
 from roofline.api import datasheets
@@ -29,13 +29,13 @@ CARD = "NVIDIA H200"
 
 def cell(step: dict, sheet: dict) -> dict:
     """As fit.py takes it, of one step."""
-    found = config_file.find(step["model"])
-    case, operator, promised = case_of(found, step["batch"], step["context"]), DecodeStep(), of_datasheet(sheet)
+    found = config_file.find_model(step["model"])
+    case, operator, promised = make_case(found, step["batch"], step["context"]), DecodeStep(), datasheet_ceilings(sheet)
     return {
         "model": found["name"],
         "flops": operator.flops(case),
         "bytes": operator.bytes(case),
-        "costs": costs(dense(found), products.padded_rows(step["batch"])).model_dump(),
+        "costs": step_costs(read_dense(found), products.padded_rows(step["batch"])).model_dump(),
         "promised_tflops": promised.tflops[step["dtype"]],
         "promised_gb_per_s": promised.read_gb_per_s,
         "device_latency_s": step["seconds"],
@@ -49,12 +49,12 @@ def cells() -> list[dict]:
 
 
 def free_constants() -> list[str]:
-    return [name for name, one in GPU.items() if one.source == FITTED]
+    return [name for name, one in GPU_CONSTANTS.items() if one.source == FITTED_SOURCE]
 
 
 def main() -> None:
     steps = cells()
-    declared = {name: one.value for name, one in GPU.items()}
+    declared = {name: one.value for name, one in GPU_CONSTANTS.items()}
     free = free_constants()
     found = fitted([one for one in steps if one["model"] == FITTED_ON], declared, free)
     for name in free:

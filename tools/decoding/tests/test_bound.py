@@ -9,28 +9,28 @@ import decoding
 import pytest
 import speed_picture
 import speed_tables
-from bound import CardCeilings, CardLimits, bound, largest_batch, steps
-from number_formats import PLAIN
-from operations import operations
+from bound import CardCeilings, CardLimits, bound_step, bound_steps, find_largest_batch
+from number_formats import PLAIN_FORMATS
+from operations import step_operations
 from workflow_run import CHECKOUT
 
 from roofline.api import open_run
 
-NAMES = list(config_file.shipped())
-MODELS = {name: config_file.read(config_file.find(name)) for name in NAMES}
+NAMES = list(config_file.shipped_models())
+MODELS = {name: config_file.read_model(config_file.find_model(name)) for name in NAMES}
 CARD = CardCeilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
-BF16 = PLAIN["bf16"]
+BF16 = PLAIN_FORMATS["bf16"]
 REFERENCE = CHECKOUT / "reference" / "nvidia-h200"
 
 
 def at(name, batch, context, card):
-    return bound(operations(MODELS[name], batch, context, BF16), card)
+    return bound_step(step_operations(MODELS[name], batch, context, BF16), card)
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.2-1b", "gpt-2"])
 def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_and_values(name):
     model, batch, context = MODELS[name], 3, 100
-    read = sum(one.times * one.bytes for one in operations(model, batch, context, BF16))
+    read = sum(one.count * one.bytes for one in step_operations(model, batch, context, BF16))
     tables = sum(one.bytes for one in model.tables)
     rows = batch * sum(one.row_bytes for one in model.tables)
     head = model.head.bytes if model.tied else 0  # the table again, as a matrix
@@ -38,15 +38,19 @@ def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_a
 
 
 def test_flops_are_two_for_each_weight_and_token_and_those_of_attention():
-    found = operations(MODELS["llama-3-8b"], 5, 1000, BF16)
+    found = step_operations(MODELS["llama-3-8b"], 5, 1000, BF16)
     weights = 8_030_261_248 - 128256 * 4096 - 65 * 4096  # but the embedding table and the norms
     attention = 32 * 2 * 2 * 32 * 128 * 1000  # layers, scores and values, heads of 128
-    assert sum(one.times * one.flops for one in found) == 5 * (2 * weights + attention)
+    assert sum(one.count * one.flops for one in found) == 5 * (2 * weights + attention)
 
 
 def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
     one, many = (
-        {o.name: o for o in operations(MODELS["mixtral-8x7b"], batch, 10, BF16) if o.name.endswith("experts.0.up_proj")}
+        {
+            o.name: o
+            for o in step_operations(MODELS["mixtral-8x7b"], batch, 10, BF16)
+            if o.name.endswith("experts.0.up_proj")
+        }
         for batch in (1, 100)
     )
     (single,), (batched,) = one.values(), many.values()
@@ -57,10 +61,10 @@ def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b"])
 def test_the_largest_batch_fits_and_one_more_does_not(name):
     model, memory = MODELS[name], 80 * 10**9
-    most = largest_batch(model, 1000, BF16, memory)
+    most = find_largest_batch(model, 1000, BF16, memory)
     needs = [model.weight_bytes + batch * model.cache_bytes(1000, BF16) for batch in (most, most + 1)]
     assert needs[0] <= memory < needs[1]
-    assert largest_batch(MODELS["deepseek-v3"], 1000, BF16, memory) == 0
+    assert find_largest_batch(MODELS["deepseek-v3"], 1000, BF16, memory) == 0
 
 
 @pytest.fixture(autouse=True)
@@ -90,18 +94,18 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
 
 def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_fewest():
     card = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CARD)
-    found = steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], "bf16")
+    found = bound_steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], "bf16")
     expert = 3 * 4096 * 14336 * 2  # bytes
     distinct = 8 * (1 - (1 - 2 / 8) ** 8)
     assert found[0].expected == found[0].bound
     more = found[1].expected.memory_s - found[1].bound.memory_s
     assert more == pytest.approx(32 * (distinct - 2) * expert / 4e12)
-    table = speed_tables.one_card(found, {})
+    table = speed_tables.build_card_table(found, {})
     cells = dict(zip(table.columns, table.rows[1], strict=True))
     assert float(cells["tokens/s by uniform routing"]) == pytest.approx(found[1].tokens_per_s, rel=0.01)
-    assert float(cells["tokens/s at most"]) == pytest.approx(found[1].most_per_s, rel=0.01)
+    assert float(cells["tokens/s at most"]) == pytest.approx(found[1].most_tokens_per_s, rel=0.01)
     assert "tokens/s by uniform routing" not in str(
-        speed_tables.one_card(steps(MODELS["gpt-2"], card, [8], [64], "bf16"), {})
+        speed_tables.build_card_table(bound_steps(MODELS["gpt-2"], card, [8], [64], "bf16"), {})
     )
 
 
@@ -129,21 +133,21 @@ def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
 
 def test_a_measured_step_is_shown_with_its_share_of_the_bound():
     card = CardLimits("A card", "made up", 80 << 30, "hbm_read", CARD)
-    found = steps(MODELS["llama-3-8b"], card, [1, 8], [1024], "bf16")
+    found = bound_steps(MODELS["llama-3-8b"], card, [1, 8], [1024], "bf16")
     times = {(1, 1024): speed_tables.MeasuredStep(2 * found[0].bound.seconds, 2.5)}
-    table = speed_tables.one_card(found, times)
+    table = speed_tables.build_card_table(found, times)
     first, other = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
     assert (first["of the bound"], first["J per token"], other["measured"]) == ("50 %", "2.5", "-")
-    assert "measured" not in speed_tables.one_card(found, {}).columns
-    (axes,) = speed_picture.draw("llama-3-8b", [card], [found], times).axes
+    assert "measured" not in speed_tables.build_card_table(found, {}).columns
+    (axes,) = speed_picture.draw_speeds("llama-3-8b", [card], [found], times).axes
     (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert list(cross.get_xdata()) == [1] and list(cross.get_ydata()) == [found[0].tokens_per_s / 2]
 
 
-@pytest.mark.parametrize(("energy", "joules"), [(SimpleNamespace(each=2.5), 2.5), (None, None)])
+@pytest.mark.parametrize(("energy", "joules"), [(SimpleNamespace(joules_per_work=2.5), 2.5), (None, None)])
 def test_a_step_is_repeated_for_its_joules_per_token(monkeypatch, energy, joules):
     monkeypatch.setattr(decode_step.DecodeStep, "inputs", lambda *case, seed: {})
     monkeypatch.setattr(decode_step.Chain, "make_prepared", lambda *of: SimpleNamespace(step=lambda scope: None))
     monkeypatch.setattr(decoding.api, "measure_memory_load", lambda *of: of[2] == 8 and SimpleNamespace(energy=energy))
-    one = SimpleNamespace(shape={"batch": 8, "context": 64}, device_latency=SimpleNamespace(median_s=4e-3))
-    assert decoding.timed(None, config_file.find("llama-3.2-1b"), one) == (4e-3, joules)
+    one = SimpleNamespace(shape={"batch": 8, "context": 64}, gpu_time=SimpleNamespace(median_s=4e-3))
+    assert decoding.time_step(None, config_file.find_model("llama-3.2-1b"), one) == (4e-3, joules)

@@ -3,11 +3,11 @@
 import config_file
 import pytest
 from config_file import BadModel
-from families import build
-from number_formats import PLAIN
+from families import build_model
+from number_formats import PLAIN_FORMATS
 
-NAMES = list(config_file.shipped())
-LLAMA = config_file.shipped()["llama-3-8b"]["config"]
+NAMES = list(config_file.shipped_models())
+LLAMA = config_file.shipped_models()["llama-3-8b"]["config"]
 # Parameters as the authors or Hugging Face's index print them, bytes of all tensors, numbers cached for 1000 tokens.
 PUBLISHED = {
     "llama-3.2-1b": (1_235_814_400, 2_471_628_800, 16 * 2 * 8 * 64 * 1000),
@@ -26,24 +26,28 @@ PUBLISHED = {
 
 
 def model(name, **changed):
-    found = config_file.find(name)
-    return build(name, "made up", {**found["config"], **changed})
+    found = config_file.find_model(name)
+    return build_model(name, "made up", {**found["config"], **changed})
 
 
 def without(name, *fields):
-    return {key: value for key, value in config_file.shipped()[name]["config"].items() if key not in fields}
+    return {key: value for key, value in config_file.shipped_models()[name]["config"].items() if key not in fields}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_parameters_and_cache_are_those_of_the_checkpoint_to_the_byte(name):
     found, (parameters, weight_bytes, cached) = model(name), PUBLISHED[name]
     assert (found.parameters, found.weight_bytes) == (parameters, weight_bytes)
-    assert found.cache_bytes(1000, PLAIN["bf16"]) == 2 * cached == 2 * found.cache_bytes(1000, PLAIN["fp8"])
+    assert (
+        found.cache_bytes(1000, PLAIN_FORMATS["bf16"])
+        == 2 * cached
+        == 2 * found.cache_bytes(1000, PLAIN_FORMATS["fp8"])
+    )
 
 
 def test_a_missing_field_is_taken_from_the_family():
-    found = build("mine", "mine.json", without("mistral-nemo-12b", "sliding_window", "vocab_size"))
-    assert found.assumed == {"sliding_window": "4096", "vocab_size": "32000"}
+    found = build_model("mine", "mine.json", without("mistral-nemo-12b", "sliding_window", "vocab_size"))
+    assert found.assumed_defaults == {"sliding_window": "4096", "vocab_size": "32000"}
     assert {layer.attention.window for layer in found.layers} == {4096}
 
 
@@ -68,7 +72,7 @@ LITE |= {"num_attention_heads": 16, "num_hidden_layers": 27, "num_experts_per_to
     ],
 )
 def test_other_families_have_the_parameters_that_are_published(config, parameters):
-    assert build("mine", "made up", config).parameters == parameters
+    assert build_model("mine", "made up", config).parameters == parameters
 
 
 S, F = "sliding_attention", "full_attention"
@@ -99,21 +103,21 @@ QWEN = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1
     ],
 )
 def test_windows_are_switched_on_as_the_family_does(kind, fields, windows):
-    found = build("mine", "made up", {"model_type": kind, "num_hidden_layers": 4, **fields})
+    found = build_model("mine", "made up", {"model_type": kind, "num_hidden_layers": 4, **fields})
     assert [layer.attention.window for layer in found.layers] == windows
 
 
 def test_what_a_quantised_checkpoint_leaves_alone_is_in_16_bits_if_the_config_names_no_dtype():
     for name, others in (("gpt-oss-20b", {}), ("deepseek-v3", {"torch_dtype": None})):
-        assert build("mine", "made up", without(name, "torch_dtype") | others).weight_bytes == PUBLISHED[name][1]
+        assert build_model("mine", "made up", without(name, "torch_dtype") | others).weight_bytes == PUBLISHED[name][1]
     inner, outer = without("llama-3-8b", "torch_dtype"), {"model_type": "llava", "dtype": "float16"}
-    found = build("mine", "made up", outer | {"text_config": inner | {"torch_dtype": None}})
+    found = build_model("mine", "made up", outer | {"text_config": inner | {"torch_dtype": None}})
     assert found.weight_bytes == PUBLISHED["llama-3-8b"][1]
 
 
 def test_fields_that_say_nothing_and_settings_of_generation_refuse_nothing():
     nothing = {"ssm_state": None, "n_mels": 0, "add_cross_attention": False, "pruned_heads": {}, "head_dim": None}
-    found = build("mine", "made up", LLAMA | nothing | {"temperature": 0.7, "max_length": 20, "num_beams": 1})
+    found = build_model("mine", "made up", LLAMA | nothing | {"temperature": 0.7, "max_length": 20, "num_beams": 1})
     assert found.parameters == PUBLISHED["llama-3-8b"][0]
 
 
@@ -144,14 +148,14 @@ def test_fields_that_say_nothing_and_settings_of_generation_refuse_nothing():
 )
 def test_what_is_no_model_is_named_by_its_field_and_value(config, words):
     with pytest.raises(BadModel) as caught:
-        build("mine", "mine.json", config)
+        build_model("mine", "mine.json", config)
     assert all(word in str(caught.value) for word in words) and "\n" not in str(caught.value)
 
 
 def test_a_name_or_a_file_of_no_model_is_named(tmp_path):
     with pytest.raises(BadModel, match=r"config\.json.* llama-3-8b"):
-        config_file.find("x")
+        config_file.find_model("x")
     path = tmp_path / "config.json"
     path.write_text("{")
     with pytest.raises(BadModel, match=str(path)):
-        config_file.read(config_file.find(str(path)))
+        config_file.read_model(config_file.find_model(str(path)))

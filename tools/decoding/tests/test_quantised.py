@@ -5,7 +5,7 @@ import json
 import config_file
 import pytest
 from config_file import BadModel
-from families import build
+from families import build_model
 
 # A made-up model: its matrices by name, each in both layers, then the head.
 TINY = {"model_type": "llama", "torch_dtype": "bfloat16", "vocab_size": 512, "max_position_embeddings": 64}
@@ -33,7 +33,7 @@ def compressed(*groups, **others):
 
 
 def tiny(**changed):
-    return build("tiny", "made up", {**TINY, **changed})
+    return build_model("tiny", "made up", {**TINY, **changed})
 
 
 def weigh(layers_bits: float, head_bits: float = 16) -> float:
@@ -75,7 +75,7 @@ def test_each_matrix_has_the_bits_of_the_rule_that_names_it(quantised, layers_bi
 @pytest.mark.parametrize("below", ["language_model.model", "model.language_model"])
 def test_rules_name_modules_of_the_language_model_in_a_larger_one(head, below):
     rules = compressed((["Linear"], INT4), ignore=[head, f"{below}.layers.0.mlp.down_proj", "re:^(?!.*language_model)"])
-    found = build("mine", "made up", {"model_type": "llava", "text_config": TINY, "quantization_config": rules})
+    found = build_model("mine", "made up", {"model_type": "llava", "text_config": TINY, "quantization_config": rules})
     assert found.weight_bytes == weigh(SYMMETRIC * (ALL - DOWN) + 16 * DOWN)
 
 
@@ -97,7 +97,7 @@ def test_experts_have_the_rules_of_mixtrals_files_and_one_format():
     ],
 )
 def test_keys_and_values_are_kept_as_the_config_says(quantised, cache):
-    assert tiny(quantization_config=quantised).cache == cache
+    assert tiny(quantization_config=quantised).cache_dtype == cache
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_a_description_next_to_the_config_is_read(tmp_path, name, content, layer
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     (tmp_path / name).write_text(json.dumps(content))
     for named in (tmp_path, tmp_path / "config.json"):
-        found = config_file.read(config_file.find(str(named)))
+        found = config_file.read_model(config_file.find_model(str(named)))
         assert found.weight_bytes == pytest.approx(weigh(layers_bits * ALL), abs=14 * 4)
         assert name in found.source
     (tmp_path / name).write_text("[1]")
     with pytest.raises(BadModel, match=name):
-        config_file.find(str(tmp_path))
+        config_file.find_model(str(tmp_path))

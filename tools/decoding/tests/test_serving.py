@@ -10,15 +10,15 @@ import pytest
 import serving
 import speed_tables
 from bound import CardCeilings, CardLimits
-from families import build
-from number_formats import PLAIN
-from operations import of_prompt, operations
-from serving import Request
+from families import build_model
+from number_formats import PLAIN_FORMATS
+from operations import prefill_operations, step_operations
+from serving import GenerationRequest
 from workflow_run import CHECKOUT
 
 import roofline.api as api
 
-BF16 = PLAIN["bf16"]
+BF16 = PLAIN_FORMATS["bf16"]
 CEILINGS = CardCeilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
 CARD = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CEILINGS, usd_per_hour=3.6)
 H100, H200 = (str(CHECKOUT / "reference" / name) for name in ("nvidia-h100-80gb-hbm3", "nvidia-h200"))
@@ -26,18 +26,18 @@ A100 = "NVIDIA A100-SXM4-80GB"
 
 
 def model(name, **changed):
-    return build(name, "made up", config_file.shipped()[name]["config"] | changed)
+    return build_model(name, "made up", config_file.shipped_models()[name]["config"] | changed)
 
 
 def total(step, what, part=None):
-    return sum(one.times * getattr(one, what) for one in step if part in (None, one.part))
+    return sum(one.count * getattr(one, what) for one in step if part in (None, one.part))
 
 
 def test_a_prefill_of_llama_3_8b_is_counted_by_hand():
     hidden, inner, layers, heads, kv_heads, size, words, tokens = 4096, 14336, 32, 32, 8, 128, 128256, 4096
     matrices = layers * (2 * hidden * heads * size + 2 * hidden * kv_heads * size + 3 * hidden * inner)
     attention = layers * 4 * heads * size * tokens * (tokens + 1) // 2  # half of the square, with its diagonal
-    step = of_prompt(model("llama-3-8b"), tokens, 0, BF16)
+    step = prefill_operations(model("llama-3-8b"), tokens, 0, BF16)
     assert total(step, "flops") == 2 * matrices * tokens + attention + 2 * words * hidden
     written = layers * 2 * kv_heads * size * tokens
     norms, rows = (2 * layers + 1) * hidden, tokens * hidden
@@ -47,13 +47,13 @@ def test_a_prefill_of_llama_3_8b_is_counted_by_hand():
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b", "gpt-2"])
 def test_a_prefill_of_one_token_after_a_prefix_is_a_decode_step(name):
     found = model(name)
-    assert of_prompt(found, 700, 699, BF16) == operations(found, 1, 700, BF16, expected=True)
+    assert prefill_operations(found, 700, 699, BF16) == step_operations(found, 1, 700, BF16, expected=True)
 
 
 def test_a_cached_prefix_and_a_window_leave_tokens_out():
     window, prompt, cached = 128, 1000, 300
     for one in (model("mistral-nemo-12b", sliding_window=window), model("mistral-nemo-12b", sliding_window=None)):
-        step, back = of_prompt(one, prompt, cached, BF16), one.layers[0].attention.window or prompt
+        step, back = prefill_operations(one, prompt, cached, BF16), one.layers[0].attention.window or prompt
         pairs = sum(min(place, back) for place in range(cached + 1, prompt + 1))
         assert total(step, "flops", "KV cache") == 40 * 4 * 32 * 128 * pairs
         moved = min(cached, back - 1) + min(prompt - cached, back)
@@ -61,25 +61,29 @@ def test_a_cached_prefix_and_a_window_leave_tokens_out():
 
 
 def test_latent_attention_of_a_prompt_is_not_absorbed():
-    step = of_prompt(model("deepseek-v3"), 1000, 0, BF16)
+    step = prefill_operations(model("deepseek-v3"), 1000, 0, BF16)
     assert total(step, "flops", "KV cache") == 61 * 2 * 128 * (128 + 64 + 128) * 1000 * 1001 // 2
 
 
 def test_a_prompt_reads_the_experts_that_its_tokens_are_expected_to_use():
-    (up,) = (one for one in of_prompt(model("mixtral-8x7b"), 5, 0, BF16) if one.name == "mlp.experts.0.up_proj")
+    (up,) = (
+        one for one in prefill_operations(model("mixtral-8x7b"), 5, 0, BF16) if one.name == "mlp.experts.0.up_proj"
+    )
     assert up.flops == 5 * 2 * 2 * 4096 * 14336
     assert up.bytes == pytest.approx(8 * (1 - (6 / 8) ** 5) * 2 * 4096 * 14336)
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b", "mixtral-8x7b", "deepseek-v3"])
 def test_a_mix_is_the_sum_of_its_prompts_and_of_every_step(name):
-    found, request = model(name), Request(100, 20, 60)  # gpt-oss: over its window of 128
-    (step,) = serving.served(found, CARD, request, "bf16", bound.steps(found, CARD, [300], [159], "bf16"))
-    seconds = 300 * bound.bound(of_prompt(found, 100, 20, BF16), CEILINGS).seconds
+    found, request = model(name), GenerationRequest(100, 20, 60)  # gpt-oss: over its window of 128
+    (step,) = serving.add_request_rates(
+        found, CARD, request, "bf16", bound.bound_steps(found, CARD, [300], [159], "bf16")
+    )
+    seconds = 300 * bound.bound_step(prefill_operations(found, 100, 20, BF16), CEILINGS).seconds
     for context in range(101, 160):
-        seconds += bound.bound(operations(found, 300, context, BF16, expected=True), CEILINGS).seconds
-    assert step.output_per_s == pytest.approx(300 * 60 / seconds)
-    assert step.usd_per_million == pytest.approx(3.6 / 3600 / step.output_per_s * 1e6)
+        seconds += bound.bound_step(step_operations(found, 300, context, BF16, expected=True), CEILINGS).seconds
+    assert step.output_tokens_per_s == pytest.approx(300 * 60 / seconds)
+    assert step.usd_per_million_tokens == pytest.approx(3.6 / 3600 / step.output_tokens_per_s * 1e6)
 
 
 # Milliseconds to the first token of Llama-2-7B at batch 1, of 128 and of 2048 tokens (README.md has the sources).
@@ -90,23 +94,25 @@ PUBLISHED = [(H200, "fp8", 5.7, 30.2), (H100, "fp8", 6.3, 30.8), (A100, "fp16", 
 def test_no_published_time_to_first_token_is_below_the_bound(card, dtype, short, long):
     found = model("llama-2-7b", quantization_config={"quant_method": "fp8"} if dtype == "fp8" else None)
     for tokens, published_ms in ((128, short), (2048, long)):
-        step = of_prompt(found, tokens, 0, PLAIN[dtype])
-        assert 0.2 < 1e3 * bound.bound(step, decoding.card_of(card).burst).seconds / published_ms < 1
+        step = prefill_operations(found, tokens, 0, PLAIN_FORMATS[dtype])
+        assert 0.2 < 1e3 * bound.bound_step(step, decoding.load_card(card).burst).seconds / published_ms < 1
 
 
 def test_the_price_of_a_run_is_that_of_its_machine_and_price_overrides_it(monkeypatch):
     run = api.open_run(H200)
     times = run.manifest.times.model_copy(update={"usd_per_hour": 4.0})
     monkeypatch.setattr(api, "open_run", lambda name: replace(run, manifest=SimpleNamespace(times=times)))
-    cards = [decoding.card_of(H200), decoding.promised(A100)]
+    cards = [decoding.load_card(H200), decoding.load_datasheet_card(A100)]
     for given, each in (([], [4.0, None]), ([2.5], [2.5, 2.5]), ([2.5, 3.9], [2.5, 3.9])):
-        assert [one.usd_per_hour for one in decoding.priced(cards, given)] == each
+        assert [one.usd_per_hour for one in decoding.set_prices(cards, given)] == each
 
 
 def test_the_cheapest_card_on_which_a_batch_fits_is_named_within_100_columns():
     found, cards = model("mixtral-8x7b"), [replace(CARD, name="NVIDIA A"), replace(CARD, name="NVIDIA B")]
     cards = [cards[0], replace(cards[1], memory_bytes=200 * 10**9, usd_per_hour=3.7)]
-    table = speed_tables.side_by_side(cards, [bound.steps(found, one, [8, 512], [1024], "bf16") for one in cards])
+    table = speed_tables.build_comparison_table(
+        cards, [bound.bound_steps(found, one, [8, 512], [1024], "bf16") for one in cards]
+    )
     assert [row[-1] for row in table.rows] == ["A", "B"]
-    one = speed_tables.one_card(bound.steps(found, CARD, [8, 512], [8192], "bf16"), {})
-    assert max(len(line) for of in (table, one) for line in speed_tables.narrow(of).splitlines()) <= 100
+    one = speed_tables.build_card_table(bound.bound_steps(found, CARD, [8, 512], [8192], "bf16"), {})
+    assert max(len(line) for of in (table, one) for line in speed_tables.format_narrow(of).splitlines()) <= 100

@@ -10,14 +10,14 @@ import decode_step
 import numpy
 import pytest
 from chain import Chain
-from dense import Dense, NotDense, dense
+from dense import DenseModel, NotDense, read_dense
 from fake_gpu import real_gpu
-from number_formats import PLAIN
-from operations import operations
+from number_formats import PLAIN_FORMATS
+from operations import step_operations
 from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
-from reference import shapes
+from reference import layer_shapes
 from roofline.api import UserError
 from roofline.run import settings
 
@@ -46,21 +46,21 @@ def found_of(kind: str, **changes) -> dict:
 
 
 def shipped(name: str, batch: int, context: int) -> decode_step.Case:
-    return decode_step.case_of(config_file.find(name), batch, context)
+    return decode_step.make_case(config_file.find_model(name), batch, context)
 
 
 def test_every_weight_of_the_model_has_an_array():
     for name in SHIPPED:
-        model = dense(config_file.find(name))
-        layer = sum(math.prod(shape) for shape in shapes(model).values())
+        model = read_dense(config_file.find_model(name))
+        layer = sum(math.prod(shape) for shape in layer_shapes(model).values())
         around = model.vocabulary * model.hidden * (1 if model.tied else 2) + model.hidden
-        assert model.layers * layer + around == config_file.read(config_file.find(name)).parameters
+        assert model.layers * layer + around == config_file.read_model(config_file.find_model(name)).parameters
 
 
 @pytest.mark.parametrize(
     ("word", "found"),
     [
-        ("experts", config_file.find("gpt-oss-20b")),
+        ("experts", config_file.find_model("gpt-oss-20b")),
         ("gelu", found_of("llama", hidden_act="gelu")),
         ("window", found_of("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=0)),
         ("yarn", found_of("llama", rope_scaling={"rope_type": "yarn", "factor": 4.0})),
@@ -69,12 +69,12 @@ def test_every_weight_of_the_model_has_an_array():
 )
 def test_what_is_not_dense_is_refused_by_key_or_value(word, found):
     with pytest.raises(NotDense, match=word):
-        dense(found)
+        read_dense(found)
 
 
-def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
+def drawn(model: DenseModel, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
     random = numpy.random.default_rng(3)
-    of_layer = shapes(model)
+    of_layer = layer_shapes(model)
     wanted = {f"{layer}.{name}": shape for layer in range(model.layers) for name, shape in of_layer.items()}
     wanted |= {"embedding": (model.vocabulary, model.hidden), "head": (model.vocabulary, model.hidden)}
     wanted["last_norm"] = (model.hidden,)
@@ -82,7 +82,7 @@ def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
     return weights, random.integers(0, model.vocabulary, (batch, tokens))
 
 
-def whole_sequence(model: Dense, weights: dict, tokens) -> numpy.ndarray:
+def whole_sequence(model: DenseModel, weights: dict, tokens) -> numpy.ndarray:
     """Logits after the last of one sequence's tokens: number by number, without a cache."""
 
     def norm(x, g):
@@ -129,14 +129,14 @@ def whole_sequence(model: Dense, weights: dict, tokens) -> numpy.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_one_after_another_are_the_whole_sequence(kind):
-    model, batch, tokens = dense(found_of(kind)), 2, 4
+    model, batch, tokens = read_dense(found_of(kind)), 2, 4
     weights, given = drawn(model, batch, tokens)
     names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
     cache = {name: numpy.empty((batch, model.kv_heads, 0, model.head_size)) for name in names}
     for place in range(tokens):
         new = numpy.full((batch, model.kv_heads, 1, model.head_size), numpy.nan)
         cache = {name: numpy.concatenate([cache[name], new], axis=2) for name in names}
-        logits = reference.step(model, weights, {**cache, "tokens": given[:, place]})
+        logits = reference.run_step(model, weights, {**cache, "tokens": given[:, place]})
         for sequence in range(batch):
             expected = whole_sequence(model, weights, given[sequence, : place + 1])
             assert numpy.allclose(logits[sequence], expected, rtol=1e-9, atol=1e-9)
@@ -145,9 +145,9 @@ def test_steps_one_after_another_are_the_whole_sequence(kind):
 @pytest.mark.parametrize(("name", "batch", "context"), [("llama-3-8b", 1, 1024), ("llama-3.2-1b", 32, 100)])
 def test_counts_are_those_of_the_bound(name, batch, context):
     case = shipped(name, batch, context)
-    found = operations(config_file.read(config_file.find(name)), batch, context, PLAIN["bf16"])
-    assert OPERATOR.bytes(case) == sum(one.times * one.bytes for one in found)
-    assert OPERATOR.flops(case) == sum(one.times * one.flops for one in found)
+    found = step_operations(config_file.read_model(config_file.find_model(name)), batch, context, PLAIN_FORMATS["bf16"])
+    assert OPERATOR.bytes(case) == sum(one.count * one.bytes for one in found)
+    assert OPERATOR.flops(case) == sum(one.count * one.flops for one in found)
 
 
 def complete(**section):
@@ -177,10 +177,10 @@ FIRST, TOKENS = 33, 8
 def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
     device, known = real_gpu(), {}
     found = found_of(kind, **SMALL, head_dim=128 if kind == "qwen3" else 64)
-    if reason := Chain.unsupported(device, decode_step.case_of(found, batch, FIRST)):
+    if reason := Chain.unsupported(device, decode_step.make_case(found, batch, FIRST)):
         pytest.skip(reason)
     for context in range(FIRST, FIRST + TOKENS):
-        case = replace(decode_step.case_of(found, batch, context), dtype=dtype)
+        case = replace(decode_step.make_case(found, batch, context), dtype=dtype)
         inputs = OPERATOR.inputs(device, case, 5)
         exact = _on_host(device, inputs)
         for name, (array, expected) in known.items():

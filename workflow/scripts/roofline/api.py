@@ -29,7 +29,7 @@ from roofline.core.formatting import (
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import peak_issue_rate
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, UserError
+from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
