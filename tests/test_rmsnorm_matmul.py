@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
-from roofline.measure.operator_job import Options, list_kernels, list_skipped, measure_job
+from roofline.measure.operator_job import JobPlan, list_kernels, list_skipped, measure_job
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Case, Job, count_rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
@@ -126,17 +127,17 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     device = open_gpu(monkeypatch, capability, MultiProcessorCount=2)
     record = device_record("gpu0")
     job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
-    options, used = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05), set()
+    plan, used = JobPlan(OPERATOR, device, job, None, cold=True), set()
     monkeypatch.setattr(device, "load_kernel", lambda *one: used.add(one) or type(device).load_kernel(device, *one))
-    found = measure_job(OPERATOR, device, job, seals_for(record, OPERATOR), options)
+    found = measure_job(plan, seals_for(record, OPERATOR), TimingBudget(1, 3, 0.05))
     lacking = dtype == "bf16" and capability == "7.5"
-    assert len(list_skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
+    assert len(list_skipped(plan)) == (len(ON_GPU) if lacking else 0)
     overlapped = [("fused_graph", "overlapped")] if capability == "9.0" else []
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
     assert {one.cache for one in found} <= {"cold"} and {one.shape["batch"] for one in found} <= {1, 9}
     own = {one for one in used if isinstance(one[0], Path)}
-    assert own <= list_kernels(OPERATOR, device, job, None, True) and bool(own) != lacking, "compiled ahead"
+    assert own <= list_kernels(plan) and bool(own) != lacking, "compiled ahead"
 
 
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
