@@ -126,7 +126,7 @@ class CeilingTarget:
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """How a block is timed: its budget, the seconds of rest before it, and the first steps that do not count."""
+    """The budget of a block, the seconds of rest before it, and the number of first steps that do not count."""
 
     budget: TimingBudget
     rest_s: float
@@ -156,7 +156,7 @@ class RepeatedWorkload:
 
     @property
     def blocks_agree(self) -> bool:
-        """Whether the TFLOPS of the blocks lie within 2 % of one another on a GPU, 20 % on a CPU."""
+        """True if the TFLOPS of the blocks lie within 2 % of one another on a GPU, 20 % on a CPU."""
         return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.device.kind]
 
 

@@ -30,13 +30,13 @@ def choose_representative_jobs(jobs: Iterable[tuple[Operator, Job]]) -> list[tup
     They have the most FLOPs per byte, the most bytes read, and the most bytes written. There may be fewer jobs.
     """
     remaining = [(operator, job, _job_amounts(operator, job)) for operator, job in jobs]
-    chosen = []
+    representative_jobs = []
     for amount_index in range(3):
         if remaining:
             values = [amounts[amount_index] for _, _, amounts in remaining]
             operator, job, _ = remaining.pop(values.index(max(values)))
-            chosen.append((operator.rule, job))
-    return chosen
+            representative_jobs.append((operator.rule, job))
+    return representative_jobs
 
 
 def _job_amounts(operator: Operator, job: Job) -> tuple[float, int, int]:

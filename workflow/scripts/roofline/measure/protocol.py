@@ -25,7 +25,7 @@ READ_DURING_S = 0.05  # the device is read during a batch of this length or more
 
 @dataclass(frozen=True)
 class TimingBudget:
-    """How long a block is timed: steps to warm up, the most steps to time, and the seconds for them."""
+    """The limits of a timed block: steps to warm up, the most steps to time, and the seconds for them."""
 
     warmup: int
     iterations: int

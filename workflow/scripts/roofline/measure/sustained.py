@@ -28,7 +28,7 @@ STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on a
 
 @dataclass(frozen=True)
 class LoadedWork:
-    """What runs under sustained load: a step, the amount of one step (FLOPs, bytes or tokens) and its record."""
+    """The work under sustained load: a step, the amount of one step (FLOPs, bytes or tokens) and its record."""
 
     step: Step
     amount: float
