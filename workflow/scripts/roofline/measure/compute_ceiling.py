@@ -14,13 +14,7 @@ from roofline.devices.base import Device, Workload
 from roofline.measure import search, sustained
 from roofline.measure.investigation import LOW_PEAK_SHARE, investigate
 from roofline.measure.operator_job import Seals, declare_cell
-from roofline.measure.protocol import (
-    OPENING_METHOD,
-    TimingBudget,
-    make_timing,
-    time_caller,
-    time_device_checked,
-)
+from roofline.measure.protocol import OPENING_METHOD, TimingBudget, make_timing, time_caller, time_device_checked
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled, throttle_reasons_if_known
 from roofline.operators.gemm.operator import Gemm, workloads_module
 from roofline.records.compute import (

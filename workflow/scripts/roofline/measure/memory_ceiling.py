@@ -10,13 +10,7 @@ from roofline.core.statistics import median
 from roofline.devices.base import BandwidthBenchmark, Device, Step, SweepBenchmark
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.measure import search
-from roofline.measure.protocol import (
-    TimingBudget,
-    scale_to_application,
-    time_caller,
-    time_device,
-    time_until_precise,
-)
+from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
 from roofline.records.bandwidth_record import Bandwidth, GridTrial, Latency, Plateau, SweepPoint, SweepRecord
 from roofline.records.device_record import DatasheetBandwidth, DeviceRecord
@@ -164,9 +158,7 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     log = StateLog(device)
     log.read("before")
     points, contention = repeat_until_undisturbed(
-        device,
-        lambda: _time_sweep_points(device, benchmark),
-        lambda points: -sum(point.gb_per_s for point in points),
+        device, lambda: _time_sweep_points(device, benchmark), lambda points: -sum(point.gb_per_s for point in points)
     )
     log.read("after")
     levels = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
@@ -209,10 +201,7 @@ def _time_sweep_points(device: Device, benchmark: SweepBenchmark) -> list[SweepP
 
 
 def name_levels(
-    levels: list[SweepLevel],
-    capacities: dict[str, int],
-    cached_bytes: int | None = None,
-    assumed: Sequence[str] = (),
+    levels: list[SweepLevel], capacities: dict[str, int], cached_bytes: int | None = None, assumed: Sequence[str] = ()
 ) -> list[Plateau]:
     """Name levels by the capacities that the device reports: a knee belongs to the nearest, within MATCH_FACTOR.
 

@@ -8,22 +8,9 @@ from typing import Any, NamedTuple
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.devices.base import Device, Step
 from roofline.measure import lock
-from roofline.measure.protocol import (
-    TimingBudget,
-    scale_to_application,
-    time_caller,
-    time_device,
-    time_device_checked,
-)
+from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_device_checked
 from roofline.measure.undisturbed import StateLog
-from roofline.operators.base import (
-    COLD_CACHE_MULTIPLE,
-    Case,
-    Implementation,
-    Job,
-    Operator,
-    count_rotation_copies,
-)
+from roofline.operators.base import COLD_CACHE_MULTIPLE, Case, Implementation, Job, Operator, count_rotation_copies
 from roofline.records.operator_record import Measurement, PredictedCell
 from roofline.records.seal_records import PredictionRecord, predict_sealed
 from roofline.records.timing_record import Timing

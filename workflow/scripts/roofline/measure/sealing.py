@@ -47,10 +47,7 @@ def seal_operator(
 def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
     """Return the seal of the ceilings that the datasheet of a device promises."""
     return PredictionRecord(
-        device=device.device,
-        device_kind=device.device_kind,
-        sealed_at=sealed_at,
-        ceilings=promise_ceilings(device),
+        device=device.device, device_kind=device.device_kind, sealed_at=sealed_at, ceilings=promise_ceilings(device)
     )
 
 

@@ -89,10 +89,7 @@ def measure_sustained_once(device: Device, work: LoadedWork, seconds: float, ste
 
 
 def summarise_load(
-    curve: list[LoadPoint],
-    spec: WorkloadSpec,
-    seconds: float,
-    first_steps_s: Sequence[float] = (),
+    curve: list[LoadPoint], spec: WorkloadSpec, seconds: float, first_steps_s: Sequence[float] = ()
 ) -> Sustained:
     """Return the figures of a load of `seconds` from its curve.
 
