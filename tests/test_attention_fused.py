@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
-from roofline.measure.operator_job import Options, measure_job
+from roofline.measure.operator_job import JobPlan, measure_job
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
@@ -106,8 +107,8 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, m
     model = {"checkpoint": str(weights), "presets": {"mine": sizes}}
     decode = {"presets": ["mine"], "seq_lens": [64], "dtypes": ["fp16"], "batch_sizes": [1, 2]}
     (job,) = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
-    seals, options = seals_for(device_record("gpu0"), OPERATOR), Options(None, cache == "cold", 2, 8, 0.05)
-    measurements = measure_job(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), seals, options)
+    plan = JobPlan(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), None, cold=cache == "cold")
+    measurements = measure_job(plan, seals_for(device_record("gpu0"), OPERATOR), TimingBudget(2, 8, 0.05))
     assert [(cell.shape["batch"], cell.implementation, cell.scope, cell.per_call) for cell in measurements] == [
         (batch, *cell)
         for batch in (1, 2)

@@ -22,7 +22,8 @@ from roofline.core.repeatability import relative_spread
 from roofline.core.terms import UnsupportedError
 from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
-from roofline.measure.compute_ceiling import choose_finalists
+from roofline.measure.compute_ceiling import GemmSizes, choose_finalists
+from roofline.measure.protocol import TimingBudget
 from roofline.measure.search import CandidateTrial
 from roofline.operators.gemm import gemm_arithmetic
 from roofline.operators.gemm.operator import Gemm
@@ -48,6 +49,7 @@ def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():
 
 # About a millisecond a step: samples are rounded to a tenth of a nanosecond.
 REFERENCE, BEST, LARGE, SUSTAINED_S = 2048, 4096, 8192, 3.0
+SIZES = GemmSizes(candidates=REFERENCE, reference=REFERENCE)
 
 
 class Card(FakeDevice):
@@ -123,7 +125,7 @@ def measured(device, ceiling="fp16", datasheet_tflops=160.0, **changed):
     """The ceiling, whose figures follow from its samples."""
     figures = datasheet_figures(peaks={"fp16": datasheet_peak(datasheet_tflops)})
     record = device_record("cpu" if device.kind == "cpu" else "gpu0", datasheet=figures)
-    options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1, "sustained_s": SUSTAINED_S}
+    options = {"sizes": SIZES, "budget": TimingBudget(3, 20, 1.0), "sustained_s": SUSTAINED_S}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(compute_ceiling, "workloads_module", lambda device: device)
         found, measurements = compute_ceiling.measure_compute_ceiling(
@@ -259,7 +261,7 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
 
     lacking = SimpleNamespace(reference_workload=reference_workload)
     monkeypatch.setattr(compute_ceiling, "workloads_module", lambda device: lacking)
-    options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
+    options = {"sizes": SIZES, "budget": TimingBudget(3, 20, 1.0), "sustained_s": 0}
     found = peak_flops.measure_ceiling(Card(), "fp8_e4m3", path, seals, **options)
     assert (found.skipped_reason, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}

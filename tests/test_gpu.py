@@ -13,6 +13,8 @@ from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.discovery import describe_device, open_device
+from roofline.measure.compute_ceiling import GemmSizes
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import read, write
 
@@ -94,8 +96,10 @@ def sealed(monkeypatch, record, tmp_path):
 def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, references):
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
-    options = {"sizes": [2048] * 2, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
-    found = peak_flops.measure_ceiling(device, ceiling, *sealed(Gemm()), **options)
+    sizes, budget = GemmSizes(candidates=2048, reference=2048), TimingBudget(3, 50, 0.3)
+    found = peak_flops.measure_ceiling(
+        device, ceiling, *sealed(Gemm()), sizes=sizes, budget=budget, sustained_s=sustained_s
+    )
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
     assert 3 < peak.search.tried == len(peak.candidates) <= peak.search.offered
@@ -111,8 +115,8 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, refere
         assert 0.2 * peak.burst_tflops < peak.sustained_tflops < 1.2 * peak.burst_tflops
 
 
-BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warmup": 3, "iterations": 64}
-ALONE = {"mixes": None, "cards": ["gpu0"], "loaded": None, "energy": False, "sustained_s": 1}
+BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "budget": TimingBudget(3, 64, 0.3)}
+ALONE = {"mixes": None, "cards": ["gpu0"], "load_program": None, "energy": False, "sustained_s": 1}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,8 @@ ALONE = {"mixes": None, "cards": ["gpu0"], "loaded": None, "energy": False, "sus
 def test_bandwidths_are_of_their_kind(sealed, level, low, high):
     path, seals = sealed(Gemm())
     bandwidth.open_device_once.cache_clear()  # a device that was opened since has the stream
-    record = bandwidth.measure_level("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH, **ALONE)
+    task = bandwidth.BandwidthJob("gpu0", path, seals["device"], **BANDWIDTH, **ALONE)
+    record = bandwidth.measure_level(task, level)
     assert level == "hbm" or not record.idle
     for found in record.bandwidths:
         assert bool(found.load) == (found.name in ("hbm_read", "hbm_copy"))

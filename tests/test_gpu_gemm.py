@@ -12,6 +12,7 @@ from fake_gpu import open_gpu, skip_unless_supported
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.measure import compute_ceiling, search
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm import cuda_products, gemm_arithmetic, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC_BY_DTYPE
 from roofline.operators.gemm.cuda_products import BY_CUPY, OUTPUTS, CublasLtWorkloads, GemmShape
@@ -119,9 +120,9 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     # Without a rate: the stand-in's multiply-adds are over sooner than any card's.
     peaks = {ceiling: datasheet_peak(1e-9, operations_per_clock_per_multiprocessor=None)}
     record = device_record("gpu0", datasheet=datasheet_figures(peaks=peaks))
-    options = {"sizes": [SIZE] * 2, "warmup": 1, "iterations": 5, "time_budget_s": 0.1, "sustained_s": 0.05}
+    sizes, budget = compute_ceiling.GemmSizes(candidates=SIZE, reference=SIZE), TimingBudget(1, 5, 0.1)
     peak, measurements = compute_ceiling.measure_compute_ceiling(
-        device, record, seals_for(record, Gemm()), ceiling, **options
+        device, record, seals_for(record, Gemm()), ceiling, sizes=sizes, budget=budget, sustained_s=0.05
     )
     by_product = not ceiling.endswith("_fma")
     ours = ceiling == "bf16"

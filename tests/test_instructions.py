@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from roofline.core import roofline_model as core
 from roofline.devices.gpu import instruction_kernels
 from roofline.measure.instruction_limits import measure_access_limits, measure_issue_rate
+from roofline.measure.protocol import TimingBudget
 
-BUDGET = {"warmup": 1, "iterations": 8, "time_budget_s": 0.05}
+BUDGET = TimingBudget(warmup=1, iterations=8, time_budget_s=0.05)
 
 
 @pytest.fixture
@@ -56,10 +57,10 @@ def test_every_request_takes_the_sectors_or_wavefronts_that_are_declared():
 
 def test_the_issue_rate_and_access_limits_are_measured(device):
     assert core.peak_issue_rate(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
-    rate = measure_issue_rate(device, **BUDGET)
+    rate = measure_issue_rate(device, BUDGET)
     assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.timing.median_s)
     assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
-    limits = measure_access_limits(device, **BUDGET)
+    limits = measure_access_limits(device, BUDGET)
     assert [(limit.pattern, limit.degree) for limit in limits] == [
         *(("stride", stride) for stride in instruction_kernels.STRIDES),
         *(("conflict", conflict_ways) for conflict_ways in instruction_kernels.CONFLICT_WAYS),
@@ -83,10 +84,10 @@ class Half(Recorder):
 def test_a_kernel_that_does_less_is_found(monkeypatch, device, name, wrong):
     replace_kernels(monkeypatch, device, [name], wrong)
     with pytest.raises(ArithmeticError):
-        measure_issue_rate(device, **BUDGET) if name == "issue" else measure_access_limits(device, **BUDGET)
+        measure_issue_rate(device, BUDGET) if name == "issue" else measure_access_limits(device, BUDGET)
 
 
 @pytest.mark.gpu
 def test_every_scheduler_of_a_card_issues_in_nearly_every_cycle():
-    rate = measure_issue_rate(real_gpu(), warmup=3, iterations=200, time_budget_s=0.5)
+    rate = measure_issue_rate(real_gpu(), TimingBudget(3, 200, 0.5))
     assert 0.97 <= rate.warp_instructions_per_s / core.peak_issue_rate(rate.multiprocessors, rate.sm_clock_mhz) <= 1.01

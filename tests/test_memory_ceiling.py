@@ -10,6 +10,7 @@ from roofline.core.plateaus import SweepLevel
 from roofline.core.terms import UnsupportedError
 from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.measure import loaded_together, memory_ceiling, search
+from roofline.measure.protocol import TimingBudget
 from roofline.records.device_record import DatasheetBandwidth
 from roofline.records.timing_record import Search
 
@@ -60,9 +61,9 @@ def promised(gb_per_s):
 def measured(one, device=None, **options):
     device = device or ColdDevice()
     record = device_record(datasheet=datasheet_figures(bandwidth=promised(4800)), hardware={"multiprocessors": 100})
-    options = {"warmup": 1, "iterations": 200, "time_budget_s": 10.0} | options
+    budget = TimingBudget(**{"warmup": 1, "iterations": 200, "time_budget_s": 10.0} | options)
     with clock_of(device):
-        return memory_ceiling.measure_bandwidth(device, record, one, **options)
+        return memory_ceiling.measure_bandwidth(device, record, one, budget)
 
 
 # ---------------------------------------------------------------------------------------------- one stream
@@ -150,7 +151,7 @@ for rate in sys.argv[1], 0.9 * float(sys.argv[1]):
 
 
 def test_each_gpu_bears_the_load_alone_and_then_all_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(loaded_together, "REST_S", 0)
+    monkeypatch.setattr(loaded_together, "PAUSE_S", 0)
     (tmp_path / "next_to_it.py").touch()  # its own folder is searched
     program = tmp_path / "loaded.py"
     program.write_text(LOADED)

@@ -5,7 +5,8 @@ import pytest
 from factories import FakeDevice, clock_of, datasheet_figures, datasheet_peak, device_record, seals_for
 
 from roofline.core.dtypes import array_dtype
-from roofline.measure.operator_job import Options, measure_job, predict_job
+from roofline.measure.operator_job import JobPlan, measure_job, predict_job
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Case, Implementation, Job, Operator
 
 CALL_S, ITEM_S = 5e-6, 1e-9
@@ -104,18 +105,16 @@ def record_of(device_kind="gpu"):
 def measured(operator=None, device=None, cases=None, implementations=None, cold=True, **options):
     operator, device = operator or Doubling(), device or ArrayDevice()
     cases = cases or [Case({"n": ITEMS}, "fp32")]
-    timing = {"warmup": 2, "iterations": 8, "time_budget_s": 1.0} | options
+    budget = TimingBudget(**{"warmup": 2, "iterations": 8, "time_budget_s": 1.0} | options)
+    plan = JobPlan(operator, device, Job("a/job", tuple(cases)), implementations, cold)
     with clock_of(device):
-        seals = seals_for(record_of(device.kind), operator)
-        return measure_job(
-            operator, device, Job("a/job", tuple(cases)), seals, Options(implementations, cold, **timing)
-        )
+        return measure_job(plan, seals_for(record_of(device.kind), operator), budget)
 
 
 def predicted_of(operator=None, cases=None, cold=True):
     operator, device = operator or Doubling(), ArrayDevice()
-    seals, job = seals_for(record_of(device.kind), operator), Job("a/job", tuple(cases or [Case({"n": ITEMS}, "fp32")]))
-    return predict_job(operator, device, job, seals, None, cold)
+    job = Job("a/job", tuple(cases or [Case({"n": ITEMS}, "fp32")]))
+    return predict_job(JobPlan(operator, device, job, None, cold), seals_for(record_of(device.kind), operator))
 
 
 def test_every_case_implementation_and_scope_of_the_device_in_their_order():

@@ -8,7 +8,14 @@ from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.protocol import CALLER_METHOD, scale_to_application, time_caller, time_device, time_until_precise
+from roofline.measure.protocol import (
+    CALLER_METHOD,
+    TimingBudget,
+    scale_to_application,
+    time_caller,
+    time_device,
+    time_until_precise,
+)
 from roofline.measure.undisturbed import StateLog, throttle_reasons_after
 from roofline.records.timing_record import Timing
 
@@ -16,9 +23,9 @@ from roofline.records.timing_record import Timing
 def timed(duration, kind="gpu", **options):
     """Steps take `duration(step number)`."""
     device = FakeDevice(kind)
-    options = {"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options
+    budget = TimingBudget(options.pop("warmup", 3), options.pop("iterations", 100), 1.0)
     with clock_of(device):
-        return time_caller(device, duration, **options), device
+        return time_caller(device, duration, budget, **options), device
 
 
 def always(seconds):
@@ -35,7 +42,7 @@ def always(seconds):
         (10.0, {"checked_s": 10.0}, 1, 1, 10),  # a slow check was the warm-up
         (0.6, {"checked_s": 0.4, "warmup": 1}, 1, 1, 1.2),  # one that took less than half of the budget was not
         (1e-3, {"warmup": 0}, 1, 100, 0.101),  # nothing is timed without a warm-up
-        (0.1, {"least": 20}, 3, 20, 2.3),
+        (0.1, {"least_samples": 20}, 3, 20, 2.3),
     ],
 )
 def test_warmup_and_samples_of_slow_steps(step_s, options, warmup, samples, took_s):
@@ -107,14 +114,13 @@ def noisy(median_s, spread):
     return lambda number: median_s * (1 + spread * random.Random(number).uniform(-1, 1))
 
 
-def until_precise(duration, reasons=lambda now: [], kind="gpu", **options):
+def until_precise(duration, reasons=lambda now: [], kind="gpu"):
     """A step under any throttling takes twice as long."""
     device = FakeDevice(kind, reasons=reasons)
-    options = {"warmup": 3, "most": 1024, "time_budget_s": 100.0} | options
     with clock_of(device):
         log = StateLog(device)
         slowed = lambda number: duration(number) * (2 if reasons(device.now) else 1)  # noqa: E731
-        return time_until_precise(device, slowed, log, **options), device, log
+        return time_until_precise(device, slowed, log, TimingBudget(3, 1024, 100.0)), device, log
 
 
 @pytest.mark.parametrize(
@@ -138,7 +144,7 @@ def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
     device.reasons, device.count_other_processes = lambda now: next(hot, []), lambda: next(busy, 0)
     with clock_of(device):
         log = StateLog(device)
-        timing = time_until_precise(device, noisy(1e-6, 0.001), log, warmup=3, most=64, time_budget_s=1.0)
+        timing = time_until_precise(device, noisy(1e-6, 0.001), log, TimingBudget(3, 64, 1.0))
     assert throttle_reasons_after(log.states) == HEAT
     assert (timing.contention.attempts, timing.all_throttled) == (2, False)
 
@@ -149,5 +155,5 @@ def test_the_clock_is_that_of_the_most_steps_of_a_block():
     device.block_clock_mhz = lambda: next(clocks)
     times = iter([5e-3] * 3 + [4e-3] * 1000)
     with clock_of(device):
-        timing = time_caller(device, lambda index: next(times), warmup=3, iterations=100, time_budget_s=0.4)
+        timing = time_caller(device, lambda index: next(times), TimingBudget(3, 100, 0.4))
     assert len(timing.samples_s) > 80 and timing.sm_clock_mhz == 1500

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from roofline.core.terms import UserError
 from roofline.devices.discovery import open_device
 from roofline.devices.gpu.limits import GpuLimits
-from roofline.measure.operator_job import Options, list_kernels, list_skipped, measure_job
+from roofline.measure.operator_job import JobPlan, list_kernels, list_skipped, measure_job
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Case, Job, count_rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
@@ -133,18 +134,18 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     device = open_gpu(monkeypatch, capability, MultiProcessorCount=2)
     record = device_record("gpu0")
     job = Job("hidden128", tuple(Case({"batch": batch, "hidden": 128}, dtype) for batch in (1, 9)))
-    options, used = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05), set()
+    plan, used = JobPlan(OPERATOR, device, job, None, cold=True), set()
     monkeypatch.setattr(device, "load_kernel", lambda *spec: used.add(spec) or type(device).load_kernel(device, *spec))
-    measurements = measure_job(OPERATOR, device, job, seals_for(record, OPERATOR), options)
+    measurements = measure_job(plan, seals_for(record, OPERATOR), TimingBudget(1, 3, 0.05))
     lacking = dtype == "bf16" and capability == "7.5"
-    assert len(list_skipped(OPERATOR, device, job, options)) == (len(ON_GPU) if lacking else 0)
+    assert len(list_skipped(plan)) == (len(ON_GPU) if lacking else 0)
     overlapped = [("fused_graph", "overlapped")] if capability == "9.0" else []
     of_case = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(cell.implementation, cell.scope) for cell in measurements] == ([] if lacking else 2 * of_case)
     assert {cell.cache for cell in measurements} <= {"cold"}
     assert {cell.shape["batch"] for cell in measurements} <= {1, 9}
     ours = {spec for spec in used if isinstance(spec[0], Path)}
-    assert ours <= list_kernels(OPERATOR, device, job, None, True) and bool(ours) != lacking, "compiled ahead"
+    assert ours <= list_kernels(plan) and bool(ours) != lacking, "compiled ahead"
 
 
 def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):

@@ -17,7 +17,7 @@ def tried(*ways, budget_s=1.0, step_of=steps_of, kind="gpu", **options):
     device = FakeDevice(kind)
     with clock_of(device):
         found, searched = try_candidates(device, ways, step_of, budget_s, **options)
-    return [(one.way, one.seconds) for one in found], searched, device
+    return [(trial.candidate, trial.seconds) for trial in found], searched, device
 
 
 def test_every_way_is_tried_in_the_order_given_by_the_median_of_three_runs():

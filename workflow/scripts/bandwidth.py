@@ -1,12 +1,16 @@
 """bandwidth: the memory ceilings of some levels of one device, or the sweep that finds the levels by itself."""
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from roofline.core.terms import UnsupportedError
+from roofline.core.units import MIB
 from roofline.devices import discovery
+from roofline.devices.base import BandwidthBenchmark, Device
 from roofline.devices.levels import MAIN_MEMORY, SWEEP_LEVEL, TRANSFER_LEVELS
-from roofline.measure import lock
+from roofline.measure import lock, search
 from roofline.measure.energy import measure_idle_power
 from roofline.measure.loaded_together import measure_together
 from roofline.measure.memory_ceiling import (
@@ -16,121 +20,149 @@ from roofline.measure.memory_ceiling import (
     measure_sweep,
 )
 from roofline.measure.memory_load import LOADED_CEILINGS, measure_energy_points, measure_memory_load
+from roofline.measure.protocol import TimingBudget
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord, Peer
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
 from roofline.run.jobs import Stopwatch, job, report, say
 
-MIB = 1 << 20
-EQUAL_RATE_SHARE = 0.998
+if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
+    import roofline.devices.gpu.gpu_device as gpu_device
+
 ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 
 open_device_once = cache(discovery.open_device)  # one for all levels
 
 
-def measure_level(
-    name: str,
-    level: str,
-    device_path,
-    seal_path,
-    size_mib,
-    transfer_size_mib,
-    sweep_points,
-    mixes,
-    cards,
-    loaded,
-    energy,
-    sustained_s,
-    **options,
-) -> BandwidthRecord:
-    """`mixes` are those of all cores to measure, None for everything; `cards` all GPUs that the job has for itself,
-    `loaded` the program that puts one under load, if it is to; `sustained_s` how long reads and copies go on, `energy`
-    whether points of the energy roofline are measured."""
-    mib, peer = transfer_size_mib if level in TRANSFER_LEVELS else size_mib, discovery.peer_name(level)
-    size = mib * MIB if mib else None
-    found: dict = {"bandwidths": []}
+@dataclass(frozen=True)
+class BandwidthJob:
+    """The inputs and params of a job, which hold for all its levels.
+
+    `mixes` are the access patterns of all cores that are measured (None: everything). `cards` are all GPUs that the job
+    has for itself, and `load_program` the program that puts one of them under load, if that is measured. `energy` tells
+    whether points of the energy roofline are measured. `sustained_s` is how long reads and copies go on under load.
+    """
+
+    device: str
+    device_path: str
+    seal_path: str
+    size_mib: int | None
+    transfer_size_mib: int | None
+    sweep_points: int | None
+    mixes: list[str] | None
+    cards: list[str]
+    load_program: str | None
+    energy: bool | None
+    sustained_s: float | None
+    budget: TimingBudget
+
+    def size_bytes(self, level: str) -> int | None:
+        """Return the bytes of an array at a level; None: as many as the level needs."""
+        mib = self.transfer_size_mib if level in TRANSFER_LEVELS else self.size_mib
+        return mib * MIB if mib else None
+
+
+def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
+    """Measure one level of the job's device. Raises ArithmeticError for a wrong result."""
     watch = Stopwatch()
-    if loaded:
+    record_fields: dict[str, Any] = {"bandwidths": []}
+    if task.load_program:
         try:
-            found["loaded"] = measure_together(cards, loaded)
+            record_fields["loaded"] = measure_together(task.cards, task.load_program)
         except UnsupportedError as reason:
             say(f"not all cards bore load: {reason}")
-    device, record = open_device_once(name, peer), read(DeviceRecord, device_path)
+    peer = discovery.peer_name(level)
+    device, record = open_device_once(task.device, peer), read(DeviceRecord, task.device_path)
     if level == SWEEP_LEVEL:
-        found["sweeps"] = [measure_sweep(device, record, series) for series in device.sweep_benchmarks(sweep_points)]
+        benchmarks = device.sweep_benchmarks(task.sweep_points)
+        record_fields["sweeps"] = [measure_sweep(device, record, benchmark) for benchmark in benchmarks]
     elif peer:
-        found |= measure_peer(device, record, size, options)
+        record_fields |= measure_peer(device, record, task.size_bytes(level), task.budget)
     else:
-        streams = [
-            one for one in device.bandwidth_benchmarks(level, size) if not mixes or (one.mix in mixes and not one.cores)
-        ]
-        found["bandwidths"] = [measure_bandwidth(device, record, one, **options) for one in streams]
-        if (sustained_s or energy) and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
-            found["idle"] = measure_idle_power(device)
-            found["bandwidths"] = [
-                add_sustained_load(device, stream, one, sustained_s)
-                if sustained_s and one.name in LOADED_CEILINGS
-                else one
-                for stream, one in zip(streams, found["bandwidths"], strict=True)
-            ]
-            found["energy_points"] = (
-                [*measure_energy_points(device, ENERGY_POINT_S)] if energy and found["idle"] else []
-            )
-        if chain := device.pointer_chase(level):
-            found["latencies"] = [measure_load_latency(device, chain, **options)]
+        record_fields |= measure_benchmarks(task, device, record, level)
     return BandwidthRecord(
-        device=name,
+        device=task.device,
         name=level,
-        seals={below_results(seal_path): file_sha256(seal_path)},
+        seals={below_results(task.seal_path): file_sha256(task.seal_path)},
         **watch.taken(),
-        **found,
+        **record_fields,
     )
 
 
-def add_sustained_load(device, stream, found: Bandwidth, seconds: float) -> Bandwidth:
-    """Of grids as fast always the same one: two that read as fast on an H100 draw 593 and 693 W."""
-    fastest = max(trial.gb_per_s for trial in found.trials)
-    equally_fast = [trial.grid for trial in found.trials if trial.gb_per_s >= EQUAL_RATE_SHARE * fastest]
-    step = stream.grids[equally_fast[-1]]  # always the same one
-    load = measure_memory_load(device, step, stream.counted_bytes, found.timing.median_s, seconds)
-    return found.model_copy(update={"sustained": load})
+def measure_benchmarks(task: BandwidthJob, device: Device, record: DeviceRecord, level: str) -> dict[str, Any]:
+    """Return the fields of the record of a level of one device: bandwidths, load latency, and load on main memory."""
+    benchmarks = [
+        benchmark
+        for benchmark in device.bandwidth_benchmarks(level, task.size_bytes(level))
+        if not task.mixes or (benchmark.mix in task.mixes and not benchmark.cores)
+    ]
+    bandwidths = [measure_bandwidth(device, record, benchmark, task.budget) for benchmark in benchmarks]
+    fields: dict[str, Any] = {}
+    if (task.sustained_s or task.energy) and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
+        fields["idle"] = measure_idle_power(device)
+        for index, benchmark in enumerate(benchmarks):
+            if task.sustained_s and benchmark.name in LOADED_CEILINGS:
+                bandwidths[index] = add_sustained_load(device, benchmark, bandwidths[index], task.sustained_s)
+        fields["energy_points"] = []
+        if task.energy and fields["idle"]:
+            fields["energy_points"] = list(measure_energy_points(device, ENERGY_POINT_S))
+    if chain := device.pointer_chase(level):
+        fields["latencies"] = [measure_load_latency(device, chain, task.budget)]
+    return {"bandwidths": bandwidths, **fields}
 
 
-def measure_peer(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
-    """What is measured between a device and its peer, or why nothing can be."""
+def add_sustained_load(
+    device: Device, benchmark: BandwidthBenchmark, bandwidth: Bandwidth, seconds: float
+) -> Bandwidth:
+    """Return a bandwidth with its sustained load: of the grids that are equally fast, always the same one."""
+    fastest = max(trial.gb_per_s for trial in bandwidth.trials)
+    least_gb_per_s = search.EQUAL_GRID_SHARE * fastest
+    equally_fast = [trial.grid for trial in bandwidth.trials if trial.gb_per_s >= least_gb_per_s]
+    step, step_s = benchmark.grids[equally_fast[-1]], bandwidth.timing.median_s
+    load = measure_memory_load(device, step, benchmark.counted_bytes, step_s, seconds)
+    return bandwidth.model_copy(update={"sustained": load})
+
+
+def measure_peer(
+    device: "gpu_device.CudaDevice", record: DeviceRecord, size_bytes: int | None, budget: TimingBudget
+) -> dict[str, Any]:
+    """Return the fields of the record of a level between a device and its peer, or the reason why it is skipped."""
     peer = Peer(peer=device.peer.device, uuid=device.peer.uuid, **device.describe_peer_path())
     try:
         pair = device.open_peer_pair(size_bytes)
     except UnsupportedError as reason:
         return {"peer": peer, "bandwidths": [], "skipped_reason": str(reason)}
-    # Over PCIe it shares switches and the host's bridges with other cards' transfers.
+    # Over PCIe the transfers share switches and the host's bridges with other cards' transfers.
     with lock.hold_locks([] if peer.link == "nvlink" else [lock.HOST_PATH_LOCK]):
-        bandwidths = [measure_bandwidth(device, record, one, **options) for one in pair.bandwidth_benchmarks()]
-        return {"peer": peer, "bandwidths": bandwidths, "latencies": measure_peer_latencies(device, pair, **options)}
+        return {
+            "peer": peer,
+            "bandwidths": [
+                measure_bandwidth(device, record, benchmark, budget) for benchmark in pair.bandwidth_benchmarks()
+            ],
+            "latencies": measure_peer_latencies(device, pair, budget),
+        }
 
 
 if __name__ == "__main__":
     name, params = snakemake.wildcards.device, snakemake.params
     records = {Path(path).stem: path for path in snakemake.output}
     with job(f"bandwidth {name} {' '.join(records)}", snakemake):
+        task = BandwidthJob(
+            device=name,
+            device_path=snakemake.input.device,
+            seal_path=snakemake.input.prediction,
+            size_mib=params.size_mib,
+            transfer_size_mib=params.transfer_size_mib,
+            sweep_points=params.sweep_points,
+            mixes=params.mixes,
+            cards=params.cards,
+            load_program=next(iter(snakemake.input.loaded), None),
+            energy=params.energy,
+            sustained_s=params.sustained_s,
+            budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
+        )
         for level, path in records.items():
-            record = measure_level(
-                name,
-                level,
-                snakemake.input.device,
-                snakemake.input.prediction,
-                size_mib=params.size_mib,
-                transfer_size_mib=params.transfer_size_mib,
-                sweep_points=params.sweep_points,
-                mixes=params.mixes,
-                cards=params.cards,
-                loaded=next(iter(snakemake.input.loaded), None),
-                energy=params.energy,
-                sustained_s=params.sustained_s,
-                warmup=params.warmup,
-                iterations=params.iterations,
-                time_budget_s=params.time_budget_s,
-            )
+            record = measure_level(task, level)
             write(record, path)
             report(record, f"bandwidth {name} {level}", read(DeviceRecord, snakemake.input.device))

@@ -1,7 +1,8 @@
-"""The program under the profiler: `python counter_program.py TASK`, with the task as JSON. The last line is what it declares.
+"""The program under the profiler: `python counter_program.py TASK`, with the task as JSON.
 
-`tasks` has for each counted cell `operator`, `operators` (the user's files), `job` and `cold`. Without tasks the marker
-alone is launched, which shows whether counters may be read.
+The task's `tasks` have for each counted cell `operator`, `operators` (the user's files), `job` and `cold`. Without them
+the marker alone is launched, which shows whether counters may be read. The last line that the program prints is what it
+declares of the cells.
 """
 
 import json
@@ -16,20 +17,17 @@ from roofline.run import run_lock
 
 
 def run_counter_tasks(task: dict) -> None:
+    """Launch the cells of a task under the profiler, in the turn of their GPU, and print what is declared of them."""
     run_lock.end_with_run()
     run_lock.take_turn([lock.gpu_lock_name(discovery.discover()[task["device"]].uuid)], [])
     device = discovery.open_device(task["device"])
     if not task["tasks"]:
         device.run_under_profiler(lambda: None)
-    declared = [
-        launch_profiled(
-            registry.collect_operators(one["operators"])[one["operator"]],
-            device,
-            Job.from_json(one["job"]),
-            one["cold"],
-        )
-        for one in task["tasks"]
-    ]
+    declared = []
+    for counter_task in task["tasks"]:
+        operator = registry.collect_operators(counter_task["operators"])[counter_task["operator"]]
+        job = Job.from_json(counter_task["job"])
+        declared.append(launch_profiled(operator, device, job, counter_task["cold"]))
     print(json.dumps(declared))
 
 

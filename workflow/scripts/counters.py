@@ -13,31 +13,39 @@ from roofline.run.jobs import Stopwatch, job, report
 
 
 def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
-    """A record for each task, without cells where the device has no implementation or counting is refused."""
+    """Return the profiler's record, and a record of counters for each task.
+
+    A task has no cell where the device has no implementation, or where counting is refused. The report is at `path`.
+    """
     watch, program = Stopwatch(), ncu.find_ncu()
-    cells, version, refused = [], None, None if program else ncu.NOT_FOUND_REASON
+    cells, version, refused_reason = [], None, None
     if program:
         try:
             version = ncu.read_version(program)
             cells = hardware_counters.count_cells(program, device, tasks, path)
         except UnsupportedError as reason:
-            refused = str(reason)
+            refused_reason = str(reason)
             path.unlink(missing_ok=True)
+    else:
+        refused_reason = ncu.NOT_FOUND_REASON
     reports = []
     if cells:
-        kept = {"path": str(path), "sha256": file_sha256(path)}
-        reports = [DataFile(**kept, generated=True, description="of Nsight Compute")]
-    records = [
-        CountersRecord(
-            device=device,
-            started_at=watch.started_at,
-            elapsed_s=watch.elapsed_s,
-            cells=[cells[place]] if cells and cells[place] else [],
-            reports=reports,
+        report_file = DataFile(
+            path=str(path), sha256=file_sha256(path), generated=True, description="of Nsight Compute"
         )
-        for place in range(len(tasks))
-    ]
-    return ProfilerRecord(device=device, ncu_version=version, refused_reason=refused), records
+        reports.append(report_file)
+    records = []
+    for cell in cells or [None] * len(tasks):
+        records.append(
+            CountersRecord(
+                device=device,
+                started_at=watch.started_at,
+                elapsed_s=watch.elapsed_s,
+                cells=[cell] if cell else [],
+                reports=reports,
+            )
+        )
+    return ProfilerRecord(device=device, ncu_version=version, refused_reason=refused_reason), records
 
 
 if __name__ == "__main__":

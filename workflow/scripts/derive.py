@@ -15,19 +15,18 @@ from roofline.table.run_records import KNOWN_CARDS, read_results
 
 if __name__ == "__main__":
     with job("derive", snakemake):
-        # Predictions are there before anything is measured; as an input they would have tables rebuilt.
+        # Predictions are written before anything is measured. As an input they would have tables rebuilt.
         paths = [*snakemake.input.records, *map(str, sorted(RESULTS.glob("*/predictions.json")))]
-        found = read_results(RESULTS, paths)
+        results = read_results(RESULTS, paths)
         sha256 = {below_results(path): file_sha256(path) for path in paths}
-        gpus = {name: one.name for name, one in found.device_records().items() if one.device_kind == "gpu"}
-        known = read_known_cards(gpus)
-        found.known_cards = known.devices
-        write(known, RESULTS / KNOWN_CARDS)
+        gpus = {name: record.name for name, record in results.device_records().items() if record.device_kind == "gpu"}
+        known_cards_record = read_known_cards(gpus)
+        results.known_cards = known_cards_record.devices
+        write(known_cards_record, RESULTS / KNOWN_CARDS)
         source = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
         source = Source(source.commit, source.url)
-        roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS, source)
+        roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
         pictures.draw(RESULTS, roofline, snakemake.params.dpi, names)
-        say(
-            f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {count_passed(roofline.checks)}"
-        )
+        counts = f"{len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells"
+        say(f"derive: {counts}, {count_passed(roofline.checks)}")

@@ -1,11 +1,13 @@
-"""A GPU under load: `python load_server.py DEVICE` prints a line when it is ready. For each line that it then reads it
-multiplies fp16 matrices for three seconds, and prints the sustained TFLOPS."""
+"""A GPU under load: `python load_server.py DEVICE` prints a line when it is ready.
+
+For each line that it then reads it multiplies fp16 matrices for three seconds, and prints the sustained TFLOPS.
+"""
 
 import sys
 
 from roofline.core.statistics import median
 from roofline.devices import discovery
-from roofline.measure.sustained import measure_sustained_once
+from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.operators.gemm.operator import workloads_module
 from roofline.run.run_lock import end_with_run
 
@@ -13,14 +15,16 @@ LOAD_S, GEMM_SIZE, SEED, TIMED_STEPS = 3.0, 4096, 1, 5
 
 
 def serve_loads(name: str) -> None:
+    """Run a load on a device for each line of the standard input. Raises ArithmeticError for a wrong result."""
     end_with_run()
     device = discovery.open_device(name)
     gemm = workloads_module(device).reference_workload(device, "fp16", GEMM_SIZE, SEED)
     gemm.check()
     step_s = median(device.time_steps(gemm.step, TIMED_STEPS))
+    work = LoadedWork(gemm.step, gemm.flops, gemm.product)
     print("ready", flush=True)
     for _ in sys.stdin:
-        load = measure_sustained_once(device, gemm, LOAD_S, step_s)  # not repeated: the other cards would be idle then
+        load = measure_sustained_once(device, work, LOAD_S, step_s)  # not repeated: the other cards would be idle then
         gemm.compare()
         print(load.tflops, flush=True)
 

@@ -12,11 +12,15 @@ from roofline.run.make_manifest import make_manifest
 
 
 def summary_line(manifest: Manifest) -> str:
-    times = manifest.times
-    spent = [] if times.span_s is None else [f"{times.span_s:.{1 if times.span_s < 10 else 0}f} s"]
+    """Return the line of the job: the number of outputs, and the time and cost of the run where they are known."""
+    times, spent = manifest.times, []
+    if times.span_s is not None:
+        digits = 1 if times.span_s < 10 else 0
+        spent.append(f"{times.span_s:.{digits}f} s")
     if times.cost_usd is not None:
         spent.append(f"${times.cost_usd:.2f}" if times.cost_usd >= 0.01 else "under $0.01")
-    return f"manifest: {len(manifest.outputs)} outputs, checksums kept{'; ' if spent else ''}{', '.join(spent)}"
+    line = f"manifest: {len(manifest.outputs)} outputs, checksums kept"
+    return f"{line}; {', '.join(spent)}" if spent else line
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import Options, Seals, list_skipped, measure_job
+from roofline.measure.operator_job import JobPlan, Seals, list_skipped, measure_job
+from roofline.measure.protocol import TimingBudget
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
@@ -13,24 +14,36 @@ from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
 def measure_operator_job(
-    operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options
+    operator: Operator,
+    name: str,
+    planned_job: Job,
+    seals: dict[str, str],
+    *,
+    implementation_names: list[str] | None,
+    cold: bool,
+    budget: TimingBudget,
 ) -> OperatorRecord:
-    """`seals` are the paths of the device's and the operator's, and of the calibration."""
+    """Measure a job of an operator on the device of this name.
+
+    `seals` are the paths of the device's and the operator's, and of the calibration. Raises ArithmeticError for a wrong
+    result.
+    """
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
     device = discovery.open_device(name)
-    found = measure_job(operator, device, what, sealed, options)
-    notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
-    notes |= dict.fromkeys(list_skipped(operator, device, what, options))
+    plan = JobPlan(operator, device, planned_job, implementation_names, cold)
+    measurements = measure_job(plan, sealed, budget)
+    notes = [note for case in planned_job.cases for note in operator.notes(device, case)]
+    notes += list_skipped(plan)
     return OperatorRecord(
         device=name,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
         **watch.taken(),
-        measurements=found,
-        case=what.path,
-        data=operator.data_files(what),
+        measurements=measurements,
+        case=planned_job.path,
+        data=operator.data_files(planned_job),
         sources={str(path): file_sha256(path) for path in registry.own_files(operator)},
-        notes=list(notes),
+        notes=list(dict.fromkeys(notes)),
     )
 
 
@@ -39,16 +52,19 @@ if __name__ == "__main__":
     if discovery.kind_from_name(wildcards.device) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     name = f"{params.operator} {wildcards.device} {wildcards.case}"
-    known = registry.collect_operators([]).get(params.operator)  # the user's own may fail to import
-    with job(name, snakemake, [module for one in known.implementations for module in one.modules] if known else ()):
+    builtin_operator = registry.collect_operators([]).get(params.operator)  # the user's own may fail to import
+    modules = []
+    if builtin_operator:
+        modules = [module for implementation in builtin_operator.implementations for module in implementation.modules]
+    with job(name, snakemake, modules):
         record = measure_operator_job(
             registry.collect_operators(params.operators)[params.operator],
             wildcards.device,
             Job.from_json(params.job),
             seals_of(inputs),
-            Options(
-                params.implementations, params.cache == "cold", params.warmup, params.iterations, params.time_budget_s
-            ),
+            implementation_names=params.implementations,
+            cold=params.cache == "cold",
+            budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
         )
         write(record, snakemake.output[0])
         report(record, name, read(DeviceRecord, inputs.device))

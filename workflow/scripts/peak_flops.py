@@ -6,8 +6,9 @@ from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UnsupportedError
 from roofline.devices import discovery
 from roofline.devices.base import Device
-from roofline.measure.compute_ceiling import measure_compute_ceiling
+from roofline.measure.compute_ceiling import GemmSizes, measure_compute_ceiling
 from roofline.measure.operator_job import Seals
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.cublaslt import BINDINGS
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
@@ -17,23 +18,37 @@ from roofline.records.seal_records import OperatorPredictionRecord, PredictionRe
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
-def measure_ceiling(device: Device, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
-    """`seals` are the paths of the device's and of the reference GEMM's."""
+def measure_ceiling(
+    device: Device,
+    ceiling: str,
+    device_path: str,
+    seals: dict[str, str],
+    *,
+    sizes: GemmSizes,
+    budget: TimingBudget,
+    sustained_s: float | None,
+) -> PeakFlopsRecord:
+    """Measure one compute ceiling; where the device lacks it, the record has the reason.
+
+    `seals` are the paths of the device's and of the reference GEMM's. Raises ArithmeticError for a wrong result.
+    """
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
-    skipped, peak, measurements = None, None, []
+    skipped_reason, peak, measurements = None, None, []
     watch = Stopwatch()
     try:
-        peak, measurements = measure_compute_ceiling(device, record, sealed, dtype, **options)
+        peak, measurements = measure_compute_ceiling(
+            device, record, sealed, ceiling, sizes=sizes, budget=budget, sustained_s=sustained_s
+        )
     except UnsupportedError as reason:
-        skipped = str(reason)
+        skipped_reason = str(reason)
     return PeakFlopsRecord(
         device=device.name,
-        name=dtype,
+        name=ceiling,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
         **watch.taken(),
         measurements=measurements,
-        skipped_reason=skipped,
+        skipped_reason=skipped_reason,
         peak=peak,
     )
 
@@ -41,22 +56,20 @@ def measure_ceiling(device: Device, dtype: str, device_path: str, seals: dict[st
 if __name__ == "__main__":
     name, params = snakemake.wildcards.device, snakemake.params
     records = {Path(path).stem: path for path in snakemake.output}
-    modules = (
-        () if REGISTER_ONLY_DTYPES.keys() >= records.keys() else ("roofline.operators.gemm.cuda_products", BINDINGS)
-    )
+    modules = ("roofline.operators.gemm.cuda_products", BINDINGS)
+    if REGISTER_ONLY_DTYPES.keys() >= records.keys():
+        modules = ()
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
-        for dtype, path in records.items():
+        for ceiling, path in records.items():
             record = measure_ceiling(
                 device,
-                dtype,
+                ceiling,
                 snakemake.input.device,
                 seals_of(snakemake.input),
-                sizes=(params.size, params.reference_size),
-                warmup=params.warmup,
-                iterations=params.iterations,
-                time_budget_s=params.time_budget_s,
+                sizes=GemmSizes(params.size, params.reference_size),
+                budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
                 sustained_s=params.sustained_s,
             )
             write(record, path)
-            report(record, f"peak_flops {name} {dtype}", read(DeviceRecord, snakemake.input.device))
+            report(record, f"peak_flops {name} {ceiling}", read(DeviceRecord, snakemake.input.device))

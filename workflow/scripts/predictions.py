@@ -7,7 +7,7 @@ from importlib import import_module
 
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import Seals, list_kernels, predict_job, predict_planned_cell
+from roofline.measure.operator_job import JobPlan, Seals, list_kernels, predict_job, predict_planned_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.records.base import read, write
@@ -23,41 +23,49 @@ GEMM_RULE = "peak_flops"
 def predict_cells(
     name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict[str, int]
 ) -> PredictionsRecord:
-    """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals.
+    """Predict every planned cell of a device, then compile a GPU's kernels on all cores, while no job holds it.
 
-    Then a GPU's kernels are compiled, on all cores, while no job holds it.
+    `seals` are the paths of the device's seal and of the calibration, `constants` those of the operators' seals.
+    `tasks` are the jobs of operators, and `gemms` the sizes of the reference GEMMs by compute ceiling.
     """
     device = discovery.open_device(name, context=discovery.kind_from_name(name) == "cpu")  # next to what is measured
     sealed = read(PredictionRecord, seals["device"])
-    records = [read(OperatorPredictionRecord, path) for path in constants]
-    of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
-    operators, cells = registry.collect_operators({path for task in tasks for path in task["operators"]}), []
-    needed: set[tuple] = set()
+    operator_seals = [read(OperatorPredictionRecord, path) for path in constants]
+    seals_by_operator = {seal.operator: Seals(sealed, seal.constants) for seal in operator_seals}
+    operators = registry.collect_operators({path for task in tasks for path in task["operators"]})
     hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
-    for dtype, size in gemms.items():
-        planned = operators[GEMM_RULE].plan_cells(device, dtype, size)
-        needed.update(*(cell.kernels() for cell in planned))
-        found = [predict_planned_cell(cell, None, of_operator[cell.operator.name], cold=False) for cell in planned]
-        cells += _add_measured_at(found, PeakFlopsRecord, f"{name}/{GEMM_RULE}/{dtype}", hashes)
+    cells: list[PredictedCell] = []
+    kernels: set[tuple] = set()
+    for ceiling, size in gemms.items():
+        planned_cells = operators[GEMM_RULE].plan_cells(device, ceiling, size)
+        kernels.update(*(cell.kernels() for cell in planned_cells))
+        predicted = [
+            predict_planned_cell(cell, None, seals_by_operator[cell.operator.name], cold=False)
+            for cell in planned_cells
+        ]
+        cells += _add_measured_at(predicted, PeakFlopsRecord, f"{name}/{GEMM_RULE}/{ceiling}", hashes)
     for task in tasks:
-        operator, what = operators[task["operator"]], Job.from_json(task["job"])
-        how = task["implementations"], task["cache"] == "cold"
-        needed |= list_kernels(operator, device, what, *how)
-        found = predict_job(operator, device, what, of_operator[operator.name], *how)
-        cells += _add_measured_at(found, OperatorRecord, f"{name}/{task['operator']}/{what.path}", hashes)
-    device.compile_ahead(needed)
+        operator, planned_job = operators[task["operator"]], Job.from_json(task["job"])
+        plan = JobPlan(operator, device, planned_job, task["implementations"], cold=task["cache"] == "cold")
+        kernels |= list_kernels(plan)
+        predicted = predict_job(plan, seals_by_operator[operator.name])
+        cells += _add_measured_at(predicted, OperatorRecord, f"{name}/{task['operator']}/{planned_job.path}", hashes)
+    device.compile_ahead(kernels)
     return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells)
 
 
 def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: str, hashes: dict) -> list[PredictedCell]:
-    """With when they were measured, if that was before this file was written, under these seals: an S was added."""
-    known = {}
+    """Return the cells with the start of their measurement, if a record of it under these seals is there already.
+
+    It is where a size was added to the settings of an earlier run.
+    """
+    measured_at: dict[tuple, str] = {}
     with contextlib.suppress(OSError, UserError):
         record = read(kind, RESULTS / f"{path}.json")
-        known = {
-            one.identity: record.started_at for one in record.measurements if record.seals.items() <= hashes.items()
-        }
-    return [one.model_copy(update={"started_at": known.get(one.identity)}) for one in cells]
+        for measurement in record.measurements:
+            if record.seals.items() <= hashes.items():
+                measured_at[measurement.identity] = record.started_at
+    return [cell.model_copy(update={"started_at": measured_at.get(cell.identity)}) for cell in cells]
 
 
 if __name__ == "__main__":
@@ -70,7 +78,7 @@ if __name__ == "__main__":
             name, seals, inputs.constants, [json.loads(task) for task in params.tasks], dict(params.gemms)
         )
         write(record, snakemake.output.cells)
-        # By name: how a page looks makes no prediction stale.
+        # Imported by name, so that a change of a page's look makes no prediction stale.
         rendering = import_module("roofline.report.rendering")
         write_text(rendering.render_text("predictions.md.j2", report=record), snakemake.output.page)
         say(f"predictions {name}: {len(record.cells)} cells, written to {snakemake.output.page}")

@@ -10,5 +10,5 @@ if __name__ == "__main__":
     name = f"{snakemake.rule} {snakemake.wildcards.name}"
     with job(name, snakemake):
         operator = registry.collect_operators(snakemake.params.operators)[snakemake.params.operator]
-        said = operator.prerequisite.make(Path(snakemake.output[0]), json.loads(snakemake.params.values))
-        say(f"{name}: {said}")
+        message = operator.prerequisite.make(Path(snakemake.output[0]), json.loads(snakemake.params.values))
+        say(f"{name}: {message}")

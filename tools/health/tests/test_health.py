@@ -16,6 +16,7 @@ from roofline.devices.base import Identity
 from roofline.devices.discovery import describe_device
 from roofline.devices.gpu import gpu_fma
 from roofline.measure import compute_ceiling, memory_ceiling
+from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import write
@@ -28,7 +29,7 @@ from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS
 FEW, ALL = 2, 132
 RATES = {"read": 4600, "write": 4600, "copy": 4300, "triad": 4300, "link": 55, "fma": 65.5 * FEW / ALL, "bfloat16": 800}
 IDENTITY = Identity("gpu0", "gpu", "of an unknown model", "GPU-1", None, 1 << 37, 1 << 37)
-BLOCK = {"warmup": 1, "iterations": 10, "time_budget_s": 0.02}
+BUDGET = TimingBudget(warmup=1, iterations=10, time_budget_s=0.02)
 MIB = 1 << 20
 JOB = {"device": "gpu0", "seals": {}, "started_at": "2026-11-22T12:00:00+00:00", "elapsed_s": 1}
 
@@ -59,11 +60,12 @@ class StandIn:
         kind, what = name.split("/")
         if kind == "bandwidth":
             streams = self.device.bandwidth_benchmarks(what, None if what == "hbm" else MIB)[:1]
-            found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, **BLOCK) for one in streams]
+            found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, BUDGET) for one in streams]
             return BandwidthRecord(**JOB, name=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())
+        sizes = compute_ceiling.GemmSizes(candidates=256, reference=256)
         found, _ = compute_ceiling.measure_compute_ceiling(
-            self.device, self.record, seals, what, [256] * 2, **BLOCK, sustained_s=0
+            self.device, self.record, seals, what, sizes=sizes, budget=BUDGET, sustained_s=0
         )
         return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=found)
 

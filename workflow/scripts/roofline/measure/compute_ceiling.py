@@ -4,17 +4,17 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from types import ModuleType
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
-from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
+from roofline.core.terms import DEVICE_TRAITS, ComputeUnit, UnsupportedError
 from roofline.devices import datasheets
 from roofline.devices.base import Device, Workload
 from roofline.measure import search, sustained
 from roofline.measure.investigation import LOW_PEAK_SHARE, investigate
 from roofline.measure.operator_job import Seals, declare_cell
-from roofline.measure.protocol import OPENING_METHOD, make_timing, time_caller, time_device_checked
+from roofline.measure.protocol import OPENING_METHOD, TimingBudget, make_timing, time_caller, time_device_checked
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled, throttle_reasons_if_known
 from roofline.operators.gemm.operator import Gemm, workloads_module
 from roofline.records.compute import (
@@ -26,24 +26,27 @@ from roofline.records.compute import (
     WorkloadBlock,
     WorkloadSpec,
 )
-from roofline.records.device_record import DeviceRecord
+from roofline.records.device_record import DatasheetPeak, DeviceRecord
 from roofline.records.operator_record import Measurement
-from roofline.records.timing_record import Check, Search
+from roofline.records.timing_record import Check, DeviceState, Search, Timing
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
-REST_S, WARM_UP_STEPS, LEAD_STEPS = 0.1, 3, 1  # 0.3 and 0.6 s of rest give the same on an H100. LEAD: a queue's first
+REST_S, WARM_UP_STEPS = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
+LEAD_STEPS = 1  # the first steps of a queue, which do not count
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
 BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
 BLOCKS = 3
-LONGEST_WORKLOAD_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # of a product, or a GPU's reference
-FINALIST_SHARE = 0.95  # of the most FLOPs per cycle in a short trial: these shapes are tried by whole blocks
+LONGEST_WORKLOAD_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # candidates take no longer, or on a GPU the reference
+FINALIST_SHARE = 0.95  # of the most FLOPs per cycle in a short trial: such shapes are tried by whole blocks
 FINALISTS = 2  # shapes; in 167 searches on H100s no third one won
-SECOND_BLOCK_SHARE = 0.99  # of the fastest finalist: these get a second block
-EQUAL_RATE_SHARE = 0.997  # of the best register-only kernel: those that reach it keep their order
+SECOND_BLOCK_SHARE = 0.99  # of the fastest finalist's rate: such finalists get a second block
 MOST_REPEATED = 3  # candidates whose blocks may disagree
-HOLD_S = 1.5 * THROTTLE_REPORT_LAG_S  # that a short register-only kernel goes on, read three quarters through
+HOLD_S = 1.5 * THROTTLE_REPORT_LAG_S  # of load by a short register-only kernel, read three quarters through
 MOST_BLOCK_S = 10.0  # of a block on a slow card
-REGISTER_BUDGET_S = 0.15  # of a block of a CPU's register-only loops: some 30 samples
+REGISTER_BUDGET_S = 0.15  # for a block of a CPU's register-only loops: some 30 samples
+REFERENCE_SEED, CANDIDATES_SEED, REPEATS_SEED, VARIANTS_SEED = 1, 3, 5, 7
+
+WorkloadTrial = search.CandidateTrial[Workload]
 
 
 class RegisterWorkloads:
@@ -71,23 +74,72 @@ class RegisterWorkloads:
         return device.rebuild_fma_workload(ceiling, product, seed)
 
     @staticmethod
-    def variant_workloads(device: Device, ceiling: str, product: WorkloadSpec, seed: int) -> list[Workload]:
-        """Return no workload: a register kernel has one arithmetic."""
+    def variant_workloads(device: Device, ceiling: str, product: WorkloadSpec, seed: int) -> list[list[Workload]]:
+        """Return no workload: a register-only kernel has one arithmetic."""
         return []
 
 
-class CeilingTarget(NamedTuple):
-    """A ceiling to find, and the workloads that reach it; candidates follow from `size`."""
+@dataclass(frozen=True)
+class GemmSizes:
+    """Sizes of square GEMMs: the candidates' shapes follow from the first, the reference has the second."""
+
+    candidates: int
+    reference: int
+
+
+@dataclass(frozen=True)
+class CeilingTarget:
+    """A compute ceiling to find, and the module of the workloads that reach it."""
 
     device: Device
     ceiling: str
-    size: int
-    products: Any
+    sizes: GemmSizes
+    workloads: ModuleType | type[RegisterWorkloads]
+
+    def reference(self) -> Workload | None:
+        """Return the reference GEMM; None for register-only kernels."""
+        return self.workloads.reference_workload(self.device, self.ceiling, self.sizes.reference, REFERENCE_SEED)
+
+    def own_references(self) -> list[Workload]:
+        """Return the kernels of ours that compute the reference GEMM."""
+        return self.workloads.own_reference_workloads(self.device, self.ceiling, self.sizes.reference, REFERENCE_SEED)
+
+    def candidates(self, most_flops: float) -> list[Workload]:
+        """Return the workloads of at most so many FLOPs that the search tries."""
+        size = self.sizes.candidates
+        return list(self.workloads.candidate_workloads(self.device, self.ceiling, size, most_flops, CANDIDATES_SEED))
+
+    def rebuild(self, spec: WorkloadSpec) -> Workload:
+        """Return the candidate that a record describes, on new numbers."""
+        return self.workloads.rebuild_workload(self.device, self.ceiling, self.sizes.candidates, spec, REPEATS_SEED)
+
+    def variants(self, spec: WorkloadSpec) -> Iterable[list[Workload]]:
+        """Return the candidates for each variant of a workload: another output or accumulation."""
+        return self.workloads.variant_workloads(self.device, self.ceiling, spec, VARIANTS_SEED)
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """The budget of a block, the seconds of rest before it, and the number of first steps that do not count."""
+
+    budget: TimingBudget
+    rest_s: float
+    lead_steps: int = 0
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A timed block of a workload: its check, the timing, the readings of the device, and the clock."""
+
+    check: Check
+    timing: Timing
+    states: list[DeviceState]
+    sm_clock_mhz: float | None
 
 
 @dataclass(frozen=True)
 class RepeatedWorkload:
-    """A product, its blocks, and what sustained load leaves of it."""
+    """A workload, its blocks, and the sustained load that followed them."""
 
     device: Device
     workload: Workload
@@ -97,296 +149,409 @@ class RepeatedWorkload:
     not_repeated: Sequence[NotRepeated] = ()
 
     @property
-    def agrees(self) -> bool:
+    def blocks_agree(self) -> bool:
+        """True if the TFLOPS of the blocks lie within 2 % of one another on a GPU, 20 % on a CPU."""
         return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.device.kind]
 
 
 def measure_compute_ceiling(
-    device: Device, record: DeviceRecord, seals: Seals, ceiling, sizes, warmup, iterations, time_budget_s, sustained_s
+    device: Device,
+    record: DeviceRecord,
+    seals: Seals,
+    ceiling: str,
+    *,
+    sizes: GemmSizes,
+    budget: TimingBudget,
+    sustained_s: float | None,
 ) -> tuple[PeakFlops, list[Measurement]]:
-    """The ceiling, and the reference GEMM as an operator under it; next to it ours, where there is one.
+    """Measure one compute ceiling. Return its record, and as cells the reference GEMM and our kernels of its size.
 
-    `sizes`: for the candidates, and of the reference.
-
-    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none.
+    Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none. Raises
+    UnsupportedError where nothing runs, and ArithmeticError for a wrong result.
     """
-    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s, "rest_s": REST_S}
-    products = RegisterWorkloads if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
-    target, what = CeilingTarget(device, ceiling, sizes[0], products), (device, ceiling, sizes[1], 1)
-    first = products.reference_workload(*what)
-    reference = _measure_as_operator(device, seals, first, ceiling, **options) if first else None
-    ours = [
-        _measure_as_operator(device, seals, one, ceiling, **options) for one in products.own_reference_workloads(*what)
+    options = BlockOptions(budget, REST_S)
+    workloads = RegisterWorkloads if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
+    target = CeilingTarget(device, ceiling, sizes, workloads)
+    reference_workload = target.reference()
+    reference = None
+    if reference_workload:
+        reference = _measure_as_operator(device, seals, reference_workload, ceiling, options)
+    own_cells = [
+        _measure_as_operator(device, seals, workload, ceiling, options) for workload in target.own_references()
     ]
-    candidates, searched = _rank_candidates(target, reference, time_budget_s)
-    if not first:
-        options |= {"rest_s": SHORT_REST_S, "time_budget_s": min(time_budget_s, REGISTER_BUDGET_S)}
-    loaded = first and DEVICE_TRAITS[device.kind].reports_power
-    found = _repeat_fastest(target, candidates, options, sustained_s if loaded else None)
-    cells = [reference, *ours] if reference else []
-    return _peak_record(record, target, found, candidates, searched, reference, time_budget_s), cells
+    candidates, search_record = _rank_candidates(target, reference, budget.time_budget_s)
+    if reference is None:
+        block_budget_s = min(budget.time_budget_s, REGISTER_BUDGET_S)
+        options = BlockOptions(replace(budget, time_budget_s=block_budget_s), SHORT_REST_S)
+    loaded = reference is not None and DEVICE_TRAITS[device.kind].reports_power
+    repeated = _repeat_fastest(target, candidates, options, sustained_s if loaded else None)
+    peak = _peak_record(
+        record,
+        target,
+        repeated,
+        candidates=candidates,
+        search_record=search_record,
+        reference=reference,
+        time_budget_s=budget.time_budget_s,
+    )
+    return peak, [reference, *own_cells] if reference else []
+
+
+# ---------------------------------------------------------------- blocks of the fastest candidates
 
 
 def _repeat_fastest(
-    target: CeilingTarget, candidates: list[Candidate], options: dict, sustained_s: float | None
+    target: CeilingTarget, candidates: list[Candidate], options: BlockOptions, sustained_s: float | None
 ) -> RepeatedWorkload:
-    """The fastest candidate whose blocks agree, or else the fastest; with its variants. The fastest has two tries."""
-    device, tried = target.device, []
-    for candidate in candidates[:1] + candidates[:MOST_REPEATED]:
-        workload = target.products.rebuild_workload(*target[:3], candidate.product, 5)
-        found = RepeatedWorkload(device, workload, [_time_block(device, workload, options) for _ in range(BLOCKS - 1)])
-        if found.agrees:
-            found = _add_third_block(found, options, sustained_s)
-        tried.append(found)
-        if found.agrees:
+    """Return the fastest candidate whose blocks agree, else the fastest, with its variants."""
+    device = target.device
+    attempts: list[RepeatedWorkload] = []
+    fastest_twice = [candidates[0], *candidates[:MOST_REPEATED]]
+    for candidate in fastest_twice:
+        workload = target.rebuild(candidate.product)
+        blocks = [_time_block(device, workload, options) for _ in range(BLOCKS - 1)]
+        repeated = RepeatedWorkload(device, workload, blocks)
+        if repeated.blocks_agree:
+            repeated = _add_third_block(repeated, options, sustained_s)
+        attempts.append(repeated)
+        if repeated.blocks_agree:
             break
-    if not found.agrees:
-        found = tried[0] if len(tried[0].blocks) == BLOCKS else _add_third_block(tried[0], options, sustained_s)
-    ways = target.products.variant_workloads(device, target.ceiling, found.workload.product, 7)
-    variants = [_time_fastest_block(device, some, options) for some in ways]
-    return replace(
-        found,
-        variants=[block for block in variants if block],
-        not_repeated=[
-            NotRepeated(product=one.workload.product, repeats_tflops=[block.tflops for block in one.blocks])
-            for one in tried
-            if one.workload.product != found.workload.product
-        ],
-    )
+    if not repeated.blocks_agree:
+        repeated = attempts[0]
+        if len(repeated.blocks) < BLOCKS:
+            repeated = _add_third_block(repeated, options, sustained_s)
+    spec = repeated.workload.product
+    variants = [_time_fastest_block(device, workloads, options) for workloads in target.variants(spec)]
+    not_repeated = [
+        NotRepeated(product=attempt.workload.product, repeats_tflops=[block.tflops for block in attempt.blocks])
+        for attempt in attempts
+        if attempt.workload.product != spec
+    ]
+    return replace(repeated, variants=[block for block in variants if block], not_repeated=not_repeated)
 
 
-def _add_third_block(found: RepeatedWorkload, options: dict, sustained_s: float | None) -> RepeatedWorkload:
-    """With a third block, which is the opening of sustained load if there is one."""
-    device, workload, blocks = found.device, found.workload, found.blocks
+def _add_third_block(repeated: RepeatedWorkload, options: BlockOptions, sustained_s: float | None) -> RepeatedWorkload:
+    """Add a third block, which is the opening of sustained load if there is one."""
+    device, workload, blocks = repeated.device, repeated.workload, repeated.blocks
     if not sustained_s:
-        return replace(found, blocks=[*blocks, _time_block(device, workload, options)])
+        return replace(repeated, blocks=[*blocks, _time_block(device, workload, options)])
     _rest_and_warm_up(device, workload)
-    load = sustained.measure_sustained(device, workload, sustained_s, blocks[0].timing.median_s)
-    opening = load.first_products_s[LEAD_STEPS:][: len(blocks[0].timing.samples_s)] if load else []
+    step_s, steps = blocks[0].timing.median_s, len(blocks[0].timing.samples_s)
+    work = sustained.LoadedWork(workload.step, workload.flops, workload.product)
+    load = sustained.measure_sustained(device, work, sustained_s, step_s)
+    opening = load.first_products_s[LEAD_STEPS:][:steps] if load else []
     if not opening:
-        return replace(found, load=load)
+        return replace(repeated, load=load)
     timing = make_timing(OPENING_METHOD, WARM_UP_STEPS + LEAD_STEPS, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
     check = blocks[0].check.model_copy(update={"relative_error_after": workload.compare().relative_error})
-    third = _block_record(device, workload, check, timing, [], None)  # the load counts clocks by chunks
-    return replace(found, load=load, blocks=[*blocks, third])
+    run = TimedRun(check, timing, states=[], sm_clock_mhz=None)  # the load counts clocks by chunks
+    return replace(repeated, load=load, blocks=[*blocks, _block_record(device, workload, run)])
+
+
+# ---------------------------------------------------------------- records
 
 
 def _peak_record(
     record: DeviceRecord,
     target: CeilingTarget,
-    found: RepeatedWorkload,
+    repeated: RepeatedWorkload,
+    *,
     candidates: list[Candidate],
-    searched: Search,
+    search_record: Search,
     reference: Measurement | None,
     time_budget_s: float,
 ) -> PeakFlops:
-    device, ceiling, load, peak = target.device, target.ceiling, found.load, record.datasheet.peaks.get(target.ceiling)
-    median = sorted(found.blocks, key=lambda one: one.tflops)[len(found.blocks) // 2]
-    counted = [block for block in found.blocks if block.sm_clock_mhz]
-    clocked = min(counted, key=lambda block: abs(block.tflops - median.tflops), default=median)
-    reports = any(state.throttle_reasons is not None for block in found.blocks for state in block.states)
+    device, load, peak = target.device, repeated.load, record.datasheet.peaks.get(target.ceiling)
+    median = sorted(repeated.blocks, key=lambda block: block.tflops)[len(repeated.blocks) // 2]
     burst_throttle_reasons = None
     if not reference and DEVICE_TRAITS[device.kind].reports_power:
-        burst_throttle_reasons = throttle_reasons_if_known(_hold_load(device, found.workload, median), HOLD_S)
-    kernel = KernelIdentity(
-        **device.identify_kernel(found.workload.step)
-    )  # after all timing: a profiler may stay in the process
+        burst_throttle_reasons = throttle_reasons_if_known(_hold_load(device, repeated.workload, median), HOLD_S)
+    # After all timing of candidates: a profiler may stay in the process.
+    kernel = KernelIdentity(**device.identify_kernel(repeated.workload.step))
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
-    if (
-        reference
-        and peak
-        and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
-        and tflops < LOW_PEAK_SHARE * peak.tflops
-    ):
-        investigation = investigate(device, ceiling, median.tflops, load, record.datasheet, kernel, time_budget_s)
-    throttled = any(block.timing.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
-    starved, points = (load.starved_points, len(load.curve)) if load else (0, 0)
-    idle = f"the host left the device without work in {starved} of {points} moments of load, which do not count"
-    clock_tflops = _clock_tflops(peak, record, clocked.sm_clock_mhz)
+    if reference and _is_low_peak(device, peak, tflops):
+        investigation = investigate(
+            device,
+            target.ceiling,
+            burst_tflops=median.tflops,
+            load=load,
+            figures=record.datasheet,
+            kernel=kernel,
+            time_budget_s=time_budget_s,
+        )
+    reports = any(state.throttle_reasons is not None for block in repeated.blocks for state in block.states)
+    clock_block = _clock_block(repeated.blocks, median)
+    clock_tflops = _clock_tflops(peak, record, clock_block.sm_clock_mhz)
     return PeakFlops(
         workload="gemm" if reference else "fma",
-        compute_unit="cuda_core" if reference and kernel.tensor_cores is False else device.compute_unit(ceiling),
+        compute_unit=_unit_that_ran(target, reference, kernel),
         tflops=tflops,
         reference_tflops=_caller_tflops(reference) if reference else None,
         burst_tflops=median.tflops,
         sustained_tflops=load.tflops if load else None,
         datasheet_tflops=peak.tflops if peak else None,
-        sm_clock_mhz=clocked.sm_clock_mhz,
-        fraction_of_clock=clocked.tflops / clock_tflops if clock_tflops else None,
+        sm_clock_mhz=clock_block.sm_clock_mhz,
+        fraction_of_clock=clock_block.tflops / clock_tflops if clock_tflops else None,
         inputs=median.inputs,
         throttle_reasons=sorted({*(burst_throttle_reasons or []), *(load.throttle_reasons if load else [])}),
         burst_throttle_reasons=burst_throttle_reasons,
         sustained_throttle_reasons=load.throttle_reasons if load and reports else None,
-        all_throttled=throttled if reports else None,
-        remarks=[idle] if starved else [],
-        search=searched,
+        all_throttled=_is_throttled(repeated) if reports else None,
+        remarks=_remarks(load),
+        search=search_record,
         candidates=candidates,
-        not_repeated=found.not_repeated,
-        repeats=found.blocks,
+        not_repeated=repeated.not_repeated,
+        repeats=repeated.blocks,
         sustained=load,
-        variants=found.variants,
+        variants=repeated.variants,
         kernel=kernel,
         investigation=investigation,
     )
 
 
+def _is_low_peak(device: Device, peak: DatasheetPeak | None, tflops: float) -> bool:
+    """Return whether a ceiling is so far below the datasheet's peak that the cause is looked for."""
+    if peak is None or DEVICE_TRAITS[device.kind].peaks_by != "datasheet":
+        return False
+    return tflops < LOW_PEAK_SHARE * peak.tflops
+
+
+def _clock_block(blocks: Sequence[WorkloadBlock], median: WorkloadBlock) -> WorkloadBlock:
+    """Return the block with a counted clock whose rate is nearest the median block's; that one if none has a clock."""
+    blocks_with_clock = [block for block in blocks if block.sm_clock_mhz]
+    return min(blocks_with_clock, key=lambda block: abs(block.tflops - median.tflops), default=median)
+
+
+def _unit_that_ran(target: CeilingTarget, reference: Measurement | None, kernel: KernelIdentity) -> ComputeUnit:
+    if reference and kernel.tensor_cores is False:
+        return "cuda_core"
+    return target.device.compute_unit(target.ceiling)
+
+
+def _is_throttled(repeated: RepeatedWorkload) -> bool:
+    """Return whether heat or the power brake held back all of a block, or all of the sustained load."""
+    if any(block.timing.all_throttled for block in repeated.blocks):
+        return True
+    return bool(repeated.load and repeated.load.all_throttled)
+
+
+def _remarks(load: Sustained | None) -> list[str]:
+    if load is None or not load.starved_points:
+        return []
+    starved, points = load.starved_points, len(load.curve)
+    return [f"the host left the device without work in {starved} of {points} moments of load, which do not count"]
+
+
+def _clock_tflops(peak: DatasheetPeak | None, record: DeviceRecord, clock_mhz: float | None) -> float | None:
+    """Return what the units can do at a clock; None where their rate or the clock is not known."""
+    if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
+        return None
+    rate, multiprocessors = peak.operations_per_clock_per_multiprocessor, record.hardware["multiprocessors"]
+    return datasheets.clock_peak_tflops(rate, multiprocessors, clock_mhz)
+
+
 def _measure_as_operator(
-    device: Device, seals: Seals, workload: Workload, dtype: str, rest_s: float, **options
+    device: Device, seals: Seals, workload: Workload, dtype: str, options: BlockOptions
 ) -> Measurement:
-    """A product as an operator under its roof, with its own prediction."""
+    """Measure a GEMM as an operator under its roof, with its own prediction."""
     cell = Gemm().make_cell(device, dtype, workload)
     declared = declare_cell(cell, None, seals, cold=False)
-    check, latency, states, _ = _time_checked(device, workload, rest_s, **options)
-    on_device, doubts = time_device_checked(
-        device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device, rest_s)
+    run = _time_checked(device, workload, options)
+    gpu_time, doubts = time_device_checked(
+        device,
+        workload.step,
+        run.timing,
+        time_budget_s=options.budget.time_budget_s,
+        rest=lambda: _rest(device, options.rest_s),
     )
     return Measurement(
         **declared,
-        check=check.model_copy(update={"relative_error_after": workload.compare().relative_error}),
-        cpu_time=latency,
-        gpu_time=on_device,
+        check=run.check.model_copy(update={"relative_error_after": workload.compare().relative_error}),
+        cpu_time=run.timing,
+        gpu_time=gpu_time,
         overhead_s=None,
         remarks=doubts,
-        states=states,
+        states=run.states,
     )
 
 
-def _caller_tflops(measured: Measurement) -> float:
-    return measured.flops / measured.cpu_time.median_s / 1e12
+def _caller_tflops(measurement: Measurement) -> float:
+    return measurement.flops / measurement.cpu_time.median_s / 1e12
+
+
+# ---------------------------------------------------------------- the search
 
 
 def _rank_candidates(
     target: CeilingTarget, reference: Measurement | None, time_budget_s: float
 ) -> tuple[list[Candidate], Search]:
-    """What was tried: the finalists, the fastest first, then the others by FLOPs per counted cycle, which need no rest.
+    """Return the candidates tried: the finalists, the fastest first, then the others by FLOPs per counted cycle.
 
-    A product that draws less power runs at a higher clock, so finalists are ordered by FLOP/s of blocks. Without a
-    counted clock, as on a CPU, FLOP/s order them all.
+    FLOPs per cycle need no rest. A GEMM that draws less power runs at a higher clock, so finalists are ordered by the
+    FLOP/s of blocks. Without a counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
-    longest = LONGEST_WORKLOAD_S[device.kind] * (_caller_tflops(reference) * 1e12 if reference else 0.0)
-    most = max(longest, reference.flops) if reference and device.kind == "gpu" else longest
-    ways = list(target.products.candidate_workloads(*target[:3], most, 3))
-    tried, searched = _try_workloads(device, ways, time_budget_s)
-    counted = reference and tried[0].clock_mhz
-    rates = {place: _time_block_tflops(device, tried[place]) for place in choose_finalists(tried)} if counted else {}
-    for place in [place for place, rate in rates.items() if rate >= SECOND_BLOCK_SHARE * max(rates.values())]:
-        rates[place] = (rates[place] + _time_block_tflops(device, tried[place])) / 2
-    found = [
-        Candidate(
-            product=one.way.product,
-            flops=one.way.flops,
-            trial_tflops=rates.get(place, one.way.flops / one.seconds / 1e12),
-            flops_per_cycle=_flops_per_cycle(one) if one.clock_mhz else None,
+    workloads = target.candidates(_most_flops(device, reference))
+    trials, search_record = _try_workloads(device, workloads, time_budget_s)
+    finalist_tflops: dict[int, float] = {}  # by index of the trial
+    if reference and trials[0].clock_mhz:
+        finalist_tflops = _time_finalists(device, trials)
+    candidates = []
+    for index, trial in enumerate(trials):
+        workload = trial.candidate
+        candidates.append(
+            Candidate(
+                product=workload.product,
+                flops=workload.flops,
+                trial_tflops=finalist_tflops.get(index, workload.flops / trial.seconds / 1e12),
+                flops_per_cycle=_flops_per_cycle(trial) if trial.clock_mhz else None,
+            )
         )
-        for place, one in enumerate(tried)
-    ]
-    best = EQUAL_RATE_SHARE * max(map(_flops_per_cycle, tried))
-    order = sorted(
-        range(len(tried)), key=lambda place: (-rates.get(place, 0), -min(best, _flops_per_cycle(tried[place])))
+    equal_rate = search.EQUAL_WORKLOAD_SHARE * max(map(_flops_per_cycle, trials))
+
+    def rank(index: int) -> tuple[float, float]:
+        return -finalist_tflops.get(index, 0), -min(equal_rate, _flops_per_cycle(trials[index]))
+
+    order = sorted(range(len(trials)), key=rank)
+    return [candidates[index] for index in order], search_record
+
+
+def _most_flops(device: Device, reference: Measurement | None) -> float:
+    """Return the FLOPs of the largest candidates: those that take LONGEST_WORKLOAD_S at the rate of the reference."""
+    if reference is None:
+        return 0.0
+    most_flops = LONGEST_WORKLOAD_S[device.kind] * (_caller_tflops(reference) * 1e12)
+    return max(most_flops, reference.flops) if device.kind == "gpu" else most_flops
+
+
+def _try_workloads(
+    device: Device, workloads: Sequence[Workload], budget_s: float
+) -> tuple[list[WorkloadTrial], Search]:
+    """Return the trials of workloads, which all have a counted clock or none has."""
+    trials, search_record = search.try_candidates(
+        device,
+        workloads,
+        step_of=lambda workload: workload.step,
+        budget_s=budget_s,
+        work_of=lambda workload: workload.flops,
     )
-    return [found[place] for place in order], searched
+    if not all(trial.clock_mhz for trial in trials):
+        trials = [trial._replace(clock_mhz=None) for trial in trials]
+    return trials, search_record
 
 
-def _try_workloads(device: Device, ways: list, budget_s: float) -> tuple[list[search.CandidateTrial], Search]:
-    tried, searched = search.try_candidates(device, ways, lambda way: way.step, budget_s, work_of=lambda way: way.flops)
-    if not all(trial.clock_mhz for trial in tried):
-        tried = [trial._replace(clock_mhz=None) for trial in tried]
-    return tried, searched
+def _flops_per_cycle(trial: WorkloadTrial) -> float:
+    """Return FLOPs per cycle; per microsecond where no clock was counted."""
+    return trial.candidate.flops / trial.seconds / 1e6 / (trial.clock_mhz or 1)
 
 
-def _flops_per_cycle(trial: search.CandidateTrial) -> float:
-    """FLOPs per cycle; per microsecond where no clock was counted."""
-    return trial.way.flops / trial.seconds / 1e6 / (trial.clock_mhz or 1)
+def choose_finalists(trials: list[WorkloadTrial]) -> list[int]:
+    """Return the indices of two trials for each leading shape, each once.
+
+    They are the trial of the most FLOPs per cycle, and the shortest, in which power counts too.
+    """
+    by_rate = sorted(range(len(trials)), key=lambda index: -_flops_per_cycle(trials[index]))
+    trials_by_shape: dict[tuple, list[int]] = {}
+    for index in by_rate:
+        shape = tuple(trials[index].candidate.product.shape.values())
+        trials_by_shape.setdefault(shape, []).append(index)
+    least_rate = FINALIST_SHARE * _flops_per_cycle(trials[by_rate[0]])
+    finalists = []
+    for trials_of_shape in list(trials_by_shape.values())[:FINALISTS]:
+        most_per_cycle = trials_of_shape[0]
+        if _flops_per_cycle(trials[most_per_cycle]) >= least_rate:
+            shortest = min(trials_of_shape, key=lambda index: trials[index].seconds)
+            finalists += [most_per_cycle, shortest]
+    return list(dict.fromkeys(finalists))
 
 
-def choose_finalists(tried: list[search.CandidateTrial]) -> list[int]:
-    """Places of each leading shape's most FLOPs per cycle and of its shortest trial, in which power counts too."""
-    of_shape: dict[tuple, list[int]] = {}
-    for place in sorted(range(len(tried)), key=lambda place: -_flops_per_cycle(tried[place])):
-        of_shape.setdefault(tuple(tried[place].way.product.shape.values()), []).append(place)
-    shapes = list(of_shape.values())[:FINALISTS]
-    near = [
-        same
-        for same in shapes
-        if _flops_per_cycle(tried[same[0]]) >= FINALIST_SHARE * _flops_per_cycle(tried[shapes[0][0]])
-    ]
-    pairs = [(same[0], min(same, key=lambda place: tried[place].seconds)) for same in near]
-    return [*dict.fromkeys(place for pair in pairs for place in pair)]
+def _time_finalists(device: Device, trials: list[WorkloadTrial]) -> dict[int, float]:
+    """Return the TFLOPS of a block of each finalist by its index, the mean of two blocks for the fastest."""
+    tflops = {index: _time_block_tflops(device, trials[index]) for index in choose_finalists(trials)}
+    least_tflops = SECOND_BLOCK_SHARE * max(tflops.values())
+    for index in [index for index, rate in tflops.items() if rate >= least_tflops]:
+        tflops[index] = (tflops[index] + _time_block_tflops(device, trials[index])) / 2
+    return tflops
 
 
-def _time_block_tflops(device: Device, trial: search.CandidateTrial) -> float:
-    """TFLOPS, after a short rest."""
-    _rest_and_warm_up(device, trial.way, SHORT_REST_S)
-    times = device.time_steps(trial.way.step, LEAD_STEPS + _steps_per_block(trial.seconds))[LEAD_STEPS:]
-    return trial.way.flops * len(times) / sum(times) / 1e12
+# ---------------------------------------------------------------- one block
 
 
-def _time_fastest_block(device: Device, ways: list, options: dict) -> WorkloadBlock | None:
-    """A block of the fastest of these; None if the library runs none."""
+def _time_block_tflops(device: Device, trial: WorkloadTrial) -> float:
+    """Return the TFLOPS of a block after a short rest."""
+    workload = trial.candidate
+    _rest_and_warm_up(device, workload, SHORT_REST_S)
+    samples = device.time_steps(workload.step, LEAD_STEPS + _steps_per_block(trial.seconds))[LEAD_STEPS:]
+    return workload.flops * len(samples) / sum(samples) / 1e12
+
+
+def _time_fastest_block(device: Device, workloads: Sequence[Workload], options: BlockOptions) -> WorkloadBlock | None:
+    """Return a block of the fastest of some workloads; None if the library runs none."""
     try:
-        tried, _ = _try_workloads(device, ways, options["time_budget_s"] / 2)
+        trials, _ = _try_workloads(device, workloads, options.budget.time_budget_s / 2)
     except UnsupportedError:
         return None
-    return _time_block(device, max(tried, key=_flops_per_cycle).way, options)
+    return _time_block(device, max(trials, key=_flops_per_cycle).candidate, options)
 
 
-def _steps_per_block(seconds: float) -> int:
-    """Of a block on a GPU, of steps that take so long."""
-    return min(MOST_STEPS, max(BLOCK_STEPS, math.ceil(BLOCK_S / seconds)))
+def _steps_per_block(step_s: float) -> int:
+    """Return the number of steps, of `step_s` seconds each, in a block on a GPU."""
+    return min(MOST_STEPS, max(BLOCK_STEPS, math.ceil(BLOCK_S / step_s)))
 
 
-def _time_block(device: Device, workload: Workload, options: dict) -> WorkloadBlock:
-    """One block, after the same start as all, of a result that was checked. On a GPU `options` give the rest alone."""
+def _time_block(device: Device, workload: Workload, options: BlockOptions) -> WorkloadBlock:
+    """Return one block, after the same start as all, of a result that was checked.
+
+    On a GPU the options decide the rest alone.
+    """
     if not DEVICE_TRAITS[device.kind].synchronous:
         *_, step_s = device.time_steps(workload.step, 2)
-        options = options | dict(
-            warmup=WARM_UP_STEPS, iterations=_steps_per_block(step_s), time_budget_s=MOST_BLOCK_S, lead=LEAD_STEPS
-        )
-    return _block_record(device, workload, *_time_checked(device, workload, **options))
+        budget = TimingBudget(WARM_UP_STEPS, _steps_per_block(step_s), MOST_BLOCK_S)
+        options = BlockOptions(budget, options.rest_s, LEAD_STEPS)
+    return _block_record(device, workload, _time_checked(device, workload, options))
 
 
-def _block_record(
-    device: Device, workload: Workload, check: Check, latency, states: list, sm_clock_mhz
-) -> WorkloadBlock:
-    # Other guests of a CPU's host slow single products.
-    seconds = (
-        latency.median_s if DEVICE_TRAITS[device.kind].synchronous else sum(latency.samples_s) / len(latency.samples_s)
-    )
+def _block_record(device: Device, workload: Workload, run: TimedRun) -> WorkloadBlock:
+    timing = run.timing
+    if DEVICE_TRAITS[device.kind].synchronous:
+        seconds = timing.median_s  # other guests of a CPU's host slow single steps
+    else:
+        seconds = sum(timing.samples_s) / len(timing.samples_s)
     return WorkloadBlock(
         product=workload.product,
         inputs=workload.inputs,
         flops=workload.flops,
-        check=check,
-        timing=latency,
+        check=run.check,
+        timing=timing,
         tflops=workload.flops / seconds / 1e12,
-        states=states,
-        sm_clock_mhz=sm_clock_mhz,
+        states=run.states,
+        sm_clock_mhz=run.sm_clock_mhz,
     )
 
 
-def _time_checked(device: Device, workload: Workload, rest_s: float, **options):
-    """Check, timing, states and clock (of the kernel or the block) of a block after a rest; compared before and after.
+def _time_checked(device: Device, workload: Workload, options: BlockOptions) -> TimedRun:
+    """Time a block after a rest, with the clock of the kernel or the block. The result is compared before and after.
 
     Raises ArithmeticError for a wrong result.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     check = workload.check()
-    checked_s = time.monotonic() - began if DEVICE_TRAITS[device.kind].synchronous else None  # it ran the product too
-    _rest(device, rest_s)
+    # On a synchronous device the check ran the workload too, and may have been the warm-up.
+    checked_s = time.monotonic() - start if DEVICE_TRAITS[device.kind].synchronous else None
+    _rest(device, options.rest_s)
     log = StateLog(device)
     log.read("before")
-    latency = time_caller(device, workload.step, checked_s=checked_s, **options)
-    sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
+    timing = time_caller(device, workload.step, options.budget, checked_s=checked_s, lead_steps=options.lead_steps)
+    sm_clock_mhz = workload.clock_mhz() or timing.sm_clock_mhz
     log.read("after")
     check = check.model_copy(update={"relative_error_after": workload.compare().relative_error})
-    return check, flag_throttled(latency, log.states), log.states, sm_clock_mhz
+    return TimedRun(check, flag_throttled(timing, log.states), log.states, sm_clock_mhz)
 
 
-def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list:
-    """Readings under as long a load as NVML needs to report what limits it."""
+def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list[DeviceState]:
+    """Return readings under as long a load as NVML needs to report what limits it."""
     log, count = StateLog(device), max(1, round(HOLD_S / block.timing.median_s))
     device.time_steps(workload.step, count, 0, lambda: log.read("during"))
     return log.states
@@ -401,10 +566,3 @@ def _rest(device: Device, seconds: float) -> None:
     device.synchronize()
     if DEVICE_TRAITS[device.kind].reports_power:
         time.sleep(seconds)
-
-
-def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float | None:
-    if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
-        return None
-    rate, multiprocessors = peak.operations_per_clock_per_multiprocessor, record.hardware["multiprocessors"]
-    return datasheets.clock_peak_tflops(rate, multiprocessors, clock_mhz)

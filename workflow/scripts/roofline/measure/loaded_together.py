@@ -8,22 +8,26 @@ from sys import executable
 from roofline.core.terms import UnsupportedError
 from roofline.records.bandwidth_record import Loaded
 
-REST_S = 1.0
+PAUSE_S = 1.0  # after the last card alone, before all at once
 
 
 def measure_together(names: Sequence[str], program: str) -> list[Loaded]:
-    """`program` puts a card under load (workflow/scripts/load_server.py), in a process each. Raises Unsupported if one ends.
+    """Return the TFLOPS of each named GPU, under load alone and with all others.
 
+    `program` (workflow/scripts/load_server.py) runs in a process for each. Raises UnsupportedError if a process ends.
     Call it before a device is opened: that hides the other cards from this process and its children.
     """
     workers = [Popen([executable, program, name], stdin=PIPE, stdout=PIPE, text=True) for name in names]
     try:
         for worker in workers:
             worker.stdout.readline()  # it is ready
-        alone = [_run_loads([worker])[0] for worker in workers]
-        time.sleep(REST_S)  # the last one was under load until now
-        rates = zip(names, alone, _run_loads(workers), strict=True)
-        return [Loaded(device=name, alone_tflops=own, together_tflops=shared) for name, own, shared in rates]
+        alone_rates = [_run_loads([worker])[0] for worker in workers]
+        time.sleep(PAUSE_S)  # the last card was under load until now
+        together_rates = _run_loads(workers)
+        return [
+            Loaded(device=name, alone_tflops=alone_rate, together_tflops=together_rate)
+            for name, alone_rate, together_rate in zip(names, alone_rates, together_rates, strict=True)
+        ]
     except (BrokenPipeError, ValueError):
         raise UnsupportedError("the load of a card ended") from None
     finally:
@@ -33,7 +37,7 @@ def measure_together(names: Sequence[str], program: str) -> list[Loaded]:
 
 
 def _run_loads(workers: Sequence[Popen]) -> list[float]:
-    """Of one load on each of these, all at once."""
+    """Run a load on the GPU of each worker, all at once, and return their TFLOPS."""
     for worker in workers:
         print(file=worker.stdin, flush=True)
     return [float(worker.stdout.readline()) for worker in workers]

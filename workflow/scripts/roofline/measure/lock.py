@@ -20,19 +20,19 @@ from roofline.devices import host
 
 LOCK_FOLDER = Path(os.environ.get(host.HOST_ROOT_VARIABLE, "/"), "tmp/roofline-locks")
 HOST_LOCK, HOST_PATH_LOCK = "host", "host_path"
-LOCKS_TAKEN_LAST = (HOST_LOCK, HOST_PATH_LOCK)  # in the order of taking, after the GPUs
-FIRST_WAIT_VARIABLE = "ROOFLINE_FIRST_WAIT"  # the path that the first job of a run makes that has to wait
+LOCKS_TAKEN_LAST = (HOST_LOCK, HOST_PATH_LOCK)  # in this order, after those of GPUs
+FIRST_WAIT_VARIABLE = "ROOFLINE_FIRST_WAIT"  # a path, whose file is made by the first job of a run that has to wait
 
 
 def gpu_lock_name(uuid: str) -> str:
-    """The name of a GPU's lock. Slices of a card share its clock and power, and have one for all."""
+    """Return the name of a GPU's lock. MIG slices share the clock and power of their card, and have one lock."""
     return "MIG" if uuid.startswith("MIG-") else uuid
 
 
 @contextlib.contextmanager
-def hold_locks(uses: Collection[str]) -> Iterator[None]:
-    """Hold what a measurement uses while the block runs."""
-    files = take_locks(uses)
+def hold_locks(lock_names: Collection[str]) -> Iterator[None]:
+    """Hold the locks of what a measurement uses, while the block runs."""
+    files = take_locks(lock_names)
     try:
         yield
     finally:
@@ -40,12 +40,20 @@ def hold_locks(uses: Collection[str]) -> Iterator[None]:
             os.close(file)
 
 
-def take_locks(uses: Collection[str]) -> list[int]:
-    """Take locks until the process ends or the files are closed: GPUs by UUID (HOST is shared), HOST, HOST_PATH. Raises
-    PermissionError, in one line, if files of another user are in the way."""
-    gpus = sorted({*uses} - {*LOCKS_TAKEN_LAST})
-    wanted = [*gpus, *(name for name in LOCKS_TAKEN_LAST if name in uses or (name == HOST_LOCK and gpus))]
-    return [_take_lock(name, shared=name == HOST_LOCK and bool(gpus)) for name in wanted]
+def take_locks(lock_names: Collection[str]) -> list[int]:
+    """Take locks until the process ends or their files, which are returned, are closed.
+
+    The order is GPUs by UUID, HOST_LOCK, HOST_PATH_LOCK. With a GPU's lock HOST_LOCK is taken too, and shared. Raises
+    PermissionError, in one line, if files of another user are in the way.
+    """
+    gpus = sorted({*lock_names} - {*LOCKS_TAKEN_LAST})
+    host_is_shared = bool(gpus)
+    files = [_take_lock(name, shared=False) for name in gpus]
+    if host_is_shared or HOST_LOCK in lock_names:
+        files.append(_take_lock(HOST_LOCK, shared=host_is_shared))
+    if HOST_PATH_LOCK in lock_names:
+        files.append(_take_lock(HOST_PATH_LOCK, shared=False))
+    return files
 
 
 def _take_lock(name: str, shared: bool) -> int:
@@ -61,7 +69,10 @@ def _take_lock(name: str, shared: bool) -> int:
 
 
 def open_lock_file(name: str) -> int:
-    """The lock's file, made for all users where it is not there."""
+    """Return the open file of a lock, which is made for all users where there is none.
+
+    Raises PermissionError, in one line, where it cannot be opened.
+    """
     path = LOCK_FOLDER / name
     try:
         with contextlib.suppress(FileExistsError):
@@ -83,18 +94,18 @@ def open_lock_file(name: str) -> int:
 
 
 def _run_id() -> str:
-    """The process that started this job, or this one."""
+    """Return the number of the process that started this job, or of this process."""
     return os.environ.get(RUN_PROCESS_VARIABLE, str(os.getpid()))
 
 
 def _say_waiting(name: str, file: int) -> None:
-    """Once a run, unless this run itself holds what is waited for."""
+    """Say once per run that a lock is waited for, unless this run itself holds it."""
     if os.pread(file, 20, 0).decode() != _run_id() and _is_first():
         print(f"waiting for {name}: another run measures on this machine", file=sys.stderr, flush=True)
 
 
 def _is_first() -> bool:
-    """Whether no other job of this run has said that it waits."""
+    """Return whether no other job of this run has said that it waits."""
     try:
         if path := os.environ.get(FIRST_WAIT_VARIABLE):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))

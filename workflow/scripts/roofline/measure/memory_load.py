@@ -1,13 +1,12 @@
 """What a GPU's memory sustains, and what it draws: reads, copies, and the points of the energy roofline."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
 from roofline.devices.base import Device, Step
-from roofline.measure.sustained import measure_sustained_once
+from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.records.compute import WorkloadSpec
 from roofline.records.energy_record import EnergyPoint, MemoryLoad
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import CudaDevice
 
 LOADED_CEILINGS = ("hbm_read", "hbm_copy")
-LEAST_LAUNCH_S = 0.02  # of a launch: a queue of short ones runs dry
+LEAST_LAUNCH_S = 0.02  # of an energy kernel: a queue of shorter launches runs dry
 
 
 def measure_energy_points(device: "CudaDevice", seconds: float) -> Iterator[EnergyPoint]:
@@ -43,21 +42,12 @@ def _run_passes(run: Callable[[int], None], count: int, index: int) -> None:
     run(count)
 
 
-@dataclass(frozen=True)
-class LoadedWork:
-    """What sustained load needs: a step, the amount of one step (FLOPs, bytes or tokens) and its record."""
-
-    step: Step
-    flops: float
-    product: WorkloadSpec
-
-
 def measure_memory_load(
     device: Device, step: Step, size_bytes: float, step_s: float, seconds: float
 ) -> MemoryLoad | None:
     """Run a step of `size_bytes` bytes without a pause for `seconds`.
 
-    Returns GB/s once settled, clock, temperature and energy; None if the device ran no chunk. `step_s` is about what a
+    Return GB/s once settled, clock, temperature and energy; None if the device ran no chunk. `step_s` is about what a
     step takes.
     """
     spec = WorkloadSpec(library="stream", shape={}, layout=None, algorithm=None, accumulation="none", output="none")
@@ -67,7 +57,7 @@ def measure_memory_load(
     return MemoryLoad(
         duration_s=load.duration_s,
         settled_after_s=load.settled_after_s,
-        gb_per_s=1e3 * load.tflops,  # bytes were given as FLOPs
+        gb_per_s=1e3 * load.tflops,  # of bytes: 1e12 of them per second
         sm_clock_mhz=load.sm_clock_mhz,
         temperature_c=load.temperature_c,
         throttle_reasons=load.throttle_reasons,

@@ -1,173 +1,195 @@
 """One job of an operator: every case, implementation and scope of it predicted, checked, then timed."""
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from roofline.core.terms import DEVICE_TRAITS
-from roofline.devices.base import Device
+from roofline.devices.base import Device, Step
 from roofline.measure import lock
-from roofline.measure.protocol import scale_to_application, time_caller, time_device, time_device_checked
+from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_device_checked
 from roofline.measure.undisturbed import StateLog
-from roofline.operators.base import (
-    COLD_CACHE_MULTIPLE,
-    Case,
-    Implementation,
-    Job,
-    Operator,
-    count_rotation_copies,
-)
+from roofline.operators.base import COLD_CACHE_MULTIPLE, Case, Implementation, Job, Operator, count_rotation_copies
 from roofline.records.operator_record import Measurement, PredictedCell
 from roofline.records.seal_records import PredictionRecord, predict_sealed
 from roofline.records.timing_record import Timing
 
 MOST_REREAD_SHARE = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
-SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP, SMALLEST_BLOCKS = 40, 0.2, 10, 3
+SMALLEST_BUDGET, SMALLEST_BLOCKS = TimingBudget(warmup=10, iterations=40, time_budget_s=0.2), 3
 SHARED_SEED, SMALLEST_SEED, INPUTS_SEED = 1, 7, 11
 
 
 @dataclass(frozen=True)
 class Seals:
-    """What was sealed of a device and of an operator."""
+    """The seals of a device and of an operator, which hold for all predictions of a job."""
 
     device: PredictionRecord
     constants: Mapping[str, float]
 
 
+class PlannedCase(NamedTuple):
+    """A case that the device computes, by which implementations, and the number of copies of its inputs."""
+
+    case: Case
+    implementations: list[type[Implementation]]
+    copy_count: int
+
+
 @dataclass(frozen=True)
-class Options:
-    """How a job is measured: its implementations by name (None: all), cold or warm, and for how long."""
+class JobPlan:
+    """A job of an operator on a device: by which implementations (None: all), and with cold or warm inputs."""
 
-    implementations: list[str] | None
+    operator: Operator
+    device: Device
+    job: Job
+    implementation_names: list[str] | None
     cold: bool
-    warmup: int
-    iterations: int
-    time_budget_s: float
 
-    @property
-    def timing(self) -> dict:
-        return {"warmup": self.warmup, "iterations": self.iterations, "time_budget_s": self.time_budget_s}
+    def cases(self) -> Iterator[PlannedCase]:
+        """Yield each case of the job that the device computes."""
+        operator, device = self.operator, self.device
+        for case in self.job.cases:
+            implementations = [
+                implementation
+                for implementation in operator.implementations_on(device.kind, self.implementation_names)
+                if not skip_reason(operator, implementation, device, case)
+            ]
+            if implementations:
+                copy_count = choose_copy_count(operator, device, case, implementations, self.cold)
+                yield PlannedCase(case, implementations, copy_count)
 
 
-def measure_job(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
-    """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
-    overheads: dict[tuple, dict] = {}
-    found: list[Measurement] = []
-    for case, chosen, count in plan_cells(operator, device, job, options.implementations, options.cold):
-        shared, copies = make_inputs(operator, device, case, count)
+class Overhead(NamedTuple):
+    """CPU and GPU seconds of a step of the smallest case; None where they are not known."""
+
+    cpu_s: float | None = None
+    gpu_s: float | None = None
+
+
+def measure_job(plan: JobPlan, seals: Seals, budget: TimingBudget) -> list[Measurement]:
+    """Return every measurement of a job.
+
+    Raises ArithmeticError for a wrong result, and RuntimeError, which names the cell, where one fails otherwise. Errors
+    of making the inputs, such as MemoryError, are raised as they are.
+    """
+    operator, device = plan.operator, plan.device
+    overheads: dict[tuple, dict[str | None, Overhead]] = {}
+    measurements: list[Measurement] = []
+    for case, implementations, copy_count in plan.cases():
+        shared, copies = make_inputs(operator, device, case, copy_count)
         references: dict = {}
-        for implementation in chosen:
+        for implementation in implementations:
             with _label_errors(f"{operator.name}, {implementation.name}, {case}"):
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _measure_overheads(operator, device, case, implementation)
                 cell = implementation.make_prepared(operator, device, case, shared, copies)
                 cell.references = references
-                found += [
-                    _measure_cell(cell, scope, seals, options, *overheads[key].get(scope, (None, None)))
-                    for scope in cell.scopes
-                ]
+                for scope in cell.scopes:
+                    overhead = overheads[key].get(scope, Overhead())
+                    measurements.append(_measure_cell(cell, scope, seals, budget, overhead))
                 del cell
         del shared, copies, references  # before the next case's are made
-    return found
+    return measurements
 
 
-def list_kernels(operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool) -> set[tuple]:
-    """Those of a job's cells, and of the smallest cases, as far as they are known before there are arrays."""
-    found: set[tuple] = set()
-    for case, chosen, _ in plan_cells(operator, device, job, wanted, cold):
-        for kind, size in itertools.product(chosen, filter(None, (case, operator.smallest(case)))):
-            with contextlib.suppress(Exception):  # what is wrong shows when the cell is prepared
-                found |= {*kind(operator, device, size).kernels()}
-    return found
+def list_kernels(plan: JobPlan) -> set[tuple]:
+    """Return the kernels of a job's cells and of the smallest cases, as far as they are known without arrays."""
+    kernels: set[tuple] = set()
+    for case, implementations, _ in plan.cases():
+        smallest = plan.operator.smallest(case)
+        sizes = [case, smallest] if smallest else [case]
+        for implementation in implementations:
+            for size in sizes:
+                with contextlib.suppress(Exception):  # what is wrong shows when the cell is prepared
+                    kernels |= {*implementation(plan.operator, plan.device, size).kernels()}
+    return kernels
 
 
-def plan_cells(
-    operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool
-) -> Iterator[tuple[Case, list[type[Implementation]], int]]:
-    """What of a job the device computes: each case with its implementations and the number of copies."""
-    for case in job.cases:
-        every = operator.implementations_on(device.kind, wanted)
-        if chosen := [one for one in every if not skip_reason(operator, one, device, case)]:
-            yield case, chosen, choose_copy_count(operator, device, case, chosen, cold)
-
-
-def predict_job(
-    operator: Operator, device: Device, job: Job, seals: Seals, wanted: list[str] | None, cold: bool
-) -> list[PredictedCell]:
-    """What `measure` will say of a job before it times anything, without arrays."""
+def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
+    """Return the cells that `measure_job` will measure, as the seals predict them, without arrays."""
     return [
-        one
-        for case, chosen, count in plan_cells(operator, device, job, wanted, cold)
-        for implementation in chosen
-        for one in _predict_implementation(implementation, operator, device, case, count, seals)
+        cell
+        for planned_case in plan.cases()
+        for implementation in planned_case.implementations
+        for cell in _predict_implementation(plan, planned_case, implementation, seals)
     ]
 
 
 def _predict_implementation(
-    kind: type[Implementation], operator: Operator, device: Device, case: Case, count: int, seals: Seals
+    plan: JobPlan, planned_case: PlannedCase, implementation: type[Implementation], seals: Seals
 ) -> list[PredictedCell]:
-    """Of a user's implementation that needs arrays, or fails otherwise, the reason instead."""
+    """Predict all scopes. If a user's implementation needs arrays for that, or fails, the cells hold the reason."""
+    operator, device = plan.operator, plan.device
+    case, _, copy_count = planned_case
     try:
-        cell = kind(operator, device, case, count)
-        return [predict_planned_cell(cell, scope, seals, is_cold(cell, scope)) for scope in cell.scopes]
+        cell = implementation(operator, device, case, copy_count)
+        return [predict_planned_cell(cell, scope, seals, _is_cold_cell(cell, scope)) for scope in cell.scopes]
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        cell = Implementation.__new__(kind)
-        Implementation.__init__(cell, operator, device, case, count)
-        known = [cell_identity(cell, scope, is_cold(cell, scope)) for scope in kind.scopes]
-        return [PredictedCell(**one, sealed=None, reason=reason) for one in known]
+        cells = []
+        for scope in implementation.scopes:
+            cold = is_cold(operator, device, case, copy_count, scope)
+            identity = cell_identity(operator, implementation.name, case, scope, cold)
+            cells.append(PredictedCell(**identity, sealed=None, reason=reason))
+        return cells
 
 
 def predict_planned_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
-    return PredictedCell(**cell_identity(cell, scope, cold), sealed=declare_cell(cell, scope, seals, cold)["sealed"])
+    """Return a planned cell as the seals predict it: its measurement will carry the same numbers. Nothing is timed."""
+    identity = cell_identity(cell.operator, cell.name, cell.case, scope, cold)
+    return PredictedCell(**identity, sealed=declare_cell(cell, scope, seals, cold)["sealed"])
 
 
 def skip_reason(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
-    """Why a device cannot compute a case this way, in one line; None where it can."""
+    """Return in one line why a device cannot compute a case by an implementation; None where it can."""
     return implementation.unsupported(device, case) or operator.unsupported(device, case)
 
 
-def list_skipped(operator: Operator, device: Device, job: Job, options: Options) -> list[str]:
-    """What of a job the device cannot do, with the reason."""
-    reasons = [
-        (implementation.name, skip_reason(operator, implementation, device, case))
-        for implementation in operator.implementations_on(device.kind, options.implementations)
-        for case in job.cases
-    ]
-    return list(dict.fromkeys(f"{name} skipped: {reason}" for name, reason in reasons if reason))
+def list_skipped(plan: JobPlan) -> list[str]:
+    """Return a line for each implementation that skips cases of the job, and each of its reasons."""
+    lines = []
+    for implementation in plan.operator.implementations_on(plan.device.kind, plan.implementation_names):
+        for case in plan.job.cases:
+            reason = skip_reason(plan.operator, implementation, plan.device, case)
+            if reason:
+                lines.append(f"{implementation.name} skipped: {reason}")
+    return list(dict.fromkeys(lines))
 
 
 @contextlib.contextmanager
-def _label_errors(what: str) -> Iterator[None]:
-    """Put in front of an error which cell it is of. A wrong result names it already."""
+def _label_errors(cell_label: str) -> Iterator[None]:
+    """Put the cell in front of the message of an error. A wrong result names it already."""
     try:
         yield
     except ArithmeticError:
         raise
     except Exception as error:
-        raise RuntimeError(f"{what}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+        raise RuntimeError(f"{cell_label}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
 
 
 def choose_copy_count(
-    operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool
+    operator: Operator, device: Device, case: Case, implementations: list[type[Implementation]], cold: bool
 ) -> int:
-    """In how many copies the inputs are made; as many as make them cold."""
+    """Return the number of copies of the inputs: one if they are to be warm, else as many as make them cold."""
     if not cold:
         return 1
-    least = count_rotation_copies(operator.rotated_bytes(case, operator.first_scope), device.last_level_cache_bytes)
-    return max(implementation.copies_wanted(case, least) for implementation in chosen)
+    rotated_bytes = operator.rotated_bytes(case, operator.first_scope)
+    least_copies = count_rotation_copies(rotated_bytes, device.last_level_cache_bytes)
+    return max(implementation.copies_wanted(case, least_copies) for implementation in implementations)
 
 
-def make_inputs(operator: Operator, device: Device, case: Case, count: int) -> tuple[dict, list[dict]]:
-    """The shared inputs, and `count` copies of the others."""
+def make_inputs(operator: Operator, device: Device, case: Case, copy_count: int) -> tuple[dict, list[dict]]:
+    """Return the shared inputs, and `copy_count` copies of the inputs that rotate."""
     shared = operator.shared_inputs(device, case, SHARED_SEED)
-    return shared, operator.rotated_inputs(device, case, INPUTS_SEED, count)
+    return shared, operator.rotated_inputs(device, case, INPUTS_SEED, copy_count)
 
 
-def _measure_overheads(operator: Operator, device: Device, case: Case, implementation: type[Implementation]) -> dict:
-    """What calls cost where there is next to nothing to do, by scope."""
+def _measure_overheads(
+    operator: Operator, device: Device, case: Case, implementation: type[Implementation]
+) -> dict[str | None, Overhead]:
+    """Return the overhead of a call by scope, timed where there is next to nothing to do."""
     smallest = operator.smallest(case)
     if smallest is None:
         return {}
@@ -177,74 +199,80 @@ def _measure_overheads(operator: Operator, device: Device, case: Case, implement
     return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
 
 
-def _time_calls(device: Device, step, **options) -> Timing:
-    """The caller's time, while no other job on this host times calls or transfers."""
+def _time_calls(
+    device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None, least_samples: int = 1
+) -> Timing:
+    """Return the CPU time of a step, while no other job on this host times calls or transfers."""
     with lock.hold_locks([lock.HOST_PATH_LOCK] if DEVICE_TRAITS[device.kind].accelerator else []):
-        return time_caller(device, step, **options)
+        return time_caller(device, step, budget, checked_s=checked_s, least_samples=least_samples)
 
 
-def _time_smallest(device: Device, step, per_call: int) -> tuple[float, float | None]:
-    """The median of a step by the caller and by the device, for one application, of the fastest of several blocks."""
-    options = {"warmup": SMALLEST_WARMUP, "iterations": SMALLEST_ITERATIONS, "time_budget_s": SMALLEST_BUDGET_S}
-    blocks = (_time_calls(device, step, **options) for _ in range(SMALLEST_BLOCKS))
-    caller = min(blocks, key=lambda one: one.median_s)
-    on_device = time_device(device, step, caller, time_budget_s=SMALLEST_BUDGET_S)
-    return caller.median_s / per_call, on_device.median_s / per_call if on_device else None
+def _time_smallest(device: Device, step: Step, per_call: int) -> Overhead:
+    """Return the median CPU and GPU seconds of one application, from the fastest of several blocks."""
+    blocks = [_time_calls(device, step, SMALLEST_BUDGET) for _ in range(SMALLEST_BLOCKS)]
+    cpu_time = min(blocks, key=lambda timing: timing.median_s)
+    gpu_time = time_device(device, step, cpu_time, time_budget_s=SMALLEST_BUDGET.time_budget_s)
+    return Overhead(cpu_time.median_s / per_call, gpu_time.median_s / per_call if gpu_time else None)
 
 
 def _measure_cell(
-    cell: Implementation, scope: str | None, seals: Seals, options: Options, call_s: float | None, start_s: float | None
+    cell: Implementation, scope: str | None, seals: Seals, budget: TimingBudget, overhead: Overhead
 ) -> Measurement:
-    """`call_s` and `start_s`: CPU and GPU seconds of the smallest case."""
     operator, device = cell.operator, cell.device
-    declared = declare_cell(cell, scope, seals, is_cold(cell, scope))
+    declared = declare_cell(cell, scope, seals, _is_cold_cell(cell, scope))
     check, checked_s = operator.check(cell, scope)
     step = ResultKeeper(cell.step(scope))
     log = StateLog(device)
     log.read("before")
-    least = min(options.iterations, operator.least_samples(cell.case))
-    latency = _time_calls(device, step, checked_s=checked_s, least=least, **options.timing)
-    device_latency, doubts = time_device_checked(device, step, latency, time_budget_s=options.time_budget_s)
-    latency, device_latency = (scale_to_application(one, cell.per_call) for one in (latency, device_latency))
+    cpu_time = _time_calls(device, step, budget, checked_s, operator.least_samples(cell.case))
+    gpu_time, doubts = time_device_checked(device, step, cpu_time, time_budget_s=budget.time_budget_s)
+    cpu_time = scale_to_application(cpu_time, cell.per_call)
+    gpu_time = scale_to_application(gpu_time, cell.per_call)
     log.read("after")
     after = operator.compare(cell, scope, step.index, step.result)
     return Measurement(
         **declared,
         check=check.model_copy(update={"relative_error_after": after.relative_error}),
-        cpu_time=latency,
-        gpu_time=device_latency,
-        overhead_s=_cap_overhead(call_s, latency),
-        start_s=_cap_overhead(start_s, device_latency),
+        cpu_time=cpu_time,
+        gpu_time=gpu_time,
+        overhead_s=_cap_overhead(overhead.cpu_s, cpu_time),
+        start_s=_cap_overhead(overhead.gpu_s, gpu_time),
         remarks=doubts,
         states=log.states,
     )
 
 
 class ResultKeeper:
-    """A step that keeps what it last returned, to be compared once all is timed."""
+    """A step that keeps the last result and its index, to be compared once all is timed."""
 
-    def __init__(self, step):
+    def __init__(self, step: Step):
         self._step, self.index, self.result = step, 0, None
 
     def __call__(self, index: int) -> None:
         self.index, self.result = index, self._step(index)
 
 
-def _cap_overhead(overhead_s: float | None, whole: Timing | None) -> float | None:
-    """What a call costs: the cell's step is one such call too, which can take no longer than the step."""
-    return min(overhead_s, whole.median_s) if overhead_s is not None and whole else overhead_s
+def _cap_overhead(overhead_s: float | None, timing: Timing | None) -> float | None:
+    """Return the overhead of a call, at most the time of the cell's step, which is one such call too."""
+    if overhead_s is None or timing is None:
+        return overhead_s
+    return min(overhead_s, timing.median_s)
 
 
 def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
-    """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
+    """Return the fields of a Measurement that hold before anything is timed: counts, roofs, the sealed prediction."""
     operator, device, case = cell.operator, cell.device, cell.case
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
-    of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
-    mix, cores = operator.mix, cell.cores(scope)
-    of_memory = device.memory_ceiling_names(mix, cores) if cores else device.memory_ceiling_names(mix)
-    ceilings = of_memory if of_device else device.cache_ceilings
+    in_memory = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
+    cores = cell.cores(scope)
+    if not in_memory:
+        memory_ceilings = device.cache_ceilings
+    elif cores:
+        memory_ceilings = device.memory_ceiling_names(operator.mix, cores)
+    else:
+        memory_ceilings = device.memory_ceiling_names(operator.mix)
+    memory_level = device.memory_level if in_memory else device.cache_level
     compute_ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
-    memory_level = device.memory_level if of_device else device.cache_level
     terms = cell.costs(scope)
     sealed = predict_sealed(
         seals.device,
@@ -252,16 +280,16 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
         flops=flops,
         traffic_bytes=traffic,
         compute_ceiling=compute_ceiling,
-        memory_ceilings=ceilings,
+        memory_ceilings=memory_ceilings,
         memory_level=memory_level,
         terms=terms,
     )
     return {
-        **cell_identity(cell, scope, cold),
+        **cell_identity(operator, cell.name, case, scope, cold),
         "flops": flops,
         "bytes": traffic,
         "compute_ceiling": compute_ceiling,
-        "memory_ceilings": ceilings,
+        "memory_ceilings": memory_ceilings,
         "memory_level": memory_level,
         "level_bytes": cell.level_bytes(scope),
         "costs": terms,
@@ -271,25 +299,32 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
     }
 
 
-def is_cold(cell: Implementation, scope: str | None) -> bool:
-    """Whether what a step reads has left the last-level cache since it was read before: the inputs rotate through
-    several times its size, and what does not rotate is next to nothing of the bytes counted."""
-    operator, case = cell.operator, cell.case
-    rotated = cell.count * operator.rotated_bytes(case, operator.first_scope)
-    counted = operator.bytes(case, scope)
-    read_again = counted - operator.rotated_bytes(case, scope)
+def is_cold(operator: Operator, device: Device, case: Case, copy_count: int, scope: str | None) -> bool:
+    """Return whether what a step reads has left the last-level cache since it was read before.
+
+    That is so if the inputs rotate through COLD_CACHE_MULTIPLE times its size, and at most MOST_REREAD_SHARE of the
+    bytes counted do not rotate.
+    """
+    rotation_bytes = copy_count * operator.rotated_bytes(case, operator.first_scope)
+    counted_bytes = operator.bytes(case, scope)
+    reread_bytes = counted_bytes - operator.rotated_bytes(case, scope)
     return (
-        rotated >= COLD_CACHE_MULTIPLE * cell.device.last_level_cache_bytes
-        and read_again <= MOST_REREAD_SHARE * counted
+        rotation_bytes >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
+        and reread_bytes <= MOST_REREAD_SHARE * counted_bytes
     )
 
 
-def cell_identity(cell: Implementation, scope: str | None, cold: bool) -> dict:
-    """What distinguishes a cell from others, in every record of it."""
-    case = cell.case
+def _is_cold_cell(cell: Implementation, scope: str | None) -> bool:
+    return is_cold(cell.operator, cell.device, cell.case, cell.count, scope)
+
+
+def cell_identity(
+    operator: Operator, implementation_name: str, case: Case, scope: str | None, cold: bool
+) -> dict[str, Any]:
+    """Return the fields of a CellRecord, which distinguish a cell from others in every record of it."""
     return {
-        "operator": cell.operator.name,
-        "implementation": cell.name,
+        "operator": operator.name,
+        "implementation": implementation_name,
         "preset": case.preset,
         "scope": scope,
         "dtype": case.dtype,

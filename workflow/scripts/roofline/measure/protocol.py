@@ -3,10 +3,12 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from roofline.core import statistics
 from roofline.core.terms import DEVICE_TRAITS, LoadSensitivity
-from roofline.devices.base import Device
+from roofline.devices.base import Device, Step
 from roofline.measure.undisturbed import StateLog, flag_throttled, repeat_until_undisturbed
 from roofline.records.timing_record import Timing
 
@@ -14,102 +16,136 @@ CALLER_METHOD = "one step after another, an event per step, synchronised before 
 OPENING_METHOD = "the first steps of sustained load, which begins as a block does, an event per step"
 DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then released"
 FIRST_LOOK_SAMPLES = 64  # samples before the first look at whether they are precise
-LONGER_FACTOR = 1.03
-STEPS_QUEUED_AGAIN = 8  # steps whose commands a card has fetched before it begins the first
+LONGER_FACTOR = 1.03  # GPU time over CPU time from which on it is timed again
+STEPS_QUEUED_AGAIN = 8  # queued together then: a card has fetched all their commands before it begins the first
 TICK_S = 0.5e-6  # of CUDA's events, as cudaEventElapsedTime is documented
-LEAST_CPU_SAMPLES = 7  # samples, whatever they take: fewer have no interval
-READ_DURING_S = 0.05  # a batch of this length or more is looked at while it runs
+LEAST_CPU_SAMPLES = 7  # however long they take: the median of fewer samples has no interval
+READ_DURING_S = 0.05  # the device is read during a batch of this length or more
 
-Step = Callable[[int], object]
+
+@dataclass(frozen=True)
+class TimingBudget:
+    """The limits of a timed block: steps to warm up, the most steps to time, and the seconds for them."""
+
+    warmup: int
+    iterations: int
+    time_budget_s: float
 
 
 def time_caller(
     device: Device,
     step: Step,
+    budget: TimingBudget,
     *,
-    warmup: int,
-    iterations: int,
-    time_budget_s: float,
     checked_s: float | None = None,
-    least: int = 1,
-    lead: int = 0,
+    least_samples: int = 1,
+    lead_steps: int = 0,
 ) -> Timing:
-    """CPU time of `step`, which gets its index, so that it can rotate among buffers.
+    """Return the CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
-    The steps that fit the budget are timed in one block, of a GPU at least `least`. On a CPU at least LEAST_ON_CPU are,
-    and the warm-up goes on as long as each step is the fastest so far, for up to half of a second budget. A check that
-    just took most of the budget (`checked_s`) warmed up. The first `lead` steps of a queue do not count.
+    The steps that fit the budget are timed in one block, on a GPU at least `least_samples`. On a CPU at least
+    LEAST_CPU_SAMPLES are, and the warm-up goes on as long as each step is the fastest so far, for up to half of a
+    second budget. A check that just took most of the budget (`checked_s`) was the warm-up. The first `lead_steps` of a
+    queue do not count.
     """
     synchronous = DEVICE_TRAITS[device.kind].synchronous
-    least = min(iterations, LEAST_CPU_SAMPLES) if synchronous else least
-    start = time.monotonic()
-    deadline = start + (time_budget_s / 2 if synchronous else time_budget_s)
-    slow = checked_s is not None and checked_s > time_budget_s / 2
-    warmed, last, falling = (1, checked_s, False) if slow else (0, math.inf, synchronous)
-    while warmed == 0 or ((warmed < warmup or falling) and time.monotonic() + last < deadline):
-        before, last = last, device.time_steps(step, 1, first=warmed)[0]
-        falling = falling and last < before
-        warmed += 1
-    left_s = time_budget_s if synchronous else deadline - time.monotonic()
-    first = warmed
+    least_samples = min(budget.iterations, LEAST_CPU_SAMPLES if synchronous else least_samples)
+    deadline = time.monotonic() + (budget.time_budget_s / 2 if synchronous else budget.time_budget_s)
+    warm_up_steps, warm_step_s = _warm_up(device, step, budget, deadline, checked_s)
+    block_budget_s = budget.time_budget_s if synchronous else deadline - time.monotonic()
+    next_step = warm_up_steps
 
-    def block() -> Timing:
-        nonlocal first
-        deadline, each = time.monotonic() + left_s, last
+    def time_block() -> Timing:
+        nonlocal next_step
+        deadline, step_s = time.monotonic() + block_budget_s, warm_step_s
         samples: list[float] = []
-        longest, clock_mhz = 0, None
-        while len(samples) < iterations and (len(samples) < least or time.monotonic() + each < deadline):
-            fitting = int((deadline - time.monotonic()) / each) if each else iterations
-            count = max(1, least - len(samples), min(iterations - len(samples), fitting))
-            samples += device.time_steps(step, lead + count, first=first)[lead:]
-            first += lead + count
-            if count > longest:
-                longest, clock_mhz = count, device.block_clock_mhz()
-            each = statistics.median(samples)
-        timing = make_timing(CALLER_METHOD, warmed + lead, iterations, samples)
+        longest_batch, clock_mhz = 0, None
+        while len(samples) < budget.iterations and (
+            len(samples) < least_samples or time.monotonic() + step_s < deadline
+        ):
+            count = _batch_size(budget.iterations - len(samples), least_samples - len(samples), step_s, deadline)
+            samples += device.time_steps(step, lead_steps + count, first=next_step)[lead_steps:]
+            next_step += lead_steps + count
+            if count > longest_batch:
+                longest_batch, clock_mhz = count, device.block_clock_mhz()
+            step_s = statistics.median(samples)
+        timing = make_timing(CALLER_METHOD, warm_up_steps + lead_steps, budget.iterations, samples)
         return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
 
-    return _time_undisturbed(device, block, "caller", others=False)
+    return _time_undisturbed(device, time_block, "caller", list_other_processes=False)
+
+
+def _warm_up(
+    device: Device, step: Step, budget: TimingBudget, deadline: float, checked_s: float | None
+) -> tuple[int, float]:
+    """Warm up and return the number of steps that it took, and the seconds of the last of them."""
+    if checked_s is not None and checked_s > budget.time_budget_s / 2:  # the check has just run the step
+        steps, last_step_s, still_faster = 1, checked_s, False
+    else:
+        steps, last_step_s, still_faster = 0, math.inf, DEVICE_TRAITS[device.kind].synchronous
+
+    def wants_more() -> bool:
+        return (steps < budget.warmup or still_faster) and time.monotonic() + last_step_s < deadline
+
+    while steps == 0 or wants_more():
+        step_s = device.time_steps(step, 1, first=steps)[0]
+        still_faster = still_faster and step_s < last_step_s
+        last_step_s = step_s
+        steps += 1
+    return steps, last_step_s
+
+
+def _batch_size(missing: int, least_missing: int, step_s: float, deadline: float) -> int:
+    """Return how many of the missing samples to take next: those that fit before the deadline, but the least ones."""
+    if not step_s:
+        return missing
+    in_budget = int((deadline - time.monotonic()) / step_s)
+    return min(missing, max(1, least_missing, in_budget))
 
 
 def time_device(
     device: Device, step: Step, caller: Timing, *, time_budget_s: float, at_once: int | None = None
 ) -> Timing | None:
-    """The device's part of a fourth of the steps, of which little varies; None on a synchronous device."""
-    wanted = max(1, caller.requested // 4)
-    fitting = int(time_budget_s / 2 / caller.median_s)
+    """Return the GPU time of a fourth of the steps, since it varies little; None on a synchronous device."""
+    requested = max(1, caller.requested // 4)
+    in_budget = int(time_budget_s / 2 / caller.median_s)
 
-    def block() -> Timing | None:
+    def time_block() -> Timing | None:
         first = caller.warmup + len(caller.samples_s)
-        samples = device.time_steps_on_device(step, max(1, min(wanted, fitting)), first=first, at_once=at_once)
+        samples = device.time_steps_on_device(step, max(1, min(requested, in_budget)), first=first, at_once=at_once)
         method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
-        return make_timing(method, caller.warmup, wanted, samples) if samples else None
+        return make_timing(method, caller.warmup, requested, samples) if samples else None
 
-    return _time_undisturbed(device, block, "device", others=False)
+    return _time_undisturbed(device, time_block, "device", list_other_processes=False)
 
 
 def time_device_checked(
     device: Device, step: Step, caller: Timing, *, time_budget_s: float, rest: Callable[[], None] = lambda: None
 ) -> tuple[Timing | None, list[str]]:
-    """As time_device, after a rest like the caller's; and doubts about it.
+    """Return the GPU time as `time_device` does, after a rest like the caller's, and doubts about it.
 
-    GPU time cannot exceed CPU time. If it seems to, by more than LONGER, it is measured again with AHEAD steps queued
-    together: behind a long queue a card fetches later commands during each step, 0.5 to 0.9 us on an H200.
+    GPU time cannot exceed CPU time. If it seems to, by more than LONGER_FACTOR, it is measured again with
+    STEPS_QUEUED_AGAIN steps queued together: behind a long queue a card fetches later commands during each step, 0.5 to
+    0.9 us on an H200.
     """
     rest()
-    found = time_device(device, step, caller, time_budget_s=time_budget_s)
-    if found and found.median_s > LONGER_FACTOR * caller.median_s:
+    timing = time_device(device, step, caller, time_budget_s=time_budget_s)
+    if timing is None:
+        return None, []
+    if timing.median_s > LONGER_FACTOR * caller.median_s:
         rest()
-        again = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=STEPS_QUEUED_AGAIN)
-        found = min(found, again or found, key=lambda timing: timing.median_s)
-    doubts, share = [], found.median_s / caller.median_s - 1 if found else 0.0
-    if share > LONGER_FACTOR - 1 and share * caller.median_s > 2 * TICK_S:
-        doubts.append(f"the device's time is {100 * share:.3g} % above the caller's, measured twice")
-    return found, doubts
+        second_timing = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=STEPS_QUEUED_AGAIN)
+        if second_timing and second_timing.median_s < timing.median_s:
+            timing = second_timing
+    doubts = []
+    excess_share = timing.median_s / caller.median_s - 1
+    if excess_share > LONGER_FACTOR - 1 and excess_share * caller.median_s > 2 * TICK_S:
+        doubts.append(f"the device's time is {100 * excess_share:.3g} % above the caller's, measured twice")
+    return timing, doubts
 
 
 def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
-    """The times of one of the applications of the operator that each step consisted of."""
+    """Return the times of one application of the operator, from steps that consist of `per_call` applications."""
     if timing is None or per_call == 1:
         return timing
     samples = [round(sample / per_call, 11) for sample in timing.samples_s]
@@ -124,33 +160,34 @@ def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
 
 
 def time_until_precise(
-    device: Device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, least: int = 1
+    device: Device, step: Step, log: StateLog, budget: TimingBudget, *, least_samples: int = 1
 ) -> Timing:
-    """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
+    """Time steps until the 95 % interval of their median is within 0.5 % of it, or until the budget is spent.
 
-    At least `least` are taken, on a CPU LEAST_ON_CPU.
+    At least `least_samples` are taken, on a CPU LEAST_CPU_SAMPLES. The readings of the device go to `log`.
     """
-    least, first = min(most, LEAST_CPU_SAMPLES if DEVICE_TRAITS[device.kind].synchronous else least), 0
+    most_samples = budget.iterations
+    synchronous = DEVICE_TRAITS[device.kind].synchronous
+    least_samples = min(most_samples, LEAST_CPU_SAMPLES if synchronous else least_samples)
     start = time.monotonic()
-    warmed = max(1, warmup)
-    warm_s = statistics.median(device.time_steps(step, warmed, first=first))
-    left_s = time_budget_s - (time.monotonic() - start)
-    first += warmed
+    warm_up_steps = max(1, budget.warmup)
+    warm_step_s = statistics.median(device.time_steps(step, warm_up_steps, first=0))
+    block_budget_s = budget.time_budget_s - (time.monotonic() - start)
+    next_step = warm_up_steps
 
-    def block() -> Timing:
-        nonlocal first
-        deadline, last = time.monotonic() + left_s, warm_s
+    def time_block() -> Timing:
+        nonlocal next_step
+        deadline, step_s = time.monotonic() + block_budget_s, warm_step_s
         samples: list[float] = []
-        stopped_by, earlier = "iterations", len(log.states)
+        stopped_by, earlier_states = "iterations", len(log.states)
         log.read("before")
-        for target in statistics.precision_check_counts(min(FIRST_LOOK_SAMPLES, most), most):
-            while len(samples) < target and (len(samples) < least or time.monotonic() + last < deadline):
-                fitting = max(1, least - len(samples), int((deadline - time.monotonic()) / last)) if last else target
-                count = min(target - len(samples), fitting)
-                look = (lambda: log.read("during")) if count * last >= READ_DURING_S else None
-                batch = device.time_steps(step, count, first, look)
+        for target in statistics.precision_check_counts(min(FIRST_LOOK_SAMPLES, most_samples), most_samples):
+            while len(samples) < target and (len(samples) < least_samples or time.monotonic() + step_s < deadline):
+                count = _batch_size(target - len(samples), least_samples - len(samples), step_s, deadline)
+                read_during = partial(log.read, "during") if count * step_s >= READ_DURING_S else None
+                batch = device.time_steps(step, count, next_step, read_during)
                 samples += batch
-                last, first = statistics.median(batch), first + count
+                step_s, next_step = statistics.median(batch), next_step + count
             if len(samples) < target:
                 stopped_by = "time_budget"
                 break
@@ -158,27 +195,39 @@ def time_until_precise(
                 stopped_by = "precision"
                 break
         log.read("after")
-        return flag_throttled(make_timing(CALLER_METHOD, warmed, most, samples, stopped_by), log.states[earlier:])
+        timing = make_timing(CALLER_METHOD, warm_up_steps, most_samples, samples, stopped_by)
+        return flag_throttled(timing, log.states[earlier_states:])
 
-    return _time_undisturbed(device, block, "caller")
+    return _time_undisturbed(device, time_block, "caller")
 
 
 def _time_undisturbed(
-    device: Device, block: Callable[[], Timing | None], sensitive: LoadSensitivity, others: bool = True
+    device: Device,
+    time_block: Callable[[], Timing | None],
+    sensitivity: LoadSensitivity,
+    list_other_processes: bool = True,
 ) -> Timing | None:
-    timing, contention = repeat_until_undisturbed(device, block, lambda timing: timing.median_s, sensitive, others)
+    timing, contention = repeat_until_undisturbed(
+        device, time_block, lambda timing: timing.median_s, sensitivity, list_other_processes
+    )
     return timing and timing.model_copy(update={"contention": contention})
 
 
 def make_timing(
     method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None
 ) -> Timing:
+    """Return the Timing of samples in seconds, rounded to 0.1 ns, with their median and its 95 % interval.
+
+    Without `stopped_by` it is `iterations` where as many as requested were taken, else `time_budget`.
+    """
     samples = [round(sample, 10) for sample in samples]
+    if stopped_by is None:
+        stopped_by = "iterations" if len(samples) >= requested else "time_budget"
     return Timing(
         timed_by=method,
         warmup=warmup,
         requested=requested,
-        stopped_by=stopped_by or ("iterations" if len(samples) >= requested else "time_budget"),
+        stopped_by=stopped_by,
         samples_s=samples,
         median_s=statistics.median(samples),
         ci95_s=statistics.median_interval(samples),

@@ -1,8 +1,9 @@
 """Seals: the ceilings that the datasheet of a device promises, and the constants of an operator's costs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-import roofline.devices.cpu.topology as of_cpu  # not by `from`, which sources.py takes for code of a CPU alone
+import roofline.devices.cpu.topology as cpu_topology  # not by `from`, which sources.py takes for code of a CPU alone
 from roofline.core.terms import ACCESS_PATTERNS
 from roofline.devices.levels import PEER_LEVEL, memory_ceiling_names
 from roofline.records.calibration_record import CalibrationRecord
@@ -10,39 +11,51 @@ from roofline.records.device_record import DeviceRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
 
 MEASURED_SOURCE = "measured on this host before any operator"
-SOURCE_FIELDS = {"source", "verified", "derived"}  # fields
+SOURCE_FIELDS = {"source", "verified", "derived"}
+
+
+class OperatorCosts(Protocol):
+    """The part of an operator that is sealed. With operators/base.py the seals of devices would follow from it too."""
+
+    name: str
+    constants: Mapping[str, Mapping[str, tuple]]  # (value, source, meaning) by kind of device and name
 
 
 def seal_operator(
-    operator, device: DeviceRecord, sealed_at: str, calibration: CalibrationRecord | None = None
+    operator: OperatorCosts, device: DeviceRecord, sealed_at: str, calibration: CalibrationRecord | None = None
 ) -> OperatorPredictionRecord:
-    """The constants of an operator's costs on this kind of device, of a host as far as they were measured there."""
-    assumed: Mapping = operator.constants.get(device.device_kind, {})
-    calibrated = calibration.constants if calibration else {}
-    measured = {name: value for name, value in calibrated.items() if name in assumed}
+    """Return the seal of an operator's cost constants on this kind of device.
+
+    Constants that the calibration measured on this host replace those that the operator assumes.
+    """
+    values, sources = {}, {}
+    for name, (value, source, *_) in operator.constants.get(device.device_kind, {}).items():
+        values[name], sources[name] = value, source
+    for name, value in (calibration.constants if calibration else {}).items():
+        if name in values:
+            values[name], sources[name] = value, MEASURED_SOURCE
     return OperatorPredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
         sealed_at=sealed_at,
         operator=operator.name,
-        constants={name: value for name, (value, *_) in assumed.items()} | measured,
-        constant_sources={name: source for name, (_, source, *_) in assumed.items()}
-        | dict.fromkeys(measured, MEASURED_SOURCE),
+        constants=values,
+        constant_sources=sources,
     )
 
 
 def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
-    """The ceilings that the datasheet of a device promises."""
+    """Return the seal of the ceilings that the datasheet of a device promises."""
     return PredictionRecord(
-        device=device.device,
-        device_kind=device.device_kind,
-        sealed_at=sealed_at,
-        ceilings=promise_ceilings(device),
+        device=device.device, device_kind=device.device_kind, sealed_at=sealed_at, ceilings=promise_ceilings(device)
     )
 
 
 def promise_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
-    """The vendor's peaks and bandwidth by the ceilings that they promise; of a CPU's memory a rule of thumb."""
+    """Return the peaks and the bandwidth of the datasheet by the ceilings that they promise.
+
+    The bandwidth of a CPU's memory is a rule of thumb. Without a bandwidth no memory ceiling is promised.
+    """
     compute = [
         PromisedCeiling(kind="compute", name=name, tflops=peak.tflops, **peak.model_dump(include=SOURCE_FIELDS))
         for name, peak in device.datasheet.peaks.items()
@@ -50,19 +63,24 @@ def promise_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     bandwidth = device.datasheet.bandwidth
     names = dict.fromkeys(name for mix in ACCESS_PATTERNS for name in memory_ceiling_names(device.device_kind, mix))
     if device.device_kind == "cpu":
-        whole, *fewer = of_cpu.measured_core_counts(device.hardware.get("cores_usable", 1))
-        rates = dict.fromkeys(names, of_cpu.rule_of_thumb_gb_per_s(whole, device.name))
-        rates |= {
-            of_cpu.ceiling_name_on_cores("dram_read", count): of_cpu.rule_of_thumb_gb_per_s(count, device.name)
-            for count in fewer
-        }
-        source = {"source": of_cpu.RULE_OF_THUMB_SOURCE, "verified": False, "derived": True}
+        rates = _rule_of_thumb_rates(device, names)
+        source = {"source": cpu_topology.RULE_OF_THUMB_SOURCE, "verified": False, "derived": True}
     elif bandwidth:
         rates = dict.fromkeys(names, bandwidth.gb_per_s)
         source = bandwidth.model_dump(include=SOURCE_FIELDS)
     else:
-        return compute  # neither the table nor the driver reports a bandwidth: none is promised
+        return compute  # neither the table nor the driver reports a bandwidth
     memory = [PromisedCeiling(kind="memory", name=name, gb_per_s=rate, **source) for name, rate in rates.items()]
-    if link := device.datasheet.nvlink:
-        memory.append(PromisedCeiling(kind="memory", name=PEER_LEVEL, **link.model_dump()))
+    if nvlink := device.datasheet.nvlink:
+        memory.append(PromisedCeiling(kind="memory", name=PEER_LEVEL, **nvlink.model_dump()))
     return compute + memory
+
+
+def _rule_of_thumb_rates(device: DeviceRecord, names: Iterable[str]) -> dict[str, float]:
+    """Return the GB/s of a CPU's memory ceilings: those of all cores, and reads on fewer cores."""
+    all_cores, *fewer_cores = cpu_topology.measured_core_counts(device.hardware.get("cores_usable", 1))
+    rates = dict.fromkeys(names, cpu_topology.rule_of_thumb_gb_per_s(all_cores, device.name))
+    for cores in fewer_cores:
+        name = cpu_topology.ceiling_name_on_cores("dram_read", cores)
+        rates[name] = cpu_topology.rule_of_thumb_gb_per_s(cores, device.name)
+    return rates

@@ -1,89 +1,109 @@
 """Sustained load: what a card still gives once clock and power have settled."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import sqrt
-from operator import mul
 from statistics import fmean, stdev
 
 from roofline.core import statistics
 from roofline.core.disturbance import collect_throttle_reasons, is_throttled
-from roofline.devices.base import Device
+from roofline.devices.base import Device, Step
 from roofline.devices.energy_counter import watch_energy
 from roofline.measure.energy import compute_load_energy
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, repeat_until_undisturbed
-from roofline.records.compute import LoadPoint, Sustained
+from roofline.records.compute import LoadPoint, Sustained, WorkloadSpec
 
-CHUNK_S = 0.05  # between two looks: NVML's readings come tens of milliseconds apart
-CHUNKS_TIMED_SINGLY, MOST_STEPS_TIMED_SINGLY = (
-    2,
-    1000,
-)  # the first chunks are timed product by product, if of no more products
+CHUNK_S = 0.05  # between two readings: NVML's come tens of milliseconds apart
+CHUNKS_TIMED_SINGLY = 2  # the first chunks, whose steps are timed one by one
+MOST_STEPS_TIMED_SINGLY = 1000  # of a chunk; with more no step is timed by itself
 LOAD_SETTLING_S = 1.0  # the opening burst and the first dip of power control
-SHORTEST_CYCLE_S = 0.3  # of a cycle: an H200's dips come every 0.9 s
-LEAST_SWING, LEAST_AUTOCORRELATION = (
-    0.002,
-    0.3,
-)  # of the mean: what swings less has no cycles; autocorrelation of what has
-FEWEST_POINTS, INTERVAL_PARTS = 8, 4
-STARVED_SHARE = 0.03  # less work a cycle than usual; at most 0.7 % on an H200 that is kept busy
+SHORTEST_CYCLE_S = 0.3  # of power control: an H200's dips come every 0.9 s
+LEAST_SWING = 0.002  # of the mean rate: one that varies less has no cycles
+LEAST_AUTOCORRELATION = 0.3  # of a rate that has cycles, at a lag of one cycle
+FEWEST_CURVE_POINTS = 8  # from which cycles and an interval are computed
+INTERVAL_PARTS = 4  # of a load without cycles
+STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on an H200 that is kept busy
 
 
-def measure_sustained(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
-    """Run a workload for so many seconds; the mean rate over whole cycles of its power control. `step_s` is about what
-    one step takes. Moments of throttling and of an empty queue are set apart. None if the device ran no chunk."""
-    found, contention = repeat_until_undisturbed(
+@dataclass(frozen=True)
+class LoadedWork:
+    """The work under sustained load: a step, the amount of one step (FLOPs, bytes or tokens) and its record."""
+
+    step: Step
+    amount: float
+    spec: WorkloadSpec
+
+
+def measure_sustained(device: Device, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
+    """Run work without a pause for `seconds`, and return its mean rate over whole cycles of power control.
+
+    `step_s` is about what one step takes. Moments of throttling and of an empty queue are left out. The load is
+    repeated when disturbed. None if the device ran no chunk.
+    """
+    load, contention = repeat_until_undisturbed(
         device,
-        lambda: measure_sustained_once(device, workload, seconds, step_s),
+        lambda: measure_sustained_once(device, work, seconds, step_s),
         lambda load: -load.tflops,
         "device",
-        others=False,
+        list_other_processes=False,
     )
-    return found and found.model_copy(update={"contention": contention})
+    return load and load.model_copy(update={"contention": contention})
 
 
-def measure_sustained_once(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
-    """The same without repeats."""
+def measure_sustained_once(device: Device, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
+    """Run work without a pause for `seconds`, in chunks of about 50 ms, and return its summary.
+
+    It is not repeated when disturbed. None if the device ran no chunk.
+    """
     count = max(1, round(CHUNK_S / step_s))
-    singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
+    chunks_timed_singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
     curve: list[LoadPoint] = []
-    first_products_s: list[float] = []
-    done = [(0.0, 0.0)]  # (seconds of the device, FLOPs)
+    first_steps_s: list[float] = []
+    progress = [(0.0, 0.0)]  # (seconds of the device, amount of work done until then)
     log = StateLog(device)
     log.read("before")
-    with watch_energy(device) as looks:
+    with watch_energy(device) as readings:
         start = time.monotonic()
-        for at_s, each_s, clock_mhz in device.time_load_chunks(workload.step, count, seconds, singly):
+        for at_s, chunk_steps_s, clock_mhz in device.time_load_chunks(work.step, count, seconds, chunks_timed_singly):
             state = log.read("during")
-            state_fields = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
-            tflops = workload.flops * len(each_s) / sum(each_s) / 1e12
-            if len(curve) < singly:
-                first_products_s += [round(seconds, 10) for seconds in each_s]
-            curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **state_fields))
-            done.append((done[-1][0] + count * fmean(each_s), done[-1][1] + count * workload.flops))
+            if len(curve) < chunks_timed_singly:
+                first_steps_s += [round(sample_s, 10) for sample_s in chunk_steps_s]
+            curve.append(
+                LoadPoint(
+                    at_s=round(at_s, 4),
+                    tflops=work.amount * len(chunk_steps_s) / sum(chunk_steps_s) / 1e12,
+                    sm_clock_mhz=clock_mhz,
+                    power_w=state.power_w,
+                    temperature_c=state.temperature_c,
+                    throttle_reasons=state.throttle_reasons,
+                )
+            )
+            device_s, amount_done = progress[-1]
+            progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
     if not curve:
         return None
-    found = summarise_load(curve, workload.product, seconds, first_products_s)
-    energy = compute_load_energy(looks, start, LOAD_SETTLING_S, done)
-    return found.model_copy(update={"power_reading": log.states[-1].power_reading, "energy": energy})
+    load = summarise_load(curve, work.spec, seconds, first_steps_s)
+    energy = compute_load_energy(readings, start, LOAD_SETTLING_S, progress)
+    return load.model_copy(update={"power_reading": log.states[-1].power_reading, "energy": energy})
 
 
 def summarise_load(
-    curve: list[LoadPoint],
-    product,
-    seconds: float,
-    first_products_s: Sequence[float] = (),
+    curve: list[LoadPoint], spec: WorkloadSpec, seconds: float, first_steps_s: Sequence[float] = ()
 ) -> Sustained:
-    """The figures of a curve. Throttle reasons count from LAG_S on, since NVML reports the load before until then."""
+    """Return the figures of a load of `seconds` from its curve.
+
+    Throttle reasons count from THROTTLE_REPORT_LAG_S on, since NVML reports those of the time before until then.
+    """
     cycle = find_cycle_points(curve)
     first = first_counted_point(curve, cycle)
     settled = curve[first:]
-    free = [point for point in settled if not is_throttled(point.throttle_reasons)]
-    held = free or settled
-    counted = select_fed(held)
+    unthrottled = [point for point in settled if not is_throttled(point.throttle_reasons)]
+    usable = unthrottled or settled
+    counted = select_fed(usable)
     tflops, parts = mean_rate(counted), _part_rates(counted, cycle)
     return Sustained(
-        product=product,
+        product=spec,
         duration_s=seconds,
         settled_after_s=curve[first - 1].at_s if first else 0.0,
         cycle_s=_seconds_of_points(curve, cycle) if cycle else None,
@@ -96,58 +116,84 @@ def summarise_load(
         throttle_reasons=collect_throttle_reasons(
             point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S
         ),
-        throttled_points=len(settled) - len(free),
-        starved_points=len(held) - len(counted),
-        all_throttled=not free,
-        first_products_s=list(first_products_s),
+        throttled_points=len(settled) - len(unthrottled),
+        starved_points=len(usable) - len(counted),
+        all_throttled=not unthrottled,
+        first_products_s=list(first_steps_s),
         curve=curve,
     )
 
 
 def select_fed(points: Sequence[LoadPoint]) -> list[LoadPoint]:
-    """Those in which the device always had work; all if no clock is known. An empty queue lowers the work per cycle, a
-    lower clock does not."""
+    """Return the points at which the device always had work; all points if no clock is known.
+
+    An empty queue lowers the work per clock cycle, a lower clock does not.
+    """
     usual = _median_of(point.tflops / point.sm_clock_mhz for point in points if point.sm_clock_mhz)
-    return [one for one in points if not usual or one.tflops >= (1 - STARVED_SHARE) * usual * (one.sm_clock_mhz or 0)]
+    if not usual:
+        return list(points)
+    least_per_clock = (1 - STARVED_SHARE) * usual
+    return [point for point in points if point.tflops >= least_per_clock * (point.sm_clock_mhz or 0)]
 
 
 def mean_rate(points: Sequence[LoadPoint]) -> float:
-    """Work over time: points are of equal work, so that slow ones last longer."""
+    """Return work over time: the points are of equal work, so that slow ones last longer."""
     return len(points) / sum(1 / point.tflops for point in points)
 
 
 def first_counted_point(curve: Sequence[LoadPoint], cycle: int | None) -> int:
-    """The first point that counts: SETTLING_S after the start, or as much later as leaves whole cycles; of a shorter
-    load the last half."""
-    first = next((place for place, point in enumerate(curve) if point.at_s > LOAD_SETTLING_S), len(curve))
+    """Return the index of the first point that counts.
+
+    It lies LOAD_SETTLING_S after the start, or as much later as leaves whole cycles of `cycle` points. The last half of
+    a shorter load counts.
+    """
+    first = next((index for index, point in enumerate(curve) if point.at_s > LOAD_SETTLING_S), len(curve))
     first = min(first, len(curve) // 2)
-    left = len(curve) - first
-    return first + (left % cycle if cycle and left >= cycle else 0)
+    remaining = len(curve) - first
+    if cycle is None or remaining < cycle:
+        return first
+    return first + remaining % cycle  # whole cycles remain
 
 
 def find_cycle_points(curve: Sequence[LoadPoint]) -> int | None:
-    """The points from one dip of the clock to the next, or None: the lag, between SHORTEST_S and half of the load, at
-    which the autocorrelation of the rate after SETTLING_S is highest."""
+    """Return the number of points from one dip of the clock to the next; None where there are no cycles.
+
+    It is the lag, between SHORTEST_CYCLE_S and half of the load, at which the autocorrelation of the rate after
+    LOAD_SETTLING_S is highest.
+    """
     rates = [point.tflops for point in curve if point.at_s > LOAD_SETTLING_S]
-    if len(rates) < FEWEST_POINTS:
+    if len(rates) < FEWEST_CURVE_POINTS:
         return None
-    away = _remove_trend(rates)
-    power = sum(value * value for value in away)
+    deviations = _remove_trend(rates)
+    power = sum(deviation * deviation for deviation in deviations)
     if power <= (LEAST_SWING * fmean(rates)) ** 2 * len(rates):
         return None
+
+    def autocorrelation(lag: int) -> float:
+        products = [a * b for a, b in zip(deviations, deviations[lag:], strict=False)]
+        return fmean(products) * len(deviations) / power
+
+    correlations = [autocorrelation(lag) for lag in range(len(deviations) // 2 + 2)]
     shortest = max(2, round(SHORTEST_CYCLE_S / _seconds_of_points(curve, 1)))
-    alike = [fmean(list(map(mul, away, away[lag:]))) * len(away) / power for lag in range(len(away) // 2 + 2)]
-    peaks = [lag for lag in range(shortest, len(alike) - 1) if alike[lag - 1] < alike[lag] >= alike[lag + 1]]
-    best = max(peaks, key=alike.__getitem__, default=None)
-    return best if best and alike[best] >= LEAST_AUTOCORRELATION else None
+    best = None
+    for lag in range(shortest, len(correlations) - 1):
+        is_peak = correlations[lag - 1] < correlations[lag] >= correlations[lag + 1]
+        if is_peak and (best is None or correlations[lag] > correlations[best]):
+            best = lag
+    if best is None or correlations[best] < LEAST_AUTOCORRELATION:
+        return None
+    return best
 
 
 def _remove_trend(rates: Sequence[float]) -> list[float]:
-    """What a straight line leaves, by least squares: a slow fall resembles itself too, and is not a cycle."""
+    """Return the deviations of rates from a straight line, by least squares.
+
+    A slow fall resembles itself too, and is no cycle.
+    """
     middle, mean = (len(rates) - 1) / 2, fmean(rates)
-    slope = sum((place - middle) * (rate - mean) for place, rate in enumerate(rates))
-    slope /= sum((place - middle) ** 2 for place in range(len(rates)))
-    return [rate - mean - slope * (place - middle) for place, rate in enumerate(rates)]
+    slope = sum((index - middle) * (rate - mean) for index, rate in enumerate(rates))
+    slope /= sum((index - middle) ** 2 for index in range(len(rates)))
+    return [rate - mean - slope * (index - middle) for index, rate in enumerate(rates)]
 
 
 def _seconds_of_points(curve: Sequence[LoadPoint], points: int) -> float:
@@ -155,22 +201,26 @@ def _seconds_of_points(curve: Sequence[LoadPoint], points: int) -> float:
 
 
 def _part_rates(points: Sequence[LoadPoint], cycle: int | None) -> list[float]:
-    """The rate of each whole cycle, or of PARTS equal parts where there are none; none of too few points."""
+    """Return the rate of each whole cycle, or of INTERVAL_PARTS equal parts where there are no cycles.
+
+    Too few points give none.
+    """
     size = cycle or len(points) // INTERVAL_PARTS
-    if not size or len(points) < FEWEST_POINTS:
+    if not size or len(points) < FEWEST_CURVE_POINTS:
         return []
     first = len(points) % size
-    return [mean_rate(points[place : place + size]) for place in range(first, len(points), size)]
+    return [mean_rate(points[start : start + size]) for start in range(first, len(points), size)]
 
 
 def _mean_interval(tflops: float, parts: Sequence[float]) -> tuple[float, float] | None:
-    """95 % of the mean, by Student's t of its parts."""
+    """Return the 95 % interval of the mean, by Student's t of the rates of its parts."""
     if len(parts) < 2:
         return None
-    half = statistics.student_t_half_width(len(parts) - 1) * stdev(parts) / sqrt(len(parts))
-    return max(tflops - half, tflops / 2), tflops + half
+    half_width = statistics.student_t_half_width(len(parts) - 1) * stdev(parts) / sqrt(len(parts))
+    return max(tflops - half_width, tflops / 2), tflops + half_width
 
 
-def _median_of(values) -> float | None:
-    known = [value for value in values if value]
-    return statistics.median(known) if known else None
+def _median_of(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are reported; None without any."""
+    reported = [value for value in values if value]
+    return statistics.median(reported) if reported else None

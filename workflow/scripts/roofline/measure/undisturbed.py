@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from roofline.core.disturbance import collect_throttle_reasons, find_disturbances, is_throttled
 from roofline.core.terms import DEVICE_TRAITS, LoadSensitivity
@@ -10,7 +10,7 @@ from roofline.devices import host
 from roofline.devices.base import Device
 from roofline.records.timing_record import Contention, DeviceState, Timing
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 MOST_ATTEMPTS = 4
 MOST_BLOCK_REPEATS_S = 1.0  # of one block's repeats
@@ -23,117 +23,148 @@ spent_on_repeats_s = 0.0  # by this process, for the record in progress
 
 
 class StateLog:
-    def __init__(self, device):
+    """The readings of a device during one measurement, in seconds since it began.
+
+    A power that equals the last one to the milliwatt has not been refreshed, and is stored as null.
+    """
+
+    def __init__(self, device: Device):
         self._device = device
         self._start = time.monotonic()
         self._power_w: float | None = None
         self.states: list[DeviceState] = []
 
-    def read(self, when: str, **more) -> DeviceState:
-        """A reading now, with more fields. Power equal to the milliwatt has not been refreshed, and is null."""
+    def read(self, when: str, **more_fields: Any) -> DeviceState:
+        """Read the device now, keep the reading together with `more_fields`, and return it."""
         at_s = round(time.monotonic() - self._start, 4)
-        found = self._device.read_state()
-        power_w, self._power_w = self._power_w, found.get("power_w")
-        if power_w is not None and self._power_w == power_w:
-            found = found | {"power_w": None}
-        self.states.append(DeviceState(at_s=at_s, when=when, **found, **more))
+        state = self._device.read_state()
+        last_power_w, self._power_w = self._power_w, state.get("power_w")
+        if last_power_w is not None and self._power_w == last_power_w:
+            state = state | {"power_w": None}
+        self.states.append(DeviceState(at_s=at_s, when=when, **state, **more_fields))
         return self.states[-1]
 
 
 def was_throttled(timing: Timing, states: list[DeviceState]) -> bool | None:
-    """Whether heat or the power brake acted in a block; None if the device reports no reasons."""
+    """Return whether heat or the power brake held back all of a block; None if the device reports no reasons."""
     return timing.all_throttled if any(state.throttle_reasons is not None for state in states) else None
 
 
 def throttle_reasons_after(states: list[DeviceState]) -> list[str]:
-    """Throttle reasons under a load and after it; what was read before speaks of the load before."""
+    """Return the throttle reasons read under a load and after it. A reading before it is of the load before."""
     return collect_throttle_reasons(state.throttle_reasons for state in states if state.when != "before")
 
 
 def throttle_reasons_if_known(states: list[DeviceState], load_s: float) -> list[str] | None:
-    """Throttle reasons of a load that lasted so long; None where NVML cannot have reported it yet."""
+    """Return the throttle reasons of a load of `load_s` seconds; None where NVML cannot have reported them yet."""
     after = [state for state in states if state.when != "before" and state.throttle_reasons is not None]
     return throttle_reasons_after(after) if after and load_s >= THROTTLE_REPORT_LAG_S else None
 
 
 def flag_throttled(timing: Timing, states: list[DeviceState]) -> Timing:
-    """A short block's timing, flagged where a reading under its load or after it reports thermal throttling."""
+    """Return a short block's timing, flagged where a reading under its load or after it reports that heat or the power
+    brake throttled it."""
     throttled = any(is_throttled(state.throttle_reasons) for state in states if state.when != "before")
     return timing.model_copy(update={"all_throttled": True}) if throttled else timing
 
 
 def repeat_until_undisturbed(
     device: Device,
-    block: Callable[[], T],
-    slowness: Callable[[T], float],
-    sensitive: LoadSensitivity | None = None,
-    others: bool = True,
-) -> tuple[T, Contention]:
-    """A block's result and the load next to it. A disturbed block is repeated: the first undisturbed one counts, else
-    the fastest. Without `others` no other processes of the host are looked for: a caller of a GPU needs one core.
+    block: Callable[[], ResultT],
+    slowness: Callable[[ResultT], float],
+    sensitivity: LoadSensitivity | None = None,
+    list_other_processes: bool = True,
+) -> tuple[ResultT, Contention]:
+    """Return a block's result and the load on the host next to it.
+
+    A disturbed block is repeated after a rest: the first undisturbed one counts, else the fastest. Without
+    `list_other_processes` the host's processes are not listed: a caller of a GPU needs one core.
     """
     global spent_on_repeats_s
-    kind = DEVICE_TRAITS[device.kind]
-    sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
-    others = others or kind.synchronous
-    result, load = observe_block(device, block, others)
-    attempts, rest, start = 1, FIRST_REST_S, time.monotonic()
-    allowed = min(MOST_BLOCK_REPEATS_S, MOST_JOB_REPEATS_S - spent_on_repeats_s)
+    traits = DEVICE_TRAITS[device.kind]
+    if traits.synchronous or sensitivity is None:
+        sensitivity = traits.sensitive
+    list_other_processes = list_other_processes or traits.synchronous
+    result, load = observe_block(device, block, list_other_processes)
+    attempts, rest_s, start = 1, FIRST_REST_S, time.monotonic()
+    allowed_s = min(MOST_BLOCK_REPEATS_S, MOST_JOB_REPEATS_S - spent_on_repeats_s)
     while (
         result is not None
-        and find_disturbances(load, sensitive)
+        and find_disturbances(load, sensitivity)
         and attempts < MOST_ATTEMPTS
-        and time.monotonic() + rest - start < allowed
+        and time.monotonic() + rest_s - start < allowed_s
     ):
-        time.sleep(rest)
-        again, load_again = observe_block(device, block, others)
-        attempts, rest = attempts + 1, 2 * rest
-        if again is not None and (not find_disturbances(load_again, sensitive) or slowness(again) < slowness(result)):
-            result, load = again, load_again
+        time.sleep(rest_s)
+        new_result, new_load = observe_block(device, block, list_other_processes)
+        attempts, rest_s = attempts + 1, 2 * rest_s
+        if new_result is None:
+            continue
+        if not find_disturbances(new_load, sensitivity) or slowness(new_result) < slowness(result):
+            result, load = new_result, new_load
     spent_on_repeats_s += time.monotonic() - start
     return result, load.model_copy(update={"attempts": attempts})
 
 
-def observe_block(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
-    processes = [device.count_other_processes()]
-    before = host.read_usage(others)
+def observe_block(
+    device: Device, block: Callable[[], ResultT], list_other_processes: bool = True
+) -> tuple[ResultT, Contention]:
+    """Run a block once and return its result and its contention.
+
+    The host and the device's other processes are read before and after it.
+    """
+    process_counts = [device.count_other_processes()]
+    before = host.read_usage(list_other_processes)
     result = block()
-    after = host.read_usage(others)
-    processes.append(device.count_other_processes())
-    return result, contention_between(before, after, len(host.usable_cpus()), processes)
+    after = host.read_usage(list_other_processes)
+    process_counts.append(device.count_other_processes())
+    return result, contention_between(before, after, len(host.usable_cpus()), process_counts)
 
 
 def contention_between(
-    before: host.HostUsage, after: host.HostUsage, cores: int, processes: list[int | None]
+    before: host.HostUsage, after: host.HostUsage, cores: int, process_counts: list[int | None]
 ) -> Contention:
-    """What two readings of the host, and the numbers of other processes on the device, say of the time between."""
+    """Return the contention in the time between two readings of the host.
 
-    def spent(name: str) -> float | None:
+    `process_counts` are the numbers of other processes on the device, None where it is not known.
+    """
+
+    def seconds_between(name: str) -> float | None:
         first, last = getattr(before, name), getattr(after, name)
         return None if first is None or last is None else max(0.0, last - first)
 
-    wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
-    run_s = spent("run")
-    known = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
-    long = wall_s >= LEAST_TICK_WINDOW_S
-    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if known and long else None
-    exact = before.others is not None and after.others is not None
-    others_s = after.others.since(before.others) if exact else by_ticks_s
+    wall_s, own_s = max(seconds_between("at"), 1e-9), seconds_between("own")
+    busy_s, waited_s = seconds_between("busy"), seconds_between("waited")
+    throttled_s, run_s = seconds_between("throttled"), seconds_between("run")
+    has_cpu_times = busy_s is not None and busy_s + seconds_between("idle") > 0  # some containers show a file of zeros
+    has_exact_counts = before.others is not None and after.others is not None
+    is_long_enough = wall_s >= LEAST_TICK_WINDOW_S
+    others_s = None
+    if has_exact_counts:
+        others_s = after.others.since(before.others)
+    elif has_cpu_times and is_long_enough:
+        others_s = max(0.0, busy_s - own_s - (run_s or 0.0))
     hidden_s = None
-    if known and exact and long:
+    if has_cpu_times and has_exact_counts and is_long_enough:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
-        used_s = wall_s * cores - spent("idle") - spent("stolen")
+        used_s = wall_s * cores - seconds_between("idle") - seconds_between("stolen")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
+    stolen_share = None
+    if has_cpu_times:  # in a block shorter than the ticks in which it is counted, more may seem stolen than there was
+        stolen_share = min(1.0, seconds_between("stolen") / wall_s / cores)
     return Contention(
         wall_s=wall_s,
         cores=cores,
         own_cores=own_s / wall_s,
-        other_cores=None if others_s is None else others_s / wall_s,
-        hidden_cores=None if hidden_s is None else hidden_s / wall_s,
-        run_cores=None if run_s is None else run_s / wall_s,
+        other_cores=_divided(others_s, wall_s),
+        hidden_cores=_divided(hidden_s, wall_s),
+        run_cores=_divided(run_s, wall_s),
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
-        # In a block shorter than the ticks in which it is counted, more may seem stolen than there was.
-        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if known else None,
-        quota_throttled_share=None if spent("throttled") is None else spent("throttled") / wall_s,
-        other_processes=max((count for count in processes if count is not None), default=None),
+        stolen_share=stolen_share,
+        quota_throttled_share=_divided(throttled_s, wall_s),
+        other_processes=max((count for count in process_counts if count is not None), default=None),
     )
+
+
+def _divided(seconds: float | None, wall_s: float) -> float | None:
+    """Return the quotient; None where the seconds are not known."""
+    return None if seconds is None else seconds / wall_s
