@@ -49,7 +49,7 @@ def require_writable(outputs: Iterable[str]) -> None:
 
 def require_this_version(paths: Iterable[str], results: Path) -> None:
     """Raises UserError, in one line, if results were written by another version of this code."""
-    for path in (Path(path) for path in paths if path.endswith(".json")):
+    for path in (Path(path) for path in paths if _has_version(path)):
         try:
             content = json.loads(path.read_bytes())
             found, kind = content["schema_version"], KINDS.get(content.get("kind"), RunRecord)
@@ -78,7 +78,7 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     if not dry:
         accept_future(results)
-    for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
+    for path in (Path(path) for path in paths if _has_version(path) and os.path.exists(path)):
         try:
             _require_sound(path, results, counters)
         except (UserError, OSError) as error:
@@ -87,6 +87,11 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
             if not dry:
                 aside.parent.mkdir(parents=True, exist_ok=True)
                 path.rename(aside)
+
+
+def _has_version(path: str) -> bool:
+    """Return whether a file is a record, the table or the manifest, which all carry their version."""
+    return path.endswith(".json") and not path.endswith(".schema.json")
 
 
 def _require_sound(path: Path, results: Path, counters: bool) -> None:
