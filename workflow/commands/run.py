@@ -53,9 +53,9 @@ def main(arguments: list[str]) -> int:
     config, chosen_by = folder.called_with(arguments)
     wanted = asked(config) if given.cell is not None or given.again else []
     cell = None if given.cell is None else targets.find(given.cell, wanted)
-    disturbed = again.disturbed(RESULTS, wanted) if given.again else []
+    disturbed = again.list_disturbed_records(RESULTS, wanted) if given.again else []
     if given.again and not disturbed:
-        print(again.NOTHING)
+        print(again.NOTHING_DISTURBED)
         return 0
     arguments = ["--cores", str(CORES_PER_GPU * gpus_wanted(config)), *arguments]
     arguments = folder.with_targets(arguments, [path_of(cell)] if cell else [])
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     if status == 0 and cell:
         print(line_of(cell))
     elif status == 0 and before and made_at(MANIFEST) == before:
-        print(dry_run.NOTHING)
+        print(dry_run.UP_TO_DATE)
         console.summarise(RESULTS)
     return status
 
@@ -96,7 +96,7 @@ def measure_again(arguments: list[str], disturbed: list[str]) -> int:
 
 
 def put_back() -> None:
-    if kept := again.settle(RESULTS):
+    if kept := again.restore_less_disturbed(RESULTS):
         print(f"earlier record kept, since the new one is missing or as disturbed: {join_words(kept)}", flush=True)
 
 

@@ -39,7 +39,7 @@ Price = Annotated[float | None, _zero_or(1e-9, 1e9)]
 
 
 def _devices(value: Any) -> Any:
-    """A device alone is a list of one."""
+    """Return the devices as a list; a single name becomes a list of one."""
     if value in ("auto", "all"):
         return value
     names = [value] if isinstance(value, str) else value
@@ -49,6 +49,8 @@ def _devices(value: Any) -> Any:
 
 
 class PeakFlopsSettings(Settings):
+    """Settings of the compute ceilings: what is measured, the size of the GEMMs, and time budgets in seconds."""
+
     dtypes: Annotated[
         Listed[Literal[COMPUTE_CEILINGS]] | None,
         ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(COMPUTE_CEILINGS), list(COMPUTE_CEILINGS)),
@@ -61,6 +63,8 @@ class PeakFlopsSettings(Settings):
 
 
 class BandwidthSettings(Settings):
+    """Settings of the memory ceilings: levels, sizes of arrays in MiB, and time budgets in seconds."""
+
     levels: Listed[Literal[LEVELS]] = Field(default=list(LEVELS))
     size_mib: Whole | None = None
     transfer_size_mib: Whole = 256
@@ -72,6 +76,8 @@ class BandwidthSettings(Settings):
 
 
 class OwnOperationSettings(Settings):
+    """An operation that the user places under the roof: its FLOPs, its bytes and, if known, its time in seconds."""
+
     name: Annotated[str, Field(pattern=r"\S"), AfterValidator(make_printable)]
     flops: Count
     memory_bytes: Count
@@ -82,16 +88,20 @@ class OwnOperationSettings(Settings):
 
 def _checked(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
     require_distinct([operation.name for operation in operations])
-    if idle := [one.name for one in operations if not one.flops and not one.memory_bytes]:
+    if idle := [operation.name for operation in operations if not operation.flops and not operation.memory_bytes]:
         raise ValueError(f"flops and memory_bytes of {join_words(idle)} should not both be 0")
     return operations
 
 
 class PlotSettings(Settings):
+    """Settings of the pictures: dots per inch."""
+
     dpi: Annotated[int, Field(ge=50, le=600)] = 160
 
 
 class CostSettings(Settings):
+    """The price of the machine, in USD per hour."""
+
     usd_per_hour: Price = None
 
 
@@ -115,7 +125,7 @@ class Config(Settings):
 
 
 def config_model(operators: Mapping[str, Operator]) -> type[Config]:
-    """The model of the whole config, with a section for each of these operators."""
+    """Return the model of the complete config, with a section for each of these operators."""
     sections = {}
     for operator in operators.values():
         if not operator.measured_with_ceilings:
@@ -125,7 +135,7 @@ def config_model(operators: Mapping[str, Operator]) -> type[Config]:
 
 
 def by_effort(section: BaseModel, effort: str) -> BaseModel:
-    """The config, or a section of it, with what is null replaced by what the effort gives."""
+    """Return the config, or a section of it, with nulls replaced by the values of the effort."""
     values = {}
     for name, field in type(section).model_fields.items():
         marks = [mark for mark in field.metadata if isinstance(mark, ByEffort)]

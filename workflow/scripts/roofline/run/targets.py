@@ -12,7 +12,7 @@ from roofline.measure.hardware_counters import choose_representative_jobs
 from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
-from roofline.run.machine_checks import choose_devices, profiler
+from roofline.run.machine_checks import choose_devices, find_profiler
 from roofline.run.settings import Checked
 
 COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU: what comparing it with a GPU needs
@@ -31,7 +31,7 @@ class Cells:
         self.jobs = {rule: {job.path: job for job in one.jobs(self.config)} for rule, one in self.timed.items()}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
         # Nsight Compute, where counters are wanted; the jobs whose counters are read, with their rules.
-        self.ncu = profiler(self.config)
+        self.ncu = find_profiler(self.config)
         self.counted_on = [] if self.config.counters == "off" else self.gpus
         on_gpus = (
             operator
