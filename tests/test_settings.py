@@ -138,7 +138,7 @@ def test_a_device_without_code_for_an_operator_is_reported(tmp_path):
     (tmp_path / "mine.py").write_text(Path(GELU).read_text().replace("(Arrays, Kernel, OnCpu)", "(OnCpu,)"))
     mine = str(tmp_path / "mine.py")
     checked = complete({"operators": [mine]})
-    asked = targets.asked(checked, ["gpu0", "cpu"])
+    asked = targets.build_request(checked, ["gpu0", "cpu"])
     assert asked["without"] == [{"device": "gpu0", "operator": "gelu", "reason": "no implementation for gpu"}]
     assert targets.devices_with(checked.operators["gelu"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
     with pytest.raises(UserError, match="operators: gelu has no implementation for gpu0"):

@@ -92,8 +92,9 @@ def require_no_living_run(folder: Path) -> None:
 def measure(
     targets: Sequence[str], config: dict, folder: Path, limit_s: float | None = None, options: Sequence[str] = ()
 ) -> dict[str, Failure]:
-    """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder with these settings (those left out are
-    the defaults) and these options of Snakemake; its output goes to run.log there. Return why each missing file is missing.
+    """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder, and return why each missing one is
+    missing. `config` are settings, with defaults for the others, and `options` are Snakemake's. The output of Snakemake
+    goes to run.log in the folder.
 
     Raises UserError if nothing was begun, and OSError while another run is going on in the folder.
     """

@@ -31,8 +31,8 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
     identities = [present[name] for name in devices if name in present]
     for operation in config.operations:
         if operation.device and operation.device not in devices:
-            known = ", ".join(devices)
-            faults.append(f"operations: {operation.name}: {operation.device} is not measured; known: {known}")
+            measured = ", ".join(devices)
+            faults.append(f"operations: {operation.name}: {operation.device} is not measured; known: {measured}")
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in identities if identity.fault})]
     for operator in checked.operators.values():
         faults += operator_faults(operator, config, identities)
