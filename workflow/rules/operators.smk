@@ -62,7 +62,7 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
         params:
             operator=OPERATOR,
             operators=PARAMS.own_file(OPERATOR),
-            values=lambda wildcards, choose=PREREQUISITE.params: json.dumps(choose(CONFIG, wildcards.name), sort_keys=True),
+            values=lambda wildcards, make=PREREQUISITE.params: json.dumps(make(CONFIG, wildcards.name), sort_keys=True),
         script:
             "../scripts/prerequisite.py"
 

@@ -10,17 +10,9 @@ from roofline.core.formatting import join_words
 from roofline.core.terms import make_printable
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.levels import LEVEL_NAMES as LEVELS
+from roofline.operators import setting_types
 from roofline.operators.base import Operator
-from roofline.operators.setting_types import (
-    EFFORTS,
-    Budget,
-    ByEffort,
-    EachOnce,
-    Listed,
-    Settings,
-    Whole,
-    require_distinct,
-)
+from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole
 
 
 def _zero_or(lowest: float, highest: float):
@@ -45,7 +37,7 @@ def _devices(value: Any) -> Any:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(re.fullmatch(r"cpu|gpu\d+", str(name)) for name in names):
         raise ValueError("should be auto, all, or a list of devices such as [gpu0, cpu]")
-    return require_distinct(names)
+    return setting_types.require_distinct(names)
 
 
 class PeakFlopsSettings(Settings):
@@ -87,7 +79,7 @@ class OwnOperationSettings(Settings):
 
 
 def _checked(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
-    require_distinct([operation.name for operation in operations])
+    setting_types.require_distinct([operation.name for operation in operations])
     if idle := [operation.name for operation in operations if not operation.flops and not operation.memory_bytes]:
         raise ValueError(f"flops and memory_bytes of {join_words(idle)} should not both be 0")
     return operations

@@ -37,12 +37,9 @@ CHATTER = (
     "Building DAG of jobs",
     "Using shell",
     "Conda environments: ignored",
-    "Select jobs to execute",
-    "Execute ",
-    "Complete log",
-    "Elapsed time",
-    "WorkflowError:\nAt least one job did not complete",
 )
+CHATTER += ("Select jobs to execute", "Execute ", "Complete log", "Elapsed time")
+CHATTER += ("WorkflowError:\nAt least one job did not complete",)
 # Of a job that Ctrl-C ended, the second before its first line.
 INTERRUPTED = re.compile(r"returned non-zero exit status 130\.|died with <Signals\.SIG(INT|TERM):")
 REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line of its own

@@ -15,7 +15,7 @@ from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.measure import lock
-from roofline.records.base import Record, RunRecord, read
+from roofline.records.base import RunRecord, read
 from roofline.records.cards import KnownCards
 from roofline.records.counters_record import ProfilerRecord
 from roofline.records.device_record import DeviceRecord
@@ -24,11 +24,7 @@ from roofline.table.rows import Roofline
 from roofline.table.run_records import KINDS, read_record
 
 PREVIOUS = "previous"
-RUN_FILES: dict[str, type[Record]] = {
-    "roofline.json": Roofline,
-    "known_cards.json": KnownCards,
-    "manifest.json": Manifest,
-}
+RUN_FILES = {"roofline.json": Roofline, "known_cards.json": KnownCards, "manifest.json": Manifest}
 
 
 def require_writable(outputs: Iterable[str]) -> None:
@@ -61,11 +57,9 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
         except (OSError, ValueError, LookupError, TypeError):
             continue  # missing, or corrupt
         kind = RUN_FILES.get(path.relative_to(results).as_posix(), kind)
-        if version != (expected := kind.model_fields["schema_version"].default):
+        if version != (current := kind.model_fields["schema_version"].default):
             aside = _free_name(results.with_name(f"{results.name}-version-{version}"))
-            raise UserError(
-                f"{path} is of version {version}; this code writes version {expected}: mv {results} {aside}"
-            )
+            raise UserError(f"{path} is of version {version}; this code writes version {current}: mv {results} {aside}")
 
 
 def accept_future(results: Path) -> None:

@@ -27,13 +27,8 @@ class RuleParams:
 
     def __init__(self, cells: Cells, scripts: Path, datasheets_file: Path, level: str = ""):
         self.cells, self.scripts, self.datasheets_file, self.level = cells, scripts, datasheets_file, level
-        self.measuring = {
-            "identity": self._rerun_keys,
-            "software": lambda wildcards: cells.present[wildcards.device].software_key(),
-        }
-        self.card_of = {
-            name: lock.gpu_lock_name(identity.uuid) for name, identity in cells.present.items() if name != "cpu"
-        }
+        self.measuring = {"identity": self._rerun_keys, "software": self._software_key}
+        self.card_of = {name: lock.gpu_lock_name(gpu.uuid) for name, gpu in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH_LOCK}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
         self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
@@ -41,6 +36,9 @@ class RuleParams:
 
     def _rerun_keys(self, wildcards: Wildcards) -> str:
         return " and ".join(self.cells.present[device].rerun_key() for device in self.measured_on(wildcards))
+
+    def _software_key(self, wildcards: Wildcards) -> str:
+        return self.cells.present[wildcards.device].software_key()
 
     def used(self, wildcards: Wildcards) -> list[str]:
         """Return the locks, by their names in roofline.measure.lock, of all that a measurement needs for itself."""
@@ -104,7 +102,7 @@ class RuleParams:
         return self.cells.sustained_s(wildcards.device, ceiling) if ceiling else None
 
     def operator(self, rule: str) -> dict:
-        """Return the params of an operator's jobs. Neither other cases nor other devices' implementations make one stale."""
+        """Return the params of an operator's jobs. Other cases and other devices' implementations make none stale."""
         settings = getattr(self.cells.config, rule)
         return {
             "operator": rule,

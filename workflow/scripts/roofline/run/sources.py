@@ -98,10 +98,9 @@ def _list_imported_files(source: Path, root: Path) -> frozenset[Path]:
     library = _modules(root)
     needed = {library[module] for module in (modules | packages) & library.keys()}
     for name in FILE_NAME.findall(text):
-        candidates = (source.parent / folder / name for folder in (".", "kernels", "templates"))
-        needed |= {
-            path for path in (_relative_to_root(CEILING_KERNEL_FOLDER / name, root), *candidates) if path.is_file()
-        }
+        candidates = [source.parent / folder / name for folder in (".", "kernels", "templates")]
+        candidates.append(_relative_to_root(CEILING_KERNEL_FOLDER / name, root))
+        needed |= {path for path in candidates if path.is_file()}
     return frozenset(needed)
 
 

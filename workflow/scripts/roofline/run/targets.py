@@ -27,9 +27,8 @@ class Cells:
         self.devices = choose_devices(checked, present)
         self.gpus = select_accelerators(self.devices, discovery.kind_from_name)
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
-        self.timed = {
-            rule: self.operators[rule] for rule in self.operators if not self.operators[rule].measured_with_ceilings
-        }
+        timed = [operator for operator in self.operators.values() if not operator.measured_with_ceilings]
+        self.timed = {operator.rule: operator for operator in timed}
         self.jobs = {rule: {job.path: job for job in self.timed[rule].jobs(self.config)} for rule in self.timed}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
         # Nsight Compute, where counters are wanted; the jobs whose counters are read, with their rules.
