@@ -20,7 +20,7 @@ from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest_record import Manifest, ManifestDevice
 from roofline.report.words import format_failures
 from roofline.run import checkout, dry_run, run_lock
-from roofline.run.archive import MADE_AGAIN, contents, manifest_of, pack
+from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT
@@ -37,7 +37,7 @@ def describe_stale_jobs(options: list[str]) -> str | None:
     """Return the count and the rules of the jobs to be done; None if there are none. Raises UserError if Snakemake
     fails."""
     try:
-        jobs, _ = dry_run.plan(options)
+        jobs, _ = dry_run.plan_jobs(options)
     except UserError as failed:
         reason = (str(failed).splitlines() or ["no reason given"])[-1]
         raise UserError(f"not archived, `snakemake -n` failed: {reason}") from None
@@ -59,8 +59,8 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise UserError(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     metadata_paths = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
-    sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
-    paths = contents(manifest, sources, [*metadata_paths, "logs/manifest.log", str(JOBS)])
+    sources = [path for path in checkout.list_sources(sources_at) if not OF_OTHER_RUNS.match(path)]
+    paths = list_packed_paths(manifest, sources, [*metadata_paths, "logs/manifest.log", str(JOBS)])
     name, notes = name_archive(manifest.devices, datetime.now(UTC)), collect_provenance(root, manifest, sources_at)
     return pack(name, paths, [root, sources_at], notes)
 
@@ -74,7 +74,7 @@ def name_archive(devices: list[ManifestDevice], when: datetime) -> str:
 
 def collect_provenance(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:
     """Return texts by path: the commit of the packed sources, what differs from it, and the user's own operators."""
-    sources, difference = checkout.describe(sources_at), checkout.difference(sources_at)
+    sources, difference = checkout.describe(sources_at), checkout.diff_sources(sources_at)
     lines = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
     if sources.commit != manifest.sources.commit:
         lines.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cell")
     parser.add_argument("--again", action="store_true")
     options, arguments = parser.parse_known_args(arguments)
-    config, chosen_by = folder.called_with(arguments)
+    config, chosen_by = folder.read_run_config(arguments)
     names = list_measured_records(config) if options.cell is not None or options.again else []
     record_name = None if options.cell is None else targets.find_record(options.cell, names)
     disturbed = again.list_disturbed_records(RESULTS, names) if options.again else []
@@ -61,8 +61,9 @@ def main(arguments: list[str]) -> int:
     arguments = ["--cores", str(CORES_PER_GPU * count_wanted_gpus(config)), *arguments]
     arguments = folder.with_targets(arguments, [record_path(record_name)] if record_name else [])
     if dry_run.DRY.intersection(arguments):
-        jobs, notes = dry_run.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
-        print("\n".join([*notes, *dry_run.lines(jobs)]))
+        forced = ["--forcerun", *disturbed] if disturbed else []
+        jobs, notes = dry_run.plan_jobs(folder.insert_options(arguments, forced))
+        print("\n".join([*notes, *dry_run.format_plan(jobs)]))
         return 0
     if run_lock.is_held():
         print(run_lock.refusal())
@@ -77,17 +78,17 @@ def main(arguments: list[str]) -> int:
         print(describe_record(record_name))
     elif status == 0 and before and modified_ns(MANIFEST) == before:
         print(dry_run.UP_TO_DATE)
-        console.summarise(RESULTS)
+        console.print_summary(RESULTS)
     return status
 
 
 def measure_again(arguments: list[str], disturbed: list[str]) -> int:
     """Measure records again with all that their jobs make, but for those that are stale, which the run measures in any
     case. Return the exit status."""
-    stale = {path for job in dry_run.plan(arguments)[0] for path in job.outputs}
+    stale = {path for job in dry_run.plan_jobs(arguments)[0] for path in job.outputs}
     if not (records := [path for path in disturbed if path not in stale]):
         return 0
-    jobs, _ = dry_run.plan(folder.with_options(arguments, ["--forcerun", *records]))
+    jobs, _ = dry_run.plan_jobs(folder.insert_options(arguments, ["--forcerun", *records]))
     records = [path for job in jobs if {*records} & {*job.outputs} for path in job.outputs]
     try:
         again.set_aside(RESULTS, records)
@@ -116,7 +117,7 @@ def run_workflow(arguments: list[str]) -> int:
         end_processes(workflow)
         workflow.join()
         clear = "\r\x1b[K" if sys.stdout.isatty() else ""  # the line of the job in progress
-        print(f"{clear}stopped: what was finished is kept, and {console.make()} goes on from there")
+        print(f"{clear}stopped: what was finished is kept, and {console.format_make_command()} goes on from there")
         return INTERRUPTED
 
 

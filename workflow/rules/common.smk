@@ -32,7 +32,7 @@ DATASHEETS = HERE / "config" / "datasheets.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
 
 print_what_can_be_printed()
-logger.addFilter(console.is_passed_on)
+logger.addFilter(console.should_show)
 
 
 def faults_end_the_run(check, *arguments):

@@ -31,7 +31,7 @@ MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from th
 # ---------------------------------------------------------------- packing
 
 
-def contents(manifest: Manifest, sources: Iterable[str], more_paths: Iterable[str]) -> list[str]:
+def list_packed_paths(manifest: Manifest, sources: Iterable[str], more_paths: Iterable[str]) -> list[str]:
     """Return the paths to pack, relative to the working directory: manifest, outputs, logs, `more_paths`, sources.
 
     Data files outside results/, such as a checkpoint, are left out; the manifest has their hashes.
@@ -86,7 +86,7 @@ def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
     """
     with unpacked(run) as root:
         manifest = manifest_of(root)
-        yield root, manifest, problems(root, manifest, complete=run.is_file())
+        yield root, manifest, list_problems(root, manifest, complete=run.is_file())
 
 
 @contextlib.contextmanager
@@ -140,7 +140,7 @@ def manifest_of(root: Path) -> Manifest:
         raise UserError(f"{MANIFEST} cannot be read: {str(error).replace(f'{root}/', '')}") from None
 
 
-def problems(root: Path, manifest: Manifest, complete: bool = True) -> list[str]:
+def list_problems(root: Path, manifest: Manifest, complete: bool = True) -> list[str]:
     """Return a line for each problem of an unpacked archive. If it is not `complete`, it may hold unlisted files."""
     lines = differing_files(root, manifest.outputs)
     if complete:

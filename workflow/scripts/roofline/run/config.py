@@ -15,7 +15,7 @@ from roofline.operators.base import Operator
 from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole
 
 
-def _zero_or(lowest: float, highest: float):
+def _zero_or_between(lowest: float, highest: float):
     def within(value: float | None) -> float | None:
         if value and not lowest <= value <= highest:
             raise ValueError(f"should be 0, or from {lowest:g} to {highest:g}")
@@ -25,12 +25,12 @@ def _zero_or(lowest: float, highest: float):
 
 
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
-Count = Annotated[float, _zero_or(1e-3, 1e30)]
+Count = Annotated[float, _zero_or_between(1e-3, 1e30)]
 Seconds = Annotated[float, Field(ge=1e-12, le=1e12)]
-Price = Annotated[float | None, _zero_or(1e-9, 1e9)]
+Price = Annotated[float | None, _zero_or_between(1e-9, 1e9)]
 
 
-def _devices(value: Any) -> Any:
+def _parse_devices(value: Any) -> Any:
     """Return the devices as a list; a single name becomes a list of one."""
     if value in ("auto", "all"):
         return value
@@ -51,7 +51,7 @@ class PeakFlopsSettings(Settings):
     warmup: Whole = 3
     iterations: Whole = 100
     time_budget_s: Annotated[Budget, ByEffort(0.3, 0.4, 10)] = None
-    sustained_s: Annotated[float | None, _zero_or(2, 600), ByEffort(0, 3, 10)] = None
+    sustained_s: Annotated[float | None, _zero_or_between(2, 600), ByEffort(0, 3, 10)] = None
 
 
 class BandwidthSettings(Settings):
@@ -78,7 +78,7 @@ class OwnOperationSettings(Settings):
     device: Annotated[str, Field(min_length=1)] | None = None
 
 
-def _checked(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
+def _check_operations(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
     setting_types.require_distinct([operation.name for operation in operations])
     if idle := [operation.name for operation in operations if not operation.flops and not operation.memory_bytes]:
         raise ValueError(f"flops and memory_bytes of {join_words(idle)} should not both be 0")
@@ -100,7 +100,7 @@ class CostSettings(Settings):
 class Config(Settings):
     """The settings of a run, without the sections of operators."""
 
-    devices: Annotated[Literal["auto", "all"] | list[str], BeforeValidator(_devices)] = "auto"
+    devices: Annotated[Literal["auto", "all"] | list[str], BeforeValidator(_parse_devices)] = "auto"
     cpu: Literal["auto", "all"] = "auto"
     effort: Literal[EFFORTS] = "default"
     operators: Annotated[list[str], EachOnce] = Field(default=[])
@@ -111,7 +111,7 @@ class Config(Settings):
     ] = None
     peak_flops: PeakFlopsSettings = PeakFlopsSettings()
     bandwidth: BandwidthSettings = BandwidthSettings()
-    operations: Annotated[list[OwnOperationSettings], AfterValidator(_checked)] = Field(default=[])
+    operations: Annotated[list[OwnOperationSettings], AfterValidator(_check_operations)] = Field(default=[])
     plot: PlotSettings = PlotSettings()
     cost: CostSettings = CostSettings()
 
@@ -126,13 +126,13 @@ def config_model(operators: Mapping[str, Operator]) -> type[Config]:
     return create_model("Config", __base__=Config, **fields)
 
 
-def by_effort(section: BaseModel, effort: str) -> BaseModel:
+def fill_by_effort(section: BaseModel, effort: str) -> BaseModel:
     """Return the config, or a section of it, with nulls replaced by the values of the effort."""
     values = {}
     for name, field in type(section).model_fields.items():
         marks = [mark for mark in field.metadata if isinstance(mark, ByEffort)]
         if isinstance(inner := getattr(section, name), BaseModel):
-            values[name] = by_effort(inner, effort)
+            values[name] = fill_by_effort(inner, effort)
         elif marks and inner is None:
             values[name] = getattr(marks[0], effort)
     return section.model_copy(update=values)

@@ -25,7 +25,7 @@ from roofline.records.manifest_record import Manifest
 from roofline.report import screen
 from roofline.report.report_model import build_report
 from roofline.run import folder
-from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, count_jobs, cut, job_times, now
+from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, cut_to_width, job_times, now, number_jobs
 from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
 
@@ -65,13 +65,13 @@ def remember_start() -> None:
 def announce(jobs: Iterable[Any], checked: Checked) -> None:
     """Print how many measurements there are, about how long they take and what they cost. Start showing progress."""
     planned = [job for job in jobs if job.rule.name != "all"]
-    count_jobs(len(planned), COUNTER_FILE)
+    number_jobs(len(planned), COUNTER_FILE)
     devices = [dict(job.wildcards)["device"] for job in planned if _measures(job.rule.name, checked)]
-    earlier, seconds, expected, price = times_before(), 0.0, {}, checked.config.cost.usd_per_hour
+    earlier, seconds, expected, price = read_earlier_times(), 0.0, {}, checked.config.cost.usd_per_hour
     at_once = max(1, len({*devices} - {"cpu"}))  # GPUs, each measured by its own jobs
     for job in planned:
         output, device = next(iter(map(str, job.output)), ""), dict(job.wildcards).get("device", "cpu")
-        expected[output] = earlier.get(output) or expected_s(job.rule.name, checked, len(job.output), device)
+        expected[output] = earlier.get(output) or estimate_s(job.rule.name, checked, len(job.output), device)
         seconds += expected[output] / (1 if device == "cpu" or "/p2p_" in output else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     devices_text = f" on {', '.join(order_devices(sorted({*devices}), kind_from_name))}" if devices else ""
@@ -89,11 +89,11 @@ def announce(jobs: Iterable[Any], checked: Checked) -> None:
 def _show_progress(expected: Mapping[str, float]) -> None:
     while True:
         time.sleep(1)
-        if line := progress(expected):
-            print(f"\r\x1b[K{cut(line)}", end="", flush=True)
+        if line := describe_running_job(expected):
+            print(f"\r\x1b[K{cut_to_width(line)}", end="", flush=True)
 
 
-def progress(expected: Mapping[str, float]) -> str | None:
+def describe_running_job(expected: Mapping[str, float]) -> str | None:
     """Return a line with the job that started last, its elapsed and its expected seconds; None for a short one."""
     try:
         output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
@@ -104,7 +104,7 @@ def progress(expected: Mapping[str, float]) -> str | None:
     return f"  … {name}, {elapsed:.0f}{planned} s" if elapsed >= LONG_JOB_S else None
 
 
-def times_before(path: Path = JOBS) -> dict[str, float]:
+def read_earlier_times(path: Path = JOBS) -> dict[str, float]:
     """Return the seconds that the last job of each output took, with the start of its process."""
     seconds = {}
     for output, job in job_times(path).items():
@@ -113,7 +113,7 @@ def times_before(path: Path = JOBS) -> dict[str, float]:
     return seconds
 
 
-def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
+def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
     """Estimate the seconds of a job that has not run here before."""
     section, rule = _section(rule, checked), rule.partition("_gpu")[0]
     if section is None or rule in FIXED_S:
@@ -133,7 +133,7 @@ def _section(rule: str, checked: Checked) -> BaseModel | None:  # of a rule that
     return section if hasattr(section, "time_budget_s") else None
 
 
-def summarise(results: Path) -> None:
+def print_summary(results: Path) -> None:
     """Print the summary of a run that has ended; nothing if its table or manifest cannot be read."""
     _end_progress()
     try:
@@ -145,7 +145,8 @@ def summarise(results: Path) -> None:
     report, arguments = build_report(roofline), os.environ.get(ARGUMENTS, "")
     print(screen.format_summary(report, times.span_s, times.cost_usd, arguments, width))
     print(f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md")
-    print(f"Keep: {make('archive')}, download {results}/archive/, then terminate the instance", flush=True)
+    archive = format_make_command("archive")
+    print(f"Keep: {archive}, download {results}/archive/, then terminate the instance", flush=True)
 
 
 def _end_progress() -> None:
@@ -153,12 +154,12 @@ def _end_progress() -> None:
     CURRENT_FILE.unlink(missing_ok=True)
 
 
-def make(*target: str) -> str:
+def format_make_command(*target: str) -> str:
     """Return the make command for these targets, with the arguments of this run."""
     return screen.format_make_command(os.environ.get(ARGUMENTS, ""), *target)
 
 
-def is_passed_on(record: LogRecord) -> bool:
+def should_show(record: LogRecord) -> bool:
     """Return whether the terminal shows a message of Snakemake. Remembers Ctrl-C, and reports a job that was killed."""
     global _interrupted, _signal
     message = str(record.msg)
@@ -173,9 +174,9 @@ def is_passed_on(record: LogRecord) -> bool:
     return not (killed or interrupted or message.startswith(CHATTER) or REPORTED in message)
 
 
-def explain() -> None:
+def print_failure_help() -> None:
     """Print what a failed run leaves, unless Ctrl-C ended it."""
     _end_progress()
     if not _interrupted:
         print("\nThe run did not finish. A job that failed is named above with its error and its log.", end=" ")
-        print(f"Every finished result is kept: {make()} measures only what is missing.", flush=True)
+        print(f"Every finished result is kept: {format_make_command()} measures only what is missing.", flush=True)

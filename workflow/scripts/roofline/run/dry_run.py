@@ -27,7 +27,7 @@ class Planned(NamedTuple):
     reason: str
 
 
-def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
+def plan_jobs(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
     """Return the jobs of a run with these options, in order, and the lines of the workflow itself. Raises UserError."""
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "host", *options]
     process = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
@@ -42,7 +42,7 @@ def _planned(rule: str, outputs: str, reasons: str) -> Planned:
     return Planned(rule, outputs.split(", "), "; ".join(map(_shorten_reason, reasons.split("; "))))
 
 
-def lines(jobs: Sequence[Planned]) -> list[str]:
+def format_plan(jobs: Sequence[Planned]) -> list[str]:
     """Return a line for each job with its reason, then one with the count of each rule."""
     if not jobs:
         return [UP_TO_DATE]

@@ -20,7 +20,7 @@ CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
 
 
-def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
+def read_run_config(arguments: Sequence[str]) -> tuple[dict, list[str]]:
     """Return the configuration of a run with these options of Snakemake, and those that choose it. Raises UserError.
 
     The file of this folder comes first, if it exists or if the options name none.
@@ -59,7 +59,7 @@ def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_known_args(arguments)[0]
 
 
-def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+def insert_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return [*arguments[:end], *options, *arguments[end:]]
@@ -70,7 +70,7 @@ def with_targets(arguments: Sequence[str], targets: Sequence[str]) -> list[str]:
     return [*arguments, *([] if "--" in arguments or not targets else ["--"]), *targets]
 
 
-def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
+def write_config(folder: Path, config: dict, checkout: Path = Path()) -> None:
     """Write the configuration of a folder. Relative paths in it become absolute: they are paths of the checkout."""
     local_config = dict(config)
     if paths := local_config.get("operators"):
@@ -100,7 +100,7 @@ def measure(
     """
     settings.complete(config)
     require_no_living_run(folder)
-    prepare(folder, config)
+    write_config(folder, config)
     log, reason, failed, started = folder / LOG, "its process died", True, time.time()
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "2", "--snakefile", settings.CHECKOUT / "Snakefile"]
     command += ["--directory", folder, *options, "--keep-going", "--", *targets]

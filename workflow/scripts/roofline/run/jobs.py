@@ -104,10 +104,10 @@ def _entries(path: Path) -> Iterator[dict]:
 def say(line: str) -> None:
     """Print the line of a job, with its number in the run, cut to the width of the terminal."""
     clear()
-    print(cut(f"{_place()}{line}"), flush=True)
+    print(cut_to_width(f"{_next_place()}{line}"), flush=True)
 
 
-def cut(line: str) -> str:
+def cut_to_width(line: str) -> str:
     """Return a line cut to the width of the terminal, or to 120 columns."""
     width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if sys.__stdout__.isatty() else LINE_COLUMNS
     return line if len(line) <= width else f"{line[: width - 1]}…"
@@ -133,7 +133,7 @@ def report(record: RunRecord, name: str, device: DeviceRecord | None = None) -> 
     say(job_lines.format_job_line(record, name, device))
 
 
-def count_jobs(total: int, counter: Path) -> None:
+def number_jobs(total: int, counter: Path) -> None:
     """Have the jobs of this run, which inherit the environment, print their number out of this total."""
     counter.parent.mkdir(parents=True, exist_ok=True)
     counter.write_bytes(b"")
@@ -141,7 +141,7 @@ def count_jobs(total: int, counter: Path) -> None:
 
 
 @cache  # this process is one job
-def _place() -> str:
+def _next_place() -> str:
     counter, total = os.environ.get(COUNTER), os.environ.get(JOB_COUNT)
     if not counter or not total:
         return ""

@@ -35,9 +35,9 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
             faults.append(f"operations: {operation.name}: {operation.device} is not measured; known: {measured}")
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in identities if identity.fault})]
     for operator in checked.operators.values():
-        faults += operator_faults(operator, config, identities)
+        faults += check_operator(operator, config, identities)
     for identity in identities:
-        faults += _level_faults(config, identity, devices) + _array_size_faults(config, identity, devices)
+        faults += _check_levels(config, identity, devices) + _check_array_sizes(config, identity, devices)
     if faults:
         raise UserError(faults)
     return list(devices)
@@ -67,7 +67,7 @@ def require_counters(program: Path, devices: Iterable[str]) -> None:
         raise UserError(faults)
 
 
-def _level_faults(config: BaseModel, identity: Identity, devices: Sequence[str]) -> list[str]:
+def _check_levels(config: BaseModel, identity: Identity, devices: Sequence[str]) -> list[str]:
     if _measured_levels(config, identity, devices):
         return []
     setting, levels = ", ".join(config.bandwidth.levels), ", ".join(memory_levels(identity.device))
@@ -78,7 +78,7 @@ def _measured_levels(config: BaseModel, identity: Identity, devices: Sequence[st
     return {level_name(name) for name in memory_levels(identity.device, devices)} & set(config.bandwidth.levels)
 
 
-def _array_size_faults(config: BaseModel, identity: Identity, devices: Sequence[str]) -> list[str]:
+def _check_array_sizes(config: BaseModel, identity: Identity, devices: Sequence[str]) -> list[str]:
     """Return a line for arrays that a cache would keep, and for those that do not fit the device."""
     levels, settings, free = _measured_levels(config, identity, devices), config.bandwidth, identity.memory_free_bytes
     size, cache = settings.size_mib, identity.last_level_cache_bytes
@@ -101,7 +101,7 @@ def _array_size_faults(config: BaseModel, identity: Identity, devices: Sequence[
 # ---------------------------------------------------------------- operators
 
 
-def operator_faults(operator: Operator, config: BaseModel, identities: list[Identity]) -> list[str]:
+def check_operator(operator: Operator, config: BaseModel, identities: list[Identity]) -> list[str]:
     """Return a line for each fault of an operator on these devices: those that it finds itself, implementations that no
     device has, jobs that cannot be measured, cases that do not fit. Each kind is looked for if the earlier ones are
     absent. An exception in the user's code is a fault too."""
@@ -109,8 +109,8 @@ def operator_faults(operator: Operator, config: BaseModel, identities: list[Iden
         faults = operator.faults(config, identities)
         if operator.measured_with_ceilings or faults:
             return faults
-        faults = _implementation_faults(operator, config, identities) or _job_faults(operator, config)
-        return faults or [line for identity in identities for line in _memory_faults(operator, config, identity)]
+        faults = _check_implementations(operator, config, identities) or _check_jobs(operator, config)
+        return faults or [line for identity in identities for line in _check_memory(operator, config, identity)]
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         file_name = Path(operator.path).name if operator.path else None
@@ -120,16 +120,16 @@ def operator_faults(operator: Operator, config: BaseModel, identities: list[Iden
         return [f"operators: {operator.path}, line {lines[-1]}: {type(error).__name__}: {error}"]
 
 
-def _job_faults(operator: Operator, config: BaseModel) -> list[str]:
+def _check_jobs(operator: Operator, config: BaseModel) -> list[str]:
     """Return a line for each declaration that makes a job impossible to measure."""
     jobs = list(operator.jobs(config))
     paths = [job.path for job in jobs]
     faults = [f"jobs: two have the path {path!r}" for path in paths if paths.count(path) > 1]
-    faults += [fault for job in jobs for case in job.cases for fault in _case_faults(operator, case)]
+    faults += [fault for job in jobs for case in job.cases for fault in _check_case(operator, case)]
     return [f"operators: {operator.path or operator.name}: {fault}" for fault in dict.fromkeys(faults)]
 
 
-def _case_faults(operator: Operator, case: Case) -> Iterator[str]:
+def _check_case(operator: Operator, case: Case) -> Iterator[str]:
     if case.dtype not in operator.tolerance:
         yield f"no tolerance for dtype {case.dtype!r}; there is one for {', '.join(operator.tolerance)}"
     for scope in dict.fromkeys(scope for implementation in operator.implementations for scope in implementation.scopes):
@@ -138,7 +138,7 @@ def _case_faults(operator: Operator, case: Case) -> Iterator[str]:
                 yield f"{count_of.__name__}: {count!r} should be a whole number, 0 or more"
 
 
-def _implementation_faults(operator: Operator, config: BaseModel, identities: list[Identity]) -> list[str]:
+def _check_implementations(operator: Operator, config: BaseModel, identities: list[Identity]) -> list[str]:
     """Return a line for each device that has none of the configured implementations; without such a device, a line for
     each implementation that no device has."""
     setting, key = getattr(config, operator.rule).implementations, f"{operator.rule}.implementations"
@@ -159,7 +159,7 @@ def _implementation_faults(operator: Operator, config: BaseModel, identities: li
     return faults or [f"{key}: {name} is not on {devices}; known: {', '.join(available)}" for name in unknown]
 
 
-def _memory_faults(operator: Operator, config: BaseModel, identity: Identity) -> list[str]:
+def _check_memory(operator: Operator, config: BaseModel, identity: Identity) -> list[str]:
     """Return a line for the largest case if it does not fit the device. Warm inputs do not rotate."""
     cold = getattr(config, operator.rule).cache == "cold"
     cache, free = identity.last_level_cache_bytes if cold else 0, identity.memory_free_bytes

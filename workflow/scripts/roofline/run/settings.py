@@ -16,7 +16,7 @@ from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.files import read_yaml
-from roofline.run.config import by_effort, config_model
+from roofline.run.config import config_model, fill_by_effort
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 
@@ -58,7 +58,7 @@ def complete(config: Mapping) -> Checked:
     except ValidationError as error:
         raise UserError(_describe_errors(error, config, model)) from None
     rules = [rule for rule in operators if operators[rule].measured_with_ceilings or getattr(checked, rule).enabled]
-    return Checked(by_effort(checked, checked.effort), {rule: operators[rule] for rule in rules})
+    return Checked(fill_by_effort(checked, checked.effort), {rule: operators[rule] for rule in rules})
 
 
 def _describe_errors(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
@@ -68,7 +68,7 @@ def _describe_errors(error: ValidationError, config: Mapping, model: type[BaseMo
         errors_by_place.setdefault(_error_path(details, config), {})[_message(details, model)] = details
     lines = []
     for place, errors in errors_by_place.items():
-        lines.append(f"{_key(place)}: {' or '.join(errors)}{_describe_value(next(iter(errors.values())))}")
+        lines.append(f"{_format_key(place)}: {' or '.join(errors)}{_describe_value(next(iter(errors.values())))}")
     return lines
 
 
@@ -85,7 +85,7 @@ def _error_path(error: ErrorDetails, config: Mapping) -> tuple:
     return tuple(place)
 
 
-def _key(place: tuple) -> str:
+def _format_key(place: tuple) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
 
 
