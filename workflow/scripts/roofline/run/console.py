@@ -142,10 +142,9 @@ def print_summary(results: Path) -> None:
     except (OSError, UserError):
         return
     width = shutil.get_terminal_size((screen.WIDTH, 24)).columns
-    report, arguments = build_report(roofline), os.environ.get(ARGUMENTS, "")
-    print(screen.format_summary(report, times.span_s, times.cost_usd, arguments, width))
+    arguments, archive = os.environ.get(ARGUMENTS, ""), format_make_command("archive")
+    print(screen.format_summary(build_report(roofline), times.span_s, times.cost_usd, arguments, width))
     print(f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md")
-    archive = format_make_command("archive")
     print(f"Keep: {archive}, download {results}/archive/, then terminate the instance", flush=True)
 
 
