@@ -145,8 +145,8 @@ def list_problems(root: Path, manifest: Manifest, complete: bool = True) -> list
     lines = differing_files(root, manifest.outputs)
     if complete:
         lines += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
+    outputs = [root / output.path for output in manifest.outputs]
     try:
-        results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-        return lines or broken_seals(results, hashes(manifest.outputs))
+        return lines or broken_seals(read_results(root / RESULTS, outputs), hashes(manifest.outputs))
     except UserError as error:
         return [str(error).replace(f"{root}/", "")]
