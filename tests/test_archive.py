@@ -14,7 +14,7 @@ from small_run import DATA, SmallRun
 from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
-from roofline.run.archive import contents, opened, pack, unpack
+from roofline.run.archive import list_packed_paths, opened, pack, unpack
 
 COMMANDS = Path(__file__).parents[1] / "workflow/commands"
 NAME = "a-cpu-20261105T120200Z"
@@ -28,7 +28,7 @@ def run(small_run, tmp_path):
 
 def packed(run, name=NAME, notes=None) -> Path:
     manifest = read(Manifest, run.root / "results/manifest.json")
-    return run.root / pack(name, contents(manifest, [], []), [run.root], notes or {})
+    return run.root / pack(name, list_packed_paths(manifest, [], []), [run.root], notes or {})
 
 
 def members(path: Path) -> dict[str, bytes]:

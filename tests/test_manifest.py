@@ -67,7 +67,7 @@ def test_a_dirty_checkout_names_what_changed(tmp_path):
     subprocess.run(["git", "mv", "old.py", "moved.py"], cwd=repository, check=True)
     (repository / "results").mkdir()
     (repository / "results" / "ignored.json").write_text("{}")
-    sources = checkout.describe(repository)
-    assert sources.dirty and sources.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
-    assert b"+two" in checkout.difference(repository)
-    assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
+    found = checkout.describe(repository)
+    assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
+    assert b"+two" in checkout.diff_sources(repository)
+    assert checkout.list_sources(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
