@@ -66,7 +66,7 @@ def make_access_limit_kernels(device) -> list[AccessLimitKernel]:
 
 def _defines(pairs: int) -> tuple[str, ...]:
     """Given to every kernel of the source, so that it is compiled once for each number of pairs."""
-    return (f"-DPAIRS={pairs}",)
+    return (f"-DPAIRS_PER_ROUND={pairs}",)
 
 
 KERNELS = [(KERNEL_FILE, "", _defines(pairs)) for pairs in PAIRS_PER_ROUND]
