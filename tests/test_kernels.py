@@ -108,7 +108,7 @@ def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
     ids=str,
 )
 def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
-    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
+    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_PER_ROUND={variant[1]}")
     code = clean(read_kernel_source(CEILING_KERNEL_FOLDER / "fma.cu"), "fma.cu", architecture, defines)
     assert max(code.registers.values()) * max(threads for threads, _ in gpu_fma.GRIDS) <= REGISTERS
 
