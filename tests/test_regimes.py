@@ -38,7 +38,7 @@ TIMES = st.floats(1e-9, 1e3)
 def test_what_explains_half_of_ten_sets_the_time_and_else_the_implementation_does(
     device, start, compute, memory, found
 ):
-    times = {"latency_s": 10.0, "device_latency_s": device, "start_s": start}
+    times = {"cpu_time_s": 10.0, "gpu_time_s": device, "start_s": start}
     times |= {"compute_s": compute, "memory_s": memory}
     assert regimes.classify_regime(**{name: value and value * 1e-6 for name, value in times.items()}) == found
 
@@ -47,7 +47,7 @@ def test_what_explains_half_of_ten_sets_the_time_and_else_the_implementation_doe
 def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit_of_time(
     latency, device, start, compute, memory, unit
 ):
-    of_caller = {"latency_s": latency, "device_latency_s": device, "start_s": start}
+    of_caller = {"cpu_time_s": latency, "gpu_time_s": device, "start_s": start}
     times = of_caller | {"compute_s": compute, "memory_s": memory}
     found = regimes.classify_regime(**times)
     scaled = {name: value and value * unit for name, value in times.items()}  # by powers of two, exactly

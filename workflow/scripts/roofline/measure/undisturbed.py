@@ -74,7 +74,7 @@ def repeat_until_undisturbed(
     """
     global spent_on_repeats_s
     kind = DEVICE_TRAITS[device.kind]
-    sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
+    sensitive = kind.load_sensitivity if kind.synchronous else sensitive or kind.load_sensitivity
     others = others or kind.synchronous
     result, load = observe_block(device, block, others)
     attempts, rest, start = 1, FIRST_REST_S, time.monotonic()

@@ -39,7 +39,7 @@ class TimedBlock(NamedTuple):
 
 def blocks(record: Measured, kind: DeviceKind) -> Iterator[TimedBlock]:
     """Every timed block of a record of a device of this kind."""
-    host = DEVICE_TRAITS[kind].sensitive
+    host = DEVICE_TRAITS[kind].load_sensitivity
     if isinstance(record, CalibrationRecord):
         yield TimedBlock("calibration", host, record.contention)
         return
@@ -66,7 +66,7 @@ def blocks(record: Measured, kind: DeviceKind) -> Iterator[TimedBlock]:
 def host_load(record: Measured, kind: DeviceKind) -> list[str]:
     """What disturbed a record: each disturbed block, or else load that only the whole job could see."""
     found = [f"{one.name}: {words[0]}" for one in blocks(record, kind) if (words := one.host_load)]
-    return found or find_hidden_load(getattr(record, "whole_job", None), DEVICE_TRAITS[kind].sensitive)
+    return found or find_hidden_load(getattr(record, "whole_job", None), DEVICE_TRAITS[kind].load_sensitivity)
 
 
 def disturbed_share(record: Measured, kind: DeviceKind) -> float:

@@ -82,7 +82,7 @@ class CostTerms(Record):
     def costs(self, constants: Mapping[str, float]) -> CellCosts:
         """In seconds, by these constants. Raises KeyError for one that is missing."""
         return CellCosts(
-            call_s=weighted_sum(self.calls, constants) if self.calls else None,
+            overhead_s=weighted_sum(self.calls, constants) if self.calls else None,
             start_s=None if self.start is None else weighted_sum(self.start, constants),
             share=constants[self.share] if self.share else 1.0,
             extra_s=weighted_sum(self.extra, constants),
@@ -109,9 +109,15 @@ def predict_sealed(
     predicted = predict_cell(
         flops=flops,
         traffic_bytes=traffic_bytes,
-        peak_tflops=tflops,
-        bandwidth_gb_per_s=gb_per_s,
+        tflops=tflops,
+        gb_per_s=gb_per_s,
         costs=terms.costs(constants),
         memory_level=memory_level,
     )
-    return CellPrediction(**predicted._asdict())
+    return CellPrediction(
+        regime=predicted.regime,
+        latency_s=predicted.cpu_time_s,
+        device_latency_s=predicted.gpu_time_s,
+        fraction_of_compute_peak=predicted.fraction_of_compute_peak,
+        level=predicted.regime_level,
+    )

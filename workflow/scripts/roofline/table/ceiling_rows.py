@@ -52,8 +52,8 @@ def _compute(
     doubt = find_doubt(
         kind=device.device_kind,
         samples=len(burst.latency.samples_s),
-        blocks_apart=apart,
-        most_apart=MOST_CEILING_SPREAD,
+        block_spread=apart,
+        most_spread=MOST_CEILING_SPREAD,
         disturbed=is_record_disturbed(record, burst.latency.contention, burst.states, device.device_kind),
         throttled=peak.throttled,
         impossible=_impossible(peak, registers, highest_possible_tflops(device, record.dtype, peak.clock_mhz)),
@@ -137,7 +137,7 @@ def _memory(
     doubt = find_doubt(
         kind="cpu" if one.level == "pcie" else kind,  # the host's memory has its part in transfers
         samples=len(one.latency.samples_s),
-        blocks_apart=relative_spread(one.blocks_gb_per_s),
+        block_spread=relative_spread(one.blocks_gb_per_s),
         disturbed=is_record_disturbed(record, one.latency.contention, one.states, kind),
         throttled=one.throttled,
         impossible=impossible,
@@ -168,7 +168,7 @@ def _load_latency_s(record: BandwidthRecord, one: Bandwidth) -> float | None:
 
 def is_record_disturbed(record, contention, states, kind: DeviceKind) -> bool:
     """Whether other load ran during a block of a record, or meanwhile where only the whole job shows it."""
-    sensitive = DEVICE_TRAITS[kind].sensitive
+    sensitive = DEVICE_TRAITS[kind].load_sensitivity
     return is_disturbed(contention, states, sensitive) or bool(find_hidden_load(record.whole_job, sensitive))
 
 

@@ -103,8 +103,8 @@ def find_regime(
         levels |= {level: size / (ceilings[level].gb_per_s * 1e9) for level, size in moved.items()}
     level, memory_s = regimes.find_slowest_level(levels)
     regime = regimes.classify_regime(
-        latency_s=measured.latency.median_s,
-        device_latency_s=on_device.median_s if on_device else None,
+        cpu_time_s=measured.latency.median_s,
+        gpu_time_s=on_device.median_s if on_device else None,
         start_s=measured.device_overhead_s if on_device else measured.overhead_s,
         compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
         memory_s=memory_s,
@@ -187,7 +187,7 @@ def build_operation_row(device: str, kind: DeviceKind, asked: Mapping, ceilings:
         roofline_model.place_under_roof(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9),
         asked.get("measured_s"),
     )
-    roof, attained = analysis.attainable_flops / 1e12, flops / time_s / 1e12 if time_s else None
+    roof, attained = analysis.attainable_flops_per_s / 1e12, flops / time_s / 1e12 if time_s else None
     lower = "memory" if not roof or roof < 0.9999 * peak.tflops else "compute"
     above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING) if time_s else None
     nothing = dict.fromkeys(name for name, field in CellRow.model_fields.items() if field.is_required())
@@ -215,7 +215,7 @@ def build_operation_row(device: str, kind: DeviceKind, asked: Mapping, ceilings:
             "above_roof": above,
             "regime": analysis.bound,
             "regime_level": MAIN_MEMORY[kind] if analysis.bound == roofline_model.MEMORY_BOUND else None,
-            "estimated_time_s": flops / analysis.attainable_flops if analysis.attainable_flops else None,
+            "estimated_time_s": flops / analysis.attainable_flops_per_s if analysis.attainable_flops_per_s else None,
             "roofline_time_s": analysis.roofline_time_s,
             "efficiency_percent": analysis.efficiency_percent,
             "speed_up": {},

@@ -39,18 +39,18 @@ def attribute_error(
     """
 
     def time_s(costs: CellCosts, rates: tuple[float | None, float | None]) -> float:
-        known = {"peak_tflops": rates[0], "bandwidth_gb_per_s": rates[1], "costs": costs}
-        return predict_cell(flops=measured.flops, traffic_bytes=measured.bytes, **known).latency_s or 0.0
+        known = {"tflops": rates[0], "gb_per_s": rates[1], "costs": costs}
+        return predict_cell(flops=measured.flops, traffic_bytes=measured.bytes, **known).cpu_time_s or 0.0
 
     promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
     assumed, alone, caller = measured.costs.costs(constants), measured.device_latency, measured.latency.median_s
-    launched = assumed if measured.overhead_s is None else replace(assumed, call_s=measured.overhead_s)
+    launched = assumed if measured.overhead_s is None else replace(assumed, overhead_s=measured.overhead_s)
     # Without a time of the smallest case, nothing is known of what the calls cost.
     known = measured.overhead_s is not None and measured.device_overhead_s is not None
     started = replace(launched, start_s=measured.device_overhead_s) if known else launched
     steps = [(assumed, promised), (launched, promised), (started, promised), (started, measured_rates)]
-    worked = max(launched.call_s or 0.0, min(alone.median_s, caller)) if alone else caller
+    worked = max(launched.overhead_s or 0.0, min(alone.median_s, caller)) if alone else caller
     times = [*(time_s(*step) for step in steps), worked]
     launch, start, ceiling, share = (after - before for before, after in pairwise(times))
     return {"launch": launch + caller - worked, "start": start, "ceiling": ceiling, "share": share}

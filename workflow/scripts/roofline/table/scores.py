@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, CellCosts, is_within_factor, predict_cell
 from roofline.core.statistics import median
 from roofline.records.operator_record import Measurement
-from roofline.records.seal_records import CostTerms, PredictionRecord
+from roofline.records.seal_records import CellPrediction, CostTerms, PredictionRecord
 from roofline.table.rows import CellRow, PredictedTimesRow, Score, Tally
 
 # Seconds by kind of implementation: what cells drawn at random on hosts of an H200 took beyond their roof, and cells of
@@ -29,15 +29,15 @@ def predict_baseline(measured: Measurement, seal: PredictionRecord) -> Predicted
     found = predict_cell(
         flops=measured.flops,
         traffic_bytes=measured.bytes,
-        peak_tflops=tflops,
-        bandwidth_gb_per_s=gb_per_s,
-        costs=CellCosts(call_s=START_S[implementation_kind(measured.costs)], start_s=None),
+        tflops=tflops,
+        gb_per_s=gb_per_s,
+        costs=CellCosts(overhead_s=START_S[implementation_kind(measured.costs)], start_s=None),
     )
-    return prediction(found)
+    return PredictedTimesRow.like(found, level=found.regime_level)
 
 
-def prediction(found) -> PredictedTimesRow:
-    """A row of what the model, or a record, says."""
+def prediction(found: CellPrediction) -> PredictedTimesRow:
+    """Return the row of a prediction in a record."""
     return PredictedTimesRow.like(found, cpu_time_s=found.latency_s, gpu_time_s=found.device_latency_s)
 
 
