@@ -18,7 +18,6 @@ from roofline.devices.discovery import open_device, unsupported_reason
 from roofline.devices.gpu.gpu_device import CudaDevice
 
 FAKES = Path(__file__).parent / "fakes"
-MIB = 1 << 20
 
 
 def open_gpu(

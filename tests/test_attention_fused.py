@@ -7,6 +7,7 @@ from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.core.units import KIB
 from roofline.measure.operator_job import Options, measure_job
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused_attention
@@ -22,7 +23,6 @@ from roofline.operators.decode_attention.fused_attention import (
 from roofline.operators.decode_attention.operator import GPU_CONSTANTS
 from roofline.run import settings
 
-KIB = 1 << 10
 H200 = {"capability": (9, 0), "multiprocessors": 132, "shared_per_multiprocessor": 228 * KIB}
 T4 = {"capability": (7, 5), "multiprocessors": 40, "shared_per_multiprocessor": 64 * KIB}
 L4 = {"capability": (8, 9), "multiprocessors": 58, "shared_per_multiprocessor": 100 * KIB}

@@ -7,13 +7,13 @@ import numpy
 import pytest
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.units import MIB
 from roofline.devices import discovery
 from roofline.devices.cpu import cpu_fma, dram_benchmarks, loops
 from roofline.devices.cpu.cpu_fma import FmaLoop
 from roofline.devices.cpu.topology import measured_core_counts
 from roofline.devices.cpu.workers import Workers
 
-MIB = 1 << 20
 SIZE = 3 * MIB
 MIXES = {"read": 1, "write": 1, "copy": 2, "triad": 3}
 WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors()[0]]

@@ -11,6 +11,7 @@ from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 
 from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
+from roofline.core.units import MIB
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.discovery import describe_device, open_device
 from roofline.operators.gemm.operator import Gemm
@@ -19,7 +20,6 @@ from roofline.records.base import read, write
 pytestmark = pytest.mark.gpu
 
 DATASHEETS = Path(__file__).parents[1] / "config" / "datasheets.yaml"
-MIB = 1 << 20
 FMA = tuple(ceiling for ceiling in COMPUTE_CEILINGS if ceiling.endswith("_fma"))
 
 

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import fake_gpu
 import numpy
 import pytest
-from fake_gpu import MIB, nvml_card, open_gpu, record_launches, use_nvml
+from fake_gpu import nvml_card, open_gpu, record_launches, use_nvml
 
+from roofline.core.units import KIB, MIB
 from roofline.devices.gpu import nvml
 
-KIB = 1 << 10
 RAGGED = MIB // 4 + 32 * 7
 CACHES = ("l2", "l1", "shared")
 # What CUDA reports of cards of three kinds; on a T4 one block may have all of the shared memory.

@@ -8,13 +8,13 @@ from factories import FakeDevice, clock_of, device_record, vendor_figures
 
 from roofline.core.plateaus import SweepLevel
 from roofline.core.terms import UnsupportedError
+from roofline.core.units import KIB, MIB
 from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.measure import loaded_together, memory_ceiling, search
 from roofline.records.device_record import VendorBandwidth
 from roofline.records.timing_record import Search
 
 GB = 10**9
-KIB, MIB = 1 << 10, 1 << 20
 
 
 class ColdDevice(FakeDevice):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from roofline.core import plateaus
 from roofline.core.plateaus import find_knee, find_levels
-
-KIB, GIB = 2**10, 2**30
+from roofline.core.units import GIB, KIB
 
 
 def steps(sizes, heights, knees, octaves=0.25):

@@ -13,7 +13,7 @@ from pathlib import Path
 from dense import Dense, turns
 from families import DEFAULTS
 
-from roofline.api import Constant, CostTerms, Implementation, gpu_host_constants, kernel_compiler
+from roofline.api import LANES_PER_WARP, Constant, CostTerms, Implementation, gpu_host_constants, kernel_compiler
 from roofline.api import attention_kernel as attention
 from roofline.api import product_kernel as products
 
@@ -136,7 +136,7 @@ class Chain(Implementation):
         kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"]
         numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
         rest = (self.attended, self.splits, self.splits_arrived, *numbers)
-        threads = (division.variant.warps * attention.LANES_PER_WARP,)
+        threads = (division.variant.warps * LANES_PER_WARP,)
         launch = device.make_launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
 
         def attend(keys, values) -> Callable[[], None]:

@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from roofline.core.terms import UnsupportedError
+from roofline.core.units import MIB
 from roofline.devices import discovery
 from roofline.devices.levels import MAIN_MEMORY, SWEEP_LEVEL, TRANSFER_LEVELS
 from roofline.measure import lock
@@ -22,7 +23,6 @@ from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
 from roofline.run.jobs import Stopwatch, job, report, say
 
-MIB = 1 << 20
 EQUAL_RATE_SHARE = 0.998
 ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 

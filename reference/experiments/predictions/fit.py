@@ -73,7 +73,8 @@ def scored(cells: list[dict], constants: dict[str, float]) -> list[tuple[float, 
 
 def words(scores: list[tuple[float, bool]]) -> str:
     errors, close = zip(*scores, strict=True)
-    return f"median error {100 * numpy.median(errors):.1f} %, {100 * numpy.mean(close):.0f} % within {CLOSE_WITHIN_FACTOR} x"
+    near = f"{100 * numpy.mean(close):.0f} % within {CLOSE_WITHIN_FACTOR} x"
+    return f"median error {100 * numpy.median(errors):.1f} %, {near}"
 
 
 def cells_of(operator) -> list[dict]:

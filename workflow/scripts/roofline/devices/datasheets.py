@@ -9,6 +9,7 @@ from math import inf
 from typing import NamedTuple
 
 from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, FIRST_TENSOR_CORE_CAPABILITY
+from roofline.core.units import GIB, MIB
 from roofline.devices import datasheet_file
 from roofline.records.device_record import DeviceRecord
 
@@ -76,7 +77,7 @@ def datasheet_figures(
         "boost_clock_mhz": basis.boost_clock_mhz,
         "tensor_clock_mhz": basis.tensor_clock_mhz,
         "rate_class": basis.rate_class,
-        "l2_bytes": round(printed["l2_mib"] * 2**20) if printed and printed["l2_mib"] else None,
+        "l2_bytes": round(printed["l2_mib"] * MIB) if printed and printed["l2_mib"] else None,
         "power_limit_w": printed["power_limit_w"] if printed else None,
         "peaks": peaks,
         "absent": absent,
@@ -128,12 +129,12 @@ def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> floa
 
 def memory_matches(memory_bytes: int, nominal_gb: float) -> bool:
     """Whether a total is within 12 % of `nominal_gb` as GB or GiB: ECC takes its share (15.8e9 bytes of a T4)."""
-    return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, 2**30))
+    return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, GIB))
 
 
 def nominal_memory_bytes(card: dict) -> int:
     """About what a card of the datasheets reports: vendors give HBM in GiB, and ECC takes some 6 % of GDDR."""
-    return int(card["memory_gb"] * (2**30 if card["memory_type"].startswith("HBM") else 1e9))
+    return int(card["memory_gb"] * (GIB if card["memory_type"].startswith("HBM") else 1e9))
 
 
 # ---------------------------------------------------------------- looking up

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from roofline.core.terms import UnsupportedError, UserError, select_accelerators
+from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.discovery import level_name, memory_levels
 from roofline.devices.levels import ARRAYS_NEEDED, TRANSFER_LEVELS
@@ -16,7 +17,6 @@ from roofline.measure import hardware_counters, ncu
 from roofline.operators.base import Case, Operator
 from roofline.run.settings import Checked
 
-MIB = 1 << 20
 LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
 

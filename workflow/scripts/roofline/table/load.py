@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roofline.core.roofline_model import SECTOR_BYTES
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.compute import PeakFlopsRecord
@@ -23,7 +24,6 @@ from roofline.table.standing import select_comparable_runs
 
 # How far a count may be from the declared one: the larger of a share of that and an amount.
 OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
-SECTOR_BYTES = 32
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import numpy
 
+from roofline.core.units import MIB
 from roofline.devices import host
 from roofline.devices.base import HostCostBenchmark
 from roofline.devices.cpu import loops
 
-MIB = 1 << 20
 # Of memory: several times the last-level caches, as far as these and the free memory allow.
 LAST_LEVEL_CACHES, LEAST_SOURCE_BYTES, MOST_SOURCE_BYTES = 3, 256 * MIB, 1024 * MIB
 READ_BYTES, READ_BYTES_PER_CORE = 16 * MIB, 8 * MIB  # by one step

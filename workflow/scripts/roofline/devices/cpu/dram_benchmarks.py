@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy
 
+from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.loops import ITERATION_BYTES, TRIAD_SCALE, run_together
@@ -22,7 +23,6 @@ from roofline.devices.cpu.topology import (
 from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.devices.levels import ALL_CORES
 
-MIB = 1 << 20
 # Where arrays and sets begin. A Zen 4 core was seen to read a third slower from its first cache where a set of 16 KiB
 # lay across this boundary.
 ALIGNED_BYTES = 2 * MIB

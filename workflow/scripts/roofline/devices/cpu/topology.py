@@ -1,9 +1,10 @@
 """The caches of this machine's cores, as the kernel lists them, and an order of cores that spreads over the machine."""
 
+from roofline.core.units import GIB, KIB, MIB
 from roofline.devices import host
 
-UNLISTED_CACHE_BYTES = 256 << 20  # where the kernel lists no caches: more than most CPUs have
-UNLISTED_L2_BYTES = 1 << 20
+UNLISTED_CACHE_BYTES = 256 * MIB  # where the kernel lists no caches: more than most CPUs have
+UNLISTED_L2_BYTES = MIB
 GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
 GB_PER_S_ALL_CORES = 300.0
 RULE_OF_THUMB_SOURCE = (
@@ -61,7 +62,7 @@ def _bit_reversed(number: int) -> str:
 
 def _read_caches(cpu: int) -> dict[str, tuple[str, int]]:
     """Which cores share a core's cache (data or unified) of each level, and its bytes, as the kernel lists them."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    units = {"K": KIB, "M": MIB, "G": GIB}
     found = {}
     for folder in sorted((host.cpu_folder(cpu) / "cache").glob("index*")):
         try:

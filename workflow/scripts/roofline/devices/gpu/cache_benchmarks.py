@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import numpy
 
+from roofline.core.units import KIB, MIB
 from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.devices.gpu.hbm_benchmarks import (
-    KIB,
-    MIB,
     ROUND_BYTES,
     make_launch_step,
     pattern_sum,

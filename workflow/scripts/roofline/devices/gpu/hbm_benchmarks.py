@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 import numpy
 
 from roofline.core.terms import ACCESS_PATTERNS
+from roofline.core.units import GIB
 from roofline.devices.base import BandwidthBenchmark
 
-GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 # Beyond it, beginning and end of a kernel no longer show, nor does what L2 may still hold of the pass before.
 LARGEST_ARRAY_BYTES, LARGEST_ARRAY_L2_SIZES = 4 * GIB, 64
 ROUND_BYTES = 32  # the widest vector of kernels/memory.cu

@@ -8,16 +8,15 @@ from collections.abc import Callable
 import numpy
 
 from roofline.core.terms import UnsupportedError
+from roofline.core.units import GIB, MIB
 from roofline.devices.base import BandwidthBenchmark
 from roofline.devices.gpu import hbm_benchmarks
 from roofline.devices.gpu.pointer_chase import LINE_BYTES, make_chase_step, shuffle_chain
 
-LARGEST_BYTES = (
-    hbm_benchmarks.GIB
-)  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200
+LARGEST_BYTES = GIB  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200
 SHARE_OF_FREE = 64  # of which an array takes one at most
 GRIDS = tuple((threads, depth, whole) for depth in (4, 1) for threads in (512, 1024, 256) for whole in (True, False))
-CHAIN_BYTES, CHAIN_STEPS = 2 * hbm_benchmarks.MIB, 4096  # a chain that one page of memory and the L2 hold
+CHAIN_BYTES, CHAIN_STEPS = 2 * MIB, 4096  # a chain that one page of memory and the L2 hold
 COPIED_BYTES = 8
 
 

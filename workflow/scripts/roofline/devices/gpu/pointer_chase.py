@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy
 
-from roofline.devices.gpu.hbm_benchmarks import KIB, MIB
+from roofline.core.units import KIB, MIB
 
 LINE_BYTES = 128
 # Many laps of `l1`, one of `l2` (which a launch before has brought there); a launch of `hbm` meets no line twice.

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
@@ -21,7 +22,6 @@ KERNEL_DTYPES = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 # As the kernel's headers have them.
 VECTOR_BYTES = 16
 LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
-LANES_PER_WARP = 32
 MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
 PADDING_FLOATS = 4  # floats of a row in shared memory and of a split in the workspace, next to the vector

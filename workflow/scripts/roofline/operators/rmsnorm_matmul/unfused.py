@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
+from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import UnsupportedError
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Implementation
@@ -16,7 +17,7 @@ from roofline.records.seal_records import CostTerms
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
 NORM_EPS = 1e-6
-NUMBERS_PER_VECTOR, LANES_PER_WARP = 8, 32  # numbers of 16 bytes; threads
+NUMBERS_PER_VECTOR = 8  # numbers of 16 bytes
 MOST_THREADS = 512  # 1024 were slower before a product of ours
 FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many
 WAITING, OVERLAPPED = "waiting", "overlapped"

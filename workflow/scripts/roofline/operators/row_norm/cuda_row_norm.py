@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Implementation
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
@@ -15,7 +16,6 @@ NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
 ARGUMENTS = 4  # of either kernel
 NAIVE_THREADS = 256  # as the source has it
 
-LANES_PER_WARP = 32
 NUMBERS_PER_THREAD = (
     8  # numbers of a row per thread, of short rows up to a warp's and of LONG ones up to MOST_OF_LONG threads'
 )
