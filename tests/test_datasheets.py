@@ -35,7 +35,7 @@ def figures(entry_id: str, **changes) -> dict:
         "memory_clock_max_mhz": 3201,
         "memory_bus_width_bits": 6144,
     }
-    return datasheets.datasheet_figures(SHEETS, **reported | changes)
+    return datasheets.datasheet_figures(SHEETS, datasheets.ReportedCard(**reported | changes))
 
 
 @pytest.mark.parametrize("entry_id", CARDS)

@@ -111,8 +111,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """The datasheet's figures by the card's exact name, else the architecture's formula."""
-        return datasheets.datasheet_figures(
-            datasheets.read_datasheets(datasheets_path),
+        reported = datasheets.ReportedCard(
             name=self.identity.name,
             compute_capability=self.identity.compute_capability,
             multiprocessors=hardware["multiprocessors"],
@@ -123,6 +122,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
             mig=hardware["mig_slice"],
             nvlinks=hardware["nvlinks_active"],
         )
+        return datasheets.datasheet_figures(datasheets.read_datasheets(datasheets_path), reported)
 
     def read_state(self) -> dict:
         return nvml.read_state(self._handle)
