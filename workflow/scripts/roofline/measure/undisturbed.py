@@ -112,17 +112,17 @@ def contention_between(
         first, last = getattr(before, name), getattr(after, name)
         return None if first is None or last is None else max(0.0, last - first)
 
-    wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
-    run_s = spent("run")
-    known = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
+    wall_s, own_s, run_s = max(spent("monotonic_s"), 1e-9), spent("own_s"), spent("run_s")
+    busy_s, waited_s = spent("busy_s"), spent("waited_s")
+    known = busy_s is not None and busy_s + spent("idle_s") > 0  # some containers show a file of zeros
     long = wall_s >= LEAST_TICK_WINDOW_S
     by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if known and long else None
-    exact = before.others is not None and after.others is not None
-    others_s = after.others.since(before.others) if exact else by_ticks_s
+    exact = before.other_processes is not None and after.other_processes is not None
+    others_s = after.other_processes.seconds_since(before.other_processes) if exact else by_ticks_s
     hidden_s = None
     if known and exact and long:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
-        used_s = wall_s * cores - spent("idle") - spent("stolen")
+        used_s = wall_s * cores - spent("idle_s") - spent("stolen_s")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
     return Contention(
         wall_s=wall_s,
@@ -133,7 +133,7 @@ def contention_between(
         run_cores=None if run_s is None else run_s / wall_s,
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
         # In a block shorter than the ticks in which it is counted, more may seem stolen than there was.
-        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if known else None,
-        throttled_share=None if spent("throttled") is None else spent("throttled") / wall_s,
+        stolen_share=min(1.0, spent("stolen_s") / wall_s / cores) if known else None,
+        throttled_share=None if spent("throttled_s") is None else spent("throttled_s") / wall_s,
         other_processes=max((count for count in processes if count is not None), default=None),
     )
