@@ -70,13 +70,13 @@ def test_simd_units():
 def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error):
     workload = numpy_products.reference_workload(device, dtype, 96, seed=1)
     assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
-    assert workload.check().error < error
+    assert workload.run_and_check().error < error
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[95].fill(0))
     with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96"):
-        workload.check()
+        workload.run_and_check()
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: None)
     with pytest.raises(ArithmeticError, match="inf"):
-        workload.check()
+        workload.run_and_check()
 
 
 def candidates(device, most_flops=1e12):
@@ -87,7 +87,7 @@ def test_the_largest_product_within_size_flops_and_memory_is_taken(device, monke
     (workload,) = candidates(device)
     again = numpy_products.rebuild_workload(device, "fp32", 48, workload.product, seed=9)
     assert (again.product, again.flops) == (workload.product, workload.flops)
-    again.check()
+    again.run_and_check()
     monkeypatch.setattr(numpy_products, "SIDE_STEP", 8)
     limits = (1e12, 2 * 48**3, 2 * 41**3, 1)  # an odd multiple
     assert [candidates(device, most)[0].product.shape["m"] for most in limits] == [40, 40, 40, 8]

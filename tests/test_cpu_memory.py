@@ -63,15 +63,15 @@ def streams_of(device, size_bytes=SIZE):
 @pytest.mark.parametrize("mix", MIXES)
 def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device, monkeypatch, mix):
     stream = streams_of(device, SIZE + dram_benchmarks.PARTS_PER_ARRAY * loops.ITERATION_BYTES)[f"dram_{mix}"]
-    for grid, step in stream.grids.items():
+    for grid, step in stream.steps_by_grid.items():
         assert step(0) > 0 and stream.verify(grid)
-        assert stream.threads(grid) == int(grid.split()[0])
+        assert stream.threads_of_grid(grid) == int(grid.split()[0])
 
     def lazy(workers, loop, arguments, *more, run=loops.run_together):
         return run(workers, loop, [(*arguments[0][:3], 0, 1), *arguments[1:]], *more)
 
     monkeypatch.setattr(dram_benchmarks, "run_together", lazy)
-    for grid in stream.grids:
+    for grid in stream.steps_by_grid:
         with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
             stream.verify(grid)
 
@@ -81,7 +81,9 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
         assert measured_core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
         streams = dram_benchmarks.bandwidth_benchmarks(workers, SIZE)
-        reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
+        reads = {
+            one.name: [one.threads_of_grid(grid) for grid in one.steps_by_grid] for one in streams if one.mix == "read"
+        }
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}
     monkeypatch.setattr(device, "cores", 16)
@@ -128,7 +130,7 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
 def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device, ceiling):
     for workload in device.candidate_fma_workloads(ceiling, seed=3):
         workload.step(0)
-        assert workload.check().error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
+        assert workload.run_and_check().error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
         shape = workload.product.shape
         assert shape["threads"] == device.cores
         lanes = shape["vector_bits"] // 8 // ITEM_BYTES[ceiling[:4]]
@@ -148,6 +150,6 @@ def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, widt
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
         x = cpu_fma.FMA_FACTOR * x + x
-    arguments = [(loop.numbers[one].ctypes.data, loop.sums[one].ctypes.data, 3, 7) for one in range(device.cores)]
+    arguments = [(loop.numbers[one].ctypes.data, loop.results[one].ctypes.data, 3, 7) for one in range(device.cores)]
     loops.run_together(device.workers, loop.loop, arguments)
-    numpy.testing.assert_allclose(loop.sums, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)
+    numpy.testing.assert_allclose(loop.results, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

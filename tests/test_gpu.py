@@ -74,7 +74,7 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
     skip_unless_supported(device, ceiling)
     peak = record.vendor.peaks.get(ceiling)
     for workload in device.candidate_fma_workloads(ceiling, seed=1):
-        check = workload.check()
+        check = workload.run_and_check()
         assert 0 <= check.error <= check.tolerance
         seconds = median(device.time_steps(workload.step, 5))
         assert 1e-4 < seconds < 1e-2

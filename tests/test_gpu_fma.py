@@ -59,7 +59,7 @@ def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device,
     assert tried == [*gpu_fma.NUMBERS_AND_STEPS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
     assert {workload.flops for workload in found} == {found[0].flops}
     for workload in found:
-        check, shape = workload.check(), workload.product.shape
+        check, shape = workload.run_and_check(), workload.product.shape
         assert check.error <= check.tolerance == gpu_fma.WHOLE_RUN_TOLERANCE[dtype]
         assert workload.flops == gpu_fma.fma_flops(ceiling, **shape)
         workload.step(0)

@@ -57,7 +57,7 @@ def ragged(gpu) -> int:
 def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
     for level in ("hbm", "d2d", "h2d", "d2h"):
         for stream in gpu.bandwidth_benchmarks(level, size_bytes or ragged(gpu)):
-            assert all(stream.verify(grid) for grid in list(stream.grids))
+            assert all(stream.verify(grid) for grid in list(stream.steps_by_grid))
 
 
 @pytest.mark.parametrize("level", CACHES)
@@ -66,8 +66,8 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
     launches = record_launches(monkeypatch, device)
     holds = {"l2": device.last_level_cache_bytes, "l1": device.l1_bytes, "shared": device.l1_bytes}[level]
     for stream in device.bandwidth_benchmarks(level, None):
-        assert stream.grids and (stream.level, stream.mix) == (level, "read")
-        for grid, step in stream.grids.items():
+        assert stream.steps_by_grid and (stream.level, stream.mix) == (level, "read")
+        for grid, step in stream.steps_by_grid.items():
             step(0)
             name, blocks, threads, arguments = launches[-1]
             assert threads * blocks <= device.max_threads * device.multiprocessors
@@ -113,7 +113,7 @@ def test_six_ways_are_counted_and_checked(monkeypatch):
     assert list(streams) == [name + both for name in ONE_WAY for both in ("", "_both")]
     for name, stream in streams.items():
         assert stream.counted_bytes == RAGGED * (2 if name.endswith("_both") else 1) and stream.level == "p2p"
-        assert all(stream.verify(grid) for grid in stream.grids)
+        assert all(stream.verify(grid) for grid in stream.steps_by_grid)
     step, _, verify = pair.chase()
     step(0)
     assert verify() and pair.small_copy()[1]()

@@ -24,8 +24,8 @@ class ColdDevice(FakeDevice):
         super().__init__(reasons=reasons)
         self._warm = set()
 
-    def time_steps(self, step, count, first=0, look=None):
-        times = super().time_steps(step, count, first, look)
+    def time_steps(self, step, count, first=0, read_during=None):
+        times = super().time_steps(step, count, first, read_during)
         if times and step not in self._warm:
             self._warm.add(step)
             self.now += 9 * times[0]
@@ -43,11 +43,11 @@ def stream(grids, name="hbm_read", level="hbm", **fields):
 
     known = {
         "mix": "read",
-        "counted": "made up",
+        "counting_rule": "made up",
         "counted_bytes": 48 * GB // 10,
-        "grids": {grid: lambda number, seconds=seconds: seconds for grid, seconds in grids.items()},
+        "steps_by_grid": {grid: lambda number, seconds=seconds: seconds for grid, seconds in grids.items()},
         "verify": verify,
-        "threads": lambda grid: None,
+        "threads_of_grid": lambda grid: None,
         "cores": int(fewer[1]) if (fewer := re.search(r"_(\d+)_cores$", name)) else None,
     }
     return BandwidthBenchmark(name=name, level=level, **known | fields), verified
@@ -84,8 +84,8 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     trials, of_blocks = [1e-3] * (1 + search.RUNS_PER_TRIAL), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
     seconds = iter(trials + [each for each in of_blocks for _ in range(1 + 3)])  # a warm-up and three samples each
-    one, _ = stream({}, blocks=4)
-    one.grids["the driver's copy"] = lambda number: next(seconds)
+    one, _ = stream({}, most_timed_blocks=4)
+    one.steps_by_grid["the driver's copy"] = lambda number: next(seconds)
     found = measured(one, FakeDevice(), iterations=3)
     assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
     assert found.gb_per_s == pytest.approx(6000)

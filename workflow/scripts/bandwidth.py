@@ -92,7 +92,7 @@ def add_sustained_load(device, stream, found: Bandwidth, seconds: float) -> Band
     """Of grids as fast always the same one: two that read as fast on an H100 draw 593 and 693 W."""
     step_s, fastest = found.latency.median_s, max(one.gb_per_s for one in found.trials)
     *_, grid = (one.grid for one in found.trials if one.gb_per_s >= EQUAL_RATE_SHARE * fastest)
-    load = measure_memory_load(device, stream.grids[grid], stream.counted_bytes, step_s, seconds)
+    load = measure_memory_load(device, stream.steps_by_grid[grid], stream.counted_bytes, step_s, seconds)
     return found.model_copy(update={"load": load})
 
 

@@ -16,7 +16,7 @@ def serve_loads(name: str) -> None:
     end_with_run()
     device = discovery.open_device(name)
     gemm = workloads_module(device).reference_workload(device, "fp16", GEMM_SIZE, SEED)
-    gemm.check()
+    gemm.run_and_check()
     step_s = median(device.time_steps(gemm.step, TIMED_STEPS))
     print("ready", flush=True)
     for _ in sys.stdin:

@@ -373,7 +373,7 @@ def _time_checked(device: Device, workload: Workload, rest_s: float, **options):
     Raises ArithmeticError for a wrong result.
     """
     began = time.monotonic()
-    check = workload.check()
+    check = workload.run_and_check()
     checked_s = time.monotonic() - began if DEVICE_TRAITS[device.kind].synchronous else None  # it ran the product too
     _rest(device, rest_s)
     log = StateLog(device)

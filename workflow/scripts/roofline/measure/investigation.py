@@ -45,7 +45,7 @@ def _try_larger_size(
         why = "it needs more than half of the free memory" if too_large else "it takes longer than the time budget"
         return InvestigationTrial(what="size", finding=f"{size} was not tried: {why}", explains=None)
     larger = workloads_module(device).reference_workload(device, dtype, LARGER_SIZE, seed=7)
-    larger.check()
+    larger.run_and_check()
     timing = time_caller(device, larger.step, warmup=1, iterations=20, time_budget_s=time_budget_s)
     tflops = product / timing.median_s / 1e12
     finding, explains = f"{size} gives {_rate_text(tflops, peak)}", tflops >= EXPLAINING_GAIN * measured_tflops

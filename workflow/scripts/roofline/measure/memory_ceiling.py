@@ -22,7 +22,7 @@ MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that le
 
 def measure_bandwidth(device: Device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
     """The fastest grid of a stream, in the fastest of several blocks that are timed until precise, and checked."""
-    ways = list(stream.grids.items())
+    ways = list(stream.steps_by_grid.items())
     # With all threads twice: a neighbour of a virtual machine may slow them to the speed of one for a moment.
     ways += ways[:1] if device.kind == "cpu" else []
     tried, searched = search.try_candidates(device, ways, lambda way: way[1], time_budget_s)
@@ -41,13 +41,13 @@ def measure_bandwidth(device: Device, record: DeviceRecord, stream, warmup, iter
         cores=stream.cores,
         host_memory=stream.host_memory,
         both_ways=stream.both_ways,
-        counted=stream.counted,
+        counted=stream.counting_rule,
         bytes=stream.counted_bytes,
         gb_per_s=gb_per_s,
         ci95=_bandwidth_interval(stream.counted_bytes, latency.ci95_s),
         vendor_gb_per_s=vendor,
         fraction_of_vendor=gb_per_s / vendor if vendor else None,
-        threads=stream.threads(grid),
+        threads=stream.threads_of_grid(grid),
         grid=grid,
         search=searched,
         trials=[GridTrial(grid=one.way[0], gb_per_s=stream.counted_bytes / one.seconds / 1e9) for one in tried],
@@ -91,10 +91,10 @@ def measure_peer_latencies(device: Device, pair, warmup, iterations, time_budget
 
 def _time_blocks(device: Device, stream, step, step_s: float, warmup, iterations, time_budget_s):
     """(timing, readings) of each block, as many of the stream's as there is time for."""
-    if stream.blocks > 1:
+    if stream.most_timed_blocks > 1:
         time_budget_s *= BLOCKS_BUDGET_FACTOR
     least = max(LEAST_BLOCK_SAMPLES, stream.least_samples)
-    count = max(1, min(stream.blocks, int(time_budget_s / (least * step_s))))
+    count = max(1, min(stream.most_timed_blocks, int(time_budget_s / (least * step_s))))
     for block in range(count):
         log = StateLog(device)
         options = {"warmup": 1 if block else warmup, "most": iterations, "time_budget_s": time_budget_s / count}
@@ -126,7 +126,7 @@ def measure_sweep(device: Device, record: DeviceRecord, series) -> SweepRecord:
     return SweepRecord(
         series=series.series,
         reader=series.reader,
-        counted=series.counted,
+        counted=series.counting_rule,
         points=points,
         levels=name_levels(found, series.levels, series.cached_bytes, series.assumed),
         states=log.states,

@@ -87,12 +87,12 @@ def _cache_benchmark(device, name: str, level: str, size: int, grids: dict, how:
         name=name,
         level=level,
         mix="read",
-        counted=f"bytes read by the multiprocessors, from {size:,} bytes {how}",
+        counting_rule=f"bytes read by the multiprocessors, from {size:,} bytes {how}",
         counted_bytes=counted,
-        grids={grid: step for grid, (step, _) in grids.items()},
+        steps_by_grid={grid: step for grid, (step, _) in grids.items()},
         verify=verify,
         clock_mhz=device.kernel_clock_mhz,
-        blocks=TIMED_BLOCKS,
+        most_timed_blocks=TIMED_BLOCKS,
         least_samples=SET_PLACEMENTS if level == "l2" else 1,
     )
 
@@ -171,7 +171,7 @@ def sweep_benchmarks(device, points_per_octave: int) -> list[SweepBenchmark]:
         SweepBenchmark(
             series="through L1",
             reader=f"one multiprocessor, of {readers} that read at once",
-            counted="bytes that one multiprocessor reads, each from its own set",
+            counting_rule="bytes that one multiprocessor reads, each from its own set",
             sizes=_geometric_sizes(
                 SWEEP_UNIT_BYTES, min(LARGEST_L1_SET_BYTES, l2 // readers // 2), 2 * points_per_octave, SWEEP_UNIT_BYTES
             ),
@@ -182,7 +182,7 @@ def sweep_benchmarks(device, points_per_octave: int) -> list[SweepBenchmark]:
         SweepBenchmark(
             series="past L1",
             reader="the device",
-            counted="bytes read by the multiprocessors, which share the set out among them",
+            counting_rule="bytes read by the multiprocessors, which share the set out among them",
             sizes=_geometric_sizes(min(SMALLEST_L2_SET_BYTES, l2 // 4), largest, points_per_octave),
             step=lambda size: _shared_set_step(device, size),
             levels={"l2": l2},

@@ -29,20 +29,20 @@ class CudaTimer:
         self.stream.synchronize()
 
     def time_steps(
-        self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
+        self, step: Callable[[int], object], count: int, first: int = 0, read_during: Callable | None = None
     ) -> list[float]:
         """Seconds from event to event of `count` steps issued one after another, synchronised before and after.
 
-        Steps are numbered from `first` on. `look` is called while the device runs, three quarters through.
+        Steps are numbered from `first` on. `read_during` is called while the device runs, three quarters through.
         """
         events = self._take_events(count + 1)
         self.synchronize()
         self._queue_clock_mark(0)
         self._queue_steps(step, first, events)
         self._queue_clock_mark(1)
-        if look:
+        if read_during:
             events[READ_AFTER_QUARTERS * count // 4].synchronize()
-            look()
+            read_during()
         self.synchronize()
         return self._elapsed_seconds(events)
 
@@ -174,11 +174,13 @@ class CudaTimer:
             return None
         return float(statistics.median(cycles / nanoseconds * 1e3))
 
-    def look_while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
+    def look_while_busy(
+        self, step: Callable[[int], object], step_s: float, seconds: float, read_during: Callable
+    ) -> None:
         """Queue about so many seconds of steps, look while the device runs them, then wait for it."""
         for index in range(max(1, int(seconds / step_s))):
             step(index)
-        look()
+        read_during()
         self.synchronize()
 
     def _queue_steps(self, step: Callable[[int], object], first: int, events: list) -> None:

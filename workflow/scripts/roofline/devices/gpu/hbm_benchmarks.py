@@ -69,10 +69,10 @@ def _hbm_benchmark(device, mix: str, size: int) -> BandwidthBenchmark:
         name=f"hbm_{mix}",
         level="hbm",
         mix=mix,
-        counted=f"{COUNTING_RULES[mix]}, each byte of {size:,} in each of {ARRAYS_PER_PATTERN[mix]} arrays once; an array is "
-        f"{size / device.last_level_cache_bytes:.0f} times the L2",
+        counting_rule=f"{COUNTING_RULES[mix]}, each byte of {size:,} in each of {ARRAYS_PER_PATTERN[mix]} arrays once; "
+        f"an array is {size / device.last_level_cache_bytes:.0f} times the L2",
         counted_bytes=ARRAYS_PER_PATTERN[mix] * size,
-        grids=ways,
+        steps_by_grid=ways,
         verify=lambda grid: VERIFIERS[mix](device, *arrays, ways[grid]),
     )
 
@@ -199,9 +199,9 @@ def _device_copy_benchmark(device, size: int) -> BandwidthBenchmark:
         name="d2d",
         level="hbm",
         mix="copy",
-        counted="bytes read plus bytes written, by the driver's own copy",
+        counting_rule="bytes read plus bytes written, by the driver's own copy",
         counted_bytes=2 * source.nbytes,
-        grids={"the driver's copy": copy},
+        steps_by_grid={"the driver's copy": copy},
         verify=verify,
     )
 
@@ -249,12 +249,12 @@ def _host_copy_benchmark(device, level: str, size_bytes: int, pinned: bool) -> B
         level="pcie",
         mix="copy",
         host_memory="pinned" if pinned else "pageable",
-        counted=f"bytes transferred, once, {'from' if level == 'h2d' else 'to'} "
+        counting_rule=f"bytes transferred, once, {'from' if level == 'h2d' else 'to'} "
         + ("pinned memory" if pinned else "pageable memory, which the driver copies through its own pinned buffer"),
         counted_bytes=host.nbytes,
-        grids={"the driver's copy": to_device if level == "h2d" else to_host},
+        steps_by_grid={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,
-        blocks=HOST_TIMED_BLOCKS,
+        most_timed_blocks=HOST_TIMED_BLOCKS,
         least_samples=HOST_SAMPLES,
     )
 

@@ -57,9 +57,9 @@ class PeerPair:
             level="p2p",
             mix=way.mix,
             both_ways=both,
-            counted=f"{way.counted}, {self.size:,} bytes in one direction{summed}",
+            counting_rule=f"{way.counted}, {self.size:,} bytes in one direction{summed}",
             counted_bytes=len(ways) * self.size,
-            grids=grids,
+            steps_by_grid=grids,
             verify=verify,
             nvlink_share=self._share(len(ways)),
         )
