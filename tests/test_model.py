@@ -21,14 +21,14 @@ def close(value):
 def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assume(abs(distance - 1) > 1e-9)
     flops = 1e12
-    found = roofline_model.place_under_roof(
+    point = roofline_model.place_under_roof(
         flops, flops / (distance * roofline_model.ridge_point(peak, bandwidth)), peak, bandwidth
     )
-    assert found.bound == ("compute" if distance > 1 else "memory")
-    assert found.attainable_flops_per_s == close(peak * min(1, distance))
-    assert found.efficiency_percent == close(100 * min(1, distance))
-    assert found.estimated_time_s == close(found.roofline_time_s)
-    assert found.roofline_time_s == close(flops / found.attainable_flops_per_s)
+    assert point.bound == ("compute" if distance > 1 else "memory")
+    assert point.attainable_flops_per_s == close(peak * min(1, distance))
+    assert point.efficiency_percent == close(100 * min(1, distance))
+    assert point.estimated_time_s == close(point.roofline_time_s)
+    assert point.roofline_time_s == close(flops / point.attainable_flops_per_s)
 
 
 def test_an_h200_by_hand():

@@ -37,27 +37,29 @@ def after(**seconds) -> HostUsage:
 
 
 def test_shares_of_the_time_between_two_readings():
-    found = contention_between(
+    contention = contention_between(
         START, after(busy_s=5.0, stolen_s=1.6, waited_s=1.0, throttled_s=0.5), CORES, [0, 2, None]
     )
-    assert (found.wall_s, found.own_cores, found.other_cores) == (2.0, 0.5, 2.0)
-    assert (found.stolen_share, found.waiting_share, found.throttled_share) == pytest.approx((0.1, 0.5, 0.25))
-    assert found.other_processes == 2
+    assert (contention.wall_s, contention.own_cores, contention.other_cores) == (2.0, 0.5, 2.0)
+    assert (contention.stolen_share, contention.waiting_share, contention.throttled_share) == pytest.approx(
+        (0.1, 0.5, 0.25)
+    )
+    assert contention.other_processes == 2
     shorter_than_a_tick = contention_between(START, after(monotonic_s=0.002, own_s=0.002, stolen_s=0.5), CORES, [])
     assert shorter_than_a_tick.stolen_share == 1.0
 
 
 def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
-    nothing, later = HostUsage(monotonic_s=1.0, own_s=0.0), HostUsage(monotonic_s=3.0, own_s=1.0)
-    found = contention_between(nothing, later, CORES, [None, None])
+    earlier, later = HostUsage(monotonic_s=1.0, own_s=0.0), HostUsage(monotonic_s=3.0, own_s=1.0)
+    contention = contention_between(earlier, later, CORES, [None, None])
     unknown = ("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes")
-    assert [getattr(found, name) for name in unknown] == [None] * 5
-    assert [find_disturbances(found, sensitive) for sensitive in DISTURBANCE_LIMITS] == [[], [], []]
+    assert [getattr(contention, name) for name in unknown] == [None] * 5
+    assert [find_disturbances(contention, sensitivity) for sensitivity in DISTURBANCE_LIMITS] == [[], [], []]
     zeros = {"busy_s": 0.0, "idle_s": 0.0, "stolen_s": 0.0}  # a file of zeros, as some containers have it
-    found = contention_between(
+    contention = contention_between(
         HostUsage(monotonic_s=1.0, own_s=0.0, **zeros), HostUsage(monotonic_s=2.0, own_s=0.9, **zeros), CORES, []
     )
-    assert (found.other_cores, found.stolen_share) == (None, None)
+    assert (contention.other_cores, contention.stolen_share) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
 )
 def test_each_kind_of_block_is_disturbed_by_what_it_is_sensitive_to(fields, disturbed):
     assert [
-        sensitive for sensitive in DISTURBANCE_LIMITS if find_disturbances(load_next_to(**fields), sensitive)
+        sensitivity for sensitivity in DISTURBANCE_LIMITS if find_disturbances(load_next_to(**fields), sensitivity)
     ] == disturbed
 
 
@@ -99,9 +101,9 @@ def test_the_host_is_read_for_the_cpus_that_this_process_may_use(system, monkeyp
     system("proc/self/task/1/schedstat", "123 2000000000 5\n")
     system("proc/self/task/2/schedstat", "123 500000000 5\n")
     system("sys/fs/cgroup/cpu.stat", "usage_usec 5\nthrottled_usec 250000\n")
-    found = host.read_usage()
-    assert (found.busy_s, found.idle_s, found.stolen_s) == (1 + 3 + 2 * 0.5 + 2 * 0.3, 2 * 8.2, 2 * 0.4)
-    assert (found.waited_s, found.throttled_s) == (2.5, 0.25)
+    usage = host.read_usage()
+    assert (usage.busy_s, usage.idle_s, usage.stolen_s) == (1 + 3 + 2 * 0.5 + 2 * 0.3, 2 * 8.2, 2 * 0.4)
+    assert (usage.waited_s, usage.throttled_s) == (2.5, 0.25)
 
 
 def test_throttling_is_read_of_both_versions_and_of_groups_around(system):
@@ -179,13 +181,13 @@ def test_cores_and_memory_within_the_limits_of_the_container(tmp_path, monkeypat
 def readings(monkeypatch, *loads: float) -> list[float]:
     """The host's readings around each block of a second, with so many cores' load of others during it; returns the
     rests between them."""
-    usages, at, busy, quiet = [], 0.0, 0.0, {"idle_s": 0, "stolen_s": 0}
+    usages, now_s, busy_s, quiet = [], 0.0, 0.0, {"idle_s": 0, "stolen_s": 0}
     for load in loads:
-        usages.append(HostUsage(monotonic_s=at, own_s=at, busy_s=busy, **quiet))
-        usages.append(HostUsage(monotonic_s=at + 1, own_s=at + 1, busy_s=busy + 1 + load, **quiet))
-        at, busy = at + 1, busy + 1 + load
-    given, rests, now = iter(usages), [], itertools.count()
-    fake = SimpleNamespace(read_usage=lambda list_other_processes: next(given), usable_cpus=lambda: range(8))
+        usages.append(HostUsage(monotonic_s=now_s, own_s=now_s, busy_s=busy_s, **quiet))
+        usages.append(HostUsage(monotonic_s=now_s + 1, own_s=now_s + 1, busy_s=busy_s + 1 + load, **quiet))
+        now_s, busy_s = now_s + 1, busy_s + 1 + load
+    upcoming, rests, now = iter(usages), [], itertools.count()
+    fake = SimpleNamespace(read_usage=lambda list_other_processes: next(upcoming), usable_cpus=lambda: range(8))
     monkeypatch.setattr(module, "host", fake)
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
     monkeypatch.setattr(module, "spent_on_repeats_s", 0.0)
@@ -193,7 +195,7 @@ def readings(monkeypatch, *loads: float) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "loads", "times", "kept", "others"),
+    ("kind", "loads", "times", "result_kept", "other_cores"),
     [
         ("cpu", [0], [5], 5, 0),
         ("cpu", [2, 0], [5, 6], 6, 0),  # undisturbed, if slower
@@ -202,25 +204,25 @@ def readings(monkeypatch, *loads: float) -> list[float]:
         ("gpu", [7, 0], [5, 4], 4, 0),
     ],
 )
-def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads, times, kept, others):
+def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads, times, result_kept, other_cores):
     rests = readings(monkeypatch, *loads)
-    taken = iter(times)
-    result, found = repeat_until_undisturbed(FakeDevice(kind), lambda: next(taken), float)
-    assert (result, found.attempts) == (kept, len(loads))
-    assert found.other_cores == pytest.approx(others)
-    assert list(taken) == []
-    assert rests == [0.1 * 2**place for place in range(len(loads) - 1)]
+    upcoming = iter(times)
+    result, contention = repeat_until_undisturbed(FakeDevice(kind), lambda: next(upcoming), float)
+    assert (result, contention.attempts) == (result_kept, len(loads))
+    assert contention.other_cores == pytest.approx(other_cores)
+    assert list(upcoming) == []
+    assert rests == [0.1 * 2**index for index in range(len(loads) - 1)]
 
 
 def test_load_that_no_process_list_shows_is_told_by_idle_time():
     """Two seconds on eight CPUs: idle for 9 of 16, stolen 0.4; this process worked one, its run 0.2, others 0.5."""
-    others = host.OtherProcesses({}, 0.0)
-    before = replace(START, other_processes=others, run_s=1.0)
+    other_processes = host.OtherProcesses({}, 0.0)
+    before = replace(START, other_processes=other_processes, run_s=1.0)
     later = replace(
-        after(busy_s=7.0, idle_s=9.0, stolen_s=0.4), other_processes=replace(others, ended_s=0.5), run_s=1.2
+        after(busy_s=7.0, idle_s=9.0, stolen_s=0.4), other_processes=replace(other_processes, ended_s=0.5), run_s=1.2
     )
-    found = contention_between(before, later, CORES, [])
-    assert (found.other_cores, found.hidden_cores) == pytest.approx((0.25, 2.45))
-    assert any("not visible" in line for line in find_disturbances(found, "cpu"))
+    contention = contention_between(before, later, CORES, [])
+    assert (contention.other_cores, contention.hidden_cores) == pytest.approx((0.25, 2.45))
+    assert any("not visible" in line for line in find_disturbances(contention, "cpu"))
     short = contention_between(replace(before, monotonic_s=START.monotonic_s + 1.5), later, CORES, [])
     assert short.hidden_cores is None, "hundredths of a second of each CPU are no measure of a short block"
