@@ -41,7 +41,7 @@ def classify_regime(
     `overhead`, `compute` and `memory`. None if a roof is not known and the overheads alone do not explain half.
 
     `gpu_time_s` is the device's part alone, None on a synchronous device. `start_s` is the time of the same code with
-    next to nothing to do: of the GPU where there is a GPU time, else of the CPU. `compute_s` and `memory_s` are the
+    almost nothing to do: of the GPU where there is a GPU time, else of the CPU. `compute_s` and `memory_s` are the
     seconds that the two roofs allow: FLOPs over the compute ceiling, and bytes over the memory ceiling of the slowest
     memory level.
     """

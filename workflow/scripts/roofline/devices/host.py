@@ -279,7 +279,7 @@ def _control_groups(controller: str, root: Path) -> list[Path]:
 def _read_cpu_quotas() -> Iterator[float]:
     """Yield the CPU quotas of the control groups, in cores."""
     for group in _control_groups("cpu", SYSTEM_ROOT):
-        with contextlib.suppress(OSError, ValueError):  # 'max' is no number
+        with contextlib.suppress(OSError, ValueError):  # 'max' is not a number
             quota, period = map(int, (group / "cpu.max").read_text().split())
             yield quota / period
         quota = _read_number(group / "cpu.cfs_quota_us")  # version 1

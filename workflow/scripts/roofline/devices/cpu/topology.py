@@ -5,7 +5,7 @@ from typing import NamedTuple
 from roofline.core.units import GIB, KIB, MIB
 from roofline.devices import host
 
-UNLISTED_CACHE_BYTES = 256 * MIB  # where the kernel lists no caches: more than most CPUs have
+UNLISTED_CACHE_BYTES = 256 * MIB  # used where the kernel lists no caches: more than most CPUs have
 UNLISTED_L2_BYTES = MIB
 GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
 GB_PER_S_ALL_CORES = 300.0
