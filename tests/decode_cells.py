@@ -16,7 +16,7 @@ def case_of(shape: AttentionShape, dtype: str, layers: int = 1) -> Case:
 
 
 def cell_of(device, kind, shape: AttentionShape, dtype: str = "fp32", *, copies=1, layers=1, seed=3):
-    """An implementation over so many copies of its caches."""
+    """An implementation prepared on `copies` caches of made-up numbers."""
     random, size, as_dtype = numpy.random.default_rng(seed), shape.hidden_size, array_dtype(dtype)
     layer = {name: random.standard_normal((size, size), numpy.float32) / size**0.5 for name in ("query", "output")}
     layer |= {f"{name}_bias": random.standard_normal(size, numpy.float32) for name in ("query", "output")}

@@ -13,7 +13,7 @@ from roofline.measure.sealing import promise_ceilings, seal_device, seal_operato
 from roofline.records.base import write
 from roofline.records.cards import METHOD
 from roofline.records.compute import WorkloadSpec
-from roofline.records.device_record import DeviceRecord, VendorFigures, VendorPeak
+from roofline.records.device_record import DatasheetFigures, DatasheetPeak, DeviceRecord
 from roofline.records.seal_records import PredictionRecord
 
 AT = "2026-11-05T12:00:00+00:00"
@@ -90,15 +90,15 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
         yield
 
 
-def vendor_peak(tflops: float = 160.0, **fields) -> VendorPeak:
-    known = {"unit": "tensor_core", "operations_per_clock_per_multiprocessor": 1024.0, "source": "made up"}
-    return VendorPeak(tflops=tflops, **known | {"verified": True, "derived": False} | fields)
+def datasheet_peak(tflops: float = 160.0, **fields) -> DatasheetPeak:
+    known = {"compute_unit": "tensor_core", "operations_per_clock_per_multiprocessor": 1024.0, "source": "made up"}
+    return DatasheetPeak(tflops=tflops, **known | {"verified": True, "derived": False} | fields)
 
 
-def vendor_figures(**fields) -> VendorFigures:
-    known = dict.fromkeys(name for name, field in VendorFigures.model_fields.items() if field.is_required())
-    known |= {"match": "exact", "reason": "made up", "rate_class": "full", "peaks": {}, "absent": {}}
-    return VendorFigures(**known | fields)
+def datasheet_figures(**fields) -> DatasheetFigures:
+    known = dict.fromkeys(name for name, field in DatasheetFigures.model_fields.items() if field.is_required())
+    known |= {"peaks_by": "datasheet", "reason": "made up", "rate_class": "full", "peaks": {}, "absent": {}}
+    return DatasheetFigures(**known | fields)
 
 
 def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
@@ -116,7 +116,7 @@ def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
         "hardware": hardware[kind],
         "timer_ratio": None,
         "software": {"numpy": "2.4.6"},
-        "vendor": vendor_figures(),
+        "datasheet": datasheet_figures(),
         "unsupported": {},
         "host": {"os": "Linux"},
         "queried_at": AT,

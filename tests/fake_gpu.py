@@ -29,8 +29,8 @@ def open_gpu(
     peer: bool = False,
     **properties,
 ) -> CudaDevice:
-    """A device with these properties in place of the stand-in's, until the test is over, and with a peer where one is
-    asked for; `cublaslt` is its cuBLASLt."""
+    """Return a device with these properties in place of the stand-in's, until the test is over, with a peer where
+    `peer` is set; its `cublaslt` is the stand-in for cuBLASLt."""
     cupy = _load(monkeypatch, "cupy", "cupy/__init__.py")
     cupy.PROPERTIES.update(properties)
     driver = _load(monkeypatch, "driver", "cuda/bindings/driver.py")
@@ -62,7 +62,7 @@ def _opened() -> CudaDevice:
 
 
 def real_gpu() -> CudaDevice:
-    """With its stream as the current one: jobs in other tests open it anew."""
+    """Return the machine's GPU with its stream as the current one: jobs in other tests open it anew."""
     _opened().stream.use()
     return _opened()
 
@@ -84,7 +84,7 @@ def nvml_card(uuid: str, bus: str | None, *slices):
 
 
 def use_nvml(monkeypatch, *cards, refused=(), visible: str | None = None) -> ModuleType:
-    """NVML of these cards for the process of the test, which refuses some functions; and CUDA_VISIBLE_DEVICES."""
+    """Give the process of the test an NVML of these cards, which refuses some functions, and CUDA_VISIBLE_DEVICES."""
     nvml = _load(monkeypatch, "pynvml", "pynvml/__init__.py")
     nvml.CARDS, nvml.REFUSED = list(cards), set(refused)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -94,7 +94,7 @@ def use_nvml(monkeypatch, *cards, refused=(), visible: str | None = None) -> Mod
 
 
 def random_numbers(monkeypatch) -> ModuleType:
-    """The stand-in's random numbers, which are those of kernels/random.cu."""
+    """Return the stand-in's random numbers, which are those of kernels/random.cu."""
     return _load(monkeypatch, "random_numbers", "cupy/random_numbers.py")
 
 
@@ -124,9 +124,9 @@ class Recorder:
 
 
 def record_launches(monkeypatch, device) -> list:
-    """(name, blocks, threads, arguments) of every launch from now on of kernels asked for from now on."""
-    launches, kernel = [], device.load_kernel
-    monkeypatch.setattr(device, "load_kernel", lambda *names: Recorder(kernel(*names), launches))
+    """Return a list to which every launch of a kernel loaded from now on adds (name, blocks, threads, arguments)."""
+    launches, load_kernel = [], device.load_kernel
+    monkeypatch.setattr(device, "load_kernel", lambda *spec: Recorder(load_kernel(*spec), launches))
     return launches
 
 
@@ -137,12 +137,12 @@ class Idle(Recorder):
         pass
 
 
-def replace_kernels(monkeypatch, device, names, by) -> None:
-    """Kernels of these names that are asked for from now on."""
-    kernel = device.load_kernel
+def replace_kernels(monkeypatch, device, names, wrap) -> None:
+    """Wrap the kernels of these names that are loaded from now on."""
+    load_kernel = device.load_kernel
 
-    def found(source, name, *defines):
-        real = kernel(source, name, *defines)
-        return by(real) if name in names else real
+    def load_replaced(source, name, *defines):
+        kernel = load_kernel(source, name, *defines)
+        return wrap(kernel) if name in names else kernel
 
-    monkeypatch.setattr(device, "load_kernel", found)
+    monkeypatch.setattr(device, "load_kernel", load_replaced)

@@ -21,7 +21,7 @@ STARVED = 0.03  # less work a clock cycle than most: the queue ran dry
 THROTTLED = {"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown"}
 CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
 RATES = {"gb_per_s": ("bytes", 1e9), "tflops": ("flops", 1e12), "requests_per_s": ("requests", 1)}
-TIMES = {"cpu_": "latency", "gpu_": "device_latency"}  # rows' prefix, records' field
+TIMES = {"cpu_": "cpu_time", "gpu_": "gpu_time"}  # rows' prefix, records' field
 Lines = Iterator[str]
 
 
@@ -38,9 +38,9 @@ class Run:
         self.ceilings, measured = {}, {}  # by device and name, FLOP/s or bytes/s; by path and cell
         for path, record in self.records.items():
             for one in record.get("bandwidths", []):
-                self.ceilings[record["device"], one["name"]] = one["bytes"] / median(one["latency"])
+                self.ceilings[record["device"], one["name"]] = one["bytes"] / median(one["timing"])
             if record.get("peak"):
-                self.ceilings[record["device"], record["dtype"]] = max(peak_rates(record).values())
+                self.ceilings[record["device"], record["name"]] = max(peak_rates(record).values())
             measured |= {(path, identity(one)): one for one in record["measurements"]}
         rows = self.table["operators"]
         self.cells = [(row, measured[row["record"], identity(row)]) for row in rows if row["record"]]
@@ -88,20 +88,24 @@ def timings(run: Run) -> Lines:
 
 def rates(run: Run) -> Lines:
     """FLOPs over elapsed time; bytes over the median of their times, and the interval."""
-    for where, one in nested(run.records, "latency"):
+    blocks = list(nested(run.records, "timing"))
+    assert blocks, "a run has timed blocks"
+    for where, one in blocks:
         for rate, (work, unit) in RATES.items():
             if rate in one and work in one:
-                time_s = block_s(one, run.records[where.split()[0]]) if rate == "tflops" else median(one["latency"])
+                time_s = block_s(one, run.records[where.split()[0]]) if rate == "tflops" else median(one["timing"])
                 yield from differs(f"{where} {rate}", one[rate], one[work] / time_s / unit)
-                if "ci95" in one:
-                    ends = reversed(interval(one["latency"]) or [])
-                    yield from differs(f"{where} ci95", one["ci95"], [one[work] / end / unit for end in ends] or None)
+                if "ci95_gb_per_s" in one:
+                    ends = reversed(interval(one["timing"]) or [])
+                    yield from differs(
+                        f"{where} ci95_gb_per_s", one["ci95_gb_per_s"], [one[work] / end / unit for end in ends] or None
+                    )
 
 
 def block_s(block: dict, record: dict) -> float:
     """The mean time of a product; on a CPU the median, since f3cb0fd6."""
     median_counts = record["device"] == "cpu" and record["started_at"] > "2026-11-28T11:18"
-    return (np.median if median_counts else np.mean)(block["latency"]["samples_s"])
+    return (np.median if median_counts else np.mean)(block["timing"]["samples_s"])
 
 
 def ceilings(run: Run) -> Lines:
@@ -118,7 +122,7 @@ def ceilings(run: Run) -> Lines:
 
 def peak_rates(record: dict) -> dict[str, float]:
     """The median block; and of the load, once settled, work over time, less what heat or a late host spoilt."""
-    found = sorted(one["flops"] / block_s(one, record) for one in record["peak"]["blocks"])
+    found = sorted(one["flops"] / block_s(one, record) for one in record["peak"]["repeats"])
     rates, load = {"burst_tflops": found[len(found) // 2]}, record["peak"]["sustained"]
     if not load:
         return rates
@@ -135,13 +139,13 @@ def cells(run: Run) -> Lines:
     for row, measured in run.cells:
         flops, peak = measured["flops"], run.ceilings.get((row["device"], measured["compute_ceiling"]))
         limits = run.limits(row, measured)
-        roof_s = None if row["no_roof"] else max((one for one in limits if one is not None), default=None)
+        roof_s = None if row["no_roof_reason"] else max((one for one in limits if one is not None), default=None)
         found = {
             "flops": flops,
             "bytes": measured["bytes"],
             "intensity_flops_per_byte": ratio(flops, measured["bytes"]),
             "roof_tflops": ratio(flops / 1e12, roof_s),
-            "fraction_of_compute_peak": ratio(flops / median(measured["latency"]), peak),
+            "fraction_of_compute_peak": ratio(flops / median(measured["cpu_time"]), peak),
             "regime": regime(measured, *run.with_caches(row, measured, limits)),
         }
         for of, time in TIMES.items():
@@ -159,7 +163,7 @@ def regime(measured: dict, compute_s: float | None, memory_s: float | None) -> s
     caller_s, device_s = (median(measured[time]) for time in TIMES.values())
     other_s = measured["overhead_s"] or 0.0
     if device_s is not None:
-        other_s = max(0.0, caller_s - device_s) + min(measured["device_overhead_s"] or 0.0, device_s)
+        other_s = max(0.0, caller_s - device_s) + min(measured["start_s"] or 0.0, device_s)
     other_s = min(other_s, caller_s)
     if compute_s is None or memory_s is None:
         return "overhead" if other_s >= EXPLAINED * caller_s else None
@@ -173,14 +177,14 @@ def predictions(run: Run) -> Lines:
     """What was sealed, against what was measured; how many are right."""
     right = []
     for row, measured in run.cells:
-        sealed = measured["predicted"]
+        sealed = measured["sealed"]
         yield from differs(f"{words(row)} sealed regime", row["sealed"]["regime"], sealed["regime"])
         over = [ratio(sealed[f"{time}_s"], median(measured[time])) for time in TIMES.values()]
-        for name, one in zip(("sealed_error", "sealed_gpu_error"), over, strict=True):
+        for name, one in zip(("sealed_cpu_time_error", "sealed_gpu_time_error"), over, strict=True):
             yield from differs(f"{words(row)} {name}", row[name], one and one - 1)
         if over[0] and row["regime"] and not (row["doubt"] or row["roof_doubt"]):
             right.append((sealed["regime"] == row["regime"], 1 / FACTOR <= over[0] <= FACTOR))
-    counts = {"cells": len(right), "both_right": sum(map(all, right))}
+    counts = {"cell_count": len(right), "both_right": sum(map(all, right))}
     counts |= {"regimes_right": sum(one for one, _ in right), "times_right": sum(other for _, other in right)}
     for name, count in counts.items():
         yield from differs(f"score {name}", run.table["score"][name], count)
@@ -192,7 +196,8 @@ def speed_ups(run: Run) -> Lines:
     for row, measured in run.cells:
         for baseline, lines in row["speed_up"].items():
             other = cases[row["device"], identity(row | {"implementation": baseline})]
-            for time, value in lines.items():
+            for time in TIMES.values():
+                value = lines[f"{time}_ratio"]
                 found = ratio(median(other[time]), median(measured[time]))
                 yield from differs(f"{words(row)} {time} over {baseline}", value, found)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import factories
-from factories import vendor_figures
+from factories import datasheet_figures
 from pydantic import PrivateAttr
 
 from roofline.core.terms import Axis
@@ -22,7 +22,7 @@ from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, WorkloadSpec
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device_record import DeviceRecord
-from roofline.records.instructions_record import AccessLimit, InstructionsRecord, IssueRate
+from roofline.records.instructions_record import InstructionsRecord, IssueRate, MeasuredAccessLimit
 from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.timing_record import Check, Contention, Search, Timing
@@ -60,8 +60,8 @@ class MadeUpRecord(OperatorRecord):
     _operator: OwnOperatorRecord = PrivateAttr(default=SCAN)
 
 
-MADE_UP_CHECK = Check(compared="made up", error=0, tolerance=1e-12)
-VENDOR = vendor_figures(match="formula", rate_class=None)
+MADE_UP_CHECK = Check(compared="made up", relative_error=0, tolerance=1e-12)
+DATASHEET = datasheet_figures(peaks_by="formula", rate_class=None)
 
 
 def kind_of(device: str) -> str:
@@ -75,7 +75,7 @@ def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
     """`interval`: the half width of the 95 % interval over the median; None if the samples are too few."""
     low_s, high_s = (1 - interval) * median_s, (1 + interval) * median_s
     known = {
-        "method": "made up",
+        "timed_by": "made up",
         "warmup": 3,
         "requested": 100,
         "stopped_by": "time_budget",
@@ -88,7 +88,9 @@ def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
 
 def load_next_to(**fields) -> Contention:
     """What ran next to a block of a second on 8 cores: nothing, unless the fields say otherwise."""
-    quiet = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"), 0)
+    quiet = dict.fromkeys(
+        ("other_cores", "waiting_share", "stolen_share", "quota_throttled_share", "other_processes"), 0
+    )
     return Contention(**{"wall_s": 1, "cores": 8, "own_cores": 1} | quiet | fields)
 
 
@@ -112,17 +114,17 @@ def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Band
         "mix": mix,
         "bytes": counted,
         "gb_per_s": gb_per_s,
-        "ci95": rates(counted / 1e9, taken),
+        "ci95_gb_per_s": rates(counted / 1e9, taken),
         "search": Search(offered=1, tried=1, refused=[]),
-        "blocks_gb_per_s": [gb_per_s],
-        "latency": taken,
+        "repeats_gb_per_s": [gb_per_s],
+        "timing": taken,
     }
-    known |= dict.fromkeys(("vendor_gb_per_s", "fraction_of_vendor", "threads", "sm_clock_mhz", "throttled"))
-    known |= dict.fromkeys(("counted", "grid", "verified"), "made up")
-    return Bandwidth(**known | {key: [] for key in ("trials", "limited_by", "states")} | fields)
+    known |= dict.fromkeys(("datasheet_gb_per_s", "threads", "sm_clock_mhz", "all_throttled"))
+    known |= dict.fromkeys(("counting_rule", "grid", "checked_against"), "made up")
+    return Bandwidth(**known | {key: [] for key in ("trials", "throttle_reasons", "states")} | fields)
 
 
-def cell(device: str, latency_s: float, device_latency_s: float | None = None, **fields) -> Measurement:
+def cell(device: str, cpu_time_s: float, gpu_time_s: float | None = None, **fields) -> Measurement:
     """One measurement: 0.5 FLOP/byte at N = 1024 by default. Its prediction is filled in by `assemble`."""
     on_gpu, n = device != "cpu", fields.pop("n", 1024)
     known = {
@@ -138,10 +140,10 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
         "memory_ceilings": ["hbm_read", "d2d"] if on_gpu else ["dram_read", "dram_copy"],
         "memory_level": "hbm" if on_gpu else "dram",
         "costs": COSTS[kind_of(device)],
-        "predicted": {"regime": "memory", "latency_s": 1, "fraction_of_compute_peak": 1},
+        "sealed": {"regime": "memory", "cpu_time_s": 1, "fraction_of_compute_peak": 1},
         "check": MADE_UP_CHECK,
-        "latency": timing(latency_s),
-        "device_latency": timing(device_latency_s) if device_latency_s else None,
+        "cpu_time": timing(cpu_time_s),
+        "gpu_time": timing(gpu_time_s) if gpu_time_s else None,
         "states": [],
     }
     graph = fields.pop("graph", False)
@@ -161,7 +163,7 @@ def reference_gemm(device: str, dtype: str, tflops: float) -> Measurement:
         "cache": "warm",
         "flops": flops,
         "bytes": 3 * size**2 * 4,
-        "check": Check(compared="made up", error=0, tolerance=GEMM_TOLERANCE[dtype]),
+        "check": Check(compared="made up", relative_error=0, tolerance=GEMM_TOLERANCE[dtype]),
     }
     return cell(device, flops / tflops / 1e12, **known)
 
@@ -174,7 +176,7 @@ def device_record(device: str = "cpu", **fields) -> DeviceRecord:
     known = {
         "name": {"cpu": "A CPU (8 cores)", "gpu": "NVIDIA H200"}[kind],
         "hardware": {},
-        "vendor": VENDOR.model_copy(update={"match": "formula" if kind == "cpu" else "exact"}),
+        "datasheet": DATASHEET.model_copy(update={"peaks_by": "formula" if kind == "cpu" else "datasheet"}),
         "host": {"os": "Linux", "cpu": "A CPU (8 cores)"},
         "queried_at": QUERIED,
     }
@@ -211,7 +213,7 @@ def peak_record(
     chosen_at: float | None = None,
     sustained: float | None = None,
     reasons: list[str] | None = None,
-    vendor: float | None = None,
+    datasheet: float | None = None,
     clock: tuple[float, float] | None = None,
     interval: float = 0.01,
     **fields,
@@ -233,48 +235,50 @@ def peak_record(
         "inputs": "made up",
         "flops": flops,
         "check": MADE_UP_CHECK,
-        "latency": taken,
+        "timing": taken,
         "tflops": burst,
         "states": [],
         "sm_clock_mhz": clock_mhz,
     }
     known = {
-        "method": "fma" if fma else "gemm",
-        "unit": "cpu" if device == "cpu" else "cuda_core" if fma or dtype in ("fp32", "fp64") else "tensor_core",
+        "workload": "fma" if fma else "gemm",
+        "compute_unit": "cpu"
+        if device == "cpu"
+        else "cuda_core"
+        if fma or dtype in ("fp32", "fp64")
+        else "tensor_core",
         "tflops": ceiling,
         "reference_tflops": None if fma else reference or 0.98 * burst,
         "burst_tflops": burst,
         "sustained_tflops": load and load.tflops,
-        "vendor_tflops": vendor,
-        "fraction_of_vendor": vendor and ceiling / vendor,
-        "clock_mhz": clock_mhz,
-        "clock_tflops": clock_tflops,
+        "datasheet_tflops": datasheet,
+        "sm_clock_mhz": clock_mhz,
         "fraction_of_clock": clock_tflops and burst / clock_tflops,
         "inputs": "made up",
-        "limited_by": load.limited_by if load else [],
-        "throttled": None if device == "cpu" else False,
-        **{key: [] for key in ("doubts", "not_repeated", "variants")},
+        "throttle_reasons": load.throttle_reasons if load else [],
+        "all_throttled": None if device == "cpu" else False,
+        **{key: [] for key in ("remarks", "not_repeated", "variants")},
         "search": Search(offered=1, tried=1, refused=[]),
         "candidates": [{"product": best, "flops": flops, "trial_tflops": burst, "flops_per_cycle": None}],
-        "blocks": [block, block, block | {"tflops": chosen_at or burst}],
+        "repeats": [block, block, block | {"tflops": chosen_at or burst}],
         "sustained": load,
         "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},
         "investigation": None,
     }
     ours = {"measurements": [reference_product]} if reference_product else {}
     peak = PeakFlops.model_validate(known | fields)
-    return PeakFlopsRecord(dtype=dtype, skipped=None, peak=peak, **job_fields(device, ours))
+    return PeakFlopsRecord(name=dtype, skipped_reason=None, peak=peak, **job_fields(device, ours))
 
 
 def skipped_peak(device: str, dtype: str, reason: str) -> PeakFlopsRecord:
-    return PeakFlopsRecord(dtype=dtype, skipped=reason, peak=None, **job_fields(device, {}))
+    return PeakFlopsRecord(name=dtype, skipped_reason=reason, peak=None, **job_fields(device, {}))
 
 
 def bandwidth_record(device: str, level: str | None = None, sweeps=(), **streams) -> BandwidthRecord:
     """Of streams by name, as a rate in GB/s or as a whole Bandwidth."""
     made = [one if isinstance(one, Bandwidth) else stream(name, one) for name, one in streams.items()]
     level = level or (made[0].level if made else "sweep")
-    return BandwidthRecord(level=level, bandwidths=made, sweeps=list(sweeps), **job_fields(device, {}))
+    return BandwidthRecord(name=level, bandwidths=made, sweeps=list(sweeps), **job_fields(device, {}))
 
 
 def operator_record(device: str, *cells: Measurement, operator: OwnOperatorRecord = SCAN, **fields) -> OperatorRecord:
@@ -298,14 +302,14 @@ def own_operators(records: Iterable[Record]) -> dict[str, OwnOperatorRecord]:
 
 def counted_cell(one: Measurement, **fields) -> CountedCell:
     """What a profiler counted of a cell: the declared bytes, all of them read, and the declared FLOPs."""
-    shared = set(CountedCell.model_fields) & set(Measurement.model_fields) - {"flops"}
+    shared = set(CountedCell.model_fields) & set(Measurement.model_fields)
     known = {
         "declared_read_bytes": one.bytes,
         "declared_write_bytes": 0,
         "declared_flops": one.flops,
         "dram_read_bytes": one.bytes,
         "sm_write_sectors": 0,
-        "flops": {"fp32": one.flops},
+        "counted_flops_by_pipe": {"fp32": one.flops},
     }
     return CountedCell.model_validate({key: getattr(one, key) for key in shared} | known | fields)
 
@@ -316,7 +320,7 @@ def counters_record(device: str, *cells: CountedCell, **fields) -> CountersRecor
 
 
 def profiler_record(device: str, refused: str | None = None) -> ProfilerRecord:
-    return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused)
+    return ProfilerRecord(device=device, ncu_version=None if refused else "2026.3.1.0", refused_reason=refused)
 
 
 def instructions_record(device: str, issued_per_s: float) -> InstructionsRecord:
@@ -330,19 +334,19 @@ def instructions_record(device: str, issued_per_s: float) -> InstructionsRecord:
         sm_clock_mhz=clock_mhz,
         search=Search(offered=1, tried=1, refused=[]),
         check=MADE_UP_CHECK,
-        latency=taken,
+        timing=taken,
         states=[],
     )
-    wall = AccessLimit(
+    wall = MeasuredAccessLimit(
         pattern="stride",
-        of=8,
+        degree=8,
         requests=round(requests_per_s * 1e-3),
         transactions_per_request=32,
         requests_per_s=requests_per_s,
         sm_clock_mhz=clock_mhz,
         cycles_per_request=10,
-        latency=taken,
-        verified="made up",
+        timing=taken,
+        checked_against="made up",
     )
     return InstructionsRecord(issue=issue, walls=[wall], **job_fields(device, {}))
 
@@ -357,8 +361,8 @@ def path_of(record: Record) -> str:
         PredictionRecord: lambda r: "prediction",
         CalibrationRecord: lambda r: "calibration",
         OperatorPredictionRecord: lambda r: f"{rule_of(r.operator)}/prediction",
-        PeakFlopsRecord: lambda r: f"peak_flops/{r.dtype}",
-        BandwidthRecord: lambda r: f"bandwidth/{r.level}",
+        PeakFlopsRecord: lambda r: f"peak_flops/{r.name}",
+        BandwidthRecord: lambda r: f"bandwidth/{r.name}",
         MadeUpRecord: lambda r: f"{rule_of(r._operator.name)}/{r.case}",
         InstructionsRecord: lambda r: "instructions/rates",
         ProfilerRecord: lambda r: "profiler",
@@ -421,7 +425,7 @@ def predicted(one: Measurement, found: dict[str, Record], device: str) -> Measur
         memory_level=one.memory_level,
         terms=one.costs,
     )
-    return one.model_copy(update={"predicted": made})
+    return one.model_copy(update={"sealed": made})
 
 
 def results(*records: Record) -> Results:

@@ -13,8 +13,8 @@ FP16, D2D = 800e12, 4000e9
 
 
 def above(flops, traffic, seconds, interval=None, own=None, peak=FP16 / 1e12, gb_per_s=D2D / 1e9):
-    latency = SimpleNamespace(median_s=seconds, ci95_s=interval)
-    measured = SimpleNamespace(flops=flops, bytes=traffic, latency=latency, device_latency=own)
+    cpu_time = SimpleNamespace(median_s=seconds, ci95_s=interval)
+    measured = SimpleNamespace(flops=flops, bytes=traffic, cpu_time=cpu_time, gpu_time=own)
     return share_above_roof(measured, peak, gb_per_s)
 
 
@@ -43,5 +43,9 @@ def test_a_cell_above_its_roof_is_doubtful_and_a_users_figure_is_taken_at_its_wo
     ceilings = peak_record("gpu0", "fp32", 800.0), bandwidth_record("gpu0", d2d=4000.0)
     fast = operator_record("gpu0", cell("gpu0", 1e-6, 0.9e-6, flops=10**12))
     *_, found, mine = verified(*ceilings, fast, operations=[users]).operators
-    assert (found.doubt, mine.doubt, mine.above_roof) == ("impossible", "impossible", pytest.approx(1.25))
-    assert found.share is None
+    assert (found.doubt, mine.doubt, mine.fraction_of_exceeded_ceiling) == (
+        "impossible",
+        "impossible",
+        pytest.approx(1.25),
+    )
+    assert found.reliable_fraction_of_roof is None

@@ -17,7 +17,7 @@ def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
     """Of four timed blocks, so many disturbed."""
     loads = [4] * disturbed + [0] * (CELLS - disturbed)
     cells = [
-        cell("cpu", latency_s, n=n, latency=timing(latency_s, contention=load_next_to(other_cores=load)))
+        cell("cpu", latency_s, n=n, cpu_time=timing(latency_s, contention=load_next_to(other_cores=load)))
         for n, load in enumerate(loads, 1)
     ]
     return operator_record("cpu", *cells, **fields)

@@ -128,8 +128,8 @@ def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
 def test_verify_draws_the_run_again_and_shows_what_failed_in_it(tmp_path):
     run = SmallRun(tmp_path / "run")
     record = run.read(FP32)
-    for block in record["peak"]["blocks"]:
-        block["latency"]["contention"] = load_next_to(wall_s=1000, other_cores=2).model_dump()
+    for block in record["peak"]["repeats"]:
+        block["timing"]["contention"] = load_next_to(wall_s=1000, other_cores=2).model_dump()
     (run.root / FP32).write_text(json.dumps(record))
     run.derive()
     run.write_manifest()

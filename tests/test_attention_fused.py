@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.units import KIB
+from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.measure.operator_job import Options, measure_job
 from roofline.operators.base import Job
-from roofline.operators.decode_attention import checkpoint, fused_attention
+from roofline.operators.decode_attention import checkpoint
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
 from roofline.operators.decode_attention.fused_attention import (
     HEAD_SIZES,
@@ -23,9 +24,9 @@ from roofline.operators.decode_attention.fused_attention import (
 from roofline.operators.decode_attention.operator import GPU_CONSTANTS
 from roofline.run import settings
 
-H200 = {"capability": (9, 0), "multiprocessors": 132, "shared_per_multiprocessor": 228 * KIB}
-T4 = {"capability": (7, 5), "multiprocessors": 40, "shared_per_multiprocessor": 64 * KIB}
-L4 = {"capability": (8, 9), "multiprocessors": 58, "shared_per_multiprocessor": 100 * KIB}
+H200 = GpuLimits(multiprocessors=132, shared_per_block=227 * KIB, shared_per_sm=228 * KIB, capability=(9, 0))
+T4 = GpuLimits(multiprocessors=40, shared_per_block=64 * KIB, shared_per_sm=64 * KIB, capability=(7, 5))
+L4 = GpuLimits(multiprocessors=58, shared_per_block=99 * KIB, shared_per_sm=100 * KIB, capability=(8, 9))
 CARDS = st.sampled_from([H200, T4, L4])
 SEQ_LENS = st.one_of(st.integers(1, 300), st.integers(1, 200_000))
 SHAPES = st.builds(
@@ -41,7 +42,7 @@ SHAPES = st.builds(
 
 
 def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
-    """As kernels/decode_attention.cu has it."""
+    """The keys of a split, as kernels/decode_attention.cu divides them."""
     slices = (seq_len + tile - 1) // tile
     begin = slices * split // splits * tile
     end = min(seq_len, slices * (split + 1) // splits * tile)
@@ -49,13 +50,13 @@ def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dtype, card):
-    found = plan_attention(shape, dtype, **card)
-    parts = [keys_of(shape.seq_len, found.variant.tile, split, found.splits) for split in range(found.splits)]
+def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dtype, limits):
+    plan = plan_attention(shape, dtype, limits)
+    parts = [keys_of(shape.seq_len, plan.variant.tile, split, plan.splits) for split in range(plan.splits)]
     assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), shape.seq_len]
     assert all(parts), "a block without a key"
-    assert found.tiles * found.variant.queries >= shape.group > (found.tiles - 1) * found.variant.queries
-    assert found.blocks == shape.batch * shape.kv_heads * found.tiles * found.splits
+    assert plan.tiles * plan.variant.queries >= shape.group > (plan.tiles - 1) * plan.variant.queries
+    assert plan.blocks == shape.batch * shape.kv_heads * plan.tiles * plan.splits
 
 
 def test_keys_are_divided_evenly_or_into_many_waves():
@@ -73,16 +74,16 @@ def test_keys_are_divided_evenly_or_into_many_waves():
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(shape, dtype, card):
-    by_mma = shape.group > 1 and dtype != "fp32" and card["capability"] >= (8, 0)
-    for variant in list_variants(shape, dtype, card["capability"], card["shared_per_multiprocessor"]):
-        assert variant.by_mma == by_mma
-        most = 8 if by_mma else 4
-        assert variant.queries == most or (variant.queries >= shape.group and not by_mma)
-        assert variant.queries < 2 * shape.group or by_mma, "places of no query"
+def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(shape, dtype, limits):
+    uses_mma = shape.group > 1 and dtype != "fp32" and limits.capability >= (8, 0)
+    for variant in list_variants(shape, dtype, limits):
+        assert variant.uses_mma == uses_mma
+        most_queries = 8 if uses_mma else 4
+        assert variant.queries == most_queries or (variant.queries >= shape.group and not uses_mma)
+        assert variant.queries < 2 * shape.group or uses_mma, "places of no query"
         assert variant.blocks >= 1
-        resident = variant.blocks * (variant.shared_bytes + fused_attention.RESERVED_BYTES)
-        assert resident <= card["shared_per_multiprocessor"]
+        resident_bytes = variant.blocks * (variant.shared_bytes + RESERVED_SHARED_BYTES)
+        assert resident_bytes <= limits.shared_per_sm
 
 
 @pytest.mark.parametrize(("group", "dtype", "capability"), [(1, "fp32", "9.0"), (3, "fp16", "7.5"), (4, "bf16", "8.6")])
@@ -91,7 +92,7 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     device = open_gpu(monkeypatch, capability)
     cell = cell_of(device, kind, AttentionShape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)
     check, _ = OPERATOR.check(cell, "core")
-    assert check.error <= check.tolerance
+    assert check.relative_error <= check.tolerance
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
     assert set(cell.costs("core").calls) <= set(GPU_CONSTANTS)
@@ -106,22 +107,23 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, m
     decode = {"presets": ["mine"], "seq_lens": [64], "dtypes": ["fp16"], "batch_sizes": [1, 2]}
     (job,) = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
     seals, options = seals_for(device_record("gpu0"), OPERATOR), Options(None, cache == "cold", 2, 8, 0.05)
-    found = measure_job(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), seals, options)
-    assert [(one.shape["batch"], one.implementation, one.scope, one.per_call) for one in found] == [
+    measurements = measure_job(OPERATOR, open_gpu(monkeypatch), Job(job.path, job.cases), seals, options)
+    assert [(cell.shape["batch"], cell.implementation, cell.scope, cell.per_call) for cell in measurements] == [
         (batch, *cell)
         for batch in (1, 2)
         for cell in (("eager", "core", 1), ("eager", "block", 1), ("fused", "core", 1), ("fused_graph", "core", 3))
     ]
     # Where there is little to do, a call costs what the seal says of it, and a graph's layers cost the device's part.
-    predicted = {(one.implementation, one.scope): one.predicted for one in found if one.shape["batch"] == 1}
-    assert {name: one.latency_s for name, one in predicted.items()} == {
+    of_batch_1 = [cell for cell in measurements if cell.shape["batch"] == 1]
+    sealed = {(cell.implementation, cell.scope): cell.sealed for cell in of_batch_1}
+    assert {name: prediction.cpu_time_s for name, prediction in sealed.items()} == {
         ("eager", "core"): pytest.approx(12 * GPU_CONSTANTS["array_operation_s"].value),
         ("eager", "block"): pytest.approx(17 * GPU_CONSTANTS["array_operation_s"].value),
         ("fused", "core"): pytest.approx(
             GPU_CONSTANTS["kernel_launch_s"].value + 9 * GPU_CONSTANTS["kernel_argument_s"].value
         ),
-        ("fused_graph", "core"): predicted["fused_graph", "core"].device_latency_s,
+        ("fused_graph", "core"): sealed["fused_graph", "core"].gpu_time_s,
     }
-    for one in found:
-        assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0
-        assert (one.cache, one.memory_level) == (cache, "hbm" if cache == "cold" else "l2")
+    for cell in measurements:
+        assert cell.check.relative_error <= cell.check.tolerance and cell.overhead_s > 0 and cell.start_s > 0
+        assert (cell.cache, cell.memory_level) == (cache, "hbm" if cache == "cold" else "l2")

@@ -129,8 +129,8 @@ def test_another_cards_results_are_set_aside_whole(small, capsys):
 def test_results_of_another_version_are_refused_in_one_line(tmp_path):
     path = tmp_path / "results/cpu/device_query.json"
     path.parent.mkdir(parents=True)
-    path.write_text('{"kind": "device_query", "schema_version": 7}')
+    path.write_text('{"kind": "device_query", "schema_version": 8}')
     with pytest.raises(UserError) as refused:
         previous_results.require_this_version([str(path)], tmp_path / "results")
     (line,) = refused.value.lines
-    assert re.search(r"version 7\b.*version 8\b.*: mv .*results .*results-version-7$", line)
+    assert re.search(r"version 8\b.*version 9\b.*: mv .*results .*results-version-8$", line)

@@ -20,7 +20,7 @@ POSITIVE = st.floats(1e-12, 1e-3)
 
 
 def block(name, count, seconds, amount=1.0):
-    return HostCost(name=name, count=count, amount=amount, samples_s=[seconds], median_s=seconds)
+    return HostCost(constant=name, count=count, amount=amount, samples_s=[seconds], median_s=seconds)
 
 
 @given(POSITIVE, st.floats(0.01, 1.0), st.integers(2, 128))

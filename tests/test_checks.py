@@ -2,7 +2,7 @@
 
 import pytest
 from records_factory import (
-    VENDOR,
+    DATASHEET,
     bandwidth_record,
     cell,
     counted_cell,
@@ -21,13 +21,13 @@ from records_factory import (
 from roofline.measure.sustained import summarise_load
 from roofline.records.bandwidth_record import Peer
 from roofline.records.compute import LoadPoint
-from roofline.records.device_record import VendorPeak
+from roofline.records.device_record import DatasheetPeak
 from roofline.records.timing_record import DeviceState
 from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
 from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS, TIMER
-from roofline.table.checks.consistency import AGREE, BELOW, COUNTED, VERIFIED
-from roofline.table.checks.surroundings import ALONE, COOL, QUIET
+from roofline.table.checks.consistency import AGREE, BELOW_ROOF, COUNTED, VERIFIED
+from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS, QUIET
 
 FACTS = {
     "memory_bus_width_bits": 6016,
@@ -43,32 +43,34 @@ FACTS = {
 }
 GDDR = {"memory_bus_width_bits": 384}
 RATE = {"operations_per_clock_per_multiprocessor": None, "source": "made up", "verified": True, "derived": False}
-PROMISED = VendorPeak(tflops=1000, unit="tensor_core", **RATE)
+PROMISED = DatasheetPeak(tflops=1000, compute_unit="tensor_core", **RATE)
 CPU = device_record("cpu")
 
 
-def card(boost_mhz=1980, vendor_w=700, dtypes=("fp64", "fp32", "fp16", "bf16"), **facts):
-    known = {"boost_clock_mhz": boost_mhz, "power_limit_w": vendor_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
-    return device_record("gpu0", hardware=FACTS | facts, vendor=VENDOR.model_copy(update=known))
+def card(boost_mhz=1980, datasheet_w=700, dtypes=("fp64", "fp32", "fp16", "bf16"), **facts):
+    figures = {"boost_clock_mhz": boost_mhz, "power_limit_w": datasheet_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
+    return device_record("gpu0", hardware=FACTS | facts, datasheet=DATASHEET.model_copy(update=figures))
 
 
 def states(**fields):
     return [DeviceState(at_s=0, when=when, **fields) for when in ("before", "during", "after")]
 
 
-def reads(share=0.96, vendor=4800.0, contention=None, **fields):
+def reads(share=0.96, datasheet=4800.0, contention=None, **fields):
     gb_per_s = share * 4800
-    known = {"vendor_gb_per_s": vendor, "fraction_of_vendor": vendor and share}
-    taken = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
-    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, latency=taken, **known | fields))
+    figures = {"datasheet_gb_per_s": datasheet}
+    block = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
+    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, timing=block, **figures | fields))
 
 
-def registers(share=0.98, mhz=1980.0, limited_by=()):
-    return peak_record("gpu0", "fp32_fma", 66.9 * share, vendor=66.9, clock=mhz and (mhz, 66.9), limited_by=limited_by)
+def registers(share=0.98, mhz=1980.0, throttle_reasons=()):
+    return peak_record(
+        "gpu0", "fp32_fma", 66.9 * share, datasheet=66.9, clock=mhz and (mhz, 66.9), throttle_reasons=throttle_reasons
+    )
 
 
 def products(**shares):
-    return [peak_record("gpu0", name, 1000 * share, vendor=1000) for name, share in shares.items()]
+    return [peak_record("gpu0", name, 1000 * share, datasheet=1000) for name, share in shares.items()]
 
 
 def copies(width=16, generation=5, gb_per_s=55.0, host_memory=None):
@@ -76,16 +78,15 @@ def copies(width=16, generation=5, gb_per_s=55.0, host_memory=None):
     return bandwidth_record("gpu0", h2d=stream("h2d", gb_per_s, states=reading, host_memory=host_memory))
 
 
-def peers(gb_per_s, path="nvlink", vendor=450.0):
+def peers(gb_per_s, link="nvlink", datasheet=450.0):
     share = {
         "level": "p2p",
         "mix": "copy",
-        "vendor_gb_per_s": vendor,
-        "fraction_of_vendor": vendor and gb_per_s / vendor,
+        "datasheet_gb_per_s": datasheet,
     }
     record = bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=stream("p2p_gpu1", gb_per_s, **share))
-    links = {"nvlinks": 18, "nvlink_version": "4.0", "nvlinks_down": []}
-    return record.model_copy(update={"peer": Peer(device="gpu1", uuid="", path=path, pcie_ancestor="node", **links)})
+    links = {"active_nvlinks": 18, "nvlink_version": "4.0", "inactive_nvlinks": []}
+    return record.model_copy(update={"peer": Peer(peer="gpu1", uuid="", link=link, pcie_ancestor="node", **links)})
 
 
 def heated(ends_at=600.0, degrees=70.0, seconds=60):
@@ -101,14 +102,14 @@ def heated(ends_at=600.0, degrees=70.0, seconds=60):
 
 def issued(share=0.98, **fields):
     record = instructions_record("gpu0", 4e11 * share)
-    record.walls[0].latency = timing(1e-3, **fields)
+    record.walls[0].timing = timing(1e-3, **fields)
     record.issue.states = states(throttle_reasons=[])
     return record
 
 
 def on_cpu(**load):
-    taken = timing((1 << 30) / 100e9, contention=load_next_to(**load))
-    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, latency=taken))
+    block = timing((1 << 30) / 100e9, contention=load_next_to(**load))
+    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, timing=block))
 
 
 def fewer(gb_per_s):
@@ -128,7 +129,11 @@ def above():
 
 
 def profiled(refused=None, **flops):
-    counted = [] if refused else [counted_cell(cell("gpu0", 1e-3), kernel_flops={"fp32": 1e9}, flops=flops)]
+    counted = (
+        []
+        if refused
+        else [counted_cell(cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, counted_flops_by_pipe=flops)]
+    )
     return [*WHOLE, profiler_record("gpu0", refused), counters_record("gpu0", *counted)]
 
 
@@ -138,7 +143,7 @@ HOST = [CPU, peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1, 2, 3, 4
 PASS, FAIL, NOTE, NONE = "pass", "fail", "note", "not_applicable"
 
 CASES = {
-    ALONE: [
+    NO_OTHER_PROCESS: [
         ([card(), reads(states=states(other_processes=0))], PASS),
         ([card(), reads(states=states(other_processes=1))], FAIL),
         ([card(), issued(contention=load_next_to(other_processes=1))], FAIL),
@@ -151,10 +156,10 @@ CASES = {
         ([CPU, on_cpu(other_cores=None, waiting_share=None)], NONE),
     ],
     COOL: [
-        ([card(), reads(throttled=False)], PASS),
-        ([card(), reads(throttled=False, limited_by=["hw_thermal_slowdown"])], FAIL),
-        ([card(), reads(throttled=True)], FAIL),
-        ([card(), reads(throttled=None)], NONE),
+        ([card(), reads(all_throttled=False)], PASS),
+        ([card(), reads(all_throttled=False, throttle_reasons=["hw_thermal_slowdown"])], FAIL),
+        ([card(), reads(all_throttled=True)], FAIL),
+        ([card(), reads(all_throttled=None)], NONE),
     ],
     MEMORY: [
         ([card()], PASS),
@@ -168,7 +173,7 @@ CASES = {
         ([card(retired_pages=11)], FAIL),
         ([device_record("gpu0")], NONE),
     ],
-    POWER_LIMIT: [([card()], PASS), ([card(power_limit_w=400)], NOTE), ([card(vendor_w=None)], NONE)],
+    POWER_LIMIT: [([card()], PASS), ([card(power_limit_w=400)], NOTE), ([card(datasheet_w=None)], NONE)],
     LINK: [
         ([card(), copies()], PASS),
         ([card(), copies(width=8, gb_per_s=27.0)], FAIL),
@@ -179,7 +184,7 @@ CASES = {
     PEER_COPIES: [
         ([card(), peers(397)], PASS),
         ([card(), peers(200)], FAIL),
-        ([card(), peers(25, path="pcie", vendor=None)], NONE),
+        ([card(), peers(25, link="pcie", datasheet=None)], NONE),
     ],
     HOLDS: [
         ([card(), heated()], PASS),
@@ -195,7 +200,7 @@ CASES = {
         ([card(), registers()], PASS),
         ([card(boost_mhz=1000), registers(mhz=990)], PASS),
         ([card(), registers(mhz=990)], FAIL),
-        ([card(), registers(mhz=990, limited_by=["sw_power_cap"])], NONE),
+        ([card(), registers(mhz=990, throttle_reasons=["sw_power_cap"])], NONE),
         ([card(boost_mhz=None, **GDDR), registers(mhz=990)], NONE),
     ],
     READS: [
@@ -203,7 +208,7 @@ CASES = {
         ([card(), reads(0.84)], FAIL),
         ([card(), reads(1.01)], FAIL),
         ([card(**GDDR), reads(0.4)], NONE),
-        ([card(), reads(vendor=None)], NONE),
+        ([card(), reads(datasheet=None)], NONE),
     ],
     REGISTERS: [
         ([card(), registers(0.98)], PASS),
@@ -217,7 +222,7 @@ CASES = {
         ([card(), registers(0.4)], NONE),
     ],
     ISSUE_RATE: [([card(), issued()], PASS), ([card(), issued(0.96)], FAIL), ([card(), reads()], None)],
-    BELOW: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
+    BELOW_ROOF: [(WHOLE, PASS), ([*WHOLE[:-1], above()], FAIL), ([card(), HBM], NONE)],
     VERIFIED: [(WHOLE, PASS), ([*products(fp32_fma=0.5), swept("gpu0", 1)], FAIL)],
     COUNTED: [
         (profiled(fp32=1e9), PASS),
@@ -237,9 +242,9 @@ CASES = {
 
 
 def results(*records, device=None, **asked):
-    found = verified(*records, **asked)
-    device = device or next(iter(found.devices))
-    return {one.check: one.result for one in found.checks if one.device == device}
+    table = verified(*records, **asked)
+    device = device or next(iter(table.devices))
+    return {row.check: row.result for row in table.checks if row.device == device}
 
 
 @pytest.mark.parametrize(
@@ -264,20 +269,23 @@ def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, resu
 @pytest.mark.parametrize(
     ("check", "record"),
     [
-        (ALONE, reads(0.4, states=states(other_processes=1))),
-        (COOL, reads(0.4, throttled=True)),
+        (NO_OTHER_PROCESS, reads(0.4, states=states(other_processes=1))),
+        (COOL, reads(0.4, all_throttled=True)),
         (QUIET, reads(0.4, contention=load_next_to(other_cores=7.9))),
     ],
 )
 def test_a_disturbed_measurement_is_reported_once(check, record):
-    found = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
-    (one,) = [one for one in found if one.result == FAIL]
-    assert one.check == check and one.doubts_figures and one.records == ["gpu0/bandwidth/hbm.json"]
+    rows = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
+    (failure,) = [row for row in rows if row.result == FAIL]
+    assert failure.check == check and failure.doubts_figures and failure.records == ["gpu0/bandwidth/hbm.json"]
 
 
 def test_a_busy_host_does_not_disturb_gpu_times():
-    one = cell("gpu0", 1e-3, 1e-3)
-    one.latency.contention, one.device_latency.contention = load_next_to(other_cores=4), load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", one))[QUIET] == PASS
-    one.latency.contention = load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", one))[QUIET] == FAIL
+    measurement = cell("gpu0", 1e-3, 1e-3)
+    measurement.cpu_time.contention, measurement.gpu_time.contention = (
+        load_next_to(other_cores=4),
+        load_next_to(other_cores=7.5),
+    )
+    assert results(card(), operator_record("gpu0", measurement))[QUIET] == PASS
+    measurement.cpu_time.contention = load_next_to(other_cores=7.5)
+    assert results(card(), operator_record("gpu0", measurement))[QUIET] == FAIL

@@ -13,47 +13,47 @@ def close(value):
 
 
 def only(roofline: Roofline, operator: str):
-    (found,) = [one for one in roofline.operators if one.operator == operator]
-    return found
+    (row,) = [cell for cell in roofline.operators if cell.operator == operator]
+    return row
 
 
-def placed(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=3.2e-3, device="gpu0", **fields):
+def placed(peaks=(FP32,), bandwidths=(D2D,), cpu_time_s=4e-3, gpu_time_s=3.2e-3, device="gpu0", **fields):
     """One cell of 1 GFLOP and 2 GB under these ceilings."""
-    one = operator_record(device, cell(device, latency_s, device_latency_s, **fields))
-    return only(verified(*peaks, *bandwidths, one), "scan")
+    record = operator_record(device, cell(device, cpu_time_s, gpu_time_s, **fields))
+    return only(verified(*peaks, *bandwidths, record), "scan")
 
 
 def test_ceilings_are_what_was_measured():
     load = {"sustained": 640, "reasons": ["sw_power_cap"]}
-    fp16 = peak_record("gpu0", "fp16", 780, reference=760, vendor=1000, clock=(1755, 950), **load)
-    limits = {"limited_by": ["hw_slowdown"], "throttled": True}
-    copies = stream("d2d", 4000, vendor_gb_per_s=5000, fraction_of_vendor=0.8, **limits)
+    fp16 = peak_record("gpu0", "fp16", 780, reference=760, datasheet=1000, clock=(1755, 950), **load)
+    limits = {"throttle_reasons": ["hw_slowdown"], "all_throttled": True}
+    copies = stream("d2d", 4000, datasheet_gb_per_s=5000, **limits)
     compute, memory = verified(fp16, bandwidth_record("gpu0", d2d=copies)).ceilings
-    assert (compute.name, compute.method, compute.unit) == ("fp16", "gemm", "tensor_core")
+    assert (compute.name, compute.workload, compute.compute_unit) == ("fp16", "gemm", "tensor_core")
     assert (compute.tflops, compute.reference_tflops, compute.sustained_tflops) == (780, close(760), close(640))
     assert (compute.fraction_of_datasheet, compute.fraction_of_clock) == (0.78, 780 / 950)
-    assert (compute.limited_by, compute.throttled) == (["sw_power_cap"], False)
+    assert (compute.throttle_reasons, compute.all_throttled) == (["sw_power_cap"], False)
     assert compute.record == "gpu0/peak_flops/fp16.json"
     assert (memory.name, memory.level, memory.mix, memory.gb_per_s) == ("d2d", "hbm", "copy", 4000)
-    assert (memory.fraction_of_datasheet, memory.limited_by, memory.throttled) == (0.8, ["hw_slowdown"], True)
+    assert (memory.fraction_of_datasheet, memory.throttle_reasons, memory.all_throttled) == (0.8, ["hw_slowdown"], True)
     assert memory.record == "gpu0/bandwidth/hbm.json"
 
 
 def test_fractions_by_hand():
-    found = placed()
-    assert found.roof_tflops == close(0.5)
-    assert (found.attained_tflops, found.gpu_attained_tflops) == (close(0.25), close(0.3125))
-    assert (found.fraction_of_roof, found.gpu_fraction_of_roof) == (close(0.5), close(0.625))
-    assert found.fraction_of_compute_peak == close(0.25 / 50)
-    assert found.cpu_time_ci95_s == close((3.96e-3, 4.04e-3)) and found.gpu_time_ci95_s[0] == close(3.168e-3)
-    assert (found.intensity_flops_per_byte, found.no_traffic) == (0.5, False)
-    assert (found.shape, found.record) == ({"n": 1024}, "gpu0/scan/N1024_fp32.json")
+    row = placed()
+    assert row.roof_tflops == close(0.5)
+    assert (row.attained_tflops, row.gpu_attained_tflops) == (close(0.25), close(0.3125))
+    assert (row.fraction_of_roof, row.gpu_fraction_of_roof) == (close(0.5), close(0.625))
+    assert row.fraction_of_compute_peak == close(0.25 / 50)
+    assert row.cpu_time_ci95_s == close((3.96e-3, 4.04e-3)) and row.gpu_time_ci95_s[0] == close(3.168e-3)
+    assert (row.intensity_flops_per_byte, row.no_traffic) == (0.5, False)
+    assert (row.shape, row.record) == ({"n": 1024}, "gpu0/scan/N1024_fp32.json")
 
 
 def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
     assert placed().memory_ceiling == "d2d"
-    both = placed(bandwidths=[bandwidth_record("gpu0", d2d=1000, hbm_read=1250)])
-    assert (both.memory_ceiling, both.roof_tflops) == ("hbm_read", close(0.625))
+    row = placed(bandwidths=[bandwidth_record("gpu0", d2d=1000, hbm_read=1250)])
+    assert (row.memory_ceiling, row.roof_tflops) == ("hbm_read", close(0.625))
     link = placed(bandwidths=[bandwidth_record("gpu0", h2d=50)])
     assert (link.memory_ceiling, link.regime, link.roof_tflops) == (None, None, 50)
 
@@ -61,28 +61,28 @@ def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
 @pytest.mark.parametrize(
     ("times", "regime", "level"),
     [
-        ({"latency_s": 4e-3, "device_latency_s": 3.2e-3, "overhead_s": 3e-3}, "memory", "hbm"),
-        ({"latency_s": 4e-3, "device_latency_s": 1.9e-3, "overhead_s": 3e-3}, "overhead", None),
-        ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 2.1e-3}, "overhead", None),
-        ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 0.4e-3}, "implementation", None),
-        ({"latency_s": 4e-3, "device_latency_s": None, "overhead_s": 1.99e-3}, "memory", "hbm"),
-        ({"latency_s": 4e-3, "device_latency_s": None, "overhead_s": 2.01e-3}, "overhead", None),
+        ({"cpu_time_s": 4e-3, "gpu_time_s": 3.2e-3, "overhead_s": 3e-3}, "memory", "hbm"),
+        ({"cpu_time_s": 4e-3, "gpu_time_s": 1.9e-3, "overhead_s": 3e-3}, "overhead", None),
+        ({"cpu_time_s": 5e-3, "gpu_time_s": 5e-3, "start_s": 2.1e-3}, "overhead", None),
+        ({"cpu_time_s": 5e-3, "gpu_time_s": 5e-3, "start_s": 0.4e-3}, "implementation", None),
+        ({"cpu_time_s": 4e-3, "gpu_time_s": None, "overhead_s": 1.99e-3}, "memory", "hbm"),
+        ({"cpu_time_s": 4e-3, "gpu_time_s": None, "overhead_s": 2.01e-3}, "overhead", None),
     ],
 )
 def test_the_regime_found_is_from_what_was_measured(times, regime, level):
-    found = placed(**times)
-    assert (found.regime, found.regime_level) == (regime, level)
+    row = placed(**times)
+    assert (row.regime, row.regime_level) == (regime, level)
 
 
 @pytest.mark.parametrize(("gb_per_s", "level"), [(None, "hbm"), (30_000, "hbm"), (2_000, "shared")])
 def test_the_level_found_is_the_slowest_that_was_measured(gb_per_s, level):
     measured = (D2D, bandwidth_record("gpu0", shared=gb_per_s)) if gb_per_s else (D2D,)
-    found = placed(bandwidths=measured, level_bytes={"shared": 10_000_000_000})
-    assert (found.regime, found.regime_level) == ("memory", level)
+    row = placed(bandwidths=measured, level_bytes={"shared": 10_000_000_000})
+    assert (row.regime, row.regime_level) == ("memory", level)
 
 
 def test_compute_bound_from_the_ridge_point_on():
-    times = {"bytes": 10**9, "latency_s": 2e-3, "device_latency_s": 2e-3}
+    times = {"bytes": 10**9, "cpu_time_s": 2e-3, "gpu_time_s": 2e-3}
     regimes = [placed(flops=intensity * 10**9, **times).regime for intensity in (49, 50)]
     assert regimes == ["memory", "compute"]
 
@@ -99,11 +99,11 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     records = operator_record("gpu0", *gpu, operator=info), operator_record("cpu", *cpu, operator=info)
     roofline = verified(D2D, *records)
     plain, simple, fused, alone, of_cpu, on_cpu = roofline.operators
-    found = {name: (one.latency, one.device_latency) for name, one in fused.speed_up.items()}
-    assert found == {"plain": (close(4), close(6)), "simple": (close(2), close(2))}
+    ratios = {name: (speed_up.cpu_time_ratio, speed_up.gpu_time_ratio) for name, speed_up in fused.speed_up.items()}
+    assert ratios == {"plain": (close(4), close(6)), "simple": (close(2), close(2))}
     assert (set(plain.speed_up), set(simple.speed_up)) == ({"simple"}, {"plain"})
     assert alone.speed_up == of_cpu.speed_up == {}, "no baseline was measured of this case"
-    assert (on_cpu.speed_up["plain"].latency, on_cpu.speed_up["plain"].device_latency) == (close(4), None)
+    assert (on_cpu.speed_up["plain"].cpu_time_ratio, on_cpu.speed_up["plain"].gpu_time_ratio) == (close(4), None)
     graph = cell("gpu0", 1e-3, 1e-3, implementation="fused_graph", graph=True)
     *launched, in_graph = verified(operator_record("gpu0", *gpu, graph, operator=info)).operators
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
@@ -118,16 +118,20 @@ def place_operation(**fields):
 
 
 def test_an_operation_that_the_user_measured():
-    found = place_operation(measured_s=4e-3)
-    assert (found.name, found.device, found.implementation, found.record) == ("mine", "gpu0", "user", None)
-    assert (found.cpu_time_s, found.attained_tflops) == (4e-3, close(0.25))
-    assert (found.roof_tflops, found.fraction_of_roof) == (close(0.5), close(0.5))
-    assert (found.regime, found.regime_level, place_operation().cpu_time_s) == ("memory", "hbm", None)
-    assert (found.estimated_time_s, found.roofline_time_s) == (close(2e-3), close(2e-3))
-    assert found.efficiency_percent == close(1)
+    row = place_operation(measured_s=4e-3)
+    assert (row.name, row.device, row.implementation, row.record) == ("mine", "gpu0", "user", None)
+    assert (row.cpu_time_s, row.attained_tflops) == (4e-3, close(0.25))
+    assert (row.roof_tflops, row.fraction_of_roof) == (close(0.5), close(0.5))
+    assert (row.regime, row.regime_level, place_operation().cpu_time_s) == ("memory", "hbm", None)
+    assert (row.estimated_time_s, row.roofline_time_s) == (close(2e-3), close(2e-3))
+    assert row.roof_fraction_of_compute_peak == close(0.01)
 
 
 def test_a_copy_that_the_user_timed_has_its_share_of_the_bandwidth():
-    found = place_operation(flops=0, measured_s=4e-3)
-    assert (found.fraction_of_roof, found.share, found.lower_ceiling) == (close(0.5), close(0.5), "memory")
-    assert found.attained_tflops == 0 and place_operation(flops=0).fraction_of_roof is None
+    row = place_operation(flops=0, measured_s=4e-3)
+    assert (row.fraction_of_roof, row.reliable_fraction_of_roof, row.lower_ceiling) == (
+        close(0.5),
+        close(0.5),
+        "memory",
+    )
+    assert row.attained_tflops == 0 and place_operation(flops=0).fraction_of_roof is None

@@ -10,11 +10,11 @@ from factories import (
     POWER_CAP,
     FakeDevice,
     clock_of,
+    datasheet_figures,
+    datasheet_peak,
     device_record,
     product,
     seals_for,
-    vendor_figures,
-    vendor_peak,
     write_seals,
 )
 
@@ -72,7 +72,7 @@ class Card(FakeDevice):
             self.checked.append((size, seed))
             if (seed, self.checked.count((size, seed))) == self.wrong:
                 raise ArithmeticError("fp16 differs from float64 arithmetic")
-            return Check(compared="made up", error=0, tolerance=1e-12)
+            return Check(compared="made up", relative_error=0, tolerance=1e-12)
 
         return Workload(product(size, algorithm=algorithm), flops(size), step, lambda: None, compare)
 
@@ -119,17 +119,17 @@ class Card(FakeDevice):
         return {"name": "made_up", "tensor_cores": True, "how_known": "made up"}
 
 
-def measured(device, ceiling="fp16", vendor_tflops=160.0, **changed):
+def measured(device, ceiling="fp16", datasheet_tflops=160.0, **changed):
     """The ceiling, whose figures follow from its samples."""
-    vendor = vendor_figures(peaks={"fp16": vendor_peak(vendor_tflops)})
-    record = device_record("cpu" if device.kind == "cpu" else "gpu0", vendor=vendor)
+    figures = datasheet_figures(peaks={"fp16": datasheet_peak(datasheet_tflops)})
+    record = device_record("cpu" if device.kind == "cpu" else "gpu0", datasheet=figures)
     options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1, "sustained_s": SUSTAINED_S}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(compute_ceiling, "workloads_module", lambda device: device)
         found, measurements = compute_ceiling.measure_compute_ceiling(
             device, record, seals_for(record, Gemm()), ceiling, **options | changed
         )
-    return PeakFlopsRecord(dtype="fp16", skipped=None, peak=found, measurements=measurements, **JOB)
+    return PeakFlopsRecord(name="fp16", skipped_reason=None, peak=found, measurements=measurements, **JOB)
 
 
 def peak_of(device, *arguments, **options):
@@ -143,15 +143,20 @@ def near(tflops):
 def test_the_ceiling_is_the_median_of_three_blocks_of_the_best_product():
     device = Card()
     peak = peak_of(device)
-    assert (peak.method, peak.unit, peak.tflops, peak.burst_tflops) == ("gemm", "tensor_core", near(150), peak.tflops)
+    assert (peak.workload, peak.compute_unit, peak.tflops, peak.burst_tflops) == (
+        "gemm",
+        "tensor_core",
+        near(150),
+        peak.tflops,
+    )
     assert peak.burst.product == product(BEST) and (BEST, 5) in device.checked
-    assert [len(block.latency.samples_s) for block in peak.blocks] == [11, 11, 11], "0.92 ms each, 10 ms in all"
+    assert [len(block.timing.samples_s) for block in peak.repeats] == [11, 11, 11], "0.92 ms each, 10 ms in all"
     assert [one.product.shape["m"] for one in peak.candidates] == [BEST, LARGE, REFERENCE]
     assert peak.candidates[0].flops_per_cycle == near(150e12 / 1500e6)
-    assert peak.fraction_of_vendor == near(150 / 160)
+    assert peak.datasheet_tflops == 160
     reachable = 132 * 1024 * 1500e6 / 1e12  # multiprocessors x rate x the clock under the block
-    assert (peak.clock_mhz, peak.clock_tflops, peak.fraction_of_clock) == (1500, near(reachable), near(150 / reachable))
-    assert (peak.doubts, peak.investigation, peak.throttled, peak.not_repeated) == ([], None, False, [])
+    assert (peak.sm_clock_mhz, peak.fraction_of_clock) == (1500, near(150 / reachable))
+    assert (peak.remarks, peak.investigation, peak.all_throttled, peak.not_repeated) == ([], None, False, [])
     assert peak.search == Search(offered=3, tried=3, refused=[])
     (variant,) = peak.variants
     assert (variant.product, variant.tflops) == (product(BEST, algorithm="fast"), near(150 / 2))
@@ -160,12 +165,12 @@ def test_the_ceiling_is_the_median_of_three_blocks_of_the_best_product():
 @pytest.mark.parametrize("load", [0, SUSTAINED_S])
 def test_a_product_whose_blocks_disagree_falls_out(load):
     peak = peak_of(Card(unsteady=[BEST]), sustained_s=load)
-    assert (peak.burst.product, peak.burst_tflops, len(peak.blocks)) == (product(LARGE), near(120), 3)
-    out = [(one.product, one.blocks_tflops) for one in peak.not_repeated]
+    assert (peak.burst.product, peak.burst_tflops, len(peak.repeats)) == (product(LARGE), near(120), 3)
+    out = [(one.product, one.repeats_tflops) for one in peak.not_repeated]
     assert out == [(product(BEST), [near(150 / 1.1), near(150)])] * 2
     unsteady = peak_of(Card(unsteady=[BEST, LARGE, REFERENCE]), sustained_s=load)
     assert unsteady.burst.product == product(BEST) and len(unsteady.not_repeated) == 2
-    assert relative_spread([block.tflops for block in unsteady.blocks]) == near(0.1)
+    assert relative_spread([block.tflops for block in unsteady.repeats]) == near(0.1)
 
 
 def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
@@ -174,9 +179,9 @@ def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
     assert (reference.operator, reference.implementation, reference.shape["m"]) == ("gemm", "made up", 2048)
     assert (reference.flops, reference.bytes) == (flops(REFERENCE), 3 * REFERENCE**2 * 2)
     assert (reference.compute_ceiling, reference.memory_ceilings) == ("fp16", ["hbm_read"])
-    assert reference.latency.median_s == near(flops(REFERENCE) / 100e12)
-    assert reference.device_latency.median_s == near(reference.latency.median_s / 2)
-    assert reference.predicted.latency_s > flops(REFERENCE) / 160e12
+    assert reference.cpu_time.median_s == near(flops(REFERENCE) / 100e12)
+    assert reference.gpu_time.median_s == near(reference.cpu_time.median_s / 2)
+    assert reference.sealed.cpu_time_s > flops(REFERENCE) / 160e12
     assert record.peak.reference_tflops == near(100)
 
 
@@ -186,7 +191,7 @@ def test_products_of_which_a_block_would_take_too_long_are_not_tried(kind, longe
     device, slow = Card(kind), Card(kind, rates=dict.fromkeys((REFERENCE, BEST, LARGE), 1e-1))
     measured(device)
     assert device.most_flops == near(100e12 * longest_s)
-    measured(slow, vendor_tflops=1e-1)
+    measured(slow, datasheet_tflops=1e-1)
     assert slow.most_flops == (flops(REFERENCE) if kind == "gpu" else near(1e11 * longest_s))
 
 
@@ -195,14 +200,14 @@ def test_the_ceiling_is_the_higher_of_burst_and_sustained(load):
     peak = peak_of(Card(load=load))
     assert peak.sustained_tflops == peak.sustained.tflops == near(150 * load)
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops)
-    assert peak.sustained_fraction_of_clock == near(150 * load / (132 * 1024 * 1400e6 / 1e12))
+    assert peak.sustained.sm_clock_mhz == 1400
     assert (peak.sustained.product, len(peak.sustained.curve)) == (product(BEST), 60)
 
 
 def test_neither_a_cpu_nor_register_only_kernels_get_sustained_load():
     for device, ceiling, method in ((Card("cpu"), "fp16", "gemm"), (Card(), "fp32_fma", "fma")):
         record = measured(device, ceiling)
-        assert (record.peak.method, record.peak.sustained, record.peak.tflops) == (method, None, near(150))
+        assert (record.peak.workload, record.peak.sustained, record.peak.tflops) == (method, None, near(150))
         assert len(record.measurements) == (method == "gemm")
     assert peak_of(Card(), sustained_s=0).sustained is None
 
@@ -217,7 +222,7 @@ def test_a_wrong_result_fails_the_job(wrong):
 def test_a_host_that_left_the_device_without_work_is_told_and_costs_nothing():
     kept, late = peak_of(Card()), peak_of(Card(late=(30, 31, 50)))
     assert late.sustained_tflops == pytest.approx(kept.sustained_tflops, rel=1e-6)
-    assert (len(kept.doubts), len(late.doubts), late.sustained.starved_points) == (0, 1, 3)
+    assert (len(kept.remarks), len(late.remarks), late.sustained.starved_points) == (0, 1, 3)
 
 
 # ---------------------------------------------------------------------------------------------- what limited it
@@ -225,20 +230,24 @@ def test_a_host_that_left_the_device_without_work_is_told_and_costs_nothing():
 
 def test_throttling_throughout_is_flagged_and_the_power_cap_is_not():
     throttled = peak_of(Card(reasons=lambda now: [*HEAT, *POWER_CAP]))
-    assert (throttled.throttled, throttled.limited_by) == (True, sorted([*HEAT, *POWER_CAP]))
-    assert throttled.burst.latency.all_throttled and throttled.sustained.all_throttled
+    assert (throttled.all_throttled, throttled.throttle_reasons) == (True, sorted([*HEAT, *POWER_CAP]))
+    assert throttled.burst.timing.all_throttled and throttled.sustained.all_throttled
     capped = peak_of(Card(reasons=lambda now: POWER_CAP))
-    assert (capped.throttled, capped.limited_by) == (False, POWER_CAP)
+    assert (capped.all_throttled, capped.throttle_reasons) == (False, POWER_CAP)
     unknown = peak_of(Card(reasons=lambda now: None))
-    assert (unknown.throttled, unknown.limited_by) == (None, [])
+    assert (unknown.all_throttled, unknown.throttle_reasons) == (None, [])
 
 
 def test_what_limits_burst_and_sustained_load_is_known_apart():
     """A short burst says nothing of its limits; a register-only kernel goes on until NVML can report."""
     device = Card(load=1.2, reasons=lambda now: POWER_CAP)
     peak = peak_of(device)
-    assert (peak.burst_limited_by, peak.sustained_limited_by, peak.limited_by) == (None, POWER_CAP, POWER_CAP)
-    assert peak_of(device, "fp32_fma").burst_limited_by == POWER_CAP
+    assert (peak.burst_throttle_reasons, peak.sustained_throttle_reasons, peak.throttle_reasons) == (
+        None,
+        POWER_CAP,
+        POWER_CAP,
+    )
+    assert peak_of(device, "fp32_fma").burst_throttle_reasons == POWER_CAP
 
 
 def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(tmp_path, monkeypatch):
@@ -252,5 +261,5 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
     monkeypatch.setattr(compute_ceiling, "workloads_module", lambda device: lacking)
     options = {"sizes": [REFERENCE] * 2, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
     found = peak_flops.measure_ceiling(Card(), "fp8_e4m3", path, seals, **options)
-    assert (found.skipped, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
+    assert (found.skipped_reason, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}

@@ -71,6 +71,6 @@ def test_a_multiply_add_is_two_flops(counts, share):
     values = dict(zip(names, counts, strict=True))
     values |= {"dram__bytes_read.sum": 32.0, "sm__warps_active.avg.pct_of_peak_sustained_active": share}
     found, unknown = counter_names.counted_fields(values, (9, 0))
-    assert found["flops"] == {"fp32": counts[0] + counts[1] + 2 * counts[2]}
+    assert found["counted_flops_by_pipe"] == {"fp32": counts[0] + counts[1] + 2 * counts[2]}
     assert (found["dram_read_bytes"], found["achieved_occupancy_fraction"]) == (32, share)
     assert "sm_write_sectors" in unknown and "dram_read_bytes" not in unknown

@@ -75,11 +75,28 @@ def counted_cell(**fields) -> CountedCell:
 @pytest.mark.parametrize(
     ("fields", "agree"),
     [
-        ({"dram_read_bytes": 1.005e9, "sm_write_sectors": 1e8 / 32, "flops": {"fp32": 4}}, (True, True, None)),
+        (
+            {"dram_read_bytes": 1.005e9, "sm_write_sectors": 1e8 / 32, "counted_flops_by_pipe": {"fp32": 4}},
+            (True, True, None),
+        ),
         ({"dram_read_bytes": 1.5e9}, (False, None, None)),
         ({"sm_write_sectors": 2e8 / 32}, (None, False, None)),
-        ({"flops": {"fp32": 9}, "kernel_flops": {"fp32": 8}, "kernel_flops_why": "padded"}, (None, None, False)),
-        ({"flops": {"fp32": 8}, "kernel_flops": {"fp32": 8}, "kernel_flops_why": "padded"}, (None, None, True)),
+        (
+            {
+                "counted_flops_by_pipe": {"fp32": 9},
+                "formula_flops_by_pipe": {"fp32": 8},
+                "formula_flops_reason": "padded",
+            },
+            (None, None, False),
+        ),
+        (
+            {
+                "counted_flops_by_pipe": {"fp32": 8},
+                "formula_flops_by_pipe": {"fp32": 8},
+                "formula_flops_reason": "padded",
+            },
+            (None, None, True),
+        ),
     ],
 )
 def test_counts_within_their_tolerance_agree(fields, agree):

@@ -70,7 +70,7 @@ def test_simd_units():
 def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error):
     workload = numpy_products.reference_workload(device, dtype, 96, seed=1)
     assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
-    assert workload.run_and_check().error < error
+    assert workload.run_and_check().relative_error < error
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[95].fill(0))
     with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96"):
         workload.run_and_check()

@@ -31,10 +31,10 @@ def test_every_record_holds_its_seals_and_follows_from_them(finished_run, found)
 
 def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(found):
     _, predictions = found.predictions["cpu"]
-    listed = {one.identity: one.predicted for one in predictions.cells}
-    measured = {one.identity: one.predicted for _, record in found.measured for one in record.measurements}
+    listed = {one.identity: one.sealed for one in predictions.cells}
+    measured = {one.identity: one.sealed for _, record in found.measured for one in record.measurements}
     assert listed == measured and len(listed) == 9
-    assert {one.measured_at for one in predictions.cells} == {None}
+    assert {one.started_at for one in predictions.cells} == {None}
     seals = [datetime.fromisoformat(seal.sealed_at) for seal in found.seals.values()]
     starts = [datetime.fromisoformat(record.started_at) for _, record in found.measured]
     assert max(seals) < datetime.fromisoformat(predictions.predicted_at) < min(starts)
@@ -42,15 +42,15 @@ def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(fou
 
 def test_the_table_and_the_pages_have_every_cell(finished_run):
     table = read(Roofline, finished_run.results / "roofline.json")
-    assert len(table.entries) == len(table.operators) == 9
-    for entry in table.entries:
-        assert entry.sealed_error == (entry.sealed.cpu_time_s - entry.cpu_time_s) / entry.cpu_time_s
+    assert len(table.measured_cells) == len(table.operators) == 9
+    for entry in table.measured_cells:
+        assert entry.sealed_cpu_time_error == (entry.sealed.cpu_time_s - entry.cpu_time_s) / entry.cpu_time_s
     assert table.devices["cpu"].violations == [] and table.devices["cpu"].seals
     checks = {one.check: one.result for one in table.checks if one.device == "cpu"}
     assert checks["every prediction has its measured counterpart, sealed before it"] == "pass"
     page = (finished_run.results / "verification.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| cpu ")]
-    assert len(rows) == 9 and all(any(table.full_name(entry) in row for row in rows) for entry in table.entries)
+    assert len(rows) == 9 and all(any(table.full_name(entry) in row for row in rows) for entry in table.measured_cells)
     assert (finished_run.results / "cpu/predictions.md").read_text().count("\n| ") == 1 + 9
     words = {
         name: len((finished_run.results / name).read_text().split()) for name in ("ROOFLINE.md", "verification.md")

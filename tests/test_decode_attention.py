@@ -42,22 +42,22 @@ def kind(request):
 
 @pytest.fixture
 def device(kind, cpu, monkeypatch):
-    """That the implementation is for; eager on NumPy in CuPy's place."""
+    """The device that the implementation is for; eager runs on NumPy in CuPy's place."""
     return cpu if kind.kind == "cpu" else open_gpu(monkeypatch)
 
 
 def loops(query, keys, values):
     """Softmax(K q / sqrt(d)) V in float64, with the sums written out."""
     query, keys, values = (numpy.array(array, numpy.float64) for array in (query, keys, values))
-    found = numpy.empty_like(query)
+    result = numpy.empty_like(query)
     group = query.shape[1] // keys.shape[1]
     for b, h in itertools.product(*map(range, query.shape[:2])):
         scores = [math.fsum(key * query[b, h]) / math.sqrt(query.shape[2]) for key in keys[b, h // group]]
         largest = max(scores)
         weights = [math.exp(score - largest) for score in scores]
         total = math.fsum(weights)
-        found[b, h] = numpy.einsum("s,sd->d", numpy.array(weights) / total, values[b, h // group])
-    return found
+        result[b, h] = numpy.einsum("s,sd->d", numpy.array(weights) / total, values[b, h // group])
+    return result
 
 
 def shape_of(batch=1, seq_len=17, heads=2, kv_heads=None, head_size=8):
@@ -94,7 +94,7 @@ def test_core_and_block_against_loops(device, kind, dtype, shape):
         result = cell.step(scope)(0)
         assert result.shape == sizes and result.dtype == array_dtype(dtype)
         check, _ = OPERATOR.check(cell, scope)
-        assert check.error <= check.tolerance == kind.tolerance[dtype]
+        assert check.relative_error <= check.tolerance == kind.tolerance[dtype]
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -29,15 +29,15 @@ def points(seconds=3.0):
 def test_joules_are_from_tick_to_tick_of_what_counts():
     found = compute_load_energy(looks(), START, 1.0, points())
     assert found.joules / found.work * WORK_PER_S == pytest.approx(WATTS, rel=2e-3)
-    assert (found.power_w, found.readings_w) == (pytest.approx(WATTS, rel=2e-3), pytest.approx(WATTS))
-    assert (found.ticks, found.seconds) == (pytest.approx(19, abs=1), pytest.approx(0.1 * found.ticks, rel=2e-3))
-    assert found.why is None
+    assert (found.power_w, found.nvml_power_w) == (pytest.approx(WATTS, rel=2e-3), pytest.approx(WATTS))
+    assert (found.ticks, found.duration_s) == (pytest.approx(19, abs=1), pytest.approx(0.1 * found.ticks, rel=2e-3))
+    assert found.reason is None
 
 
 def test_the_work_of_a_slower_second_half_is_counted_as_it_was_done():
     slow = [(at_s, work if at_s <= 2 else WORK_PER_S * (2 + (at_s - 2) / 2)) for at_s, work in points()]
     found = compute_load_energy(looks(), START, 1.0, slow)
-    assert found.work == pytest.approx(0.75 * WORK_PER_S * found.seconds, rel=0.05)
+    assert found.work == pytest.approx(0.75 * WORK_PER_S * found.duration_s, rel=0.05)
 
 
 def test_ticks_that_were_found_late_are_placed_by_the_others():
@@ -48,12 +48,12 @@ def test_ticks_that_were_found_late_are_placed_by_the_others():
 
 @pytest.mark.parametrize(("readings", "relied_on"), [(700.0, True), (715.0, False), (None, True)])
 def test_two_methods_have_to_agree(readings, relied_on):
-    assert (compute_load_energy(looks(readings=readings), START, 1.0, points()).why is None) == relied_on
+    assert (compute_load_energy(looks(readings=readings), START, 1.0, points()).reason is None) == relied_on
 
 
 def test_a_short_load_and_a_card_without_a_counter_have_a_reason():
     short = compute_load_energy(looks(1.5), START, 1.0, points(1.5))
-    assert short.why and short.joules is None and compute_load_energy([], START, 1.0, points()).why
+    assert short.reason and short.joules is None and compute_load_energy([], START, 1.0, points()).reason
 
 
 class Counting:

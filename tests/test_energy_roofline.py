@@ -16,18 +16,24 @@ def point(flops_per_byte, tb_per_s, clock_mhz=1980, limited_by=(), off=0.0, why=
     bytes_per_s = 1e12 * tb_per_s
     watts = (BASE_W + (PER_BYTE + flops_per_byte * PER_FLOP) * bytes_per_s) * (1 + off)
     energy = LoadEnergy(
-        joules=2 * watts, seconds=2, ticks=20, work=2 * bytes_per_s, power_w=watts, readings_w=watts, why=why
+        joules=2 * watts, duration_s=2, ticks=20, work=2 * bytes_per_s, power_w=watts, nvml_power_w=watts, reason=why
     )
     load = MemoryLoad(
-        seconds=3,
+        duration_s=3,
         settled_after_s=1,
         gb_per_s=1e3 * tb_per_s,
         sm_clock_mhz=clock_mhz,
         temperature_c=50,
-        limited_by=list(limited_by),
+        throttle_reasons=list(limited_by),
         energy=energy,
     )
-    return EnergyPoint(dtype="fp32", multiplies=8, blocks=1, flops_per_byte=flops_per_byte, load=load)
+    return EnergyPoint(
+        dtype="fp32",
+        multiply_adds_per_number=8,
+        blocks_per_multiprocessor=1,
+        intensity_flops_per_byte=flops_per_byte,
+        sustained=load,
+    )
 
 
 def fits(points, **ceilings):
@@ -37,21 +43,21 @@ def fits(points, **ceilings):
 
 def test_the_terms_are_found():
     (fit,) = fits([point(*mix) for mix in MIXES])
-    assert (fit.base_w, fit.joules_per_byte, fit.joules_per_flop) == pytest.approx(
+    assert (fit.base_power_w, fit.joules_per_byte, fit.joules_per_flop) == pytest.approx(
         (BASE_W, PER_BYTE, PER_FLOP), rel=1e-6, abs=0
     )
-    assert fit.rms == pytest.approx(0, abs=1e-9)
+    assert fit.rms_relative_error == pytest.approx(0, abs=1e-9)
 
 
 def test_points_at_another_clock_or_under_the_power_limit_do_not_count():
     aside = [point(2, 4.5, 1700, off=0.2), point(1, 4.5, limited_by=["sw_power_cap"], off=0.2), point(3, 1, why="why")]
     (fit,) = fits([*(point(*mix) for mix in MIXES), *aside])
-    assert len(fit.points) == len(MIXES) and fit.rms < 1e-9
+    assert len(fit.points) == len(MIXES) and fit.rms_relative_error < 1e-9
 
 
 def test_a_point_that_does_not_fit_shows():
     (fit,) = fits([point(*mix, off=0.04 * (place == 2)) for place, mix in enumerate(MIXES)])
-    assert 0.01 < fit.rms < 0.04
+    assert 0.01 < fit.rms_relative_error < 0.04
 
 
 def test_too_few_points_have_no_fit():
@@ -63,15 +69,15 @@ def test_too_few_points_have_no_fit():
     [(700.0, "cuda_core", 700 - BASE_W - 50e12 * PER_FLOP), (300.0, "cuda_core", None), (700.0, "tensor_core", None)],
 )
 def test_what_a_gemm_on_cuda_cores_draws_above_the_fit_is_on_chip(watts, unit, above_w):
-    energy = SimpleNamespace(power_w=watts, joules_per_flop=watts / 50e12, clock_mhz=1970)
-    gemm = SimpleNamespace(unit=unit, energy=energy)
+    energy = SimpleNamespace(power_w=watts, joules_per_flop=watts / 50e12, sm_clock_mhz=1970)
+    gemm = SimpleNamespace(compute_unit=unit, energy=energy)
     (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm, fp64=gemm)
-    assert fit.gemm_above_w == (above_w and pytest.approx(above_w))
-    assert fit.gemm_above_joules_per_flop == (above_w and pytest.approx(above_w / 50e12, rel=1e-6, abs=0))
-    for changed in ({"clock_mhz": 1700}, {"joules_per_flop": None}):
+    assert fit.gemm_above_fit_w == (above_w and pytest.approx(above_w))
+    assert fit.gemm_above_fit_joules_per_flop == (above_w and pytest.approx(above_w / 50e12, rel=1e-6, abs=0))
+    for changed in ({"sm_clock_mhz": 1700}, {"joules_per_flop": None}):
         vars(energy).update(changed)
         (fit,) = fits([point(*mix) for mix in MIXES], fp32=gemm)
-        assert fit.gemm_above_w is None
+        assert fit.gemm_above_fit_w is None
 
 
 def test_terms_that_the_points_do_not_separate_are_not_shown():

@@ -53,8 +53,8 @@ def test_right_for_every_dtype_head_size_group_and_length(device, dtype, head_si
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 128), (1, 1024), (40, 700), (2, 5000)])
 def test_a_graph_computes_what_launches_do(device, dtype, copies, batch, seq_len):
     shape = AttentionShape(batch, 8, 2, 64, seq_len)
-    alone = cell_of(device, FusedAttention, shape, dtype, copies=copies)
-    expected = [device.to_host(alone.step("core")(index)).copy() for index in range(copies)]
+    launched = cell_of(device, FusedAttention, shape, dtype, copies=copies)
+    expected = [device.to_host(launched.step("core")(index)).copy() for index in range(copies)]
     graph = cell_of(device, FusedAttentionGraph, shape, dtype, copies=copies, layers=7)
     assert len(graph.graphs) == {3: 3, 7: 1}[copies] and graph.per_call == 7  # 21 layers go through 3 caches in turn
     graph.poison()

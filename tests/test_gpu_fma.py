@@ -52,21 +52,21 @@ def test_a_kernel_that_does_nothing_or_twice_as_much_is_beyond_the_tolerance(dty
 def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device, ceiling):
     # 3 rounds of 32 steps over 16 numbers in each of 5 x 64 threads, two FLOPs each.
     by_hand = 2 * (2 if ceiling == "fp16_fma" else 1) * 32 * 16 * 3 * 5 * 64
-    assert gpu_fma.fma_flops(ceiling, blocks=5, threads=64, rounds=3, numbers=16, steps=32) == by_hand
+    assert gpu_fma.fma_flops(ceiling, gpu_fma.FmaShape(blocks=5, threads=64, rounds=3, numbers=16, steps=32)) == by_hand
     launches, dtype = record_launches(monkeypatch, device), gpu_fma.operand_dtype(ceiling)
-    found = list(device.candidate_fma_workloads(ceiling, seed=1))
-    tried = [(w.product.shape["numbers"], w.product.shape["steps"]) for w in found]
-    assert tried == [*gpu_fma.NUMBERS_AND_STEPS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
-    assert {workload.flops for workload in found} == {found[0].flops}
-    for workload in found:
+    workloads = list(device.candidate_fma_workloads(ceiling, seed=1))
+    variants = [(workload.product.shape["numbers"], workload.product.shape["steps"]) for workload in workloads]
+    assert variants == [*gpu_fma.NUMBERS_AND_STEPS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
+    assert {workload.flops for workload in workloads} == {workloads[0].flops}
+    for workload in workloads:
         check, shape = workload.run_and_check(), workload.product.shape
-        assert check.error <= check.tolerance == gpu_fma.WHOLE_RUN_TOLERANCE[dtype]
-        assert workload.flops == gpu_fma.fma_flops(ceiling, **shape)
+        assert check.relative_error <= check.tolerance == gpu_fma.WHOLE_RUN_TOLERANCE[dtype]
+        assert workload.flops == gpu_fma.fma_flops(ceiling, gpu_fma.FmaShape(**shape))
         workload.step(0)
         *launch, arguments = launches[-1]
         assert launch == [f"fold_{dtype}", shape["blocks"], shape["threads"]]
         assert int(arguments[3]) == shape["rounds"]
-        again = device.rebuild_fma_workload(ceiling, workload.product, seed=2)
-        again.step(0)
-        assert (again.product, again.flops, [*launches[-1][:3]]) == (workload.product, workload.flops, launch)
+        rebuilt = device.rebuild_fma_workload(ceiling, workload.product, seed=2)
+        rebuilt.step(0)
+        assert (rebuilt.product, rebuilt.flops, [*launches[-1][:3]]) == (workload.product, workload.flops, launch)
         assert not numpy.array_equal(arguments[0], launches[-1][3][0]), "other numbers"

@@ -23,7 +23,7 @@ def test_visible_gpus_in_pci_order(monkeypatch):
         (None, whole, [A, B, C]),
         ("1,0", whole, [A, B]),
         (" 0 , 2 ", whole, [A, C]),
-        *((one, whole, []) for one in ("", "-1", "GPU-aaaa-1-and-more", "aaaa")),
+        *((entry, whole, []) for entry in ("", "-1", "GPU-aaaa-1-and-more", "aaaa")),
         ("0,9,1", whole, [A]),  # an entry that names nothing ends the list, as in CUDA
         ("GPU-bbcc", whole, [C]),
         (None, sliced, [MIG_1, MIG_2, A]),
@@ -32,7 +32,7 @@ def test_visible_gpus_in_pci_order(monkeypatch):
     ):
         use_nvml(monkeypatch, *cards, visible=visible)
         assert nvml.visible_gpus() == expected
-        assert [nvml.read_facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
+        assert [nvml.read_facts(gpu)["mig_slice"] for gpu in expected] == [gpu in (MIG_1, MIG_2) for gpu in expected]
 
 
 STATE = {"sm_clock_mhz": 1979, "memory_clock_mhz": 3200, "temperature_c": 40, "throttle_reasons": []}
@@ -60,13 +60,13 @@ def test_readings_in_their_units_and_a_refused_one_is_null(monkeypatch):
         (["FieldValues"], {"power_w": 290.0, "power_reading": "average"}),  # as an older driver
         (["FieldValues", "PowerUsage"], unknown_power),
     ):
-        use_nvml(monkeypatch, A, refused=[f"DeviceGet{one}" for one in refused])
+        use_nvml(monkeypatch, A, refused=[f"DeviceGet{query}" for query in refused])
         assert nvml.read_state(A) | nvml.read_facts(A) == STATE | FACTS | instead, refused
 
 
 def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
     module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
-    module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
+    module.nvmlDeviceGetComputeRunningProcesses = lambda card: [SimpleNamespace(pid=pid) for pid in pids]
     assert nvml.read_state(A)["other_processes"] == 2
     pids.remove(os.getpid())
     assert nvml.read_state(A)["other_processes"] is None
@@ -85,7 +85,7 @@ def machine(monkeypatch):
     """The identities of a machine with these cards by NVML (None: it does not answer) and by CUDA, with CuPy."""
 
     def discover(*cards, cuda_cards=(), versions=CUPY_12, **options):
-        nvml = use_nvml(monkeypatch, *[one for one in cards if one], **options)
+        nvml = use_nvml(monkeypatch, *[card for card in cards if card], **options)
         if None in cards:
             nvml.REFUSED.add("Init")
         monkeypatch.setattr(cuda_driver, "query_visible_gpus", lambda: list(cuda_cards))
@@ -97,34 +97,44 @@ def machine(monkeypatch):
 
 
 def test_the_identity_of_a_visible_card_and_of_another_power_limit(machine):
-    (found,) = machine(A, B, visible="1")
-    assert (found.device, found.kind, found.name, found.uuid) == ("gpu0", "gpu", "NVIDIA H200", "GPU-bbbb-1")
-    assert (found.driver, found.compute_capability, found.nvml, found.fault) == ("580.159.04", "9.0", True, None)
-    assert (found.memory_total_bytes, found.memory_free_bytes) == (150_754_820_096, 150_000_000_000)
-    sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda one: 500_000
+    (identity,) = machine(A, B, visible="1")
+    assert (identity.device, identity.kind, identity.name, identity.uuid) == (
+        "gpu0",
+        "gpu",
+        "NVIDIA H200",
+        "GPU-bbbb-1",
+    )
+    assert (identity.driver, identity.compute_capability, identity.nvml, identity.fault) == (
+        "580.159.04",
+        "9.0",
+        True,
+        None,
+    )
+    assert (identity.memory_total_bytes, identity.memory_free_bytes) == (150_754_820_096, 150_000_000_000)
+    sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda card: 500_000
     (limited,) = gpu_identity.discover()
-    assert limited.rerun_key() != found.rerun_key()
+    assert limited.rerun_key() != identity.rerun_key()
 
 
 def test_a_card_whose_name_is_in_no_encoding_and_which_is_too_old(machine):
     machine(A)
     sys.modules["pynvml"].nvmlDeviceGetName = lambda card: b"\xf8".decode()
     sys.modules["pynvml"].nvmlDeviceGetCudaComputeCapability = lambda card: (6, 1)
-    (found,) = gpu_identity.discover()
-    assert found.fault == "unknown GPU has compute capability 6.1, and 7.0 is needed; leave it out of 'devices'"
+    (identity,) = gpu_identity.discover()
+    assert identity.fault == "unknown GPU has compute capability 6.1, and 7.0 is needed; leave it out of 'devices'"
 
 
 def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(machine, monkeypatch):
     smaller = CARD._replace(uuid="MIG-1111", multiprocessors=16, l2_bytes=7 << 20)
-    found = machine(A, SLICED, cuda_cards=[CARD._replace(uuid="GPU-aaaa-1"), smaller])
-    known = {one.uuid: (one.multiprocessors, one.last_level_cache_bytes) for one in found}
-    assert known == {"GPU-aaaa-1": (132, 60 << 20), "MIG-1111": (16, 7 << 20), "MIG-2222": (None, 192 << 20)}
-    one, other = machine(A, B, cuda_cards=[CARD._replace(uuid="GPU-bbbb-1")], refused=["DeviceGetMemoryInfo"])
-    assert one.fault and other.fault is None and other.memory_total_bytes == 150_100_000_000
-    one, other = machine(None, cuda_cards=[CARD, smaller])
-    assert [(one.device, one.uuid), (other.device, other.uuid)] == [("gpu0", "GPU-1"), ("gpu1", "MIG-1111")]
-    assert (one.nvml, one.driver, one.setting, one.fault, other.fault) == (False, None, "", None, None)
-    assert (one.memory_free_bytes, one.compute_capability, other.multiprocessors) == (150_100_000_000, "9.0", 16)
+    identities = machine(A, SLICED, cuda_cards=[CARD._replace(uuid="GPU-aaaa-1"), smaller])
+    sizes = {identity.uuid: (identity.multiprocessors, identity.last_level_cache_bytes) for identity in identities}
+    assert sizes == {"GPU-aaaa-1": (132, 60 << 20), "MIG-1111": (16, 7 << 20), "MIG-2222": (None, 192 << 20)}
+    unlisted, listed = machine(A, B, cuda_cards=[CARD._replace(uuid="GPU-bbbb-1")], refused=["DeviceGetMemoryInfo"])
+    assert unlisted.fault and listed.fault is None and listed.memory_total_bytes == 150_100_000_000
+    card, mig = machine(None, cuda_cards=[CARD, smaller])
+    assert [(card.device, card.uuid), (mig.device, mig.uuid)] == [("gpu0", "GPU-1"), ("gpu1", "MIG-1111")]
+    assert (card.nvml, card.driver, card.setting, card.fault, mig.fault) == (False, None, "", None, None)
+    assert (card.memory_free_bytes, card.compute_capability, mig.multiprocessors) == (150_100_000_000, "9.0", 16)
     assert machine(None) == [], "without a driver there is none"
     monkeypatch.undo()
     monkeypatch.setattr(cuda_driver, "_load_driver", lambda: SimpleNamespace(cuDriverGetVersion=lambda number: 34))
@@ -177,7 +187,8 @@ def test_without_a_driver_the_program_lists_no_card():
 
 @pytest.mark.gpu
 def test_cuda_and_nvml_list_the_same_cards():
-    assert {one.uuid for one in cuda_driver.query_visible_gpus()} == {one.uuid for one in gpu_identity.discover()}
+    by_cuda = {gpu.uuid for gpu in cuda_driver.query_visible_gpus()}
+    assert by_cuda == {identity.uuid for identity in gpu_identity.discover()}
 
 
 @pytest.mark.parametrize(

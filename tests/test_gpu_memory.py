@@ -1,4 +1,4 @@
-"""Memory streams and sweeps of a GPU: their grids, the bytes they count, and wrong kernels that must be found."""
+"""Memory benchmarks and sweeps of a GPU: their grids, the bytes they count, and wrong kernels that must be found."""
 
 from types import SimpleNamespace
 
@@ -36,14 +36,14 @@ def any_card(request, monkeypatch):
 
 
 def of_level(device, level, size_bytes=RAGGED) -> dict:
-    return {stream.name: stream for stream in device.bandwidth_benchmarks(level, size_bytes)}
+    return {benchmark.name: benchmark for benchmark in device.bandwidth_benchmarks(level, size_bytes)}
 
 
 def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
-    streams = of_level(device, "hbm", MIB)
-    counted = {name: stream.counted_bytes / MIB for name, stream in streams.items()}
+    benchmarks = of_level(device, "hbm", MIB)
+    counted = {name: benchmark.counted_bytes / MIB for name, benchmark in benchmarks.items()}
     assert counted == {"hbm_read": 1, "hbm_write": 1, "hbm_copy": 2, "hbm_triad": 3}
-    assert {(one.level, one.clock_mhz()) for one in streams.values()} == {("hbm", None)}
+    assert {(benchmark.level, benchmark.clock_mhz()) for benchmark in benchmarks.values()} == {("hbm", None)}
     (copy,) = of_level(device, "d2d").values()
     assert (copy.name, copy.level, copy.mix, copy.counted_bytes) == ("d2d", "hbm", "copy", 2 * RAGGED)
 
@@ -56,8 +56,8 @@ def ragged(gpu) -> int:
 @pytest.mark.parametrize("size_bytes", [32, None])
 def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
     for level in ("hbm", "d2d", "h2d", "d2h"):
-        for stream in gpu.bandwidth_benchmarks(level, size_bytes or ragged(gpu)):
-            assert all(stream.verify(grid) for grid in list(stream.steps_by_grid))
+        for benchmark in gpu.bandwidth_benchmarks(level, size_bytes or ragged(gpu)):
+            assert all(benchmark.verify(grid) for grid in list(benchmark.steps_by_grid))
 
 
 @pytest.mark.parametrize("level", CACHES)
@@ -65,9 +65,9 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
     device = any_card
     launches = record_launches(monkeypatch, device)
     holds = {"l2": device.last_level_cache_bytes, "l1": device.l1_bytes, "shared": device.l1_bytes}[level]
-    for stream in device.bandwidth_benchmarks(level, None):
-        assert stream.steps_by_grid and (stream.level, stream.mix) == (level, "read")
-        for grid, step in stream.steps_by_grid.items():
+    for benchmark in device.bandwidth_benchmarks(level, None):
+        assert benchmark.steps_by_grid and (benchmark.level, benchmark.mix) == (level, "read")
+        for grid, step in benchmark.steps_by_grid.items():
             step(0)
             name, blocks, threads, arguments = launches[-1]
             assert threads * blocks <= device.max_threads * device.multiprocessors
@@ -75,8 +75,8 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
             vectors, passes = scalars[0], scalars[1 if level != "l1" else 2]
             readers = 1 if name == "read_l2" else blocks  # which share the set out, or read all of it each
             assert vectors * 16 <= holds
-            assert vectors * 16 * passes * readers == stream.counted_bytes, grid
-            assert stream.verify(grid)
+            assert vectors * 16 * passes * readers == benchmark.counted_bytes, grid
+            assert benchmark.verify(grid)
 
 
 @pytest.mark.parametrize("level", ["l1", "l2", "hbm"])
@@ -107,29 +107,37 @@ ONE_WAY = ("p2p_gpu1", "p2p_gpu1_read", "p2p_gpu1_write")
 A, B = nvml_card("GPU-A", "0000:01:00.0"), nvml_card("GPU-B", "0000:02:00.0")
 
 
-def test_six_ways_are_counted_and_checked(monkeypatch):
+def test_six_transfers_are_counted_and_checked(monkeypatch):
     pair = open_gpu(monkeypatch, MultiProcessorCount=2, peer=True).open_peer_pair(RAGGED)
-    streams = {stream.name: stream for stream in pair.bandwidth_benchmarks()}
-    assert list(streams) == [name + both for name in ONE_WAY for both in ("", "_both")]
-    for name, stream in streams.items():
-        assert stream.counted_bytes == RAGGED * (2 if name.endswith("_both") else 1) and stream.level == "p2p"
-        assert all(stream.verify(grid) for grid in stream.steps_by_grid)
-    step, _, verify = pair.chase()
+    benchmarks = {benchmark.name: benchmark for benchmark in pair.bandwidth_benchmarks()}
+    assert list(benchmarks) == [name + suffix for name in ONE_WAY for suffix in ("", "_both")]
+    for name, benchmark in benchmarks.items():
+        assert benchmark.counted_bytes == RAGGED * (2 if name.endswith("_both") else 1) and benchmark.level == "p2p"
+        assert all(benchmark.verify(grid) for grid in benchmark.steps_by_grid)
+    step, _, verify = pair.pointer_chase()
     step(0)
-    assert verify() and pair.small_copy()[1]()
+    assert verify() and pair.small_copy_step()[1]()
 
 
 def test_the_path_between_two_cards(monkeypatch):
     fake = use_nvml(monkeypatch, A, B)
-    unknown = {"nvlinks": None, "nvlink_version": None}
-    assert nvml.describe_path(A, B) == unknown | {"path": "pcie", "pcie_ancestor": "node"}
+    unknown = {"active_nvlinks": None, "nvlink_version": None}
+    assert nvml.describe_path(A, B) == unknown | {"link": "pcie", "pcie_ancestor": "node"}
     assert set(nvml.describe_path(A, None).values()) == {None}
     monkeypatch.setenv("FAKE_NVLINKS", "18")  # to a switch, which leads to every card
     monkeypatch.setenv("FAKE_DOWN", "7")
-    known = {"path": "nvlink", "nvlinks": 17, "nvlink_version": "4.0", "nvlinks_down": [7], "pcie_ancestor": "node"}
-    assert nvml.describe_path(A, B) == known
-    monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemoteDeviceType", lambda one, link: fake.NVML_NVLINK_DEVICE_TYPE_GPU)
+    path = {
+        "link": "nvlink",
+        "active_nvlinks": 17,
+        "nvlink_version": "4.0",
+        "inactive_nvlinks": [7],
+        "pcie_ancestor": "node",
+    }
+    assert nvml.describe_path(A, B) == path
+    monkeypatch.setattr(
+        fake, "nvmlDeviceGetNvLinkRemoteDeviceType", lambda card, link: fake.NVML_NVLINK_DEVICE_TYPE_GPU
+    )
     for remote, links in ((B.bus, 17), (A.bus, 0)):  # the card at the end of each link
         end = SimpleNamespace(busId=remote)
-        monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemotePciInfo", lambda one, link, end=end: end)
-        assert nvml.describe_path(A, B)["nvlinks"] == links
+        monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemotePciInfo", lambda card, link, end=end: end)
+        assert nvml.describe_path(A, B)["active_nvlinks"] == links

@@ -14,21 +14,21 @@ def device(monkeypatch):
 
 
 def time_out(monkeypatch, device, above):
-    """Queueing more than so many steps behind the block takes too long. A list of the steps that were timed."""
+    """Make queueing more than so many steps behind the hold take too long; return a list of the steps timed."""
     timed, queue = [], device._queue_steps
 
-    def queue_behind_block(step, first, events):
+    def queue_behind_hold(step, first, events):
         queue(step, first, events)
         count = len(events) - 1
         device._timed_out[0] = count > above
         if count <= above:
             timed.extend(range(first, first + count))
 
-    monkeypatch.setattr(device, "_queue_steps", queue_behind_block)
+    monkeypatch.setattr(device, "_queue_steps", queue_behind_hold)
     return timed
 
 
-def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device):
+def test_fewer_steps_wait_behind_a_hold_that_timed_out(monkeypatch, device):
     for above in (100, 31, 8, 2):
         with monkeypatch.context() as patch:
             timed = time_out(patch, device, above)
@@ -47,7 +47,7 @@ def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(mon
     class Event(device.xp.cuda.Event):
         def record(self, stream=None):
             super().record(stream)
-            self.after = sum(isinstance(one, int) for one in done)
+            self.after = sum(isinstance(entry, int) for entry in done)
 
         def synchronize(self):
             done.append(f"waited for {self.after}")
@@ -64,9 +64,9 @@ def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, dev
     assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
     assert {blocks for _, blocks, *_ in launches} == {device.multiprocessors}
     assert device.block_clock_mhz() == pytest.approx(1980)
-    device._marks[1, 0] = 0  # one multiprocessor got no block
+    device._clock_marks[1, 0] = 0  # one multiprocessor got no block
     assert device.block_clock_mhz() == pytest.approx(1980)
-    device._marks[1, :, 1] = device._marks[0, :, 1] + 100_000  # ns
+    device._clock_marks[1, :, 1] = device._clock_marks[0, :, 1] + 100_000  # ns
     assert device.block_clock_mhz() is None, "too short"
 
 
@@ -88,7 +88,7 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
     monkeypatch.setattr(cuda_timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     chunks, ahead = [], []
-    for chunk in device.time_load_chunks(step, 4, 0.095, singly=2):
+    for chunk in device.time_load_chunks(step, 4, 0.095, chunks_timed_singly=2):
         chunks.append(chunk)
         ahead.append(queued_until[0] - now[0])
     assert [at_s for at_s, *_ in chunks] == pytest.approx([0.01 * place for place in range(1, 14)])

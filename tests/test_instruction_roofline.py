@@ -12,15 +12,15 @@ from roofline.table.rows import CellKeyRow
 
 
 def cell(**fields):
-    known = dict.fromkeys(CellKeyRow.model_fields) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
-    known |= {
+    values = dict.fromkeys(CellKeyRow.model_fields) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
+    values |= {
         "shape": {"n": 1},
         "device": "gpu0",
         "own_time_s": 1e-6,
         "gpu_fraction_of_roof": 0.5,
         "fraction_of_roof": 0.2,
     }
-    return SimpleNamespace(**known | fields)
+    return SimpleNamespace(**values | fields)
 
 
 RATES = {"hbm": 1e11, "l2": 4e11}
@@ -30,9 +30,9 @@ def profiled(operator, **fields):
     """A cell as the hardware counted it."""
     levels = ("l1_load_sectors", "l1_store_sectors", "shared_load_wavefronts", "shared_store_wavefronts")
     levels += ("l2_read_sectors", "l2_write_sectors", "dram_read_bytes", "dram_write_bytes")
-    known = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in CellKeyRow.model_fields}
-    known |= {"warp_instructions": 100, "thread_instructions": 3200, "predicated_on_thread_instructions": 1600}
-    return SimpleNamespace(**known | {"declared_write_bytes": 320} | fields)
+    values = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in CellKeyRow.model_fields}
+    values |= {"warp_instructions": 100, "thread_instructions": 3200, "predicated_on_thread_instructions": 1600}
+    return SimpleNamespace(**values | {"declared_write_bytes": 320} | fields)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, moved, limit
     """In a microsecond; a level that was not measured says nothing."""
     counted = profiled(cell(), warp_instructions=instructions, **moved)
     placed = place_kernel(cell(), counted, 1e12, RATES)
-    assert placed.limited_by == limit
+    assert placed.limit == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
 
 
@@ -59,10 +59,10 @@ def placed_by(operator, *counted):
 
 def test_cells_stand_where_they_were_counted_and_others_are_left_out():
     operator = cell()
-    (one,) = placed_by(operator, profiled(operator))
-    assert (one.warp_instructions, one.lanes_on) == (100, 16)
-    assert one.transactions == {"l1": 640, "shared": 640, "l2": 640, "hbm": 20}
+    (kernel,) = placed_by(operator, profiled(operator))
+    assert (kernel.warp_instructions, kernel.active_lanes) == (100, 16)
+    assert kernel.transactions == {"l1": 640, "shared": 640, "l2": 640, "hbm": 20}
     assert placed_by(operator, profiled(operator, shape={"n": 2})) == placed_by(operator) == []
     assert placed_by(operator, profiled(operator, warp_instructions=None)) == []
-    (one,) = placed_by(operator, profiled(operator, l2_write_sectors=None))
-    assert "l2" not in one.transactions
+    (kernel,) = placed_by(operator, profiled(operator, l2_write_sectors=None))
+    assert "l2" not in kernel.transactions

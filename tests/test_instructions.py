@@ -34,49 +34,48 @@ def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
     assert core.wavefronts_per_request(stride) == max(map(len, banks.values()))
 
 
-def addresses(places) -> list:
-    return [where for where, times in places for _ in range(times)]
+def indices_of_rounds(word_indices) -> list:
+    """The words of every round, in place of those of different rounds and how often they are repeated."""
+    return [indices for indices, times in word_indices for _ in range(times)]
 
 
 def test_every_request_takes_the_sectors_or_wavefronts_that_are_declared():
+    beyond_strided = instruction_kernels.SET_WORDS + 32 * max(instruction_kernels.STRIDES)
+    beyond_strided += 8 * instruction_kernels.LOADS_PER_ROUND
     for stride in instruction_kernels.STRIDES:
-        for where in addresses(instruction_kernels.strided_word_indices(stride, 256, 40)):
-            assert (
-                where.max()
-                < instruction_kernels.SET_WORDS
-                + 32 * max(instruction_kernels.STRIDES)
-                + 8 * instruction_kernels.LOADS_PER_ROUND
-            )
-            for request in where.T:
+        for indices in indices_of_rounds(instruction_kernels.strided_word_indices(stride, 256, 40)):
+            assert indices.max() < beyond_strided
+            for request in indices.T:
                 assert len({int(word) * 4 // 32 for word in request}) == core.sectors_per_request(stride)
-    for ways in instruction_kernels.CONFLICT_WAYS:
-        for where in addresses(instruction_kernels.shared_word_indices(ways, 64, 6)):
-            assert where.max() < instruction_kernels.SHARED_WORDS
-            for request in where.T:
-                assert max(numpy.bincount(request % 32)) == ways
+    for conflict_ways in instruction_kernels.CONFLICT_WAYS:
+        for indices in indices_of_rounds(instruction_kernels.shared_word_indices(conflict_ways, 64, 6)):
+            assert indices.max() < instruction_kernels.SHARED_WORDS
+            for request in indices.T:
+                assert max(numpy.bincount(request % 32)) == conflict_ways
 
 
-def test_the_issue_rate_and_walls_are_measured(device):
+def test_the_issue_rate_and_access_limits_are_measured(device):
     assert core.peak_issue_rate(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
     rate = measure_issue_rate(device, **BUDGET)
-    assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.latency.median_s)
+    assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.timing.median_s)
     assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
-    found = measure_access_limits(device, **BUDGET)
-    assert [(wall.pattern, wall.of) for wall in found] == [
+    limits = measure_access_limits(device, **BUDGET)
+    assert [(limit.pattern, limit.degree) for limit in limits] == [
         *(("stride", stride) for stride in instruction_kernels.STRIDES),
-        *(("conflict", ways) for ways in instruction_kernels.CONFLICT_WAYS),
+        *(("conflict", conflict_ways) for conflict_ways in instruction_kernels.CONFLICT_WAYS),
     ]
-    for wall in found:
-        assert wall.cycles_per_request == pytest.approx(2 * 1980e6 / wall.requests_per_s)
+    for limit in limits:
+        assert limit.cycles_per_request == pytest.approx(2 * 1980e6 / limit.requests_per_s)
 
 
 class Half(Recorder):
     """A kernel of half the rounds."""
 
     def __call__(self, grid, block, arguments, **options):
-        place = max(i for i, value in enumerate(arguments) if numpy.ndim(value) == 0)
-        fewer = type(arguments[place])(arguments[place] // 2)
-        self._kernel(grid, block, (*arguments[:place], fewer, *arguments[place + 1 :]), **options)
+        rounds_index = max(index for index, value in enumerate(arguments) if numpy.ndim(value) == 0)
+        halved = list(arguments)
+        halved[rounds_index] = numpy.uint32(halved[rounds_index] // 2)
+        self._kernel(grid, block, tuple(halved), **options)
 
 
 @pytest.mark.parametrize("wrong", [Idle, Half])

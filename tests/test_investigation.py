@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy
 import pytest
-from factories import FakeDevice, clock_of, product, vendor_figures, vendor_peak
+from factories import FakeDevice, clock_of, datasheet_figures, datasheet_peak, product
 
 from roofline.devices.base import Workload
 from roofline.measure import investigation
@@ -38,18 +38,18 @@ class Card(FakeDevice):
 
 
 def found_on(device, small=100.0, load=None, of_kernel=True, budget_s=2.0, **figures):
-    known = {"peaks": {"fp32": vendor_peak(figures.pop("peak", 1000) * MFLOPS, **figures.pop("of_peak", {}))}}
+    known = {"peaks": {"fp32": datasheet_peak(figures.pop("peak", 1000) * MFLOPS, **figures.pop("of_peak", {}))}}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(investigation, "LARGER_SIZE", LARGE)
         patch.setattr(investigation, "workloads_module", lambda _: device)
-        vendor = vendor_figures(**{"match": "exact"} | figures | known)
+        vendor = datasheet_figures(**{"peaks_by": "datasheet"} | figures | known)
         return investigation.investigate(device, "fp32", small * MFLOPS, load, vendor, kernel(of_kernel), budget_s)
 
 
 def load_of(mflops, limited_by=(), reported=True):
     reasons = list(limited_by) if reported else None
     curve = [SimpleNamespace(sm_clock_mhz=mhz, at_s=mhz / 1000, throttle_reasons=reasons) for mhz in (100, 1980)]
-    return SimpleNamespace(tflops=mflops * MFLOPS, curve=curve, limited_by=list(limited_by))
+    return SimpleNamespace(tflops=mflops * MFLOPS, curve=curve, throttle_reasons=list(limited_by))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_the_cause_that_is_found(large, load, tensor_cores, verdict):
         (load_of(100, ["sw_power_cap"]), {}, RULED_OUT[1:]),
         (None, {}, RULED_OUT[1:]),
         (load_of(100, reported=False), {}, RULED_OUT[1:]),
-        (load_of(100), {"match": "formula"}, RULED_OUT[:1]),  # an assumed rate class matters to tensor cores alone
-        (load_of(100), {"match": "formula", "of_peak": {"unit": "cuda_core"}}, RULED_OUT),
+        (load_of(100), {"peaks_by": "formula"}, RULED_OUT[:1]),  # an assumed rate class matters to tensor cores alone
+        (load_of(100), {"peaks_by": "formula", "of_peak": {"compute_unit": "cuda_core"}}, RULED_OUT),
     ],
 )
 def test_what_is_ruled_out(load, figures, ruled_out):

@@ -12,9 +12,10 @@ import roofline
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
+from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.operators.decode_attention import fused_attention
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
-from roofline.operators.decode_attention.fused_attention import RESERVED_BYTES, KernelVariant
+from roofline.operators.decode_attention.fused_attention import KernelVariant
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul import mma_plan as fused_product
 from roofline.operators.row_norm import cuda_row_norm as row_norm
@@ -145,16 +146,14 @@ OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) :
     [(1, 2048, "bf16"), (8, 8192, "bf16"), (32, 2048, "fp16"), (64, 4096, "bf16"), (128, 8192, "bf16")],
 )
 def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, dtype):
-    work, most = (
-        hopper_gemm.GemmTask(batch, hidden, hidden, hopper_gemm.kernel_takes_norm(batch), alone=True),
-        227 << 10,
-    )
-    one = hopper_gemm.plan_gemm(work, 132, most)
-    shared = {"few_rows": OF_FEW.format(hidden=hidden), "many_rows": OF_MANY}[one.kernel]
-    source, _, options = one.source(dtype, hopper_gemm.EPILOGUE_NONE)
+    task = hopper_gemm.GemmTask(batch, hidden, hidden, hopper_gemm.kernel_takes_norm(batch), splits_rows=True)
+    limits = gpu_limits(90)
+    plan = hopper_gemm.plan_gemm(task, limits)
+    shared = {"few_rows": OF_FEW.format(hidden=hidden), "many_rows": OF_MANY}[plan.kernel]
+    source, _, options = plan.kernel_spec(dtype, hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE))
     defines = tuple(option for option in options if option.startswith("-D"))
-    code = fits(source, HOPPER, defines, one.threads, shared=shared, room=one.shared_bytes)
-    assert one.shared_bytes + code.shared_bytes <= most
+    code = fits(source, HOPPER, defines, plan.threads, shared=shared, room=plan.shared_bytes)
+    assert plan.shared_bytes + code.shared_bytes <= limits.shared_per_block
 
 
 @pytest.mark.parametrize("columns", [64, 128])
@@ -167,14 +166,22 @@ def test_the_fused_product_keeps_its_sums_in_registers_elsewhere(columns, archit
 
 
 def test_the_plan_of_the_fused_product_has_room_for_its_stages():
-    found = fused_product.plan_mma(8, 4096, 4096, 132, 99 << 10, 100 << 10)  # a card of 8.6
-    room = {"shared": "STAGES * STAGE_BYTES", "room": found.shared_bytes}
-    fits(FUSED_PRODUCT, 86, found.defines("bf16"), found.threads, found.resident, **room)
+    plan = fused_product.plan_mma(8, 4096, 4096, gpu_limits(89))  # 8.6 has the same shared memory
+    room = {"shared": "STAGES * STAGE_BYTES", "room": plan.shared_bytes}
+    fits(FUSED_PRODUCT, 86, plan.defines("bf16"), plan.threads, plan.resident, **room)
 
 
 # Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
 # compute capabilities.
 SHARED_KIB = {75: (64, 64), 80: (164, 163), 90: (228, 227), 100: (228, 227)} | dict.fromkeys((89, 120), (100, 99))
+
+
+def gpu_limits(architecture: int) -> GpuLimits:
+    """A card of an architecture with the multiprocessors of an H200."""
+    shared_per_sm, shared_per_block = (kib << 10 for kib in SHARED_KIB[architecture])
+    return GpuLimits(132, shared_per_block, shared_per_sm, divmod(architecture, 10))
+
+
 # The numbers of the kernel and those that Python launches it with: Python may take a little more than is needed.
 AGREED = """
 static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
@@ -185,13 +192,9 @@ static_assert(2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP <= SHARED_OF_PYTHON, "t
 
 
 def attention_variants(architecture: int, dtype: str, head_size: int) -> set[KernelVariant]:
-    shared_bytes = SHARED_KIB[architecture][0] << 10
+    limits = gpu_limits(architecture)
     shapes = (AttentionShape(1, group, 1, head_size, 1024) for group in (1, 2, 4, 8))
-    return {
-        variant
-        for shape in shapes
-        for variant in fused_attention.list_variants(shape, dtype, divmod(architecture, 10), shared_bytes)
-    }
+    return {variant for shape in shapes for variant in fused_attention.list_variants(shape, dtype, limits)}
 
 
 # 8.9 and 12.0 have the same limits; fp16 and bf16 differ by one instruction.
@@ -200,7 +203,7 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Ker
     [*(("bf16", 128, one) for one in ARCHITECTURES if one != 89), ("fp32", 128, 75), ("fp16", 64, 90)],
 )
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
-    shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
+    limits = gpu_limits(architecture)
     source = read_kernel_source(fused_attention.KERNEL) + AGREED
     found = attention_variants(architecture, dtype, head_size)
     assert found
@@ -209,8 +212,9 @@ def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_s
         defines = (*variant.defines(dtype, head_size), *agreed)
         needed = clean(source, fused_attention.KERNEL.name, architecture, defines).registers["decode_attention"]
         assert needed * LANES_PER_WARP * variant.warps * variant.blocks <= REGISTERS, variant
-        assert variant.shared_bytes <= most_a_block, variant
-        assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
+        assert variant.shared_bytes <= limits.shared_per_block, variant
+        resident_bytes = variant.blocks * (variant.shared_bytes + RESERVED_SHARED_BYTES)
+        assert resident_bytes <= limits.shared_per_sm or variant.blocks == 1, variant
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -27,9 +27,9 @@ def test_every_output_is_listed_with_size_hash_and_job(run):
     assert set(listed) == {*run.paths, DATA}
     for path, output in listed.items():
         assert (output.bytes, output.sha256) == ((run.root / path).stat().st_size, file_sha256(run.root / path))
-    found, job = listed[SCAN], run.jobs[SCAN]
-    assert (found.rule, found.log) == ("scan", "logs/cpu/scan/N1024_fp32.log")
-    assert (found.started_at, found.ended_at) == (job["started_at"], job["ended_at"])
+    output, job = listed[SCAN], run.jobs[SCAN]
+    assert (output.rule, output.log) == ("scan", "logs/cpu/scan/N1024_fp32.log")
+    assert (output.started_at, output.ended_at) == (job["started_at"], job["ended_at"])
     assert read(Manifest, run.root / "results/manifest.json") == manifest
 
 
@@ -67,7 +67,7 @@ def test_a_dirty_checkout_names_what_changed(tmp_path):
     subprocess.run(["git", "mv", "old.py", "moved.py"], cwd=repository, check=True)
     (repository / "results").mkdir()
     (repository / "results" / "ignored.json").write_text("{}")
-    found = checkout.describe(repository)
-    assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
+    sources = checkout.describe(repository)
+    assert sources.dirty and sources.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
     assert b"+two" in checkout.difference(repository)
     assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]

@@ -4,14 +4,14 @@ import re
 from dataclasses import replace
 
 import pytest
-from factories import FakeDevice, clock_of, device_record, vendor_figures
+from factories import FakeDevice, clock_of, datasheet_figures, device_record
 
 from roofline.core.plateaus import SweepLevel
 from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB, MIB
 from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.measure import loaded_together, memory_ceiling, search
-from roofline.records.device_record import VendorBandwidth
+from roofline.records.device_record import DatasheetBandwidth
 from roofline.records.timing_record import Search
 
 GB = 10**9
@@ -54,12 +54,12 @@ def stream(grids, name="hbm_read", level="hbm", **fields):
 
 
 def promised(gb_per_s):
-    return VendorBandwidth(gb_per_s=gb_per_s, source="made up", verified=True, derived=False)
+    return DatasheetBandwidth(gb_per_s=gb_per_s, source="made up", verified=True, derived=False)
 
 
 def measured(one, device=None, **options):
     device = device or ColdDevice()
-    record = device_record(vendor=vendor_figures(bandwidth=promised(4800)), hardware={"multiprocessors": 100})
+    record = device_record(datasheet=datasheet_figures(bandwidth=promised(4800)), hardware={"multiprocessors": 100})
     options = {"warmup": 1, "iterations": 200, "time_budget_s": 10.0} | options
     with clock_of(device):
         return memory_ceiling.measure_bandwidth(device, record, one, **options)
@@ -74,11 +74,11 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
     assert (found.grid, found.gb_per_s) == ("264 blocks", pytest.approx(4800))
     assert {trial.grid: round(trial.gb_per_s) for trial in found.trials} == rates
     assert found.search == Search(offered=3, tried=3, refused=[])
-    assert (verified, found.verified) == (["264 blocks"], "compared with 264 blocks")
-    assert found.ci95 == pytest.approx((4800, 4800))
-    assert (found.vendor_gb_per_s, found.fraction_of_vendor) == (4800, pytest.approx(1))
+    assert (verified, found.checked_against) == (["264 blocks"], "compared with 264 blocks")
+    assert found.ci95_gb_per_s == pytest.approx((4800, 4800))
+    assert found.datasheet_gb_per_s == 4800
     l2 = measured(stream({"a grid": 0.5e-3}, name="l2", level="l2")[0])
-    assert (l2.vendor_gb_per_s, l2.fraction_of_vendor) == (None, None), "of memory alone"
+    assert l2.datasheet_gb_per_s is None, "of memory alone"
 
 
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
@@ -87,9 +87,9 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     one, _ = stream({}, most_timed_blocks=4)
     one.steps_by_grid["the driver's copy"] = lambda number: next(seconds)
     found = measured(one, FakeDevice(), iterations=3)
-    assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
+    assert found.repeats_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
     assert found.gb_per_s == pytest.approx(6000)
-    assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
+    assert found.timing.samples_s == pytest.approx([0.8e-3] * 3)
 
 
 # ---------------------------------------------------------------------------------------------- names of levels
@@ -133,8 +133,8 @@ def test_the_memory_of_a_sweep_has_no_rate_of_sets_that_still_hit_a_cache():
         "past L1", "the device", "", list(steps), lambda size: (lambda index: steps[size], size), {}
     )
     series = replace(series, memory_from_bytes=33)
-    record = device_record(vendor=vendor_figures(bandwidth=promised(4.8)))
-    (*_, memory) = memory_ceiling.measure_sweep(FakeDevice(), record, series).levels
+    record = device_record(datasheet=datasheet_figures(bandwidth=promised(4.8)))
+    (*_, memory) = memory_ceiling.measure_sweep(FakeDevice(), record, series).plateaus
     assert (memory.gb_per_s, memory.first_bytes) == (pytest.approx(4), 64)
 
 

@@ -48,4 +48,4 @@ def test_an_ncu_that_does_not_start_or_fails_costs_the_counters_alone(monkeypatc
     monkeypatch.setattr(
         counters.hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")}
     )
-    assert why in counters.count_jobs("gpu0", [], tmp_path / "counters" / "kernels.ncu-rep")[0].refused
+    assert why in counters.count_jobs("gpu0", [], tmp_path / "counters" / "kernels.ncu-rep")[0].refused_reason

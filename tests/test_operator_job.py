@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from factories import FakeDevice, clock_of, device_record, seals_for, vendor_figures, vendor_peak
+from factories import FakeDevice, clock_of, datasheet_figures, datasheet_peak, device_record, seals_for
 
 from roofline.core.dtypes import array_dtype
 from roofline.measure.operator_job import Options, measure_job, predict_job
@@ -97,8 +97,8 @@ class Doubling(Operator):
 
 
 def record_of(device_kind="gpu"):
-    peaks = {"fp32": vendor_peak(67.0), "fp16": vendor_peak(990.0)}
-    return device_record(f"{device_kind}0".replace("cpu0", "cpu"), vendor=vendor_figures(peaks=peaks))
+    peaks = {"fp32": datasheet_peak(67.0), "fp16": datasheet_peak(990.0)}
+    return device_record(f"{device_kind}0".replace("cpu0", "cpu"), datasheet=datasheet_figures(peaks=peaks))
 
 
 def measured(operator=None, device=None, cases=None, implementations=None, cold=True, **options):
@@ -126,7 +126,7 @@ def test_every_case_implementation_and_scope_of_the_device_in_their_order():
     ]
     assert [one.implementation for one in measured(implementations=["thrice", "on cpu"])] == ["thrice"]
     (on_cpu,) = measured(device=ArrayDevice("cpu"))
-    assert (on_cpu.implementation, on_cpu.device_latency) == ("on cpu", None)
+    assert (on_cpu.implementation, on_cpu.gpu_time) == ("on cpu", None)
 
 
 def test_a_measurement_says_what_was_computed_and_how_also_of_a_call_that_applies_it_several_times():
@@ -134,14 +134,14 @@ def test_a_measurement_says_what_was_computed_and_how_also_of_a_call_that_applie
     assert (one.operator, one.shape) == ("doubling", {"n": ITEMS})
     assert (one.flops, one.bytes, one.per_call, thrice.per_call) == (ITEMS, 8 * ITEMS, 1, 3)
     assert one.plan == {"blocks": 7}
-    assert one.check.error == 0 and one.check.tolerance == 1e-5
-    assert one.latency.median_s == pytest.approx(CALL_S + ITEMS * ITEM_S)
-    assert one.device_latency.median_s == pytest.approx(one.latency.median_s / 2)
+    assert one.check.relative_error == 0 and one.check.tolerance == 1e-5
+    assert one.cpu_time.median_s == pytest.approx(CALL_S + ITEMS * ITEM_S)
+    assert one.gpu_time.median_s == pytest.approx(one.cpu_time.median_s / 2)
     assert one.overhead_s == pytest.approx(CALL_S + ITEM_S)
-    assert one.device_overhead_s == pytest.approx(one.overhead_s / 2)
+    assert one.start_s == pytest.approx(one.overhead_s / 2)
     assert [state.when for state in one.states] == ["before", "after"]
-    assert thrice.latency.median_s == pytest.approx(one.latency.median_s)
-    assert thrice.device_latency.median_s == pytest.approx(one.device_latency.median_s)
+    assert thrice.cpu_time.median_s == pytest.approx(one.cpu_time.median_s)
+    assert thrice.gpu_time.median_s == pytest.approx(one.gpu_time.median_s)
     assert thrice.overhead_s == pytest.approx(one.overhead_s)
 
 
@@ -173,14 +173,14 @@ def test_outputs_are_poisoned_so_that_what_is_not_written_shows(monkeypatch, wri
 @pytest.mark.parametrize("cold", [True, False])
 def test_a_job_is_predicted_as_its_measurements_are_and_without_arrays(monkeypatch, cold):
     cases = [Case({"n": size}, "fp32") for size in (ITEMS, 12 * ITEMS)]
-    expected = {one.identity: one.predicted for one in measured(cases=cases, cold=cold)}
+    expected = {one.identity: one.sealed for one in measured(cases=cases, cold=cold)}
     monkeypatch.delattr(ArrayDevice, "normal")
     monkeypatch.delattr(ArrayDevice, "empty")
-    assert {one.identity: one.predicted for one in predicted_of(cases=cases, cold=cold)} == expected
+    assert {one.identity: one.sealed for one in predicted_of(cases=cases, cold=cold)} == expected
     monkeypatch.setattr(Thrice, "costs", lambda self, scope: self.copies[0]["x"], raising=False)
     once, thrice = predicted_of()
-    assert once.predicted and once.reason is None
-    assert thrice.predicted is None and thrice.reason.startswith("AttributeError")
+    assert once.sealed and once.reason is None
+    assert thrice.sealed is None and thrice.reason.startswith("AttributeError")
 
 
 @pytest.mark.parametrize(("name", "each"), [("once", 1), ("thrice", 3)])
@@ -224,5 +224,5 @@ def test_overheads_are_of_each_smallest_case_and_no_longer_than_the_cell():
         assert [one.overhead_s for one in found] == pytest.approx(seconds)
     operator.smallest = lambda case: case.resized(n=100 * ITEMS)
     (one,) = measured(operator, implementations=["once"])
-    assert one.overhead_s == one.latency.median_s
-    assert one.device_overhead_s == one.device_latency.median_s
+    assert one.overhead_s == one.cpu_time.median_s
+    assert one.start_s == one.gpu_time.median_s

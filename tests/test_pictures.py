@@ -41,7 +41,7 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
     assert {one.dtype for one in cells} == {"fp32", "fp16"} and {one.shape["batch"] for one in cells} == {1, 256}
     labels = [dot.label for dot in build_content(RUN, "gpu0", cells).dots]
     for cell in cells:
-        shares = f"{percent(cell.share)} ({percent(cell.fraction_of_compute_peak)})"
+        shares = f"{percent(cell.reliable_fraction_of_roof)} ({percent(cell.fraction_of_compute_peak)})"
         if cell.shape["batch"] == 1:
             assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
@@ -115,7 +115,7 @@ def test_sweeps_and_loads_can_be_read():
 
 def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
     printed = words_of(sweep_figure.draw_sweeps(RUN), tmp_path / "sweep.svg")
-    for level in RUN.levels:
+    for level in (plateau for sweep in RUN.sweeps for plateau in sweep.plateaus):
         assert any(f" {number(level.gb_per_s)} GB/s" in text for text in printed)
         if level.knee_bytes:
             reported = f" (reported {capacity(level.reported_bytes)})" if level.reported_bytes else ""
@@ -123,11 +123,11 @@ def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
 
 
 def test_load_has_burst_and_sustained_lines_and_axes_from_zero():
-    loads = [one for one in RUN.ceilings if one.kind == "compute" and one.load]
+    loads = [one for one in RUN.ceilings if one.kind == "compute" and one.sustained]
     figure = load_figure.draw_loads(RUN)
     assert len(figure.axes) == 4 * len(loads) == 28  # our own kernels are not held under load
     for ceiling, (first, *row) in zip(loads, (figure.axes[i : i + 4] for i in range(0, 28, 4)), strict=True):
-        assert len(first.lines[0].get_ydata()) == len(ceiling.load.first_tflops)
+        assert len(first.lines[0].get_ydata()) == len(ceiling.sustained.first_products_s)
         assert [line.get_ydata()[0] for line in row[0].lines[1:]] == [ceiling.burst_tflops, ceiling.sustained_tflops]
         assert all(axes.get_ylim()[0] == 0 and max(axes.lines[0].get_ydata()) < axes.get_ylim()[1] for axes in row)
 

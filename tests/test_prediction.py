@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_seal, promised_seal
+from records_factory import CONSTANTS, DATASHEET, cell, device_record, operator_seal, promised_seal
 
 from roofline.core import regimes, roofline_model
 from roofline.core.cell_prediction import CellCosts, predict_cell, weighted_sum
 from roofline.devices.cpu.topology import rule_of_thumb_gb_per_s
 from roofline.measure.sealing import seal_device, seal_operator
 from roofline.operators import registry
-from roofline.records.device_record import VendorBandwidth, VendorPeak
+from roofline.records.device_record import DatasheetBandwidth, DatasheetPeak
 from roofline.records.seal_records import CostTerms, predict_sealed
 
 SECONDS = st.just(0.0) | st.floats(1e-9, 10)
@@ -140,20 +140,22 @@ def sealed(promised=None, **fields):
 def test_a_sealed_prediction_uses_the_promise_of_the_declared_mix():
     start_s, share = CONSTANTS["gpu"]["start_s"], CONSTANTS["gpu"]["share"]
     mixes = {"fp32": 60.0, "hbm_read": 4000.0, "d2d": 1000.0, "hbm_copy": 2000.0}
-    assert sealed(mixes).latency_s == pytest.approx(start_s + 1e-3 / share)
+    assert sealed(mixes).cpu_time_s == pytest.approx(start_s + 1e-3 / share)
     del mixes["hbm_copy"]
-    assert sealed(mixes).latency_s == pytest.approx(start_s + 2e-3 / share)
+    assert sealed(mixes).cpu_time_s == pytest.approx(start_s + 2e-3 / share)
     del mixes["d2d"]
-    assert sealed(mixes).latency_s == pytest.approx(start_s + 0.5e-3 / share), "the first promise of any"
+    assert sealed(mixes).cpu_time_s == pytest.approx(start_s + 0.5e-3 / share), "the first promise of any"
     unlimited = sealed({"hbm_copy": 2000.0}, flops=1e15)
     assert (unlimited.regime, unlimited.fraction_of_compute_peak) == ("memory", None), "nobody promised a peak"
 
 
 def test_the_seal_of_a_device_holds_what_its_vendor_promises_and_where_it_is_from():
     origin = {"source": "a datasheet", "verified": True, "derived": False}
-    peak = VendorPeak(tflops=989.4, unit="tensor_core", operations_per_clock_per_multiprocessor=4096, **origin)
-    promised = {"peaks": {"fp16": peak}, "bandwidth": VendorBandwidth(gb_per_s=4800, **origin)}
-    seal = seal_device(device_record("gpu0", vendor=VENDOR.model_copy(update=promised)), "now")
+    peak = DatasheetPeak(
+        tflops=989.4, compute_unit="tensor_core", operations_per_clock_per_multiprocessor=4096, **origin
+    )
+    promised = {"peaks": {"fp16": peak}, "bandwidth": DatasheetBandwidth(gb_per_s=4800, **origin)}
+    seal = seal_device(device_record("gpu0", datasheet=DATASHEET.model_copy(update=promised)), "now")
     compute = [(c.name, c.tflops, c.source, c.verified) for c in seal.ceilings if c.kind == "compute"]
     assert compute == [("fp16", 989.4, "a datasheet", True)]
     memory = {c.name: c.gb_per_s for c in seal.ceilings if c.kind == "memory"}

@@ -65,7 +65,7 @@ def test_a_cpu_warms_up_until_a_step_is_not_the_fastest_so_far():
 
 def caller(median_s, requested=100):
     return Timing(
-        method="made up",
+        timed_by="made up",
         warmup=3,
         requested=requested,
         stopped_by="time_budget",
@@ -85,7 +85,7 @@ def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_
     assert device.numbers == list(range(4, 4 + samples))  # on from three of warm-up and the caller's one
     assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (samples, 250, stopped_by)
     assert timing.median_s == pytest.approx(step_s / 2)
-    assert timing.method != CALLER_METHOD
+    assert timing.timed_by != CALLER_METHOD
 
 
 @given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))

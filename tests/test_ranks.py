@@ -5,7 +5,7 @@ from records_factory import bandwidth_record, peak_record, results
 
 from roofline.records import cards
 from roofline.records.base import read
-from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
+from roofline.records.cards import METHOD, CardRun, Cards, card_id, read_known_cards, write_cards
 from roofline.report.words import describe_standing
 from roofline.table.load import Request, build_table
 
@@ -13,34 +13,40 @@ H200 = "NVIDIA H200"
 
 
 def run(card, method=METHOD, **values):
-    facts = {"commit": None, "driver": None, "cublas": None, "date": "2026-11-22T12:00:00+00:00"}
+    facts = {"commit": None, "driver": None, "cublas_loaded": None, "queried_at": "2026-11-22T12:00:00+00:00"}
     facts |= {"method": method, "effort": "default", "power_limit_w": 700.0}
     return CardRun(card_id=card_id(card), values=values, **facts)
 
 
 def table_of(*runs):
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
-    found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
-    found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
-    return build_table(found, Request(effort="default"))
+    records = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
+    records.known_cards = {"gpu0": Cards(name=H200, runs=runs)}
+    return build_table(records, Request(effort="default"))
 
 
 def standings(*runs):
-    return [one.standing for one in table_of(*runs).ceilings]
+    return [row.standing for row in table_of(*runs).ceilings]
 
 
 FOUR = [run(card, fp16=value, hbm_read=4600) for card, value in zip("abcd", (700, 790, 804, 900), strict=True)]
 
 
 def test_a_card_counts_once_by_the_median_of_its_runs_and_ranks_among_five_others():
-    few, reads = standings(*FOUR)
-    assert (few.others, few.median, few.lowest, few.highest, few.rank) == (4, 797, 700, 900, None)
+    unranked, reads = standings(*FOUR)
+    assert (unranked.others, unranked.median, unranked.lowest, unranked.highest, unranked.rank) == (
+        4,
+        797,
+        700,
+        900,
+        None,
+    )
     assert reads.rank is None
     twice = [run("e", fp16=820), run("e", fp16=824), run("e", fp16=851)]  # its runs differ by 3.8 %
     fp16, reads = standings(*FOUR, *twice)
     assert (fp16.rank, fp16.rank_at_worst, fp16.median) == (2, 5, 804), "790 to 830 are alike"
     assert standings(*FOUR, run("e", fp16=830))[0].rank == 3
-    assert standings(*FOUR, run("e", method=METHOD - 1)) == [few, reads]
+    assert standings(*FOUR, run("e", method=METHOD - 1)) == [unranked, reads]
 
 
 def test_the_standing_is_said_of_gemms_and_memory():
@@ -51,19 +57,19 @@ def test_the_standing_is_said_of_gemms_and_memory():
 
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "CARDS", tmp_path)
-    runs = [run("GPU-1", fp16=900.0, **{"gemm/device_time": 3.0}), run("GPU-2", fp16=800.0)]
-    write_cards(Cards(card=H200, runs=runs), cards.path_of(H200))
-    assert len(cards.path_of(H200).read_text().splitlines()) == 2 + len(runs)
-    assert cards.cards(H200).runs == runs
-    found = known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
-    assert [one.values for one in found["gpu0"].runs] == [{"fp16": 900.0}, {"fp16": 800.0}] and len(found) == 1
+    runs = [run("GPU-1", fp16=900.0, **{"gemm/gpu_time": 3.0}), run("GPU-2", fp16=800.0)]
+    write_cards(Cards(name=H200, runs=runs), cards.cards_path(H200))
+    assert len(cards.cards_path(H200).read_text().splitlines()) == 2 + len(runs)
+    assert cards.read_cards(H200).runs == runs
+    by_device = read_known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
+    assert [run.values for run in by_device["gpu0"].runs] == [{"fp16": 900.0}, {"fp16": 800.0}] and len(by_device) == 1
 
 
 def test_the_committed_runs_are_of_the_model_of_their_file_each_once_and_in_order():
     files = sorted(cards.CARDS.glob("*.json"))
     assert files
     for path in files:
-        known = read(Cards, path)
-        assert cards.path_of(known.card) == path
-        runs = [(run.date, run.card_id) for run in known.runs]
-        assert runs == sorted(set(runs)) and all("hbm_read" in run.values for run in known.runs)
+        model = read(Cards, path)
+        assert cards.cards_path(model.name) == path
+        runs = [(run.queried_at, run.card_id) for run in model.runs]
+        assert runs == sorted(set(runs)) and all("hbm_read" in run.values for run in model.runs)

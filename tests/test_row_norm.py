@@ -42,7 +42,7 @@ def cell_of(device, kind, *matrices):
     copies = [{"x": device.to_device(x), "y": device.empty(x.shape, "fp32")} for x in matrices]
     for copy in copies:
         device.poison(copy["y"])
-    return kind.prepared(OPERATOR, device, case_of(*matrices[0].shape), {}, copies)
+    return kind.make_prepared(OPERATOR, device, case_of(*matrices[0].shape), {}, copies)
 
 
 def result_of(device, kind, x):

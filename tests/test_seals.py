@@ -19,7 +19,7 @@ def run():
     return results(
         peak_record("gpu0", "fp16", 780, sustained=640, reasons=["sw_power_cap"], clock=(1755, 950)),
         bandwidth_record("gpu0", hbm_read=4000, hbm_write=4100, hbm_copy=3900, hbm_triad=3950),
-        operator_record("gpu0", cell("gpu0", 40 * US, 30 * US, overhead_s=9 * US, device_overhead_s=4 * US)),
+        operator_record("gpu0", cell("gpu0", 40 * US, 30 * US, overhead_s=9 * US, start_s=4 * US)),
         bandwidth_record("cpu", dram_read=100),
     )
 
@@ -71,15 +71,17 @@ BEFORE, AFTER, STARTED = f"{DAY}11:00:00+00:00", f"{DAY}23:00:00+00:00", f"{DAY}
         (BEFORE, {}, 0),
         (AFTER, {}, 1),
         (AFTER, {"shape": {"n": 3}}, 0),  # a cell that was not measured
-        (AFTER, {"measured_at": BEFORE}, 1),  # the record is another one
-        (AFTER, {"measured_at": STARTED}, 0),  # it was there before
-        (AFTER, {"predicted": None, "reason": "needs arrays"}, 0),
+        (AFTER, {"started_at": BEFORE}, 1),  # the record is another one
+        (AFTER, {"started_at": STARTED}, 0),  # it was there before
+        (AFTER, {"sealed": None, "reason": "needs arrays"}, 0),
     ],
 )
 def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, predicted_at, fields, breaks):
-    (one,) = record(run, SCAN).measurements
-    known = {name: getattr(one, name) for name in PredictedCell.model_fields if hasattr(one, name)}
-    row = PredictedCell(**known | fields)
+    (measurement,) = record(run, SCAN).measurements
+    fields_of_cell = {
+        name: getattr(measurement, name) for name in PredictedCell.model_fields if hasattr(measurement, name)
+    }
+    row = PredictedCell(**fields_of_cell | fields)
     cells = PredictionsRecord(device="gpu0", predicted_at=predicted_at, seals={}, cells=[row])
     run.predictions["gpu0"] = ("gpu0/predictions.json", cells)
     assert len(lines(run)) == breaks
@@ -93,13 +95,13 @@ def contents(measured):
 
 
 def test_records_are_read_by_their_kind(tmp_path, run):
-    for path, one in [*run.measured, *run.devices.values(), *run.seals.items()]:
-        write(one, tmp_path / path)
+    for path, content in [*run.measured, *run.devices.values(), *run.seals.items()]:
+        write(content, tmp_path / path)
     (tmp_path / "roofline.json").write_text("{}")  # of all devices: none of a device's records
     (tmp_path / "gpu0/words.md").write_text("# Words")
-    found = read_results(tmp_path, [path for path in tmp_path.rglob("*") if path.is_file()])
-    assert contents(found.measured) == contents(run.measured) and found.seals == run.seals
-    assert found.device_records() == run.device_records()
+    read = read_results(tmp_path, [path for path in tmp_path.rglob("*") if path.is_file()])
+    assert contents(read.measured) == contents(run.measured) and read.seals == run.seals
+    assert read.device_records() == run.device_records()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from roofline.records.timing_record import DeviceState, Timing
 
 SCRIPTS = Path(lock.__file__).parents[2]
 TIMING = Timing(
-    method="made up", warmup=1, requested=1, stopped_by="iterations", samples_s=[1e-3], median_s=1e-3, ci95_s=None
+    timed_by="made up", warmup=1, requested=1, stopped_by="iterations", samples_s=[1e-3], median_s=1e-3, ci95_s=None
 )
 
 

@@ -100,7 +100,11 @@ def test_the_paragraphs_of_the_reference_have_its_figures(reference):
     rows = {c.name: c for c in reference.ceilings if c.device == "gpu0"}
     sustained = [rows[dtype].sustained_tflops for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")]
     assert {round(value) for value in sustained} <= {round(float(one)) for one in NUMBER.findall(trust)}
-    (fused,) = {c.implementation for c in reference.operators if c.share and c.implementation == "fused_graph"}
+    (fused,) = {
+        c.implementation
+        for c in reference.operators
+        if c.reliable_fraction_of_roof and c.implementation == "fused_graph"
+    }
     assert fused in kernels
     cells = {c.device: c.cpu_time_s for c in reference.operators if c.operator == "gemm" and c.dtype == "fp32"}
     assert f"{cells['cpu'] / cells['gpu0']:.3g} times" in ratio
@@ -116,10 +120,10 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     assert "*" not in screen.format_summary(build_report(reference))
 
 
-@pytest.mark.parametrize(("path", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
-def test_the_pages_show_how_two_gpus_are_linked(path, nvlinks, words):
-    links = {"nvlinks": nvlinks, "nvlink_version": None, "nvlinks_down": []}
-    peer = Peer(device="gpu1", uuid="", path=path, pcie_ancestor="node", **links)
+@pytest.mark.parametrize(("link", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
+def test_the_pages_show_how_two_gpus_are_linked(link, nvlinks, words):
+    links = {"active_nvlinks": nvlinks, "nvlink_version": None, "inactive_nvlinks": []}
+    peer = Peer(peer="gpu1", uuid="", link=link, pcie_ancestor="node", **links)
     copies = stream("p2p_gpu1", 25, level="p2p", mix="copy")
     record = bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=copies).model_copy(update={"peer": peer})
     shown = build_pages(build_report(verified(device_record("gpu0"), record)))

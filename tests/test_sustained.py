@@ -45,10 +45,10 @@ def test_a_steady_load_counts_from_the_first_second_on():
     for degrees, point in enumerate(points):
         point.temperature_c = degrees
     found = summary(points)
-    assert (found.temperature_c, found.limited_by) == (59, []), "the first reasons are of before the load"
+    assert (found.temperature_c, found.throttle_reasons) == (59, []), "the first reasons are of before the load"
     assert found.settled_after_s == pytest.approx(1.0) and found.cycle_s is None
     assert (found.tflops, found.sm_clock_mhz, found.power_w) == (pytest.approx(600), 1500, 690)
-    assert found.drift == pytest.approx(0) and found.ci95 == pytest.approx((600, 600))
+    assert found.drift == pytest.approx(0) and found.ci95_tflops == pytest.approx((600, 600))
 
 
 @pytest.mark.parametrize(("every", "phase"), [(12, 0), (18, 4), (20, 8)])
@@ -68,7 +68,7 @@ def test_the_figure_is_of_what_counts(rates):
     kept = [point.tflops for point in found.curve if point.at_s > found.settled_after_s]
     assert min(kept) * (1 - 1e-9) <= found.tflops <= max(kept) * (1 + 1e-9)
     assert len(kept) >= len(rates) / 3
-    assert found.ci95 is None or found.ci95[0] <= found.tflops <= found.ci95[1]
+    assert found.ci95_tflops is None or found.ci95_tflops[0] <= found.tflops <= found.ci95_tflops[1]
 
 
 @pytest.mark.parametrize("why", [HEAT, BRAKE])
@@ -78,7 +78,7 @@ def test_points_under_heat_and_the_power_brake_are_set_apart(why):
     found = summary(curve([600.0] * 40 + [580.0] * 20, clocks, watts, reasons))
     assert (found.tflops, found.sm_clock_mhz, found.power_w) == (pytest.approx(600), 1500, 700)
     assert (found.throttled_points, found.all_throttled, len(found.curve)) == (20, False, 60)
-    assert found.limited_by == sorted([*POWER_CAP, *why])
+    assert found.throttle_reasons == sorted([*POWER_CAP, *why])
 
 
 CLOCKS = {670.0: 1350.0, 580.0: 1170.0, 770.0: 1550.0}  # of dipping(): the rate follows the clock

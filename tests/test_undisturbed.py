@@ -41,7 +41,7 @@ def test_shares_of_the_time_between_two_readings():
         START, after(busy_s=5.0, stolen_s=1.6, waited_s=1.0, throttled_s=0.5), CORES, [0, 2, None]
     )
     assert (contention.wall_s, contention.own_cores, contention.other_cores) == (2.0, 0.5, 2.0)
-    assert (contention.stolen_share, contention.waiting_share, contention.throttled_share) == pytest.approx(
+    assert (contention.stolen_share, contention.waiting_share, contention.quota_throttled_share) == pytest.approx(
         (0.1, 0.5, 0.25)
     )
     assert contention.other_processes == 2
@@ -52,7 +52,7 @@ def test_shares_of_the_time_between_two_readings():
 def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
     earlier, later = HostUsage(monotonic_s=1.0, own_s=0.0), HostUsage(monotonic_s=3.0, own_s=1.0)
     contention = contention_between(earlier, later, CORES, [None, None])
-    unknown = ("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes")
+    unknown = ("other_cores", "waiting_share", "stolen_share", "quota_throttled_share", "other_processes")
     assert [getattr(contention, name) for name in unknown] == [None] * 5
     assert [find_disturbances(contention, sensitivity) for sensitivity in DISTURBANCE_LIMITS] == [[], [], []]
     zeros = {"busy_s": 0.0, "idle_s": 0.0, "stolen_s": 0.0}  # a file of zeros, as some containers have it

@@ -105,6 +105,6 @@ def test_the_examples_kernel_compiles_without_a_remark(gelu, architecture):
 def test_the_example_is_right_on_a_gpu(gelu, size):
     device, case = discovery.open_device("gpu0"), Case({"n": size}, "fp32")
     for implementation in gelu.implementations_on("gpu"):
-        cell = implementation.prepared(gelu, device, case, {}, [gelu.inputs(device, case, seed=1)])
+        cell = implementation.make_prepared(gelu, device, case, {}, [gelu.inputs(device, case, seed=1)])
         found, _ = gelu.check(cell, None)
         assert found.error <= found.tolerance

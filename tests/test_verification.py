@@ -15,10 +15,10 @@ CALLS, START = (CONSTANTS["gpu"][name] for name in ("call_s", "start_s"))
 
 def on_gpu(latency_us, device_us, *, start_us=None, calls_us=None, **fields):
     """A cell in fp16 of 1 MB and 1e6 FLOPs: 0.22 us of hbm_read."""
-    known = {"dtype": "fp16", "flops": 10**6, "bytes": 10**6}
-    known["overhead_s"] = calls_us and min(calls_us, latency_us) * US
-    known["device_overhead_s"] = start_us and min(start_us, device_us) * US
-    return cell("gpu0", latency_us * US, device_us * US, **known | fields)
+    values = {"dtype": "fp16", "flops": 10**6, "bytes": 10**6}
+    values["overhead_s"] = calls_us and min(calls_us, latency_us) * US
+    values["start_s"] = start_us and min(start_us, device_us) * US
+    return cell("gpu0", latency_us * US, device_us * US, **values | fields)
 
 
 def big(latency_us, device_us, **fields):
@@ -26,11 +26,11 @@ def big(latency_us, device_us, **fields):
     return on_gpu(latency_us, device_us, **{"start_us": 3.5, "calls_us": 8, "flops": 10**9, "bytes": 10**9} | fields)
 
 
-def entry_of(one, *others):
+def entry_of(measurement, *others):
     """Of a cell under the ceilings of its device, or under others."""
-    on = "gpu0" if one.device_latency else "cpu"
-    ceilings = others or {"gpu0": (FP16, HBM), "cpu": (FP32, DRAM)}[on]
-    entries = verified(*ceilings, operator_record(on, one)).entries
+    device = "gpu0" if measurement.gpu_time else "cpu"
+    ceilings = others or {"gpu0": (FP16, HBM), "cpu": (FP32, DRAM)}[device]
+    entries = verified(*ceilings, operator_record(device, measurement)).measured_cells
     return next(entry for entry in entries if entry.operator == "scan")
 
 
@@ -41,16 +41,16 @@ def test_an_error_is_signed_and_a_share_of_what_was_measured():
 
 def test_a_right_prediction_has_no_error_and_nothing_to_explain():
     entry = entry_of(on_gpu(CALLS / US, 4, start_us=START / US, calls_us=CALLS / US))
-    assert abs(entry.sealed_error) < 1e-6
-    assert (entry.sealed.regime, entry.regime, entry.sealed_regime_correct) == ("overhead", "overhead", True)
+    assert abs(entry.sealed_cpu_time_error) < 1e-6
+    assert (entry.sealed.regime, entry.regime, entry.sealed_regime_right) == ("overhead", "overhead", True)
     assert (entry.cause, entry.cause_s) == (None, None)
 
 
 def test_a_wrong_regime_has_the_cause_that_it_turned_on():
     """The calls took forty times what was assumed: predicted to be bound by memory, and bound by its calls."""
     entry = entry_of(big(640, 229, calls_us=630))
-    assert (entry.sealed.regime, entry.regime, entry.sealed_regime_correct) == ("memory", "overhead", False)
-    assert entry.sealed_error == pytest.approx(entry.sealed.cpu_time_s / (640 * US) - 1)
+    assert (entry.sealed.regime, entry.regime, entry.sealed_regime_right) == ("memory", "overhead", False)
+    assert entry.sealed_cpu_time_error == pytest.approx(entry.sealed.cpu_time_s / (640 * US) - 1)
     assert entry.cause == "launch" and entry.cause_s == pytest.approx(640 * US - entry.sealed.cpu_time_s, rel=0.02)
 
 
@@ -59,12 +59,12 @@ TIMES = st.floats(0.1, 1e4)
 
 @given(TIMES, st.floats(0.01, 1.0), TIMES, TIMES, st.sampled_from([10**6, 10**8, 10**9]))
 def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest(latency, busy, calls, start, counted):
-    one = on_gpu(latency, busy * latency, start_us=start, calls_us=calls, flops=counted, bytes=counted)
-    found = attribute_error(one, promised_seal("gpu0"), CONSTANTS["gpu"], 800.0, 4700.0)
-    entry = entry_of(one)
+    measurement = on_gpu(latency, busy * latency, start_us=start, calls_us=calls, flops=counted, bytes=counted)
+    seconds_by_cause = attribute_error(measurement, promised_seal("gpu0"), CONSTANTS["gpu"], 800.0, 4700.0)
+    entry = entry_of(measurement)
     gap_s = entry.cpu_time_s - entry.sealed.cpu_time_s
-    assert sum(found.values()) == pytest.approx(gap_s, abs=1e-12)
+    assert sum(seconds_by_cause.values()) == pytest.approx(gap_s, abs=1e-12)
     if entry.cause is None:
         assert abs(gap_s) <= 0.0101 * entry.cpu_time_s
     else:
-        assert entry.cause_s / gap_s == pytest.approx(max(seconds / gap_s for seconds in found.values()))
+        assert entry.cause_s / gap_s == pytest.approx(max(seconds / gap_s for seconds in seconds_by_cause.values()))

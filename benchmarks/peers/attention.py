@@ -54,7 +54,7 @@ def cell_of(device, shape: AttentionShape, dtype: str, pool, layers: int) -> Fus
     parts = [pool[place * items : (place + 1) * items].reshape(of_one) for place in range(2 * copies)]
     caches = [{"keys": keys, "values": values} for keys, values in zip(parts[::2], parts[1::2], strict=True)]
     query = device.normal((shape.batch, shape.heads, shape.head_size), dtype, seed=1)
-    return FusedAttentionGraph.prepared(DecodeAttention(), device, case, {"query": query, "hidden": None}, caches)
+    return FusedAttentionGraph.make_prepared(DecodeAttention(), device, case, {"query": query, "hidden": None}, caches)
 
 
 def pool_of(device, dtype: str, size_bytes: int):

@@ -180,7 +180,7 @@ def ours(device, found: dict, batch: int, context: int) -> timing.Way:
     operator, case = DecodeStep(), case_of(found, batch, context)
     if why := skip_reason(operator, Chain, device, case):
         raise RuntimeError(why)
-    chain = Chain.prepared(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
+    chain = Chain.make_prepared(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
     operator.check(chain, None)
     return timing.Way(chain.step(None), 1)
 

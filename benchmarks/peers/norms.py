@@ -40,7 +40,7 @@ def ours(operator: Operator, device, case: Case, shared: dict, copies: list[dict
     found = {}
     for kind in operator.implementations_on("gpu"):
         if kind.graph:
-            cell = kind.prepared(operator, device, case, shared, copies)
+            cell = kind.make_prepared(operator, device, case, shared, copies)
             scope = "waiting" if "waiting" in cell.scopes else None
             operator.check(cell, scope)
             # Row normalisation has no such scope, and overlaps if the card can.

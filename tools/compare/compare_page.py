@@ -9,7 +9,7 @@ from t_test import Compared
 from roofline.api import count_words, drop_empty_columns, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
-TIMES = ("device_time", "caller_time")
+TIMES = ("gpu_time", "cpu_time")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
 SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
 SHOWN, NAME = 20, 72  # on the terminal: times that changed, and characters of a name

@@ -32,7 +32,7 @@ def _of_model(model: str, figures: Sequence, dates: Collection[str]) -> dict[str
     known = cards(model)
     groups: dict[str, dict[int, dict[str, list[float]]]] = {}
     for run in known.runs if known else []:
-        for key, value in run.values.items() if run.date not in dates else ():
+        for key, value in run.values.items() if run.queried_at not in dates else ():
             of_method = groups.setdefault(key, {}).setdefault(run.method, {})
             of_method.setdefault(run.card_id, []).append(value)
     own = {}

@@ -90,7 +90,7 @@ def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
 
 
 def _facts(run: Run) -> dict:
-    faults = _listed(f"{one.device} {one.check}" for one in run.roofline.faults) or "none"
+    faults = _listed(f"{one.device} {one.check}" for one in run.roofline.doubting_failures) or "none"
     method = _listed(one.method for one in run.devices.values())
     return {"effort": run.effort, "commit": run.commit and run.commit[:8], "method": method, "failed checks": faults}
 

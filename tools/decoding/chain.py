@@ -47,13 +47,13 @@ class Chain(Implementation):
         model = Dense(**case.params["model"])
         if model.head_size not in attention.HEAD_SIZES:
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
-        multiples = {"hidden": EMBEDDED, "inner": products.DEPTH, "vocabulary": STORED}
+        multiples = {"hidden": EMBEDDED, "inner": products.SLICE_DEPTH, "vocabulary": STORED}
         sizes = ((name, getattr(model, name), of) for name, of in multiples.items())
         uneven = [f"{name} {size} is not a multiple of {of}" for name, size, of in sizes if size % of]
         return ", ".join(uneven) or None
 
     @classmethod
-    def copies_wanted(cls, case, least: int) -> int:
+    def copies_wanted(cls, case, least_copies: int) -> int:
         """One: each layer has its own weights and cache, so a step is cold unless a cache holds the whole model."""
         return 1
 
@@ -85,10 +85,9 @@ class Chain(Implementation):
 
     def _divide_attention(self, xp) -> None:
         """Its plan, and what its blocks leave for one another: held here, since a graph does not hold its buffers."""
-        model, device = self.model, self.device
-        shape = attention.Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
-        shared = device.properties["MaxSharedMemoryPerMultiprocessor"]
-        division = attention.plan_attention(shape, self.case.dtype, device.capability, device.multiprocessors, shared)
+        model = self.model
+        shape = attention.AttentionShape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
+        division = attention.plan_attention(shape, self.case.dtype, self.device.limits)
         queries = self.batch * model.heads if division.splits > 1 else 0
         self.splits = xp.empty((queries, division.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
         self.splits_arrived = xp.zeros(self.batch * model.kv_heads * division.tiles, xp.uint32)
@@ -133,7 +132,7 @@ class Chain(Implementation):
         model, device, division = self.model, self.device, self.division
         defines = (*division.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
         kernel = device.load_kernel(attention.KERNEL, "decode_attention", defines)
-        kernel.max_dynamic_shared_size_bytes = device.properties["MaxSharedMemoryPerBlockOptin"]
+        kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block
         numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
         rest = (self.attended, self.splits, self.splits_arrived, *numbers)
         threads = (division.variant.warps * LANES_PER_WARP,)
@@ -157,15 +156,15 @@ class Chain(Implementation):
     def _product(self, way: int, x, w, parts: int, **tensors) -> tuple[Callable[[], None], int]:
         """Of x [batch, inputs] with w [outputs, inputs], and what follows it."""
         model, device = self.model, self.device
-        heads = {"head": model.head_size, "whole_heads": model.norms} if way == products.EPILOGUE_QKV else {}
-        work = products.GemmTask(self.batch, *w.shape, added=way == products.EPILOGUE_ADDED, **heads)
-        division = products.plan_gemm(work, device.multiprocessors, device.properties["MaxSharedMemoryPerBlockOptin"])
-        product = products.HopperGemm(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
-        arguments = product.arguments(
-            self.batch, x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors
-        )
-        launch = product.launcher(device, overlap=True)
-        return lambda: launch(arguments), division.parts
+        heads = {"head_size": model.head_size, "whole_heads": model.norms} if way == products.EPILOGUE_QKV else {}
+        task = products.GemmTask(self.batch, *w.shape, leaves_squares=way == products.EPILOGUE_ADDED, **heads)
+        plan = products.plan_gemm(task, device.limits)
+        epilogue = products.Epilogue(way, model.head_size, model.norms, model.bias)
+        product = products.HopperGemm(device, self.case.dtype, plan, epilogue)
+        sizes = (model.heads, model.kv_heads, self.context, parts, model.eps)
+        arguments = product.make_arguments(self.batch, x, w, sizes, tensors)
+        launch = product.make_launcher(device, overlap=True)
+        return lambda: launch(arguments), plan.squares_parts
 
     def costs(self, scope: str | None) -> CostTerms:
         return costs(self.model, self.rows)

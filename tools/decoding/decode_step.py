@@ -120,7 +120,9 @@ class DecodeStep(Operator):
         seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
         check = self.compare(implementation, scope, 0, implementation.logits)
         compared = "the first layer, and the head on the last one's result, against float64"
-        return check.model_copy(update={"compared": compared, "error": max(check.error, layer_error)}), seconds
+        return check.model_copy(
+            update={"compared": compared, "relative_error": max(check.relative_error, layer_error)}
+        ), seconds
 
     def _layer_error(self, chain: Chain) -> float:
         device, weights = chain.device, chain.weights
@@ -145,7 +147,9 @@ class DecodeStep(Operator):
         expected = normalised(stream, g, model.eps) @ _float64(device, chain.weights["head"][::every]).T
         finite = numpy.isfinite(got).all()
         error = self._close(chain, "the head", got[:, ::every] if finite else got[:, ::every] + numpy.nan, expected)
-        return Check(compared="the head, against float64", error=error, tolerance=self.tolerance[chain.case.dtype])
+        return Check(
+            compared="the head, against float64", relative_error=error, tolerance=self.tolerance[chain.case.dtype]
+        )
 
     def _close(self, chain: Chain, what: str, got, expected) -> float:
         error = relative_error(got, expected)

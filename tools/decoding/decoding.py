@@ -153,7 +153,7 @@ def card_of(name: str) -> CardLimits:
     for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
         mine = {one.name: one for one in run.roofline.ceilings if one.device == device}
         read = next((mine[one] for one in api.memory_ceilings(record.device_kind, "read") if one in mine), None)
-        products = {key: one for key, one in mine.items() if one.kind == "compute" and one.method == "gemm"}
+        products = {key: one for key, one in mine.items() if one.kind == "compute" and one.workload == "gemm"}
         if read and products:
             burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
             sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
@@ -165,7 +165,7 @@ def card_of(name: str) -> CardLimits:
             how = f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}"
             gpus = sum(one.device_kind == "gpu" for one in run.devices.values()) or 1
             price = (run.manifest.times.usd_per_hour or 0) / gpus or None  # it is that of the machine
-            watts = read.energy.power_w if read.energy and not read.energy.why else None
+            watts = read.energy.power_w if read.energy and not read.energy.reason else None
             return CardLimits(record.name, how, record.memory_total_bytes, read.name, *ceilings, price, watts)
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
@@ -222,7 +222,7 @@ def timed(device, found: dict, one) -> MeasuredStep:
     """A measured step; for its joules it is repeated without a pause."""
     seconds = (one.device_latency or one.latency).median_s
     operator, case = decode_step.DecodeStep(), decode_step.case_of(found, **one.shape)
-    chain = decode_step.Chain.prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
+    chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
     load = api.measure_memory_load(device, chain.step(None), one.shape["batch"], seconds, LOAD_S)
     return MeasuredStep(seconds, load and load.energy and load.energy.each)
 

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from roofline.api import Run, card_id
+from roofline.api import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Run, card_id
 
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
-KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # of figures; the host has a part in the others
-BETWEEN_CARDS = "p2p_"  # prefix of the keys of figures between two cards
 
 
 @dataclass
@@ -119,7 +117,7 @@ def rows_of(runs: Mapping[str, Run]) -> list[FleetRow]:
 
 
 def of_card(kind: str, key: str) -> bool:
-    return kind in KINDS and not key.startswith(BETWEEN_CARDS)
+    return kind in CARD_QUANTITY_KINDS and not key.startswith(PEER_KEY_PREFIX)
 
 
 def figures_of(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figure]:
@@ -128,7 +126,7 @@ def figures_of(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figure
     lines = {one.key: one for run in runs.values() for one in run.quantities if one.key in there}
     return [
         Figure(one.key, one.name, one.kind, one.unit)
-        for one in sorted(lines.values(), key=lambda one: KINDS.index(one.kind))
+        for one in sorted(lines.values(), key=lambda one: CARD_QUANTITY_KINDS.index(one.kind))
     ]
 
 

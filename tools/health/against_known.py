@@ -5,9 +5,17 @@ from typing import NamedTuple
 
 from verdict import ANOTHER, HealthRow
 
-from roofline.api import Cards, Roofline, count_words, number, percent, rank_among_cards, select_comparable_runs
+from roofline.api import (
+    CARD_QUANTITY_KINDS,
+    Cards,
+    Roofline,
+    count_words,
+    number,
+    percent,
+    rank_among_cards,
+    select_comparable_runs,
+)
 
-KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # the host has a part in the others
 Figure = tuple[str, float, str]  # its key in reference/cards, value and unit
 NOTE, FAIL = 0.03, 0.08  # below their median
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
@@ -41,13 +49,15 @@ class Ceiling(NamedTuple):
 
 def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> list[Ceiling]:
     """Those of a device record, next to runs of other cards that were measured alike."""
-    return ranked(device, [(one.key, one.value, one.unit) for one in figures if one.kind in KINDS], effort, cards)
+    return ranked(
+        device, [(one.key, one.value, one.unit) for one in figures if one.kind in CARD_QUANTITY_KINDS], effort, cards
+    )
 
 
 def watts(roofline: Roofline, device: str) -> list[Figure]:
     """Of the idle card and of its sustained loads, as far as the energy counter gave them."""
-    found = [("idle/power_w", roofline.devices[device].idle_w)]
-    loads = [one for one in roofline.ceilings if one.device == device and one.energy and not one.energy.why]
+    found = [("idle/power_w", roofline.devices[device].idle_power_w)]
+    loads = [one for one in roofline.ceilings if one.device == device and one.energy and not one.energy.reason]
     found += [(f"{one.name}/power_w", one.energy.power_w) for one in loads]
     return [(key, value, "W") for key, value in found if value]
 

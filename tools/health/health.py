@@ -34,7 +34,7 @@ SIZE = 4096  # of the GEMM that is repeated
 LEVELS = ["hbm", "h2d", "d2h"]
 SETTINGS: dict = {"effort": "default", "counters": "off", "peak_flops": {}, "bandwidth": {"levels": LEVELS}}
 SETTINGS |= {operator: {"enabled": False} for operator in ("decode_attn", "row_norm", "rmsnorm_matmul")}
-RATES = (verdict.READS, verdict.REGISTERS, verdict.MATMULS, against_known.NEAR)
+RATES = (api.READS, api.REGISTERS, api.MATMULS, against_known.NEAR)
 STATUS = {"not healthy": 1, "cannot tell": 2, "healthy": 0}  # the first that a card has is that of all
 MARKS = {"fail": "FAIL", "note": "note", "not_applicable": "?", "pass": "ok"}  # in the order in which they are shown
 

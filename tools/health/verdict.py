@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from xids import Xid
 
-from roofline.api import QUIET, count_words, number, percent
+from roofline.api import MATMULS, QUIET, READS, count_words, number, percent
 
 BUSY, USED = 0.05, 0.05  # of an unused card: an idle H200 reports 0 % utilisation and 0.4 % of its memory in use
 # azurehpc-health-checks fails a machine for these. 94 and 95 are uncorrectable memory errors from Ampere on, by
@@ -20,10 +20,6 @@ MEASURED = "every measurement went through"
 UNUSED = "nobody else uses the GPU"
 XIDS = "no Xid errors of the hardware"
 REPEATABLE = "the same GEMM gives the same bits every time"
-# Checks of the library, by name.
-READS = "memory reads at 85 % of the vendor's bandwidth or more"
-REGISTERS = "register-only kernels at 90 % or more of what their clock allows"
-MATMULS = "matrix products within 30 % of the vendor's peak"
 
 
 class HealthRow(NamedTuple):

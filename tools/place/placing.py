@@ -109,7 +109,7 @@ def place(report: ncu.NcuReport, run: Run) -> Profile:
     groups = ncu_counts.grouped(report.kernels)
     total_s = fsum(one.total("duration_s") or 0.0 for one in groups)
     kernels = [_placed(one, ceilings, report.card.multiprocessors, start_s, total_s) for one in groups]
-    rated = {(one.unit, one.dtype) for one in ceilings if one.kind == "compute"}
+    rated = {(one.compute_unit, one.dtype) for one in ceilings if one.kind == "compute"}
     return Profile(
         report=report.path,
         device=device,
@@ -202,7 +202,7 @@ def _roofs(kernel: ncu_counts.Launches, flops, ceilings: Sequence[Ceiling], cloc
     """FLOPs stand under the highest ceiling of their unit and dtype, bytes of memory under that of their mix."""
     by_name = {one.name: one for one in ceilings}
     for (unit, dtype), amount in flops.items():
-        fit = [one for one in ceilings if one.kind == "compute" and (one.unit, one.dtype) == (unit, dtype)]
+        fit = [one for one in ceilings if one.kind == "compute" and (one.compute_unit, one.dtype) == (unit, dtype)]
         if amount:
             best = max(fit, key=lambda one: one.tflops, default=None)
             yield roof_of("compute", best, amount, clock, mean_s, unit, dtype)
@@ -234,7 +234,7 @@ def roof_of(level: str, ceiling: Ceiling | None, amount: float, clock, mean_s, u
     if ceiling is None:
         return Roof(level, None, amount, unit=unit, dtype=dtype)
     if ceiling.kind == "compute":
-        rate, own_mhz = ceiling.tflops * 1e12, ceiling.clock_mhz
+        rate, own_mhz = ceiling.tflops * 1e12, ceiling.sm_clock_mhz
     else:
         rate, own_mhz = ceiling.gb_per_s * 1e9, ceiling.sm_clock_mhz
     scaled = clock and own_mhz and clock < LOCKED * own_mhz

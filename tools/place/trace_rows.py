@@ -96,7 +96,7 @@ def roofs_of(label: Label, ceilings: Sequence[Ceiling], l2_bytes: int, mean_s: f
     if work.flops:
         fit = [one for one in ceilings if one.kind == "compute" and one.dtype == work.dtype]
         best = max(fit, key=lambda one: one.tflops, default=None)
-        yield roof_of("compute", best, work.flops, None, mean_s, best and best.unit, work.dtype)
+        yield roof_of("compute", best, work.flops, None, mean_s, best and best.compute_unit, work.dtype)
     moved, names = work.read_bytes + work.write_bytes, memory_ceilings("gpu", mix_of(work.read_bytes, work.write_bytes))
     if label.kind == "copy":
         names = [("h2d" if "HtoD" in label.name else "d2h") + "_pageable" * ("Pageable" in label.name)]

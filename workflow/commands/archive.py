@@ -72,7 +72,7 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
 
 def name_of(devices: list[ManifestDevice], when: datetime) -> str:
     """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
-    first = order_devices(devices, lambda device: device.kind)[0]
+    first = order_devices(devices, lambda device: device.device_kind)[0]
     slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
     return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
@@ -102,7 +102,7 @@ def report(root: Path, path: Path) -> None:
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
-    for line in format_failures(read(Roofline, root / RESULTS / "roofline.json").faults):
+    for line in format_failures(read(Roofline, root / RESULTS / "roofline.json").doubting_failures):
         print(line)
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")

@@ -19,7 +19,7 @@ from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
 from roofline.run.derived import write_derived
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.make_manifest import hashes
+from roofline.run.make_manifest import describe_amendments, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 
@@ -32,12 +32,14 @@ def verify(run: Path) -> int:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1
         found = read_results(root / RESULTS, [root / one.path for one in manifest.outputs])
-    print(f"ok: {len(manifest.outputs)} results agree with the manifest")
+    print("\n".join([f"ok: {len(manifest.outputs)} results agree with the manifest", *describe_amendments(manifest)]))
     folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     shutil.rmtree(folder, ignore_errors=True)
     roofline = draw(found, manifest, folder)
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
-    print("\n".join([f"drawn again from the records: {folder}/ ({names})", *format_failures(roofline.faults)]))
+    print(
+        "\n".join([f"drawn again from the records: {folder}/ ({names})", *format_failures(roofline.doubting_failures)])
+    )
     return 0
 
 

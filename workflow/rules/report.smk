@@ -5,6 +5,9 @@ rule derive:
         library=sources.derivation_files(SCRIPTS),
     output:
         "results/roofline.json",
+        "results/roofline.schema.json",
+        "results/ceilings.csv",
+        "results/cells.csv",
         "results/verification.md",
         "results/interpretation.md",
         "results/known_cards.json",

@@ -81,7 +81,7 @@ def measure_level(
             found["latencies"] = [measure_load_latency(device, chain, **options)]
     return BandwidthRecord(
         device=name,
-        level=level,
+        name=level,
         seals={below_results(seal_path): file_sha256(seal_path)},
         **watch.taken(),
         **found,
@@ -90,21 +90,22 @@ def measure_level(
 
 def add_sustained_load(device, stream, found: Bandwidth, seconds: float) -> Bandwidth:
     """Of grids as fast always the same one: two that read as fast on an H100 draw 593 and 693 W."""
-    step_s, fastest = found.latency.median_s, max(one.gb_per_s for one in found.trials)
-    *_, grid = (one.grid for one in found.trials if one.gb_per_s >= EQUAL_RATE_SHARE * fastest)
-    load = measure_memory_load(device, stream.steps_by_grid[grid], stream.counted_bytes, step_s, seconds)
-    return found.model_copy(update={"load": load})
+    fastest = max(trial.gb_per_s for trial in found.trials)
+    equally_fast = [trial.grid for trial in found.trials if trial.gb_per_s >= EQUAL_RATE_SHARE * fastest]
+    step = stream.steps_by_grid[equally_fast[-1]]  # always the same one
+    load = measure_memory_load(device, step, stream.counted_bytes, found.timing.median_s, seconds)
+    return found.model_copy(update={"sustained": load})
 
 
 def measure_peer(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
     """What is measured between a device and its peer, or why nothing can be."""
-    peer = Peer(device=device.peer.device, uuid=device.peer.uuid, **device.describe_peer_path())
+    peer = Peer(peer=device.peer.device, uuid=device.peer.uuid, **device.describe_peer_path())
     try:
         pair = device.open_peer_pair(size_bytes)
     except UnsupportedError as reason:
-        return {"peer": peer, "bandwidths": [], "skipped": str(reason)}
+        return {"peer": peer, "bandwidths": [], "skipped_reason": str(reason)}
     # Over PCIe it shares switches and the host's bridges with other cards' transfers.
-    with lock.hold_locks([] if peer.path == "nvlink" else [lock.HOST_PATH_LOCK]):
+    with lock.hold_locks([] if peer.link == "nvlink" else [lock.HOST_PATH_LOCK]):
         bandwidths = [measure_bandwidth(device, record, one, **options) for one in pair.bandwidth_benchmarks()]
         return {"peer": peer, "bandwidths": bandwidths, "latencies": measure_peer_latencies(device, pair, **options)}
 

@@ -37,7 +37,7 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
         )
         for place in range(len(tasks))
     ]
-    return ProfilerRecord(device=device, ncu=version, refused=refused), records
+    return ProfilerRecord(device=device, ncu_version=version, refused_reason=refused), records
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from roofline.records.base import write
-from roofline.records.cards import known_cards
+from roofline.records.cards import read_known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.report.report_model import Source
 from roofline.run import checkout, pictures
@@ -20,7 +20,7 @@ if __name__ == "__main__":
         found = read_results(RESULTS, paths)
         sha256 = {below_results(path): file_sha256(path) for path in paths}
         gpus = {name: one.name for name, one in found.device_records().items() if one.device_kind == "gpu"}
-        known = known_cards(gpus)
+        known = read_known_cards(gpus)
         found.known_cards = known.devices
         write(known, RESULTS / KNOWN_CARDS)
         source = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])

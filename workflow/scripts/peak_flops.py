@@ -29,11 +29,11 @@ def measure_ceiling(device: Device, dtype: str, device_path: str, seals: dict[st
         skipped = str(reason)
     return PeakFlopsRecord(
         device=device.name,
-        dtype=dtype,
+        name=dtype,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
         **watch.taken(),
         measurements=measurements,
-        skipped=skipped,
+        skipped_reason=skipped,
         peak=peak,
     )
 

@@ -35,7 +35,7 @@ def predict_cells(
     needed: set[tuple] = set()
     hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
     for dtype, size in gemms.items():
-        planned = operators[GEMM_RULE].planned(device, dtype, size)
+        planned = operators[GEMM_RULE].plan_cells(device, dtype, size)
         needed.update(*(cell.kernels() for cell in planned))
         found = [predict_planned_cell(cell, None, of_operator[cell.operator.name], cold=False) for cell in planned]
         cells += _add_measured_at(found, PeakFlopsRecord, f"{name}/{GEMM_RULE}/{dtype}", hashes)
@@ -57,7 +57,7 @@ def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: st
         known = {
             one.identity: record.started_at for one in record.measurements if record.seals.items() <= hashes.items()
         }
-    return [one.model_copy(update={"measured_at": known.get(one.identity)}) for one in cells]
+    return [one.model_copy(update={"started_at": known.get(one.identity)}) for one in cells]
 
 
 if __name__ == "__main__":

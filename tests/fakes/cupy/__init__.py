@@ -124,7 +124,7 @@ FLIPS, MULTIPLIED = int(os.environ.get("FAKE_FLIPS", "0")), itertools.count(1)
 RATES = json.loads(os.environ.get("FAKE_RATES", "{}"))
 SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates computes no more
 WORKED_S, LOAD_S = [0.0], 6e-7  # by a card whose rates are known; for one load that waits for the one before
-CudaTimer.timer_ratio = lambda self: 1.0  # the clock of its events is its own
+CudaTimer.measure_timer_ratio = lambda self: 1.0  # the clock of its events is its own
 if RATES:  # its steps are as long as that says, not as NumPy takes for them
     gpu_fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
 

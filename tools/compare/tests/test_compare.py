@@ -79,7 +79,7 @@ def test_slower_faster_and_the_same_with_a_stored_variation(run, known):
     assert verdicts(slower)["fp16"] == "SLOWER" and verdicts(slower)["hbm_read"] == "SAME"
     low, high = of(slower, "fp16").ci95
     assert low < 0.95 < high < 1
-    time = next(one.key for one in run.quantities if one.kind == "device_time")
+    time = next(one.key for one in run.quantities if one.kind == "gpu_time")
     longer = of(compare([run], [another(run, factor=1.1, only=time)]), time)
     assert longer.verdict == "SLOWER" and longer.ratio == pytest.approx(1.1)
     assert of(compare([run], [another(run, factor=0.9, only=time)]), time).verdict == "FASTER"

@@ -143,7 +143,7 @@ def test_a_measured_step_is_shown_with_its_share_of_the_bound():
 @pytest.mark.parametrize(("energy", "joules"), [(SimpleNamespace(each=2.5), 2.5), (None, None)])
 def test_a_step_is_repeated_for_its_joules_per_token(monkeypatch, energy, joules):
     monkeypatch.setattr(decode_step.DecodeStep, "inputs", lambda *case, seed: {})
-    monkeypatch.setattr(decode_step.Chain, "prepared", lambda *of: SimpleNamespace(step=lambda scope: None))
+    monkeypatch.setattr(decode_step.Chain, "make_prepared", lambda *of: SimpleNamespace(step=lambda scope: None))
     monkeypatch.setattr(decoding.api, "measure_memory_load", lambda *of: of[2] == 8 and SimpleNamespace(energy=energy))
     one = SimpleNamespace(shape={"batch": 8, "context": 64}, device_latency=SimpleNamespace(median_s=4e-3))
     assert decoding.timed(None, config_file.find("llama-3.2-1b"), one) == (4e-3, joules)

@@ -186,7 +186,7 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
         for name, (array, expected) in known.items():
             before = (slice(None), slice(None), slice(-1)) if name.endswith((".keys", ".values")) else ...
             inputs[name][before], exact[name][before] = array, expected
-        chain = Chain.prepared(OPERATOR, device, case, {}, [inputs])
+        chain = Chain.make_prepared(OPERATOR, device, case, {}, [inputs])
         chain.step(None)(0)
         device.synchronize()
         expected = OPERATOR.reference(case, exact)

@@ -13,15 +13,15 @@ from roofline.table.quantities import Quantity
 
 CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})
 
-ENERGIES = {"fp16": {"power_w": 690.0, "why": None}, "bf16": {"power_w": 600.0, "why": "they differ"}}
+ENERGIES = {"fp16": {"power_w": 690.0, "reason": None}, "bf16": {"power_w": 600.0, "reason": "they differ"}}
 LOADS = [SimpleNamespace(device="gpu0", name=name, energy=SimpleNamespace(**of)) for name, of in ENERGIES.items()]
-POWERED = SimpleNamespace(devices={"gpu0": SimpleNamespace(idle_w=120.0)}, ceilings=LOADS)
+POWERED = SimpleNamespace(devices={"gpu0": SimpleNamespace(idle_power_w=120.0)}, ceilings=LOADS)
 WATTS = {"idle/power_w": 120.0, "fp16/power_w": 690.0}
 
 
 def run(card, value, **changes):
-    known = {"date": "2026-11-22T12:00:00+00:00", "commit": None, "method": CARD.method, "effort": "default"}
-    known |= {"driver": None, "cublas": None, "power_limit_w": 700.0}
+    known = {"queried_at": "2026-11-22T12:00:00+00:00", "commit": None, "method": CARD.method, "effort": "default"}
+    known |= {"driver": None, "cublas_loaded": None, "power_limit_w": 700.0}
     return api.CardRun(**known | {"card_id": card, "values": {"hbm_read": value}} | changes)
 
 
@@ -30,7 +30,7 @@ def figure(value, kind="memory"):
 
 
 def against(value, runs):
-    (found,) = against_known.ceilings(CARD, [figure(value)], "default", api.Cards(card=CARD.name, runs=runs))
+    (found,) = against_known.ceilings(CARD, [figure(value)], "default", api.Cards(name=CARD.name, runs=runs))
     return found
 
 
@@ -53,7 +53,7 @@ def test_watts_have_a_rank_if_known_cards_have_them():
         run(card, None, values={"fp16/power_w": one}) for card, one in zip("abcde", range(600, 800, 40), strict=True)
     ]
     idle, fp16 = against_known.ranked(
-        CARD, against_known.watts(POWERED, "gpu0"), "default", api.Cards(card=CARD.name, runs=runs)
+        CARD, against_known.watts(POWERED, "gpu0"), "default", api.Cards(name=CARD.name, runs=runs)
     )
     assert (idle.value, idle.median, idle.rank) == (120, None, None)
     assert (fp16.value, fp16.median, fp16.rank, fp16.unit) == (690, 680, 3, "W")

@@ -23,7 +23,7 @@ from roofline.records.base import write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.table.checks.card import LINK, MEMORY, REPAIRS
 from roofline.table.checks.ceilings import NEAR_MAXIMUM
-from roofline.table.checks.surroundings import ALONE, COOL
+from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS
 
 # GB/s and TFLOPS of an H200; register-only kernels run on two of its multiprocessors, which NumPy can follow.
 FEW, ALL = 2, 132
@@ -60,12 +60,12 @@ class StandIn:
         if kind == "bandwidth":
             streams = self.device.bandwidth_benchmarks(what, None if what == "hbm" else MIB)[:1]
             found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, **BLOCK) for one in streams]
-            return BandwidthRecord(**JOB, level=what, bandwidths=found)
+            return BandwidthRecord(**JOB, name=what, bandwidths=found)
         seals = seals_for(self.record, Gemm())
         found, _ = compute_ceiling.measure_compute_ceiling(
             self.device, self.record, seals, what, [256] * 2, **BLOCK, sustained_s=0
         )
-        return PeakFlopsRecord(**JOB, dtype=what, skipped=None, peak=found)
+        return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=found)
 
 
 READS, COPIED, PRODUCT, REGISTERS = "bandwidth/hbm", "bandwidth/h2d", "peak_flops/bf16", "peak_flops/fp32_fma"
@@ -112,7 +112,7 @@ def test_a_sound_card_is_healthy(sound, tmp_path):
     ("record", "card", "named"),
     [
         (READS, {"rates": {"read": 2300}}, {verdict.READS}),
-        (READS, {"rates": {"read": 2300}, "FAKE_OTHERS": "4242"}, {ALONE}),
+        (READS, {"rates": {"read": 2300}, "FAKE_OTHERS": "4242"}, {NO_OTHER_PROCESS}),
         (PRODUCT, {"rates": {"bfloat16": 600}}, {verdict.MATMULS}),
         (COPIED, {"FAKE_LINK": "5,8", "rates": {"link": 27}}, {LINK}),
         (COPIED, {"rates": {"link": 30}}, {LINK}),

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from roofline import devices
 from roofline.core.dtypes import array_dtype, relative_error, require_close
@@ -28,7 +29,7 @@ from roofline.core.formatting import (
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import UserError
+from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
@@ -47,8 +48,8 @@ from roofline.operators.registry import builtin_operators as builtin_operators
 from roofline.operators.rmsnorm_matmul import hopper_gemm as product_kernel
 from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
 from roofline.records.base import read as read_record
-from roofline.records.cards import CardRun, Cards, card_id, cards, write_cards
-from roofline.records.cards import path_of as cards_path
+from roofline.records.cards import CardRun, Cards, card_id, cards_path, write_cards
+from roofline.records.cards import read_cards as cards
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, write_text
 from roofline.records.manifest_record import Manifest
@@ -64,6 +65,7 @@ from roofline.run.folder import measure, require_no_living_run
 from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files
 from roofline.table.checks import judge
+from roofline.table.checks.ceilings import MATMULS, READS, REGISTERS
 from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import build_table
 from roofline.table.quantities import Quantity, list_quantities
@@ -71,10 +73,13 @@ from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roof
 from roofline.table.run_records import read_results
 from roofline.table.standing import rank_among_cards, select_comparable_runs
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 @dataclass(frozen=True)
 class Run:
-    """A run by its records: what it was measured on and with, and every figure."""
+    """A run: its devices, its table, its manifest, and every quantity by which it is compared."""
 
     source: str  # the archive or folder
     devices: Mapping[str, DeviceRecord]
@@ -85,21 +90,24 @@ class Run:
 
     @property
     def effort(self) -> str | None:
+        """The effort of the configuration, such as quick; None if it names none."""
         return self.manifest.config.get("effort")
 
     @property
     def commit(self) -> str | None:
+        """The commit that the run was made by; None if it is not known."""
         return self.manifest.sources.commit
 
     def of_device(self, device: str) -> dict[str, Quantity]:
-        """The quantities of one device, by key."""
-        return {one.key: one for one in self.quantities if one.device == device}
+        """Return the quantities of one device, by key."""
+        return {quantity.key: quantity for quantity in self.quantities if quantity.device == device}
 
 
 def open_run(path: Path | str) -> Run:
-    """A run from its archive, its results folder, or a folder that holds either: its table and its device records.
+    """Return the run of an archive, a results folder or a folder that holds either.
 
-    Raises UserError, in one line, for what is not a run, has another version, or differs from its manifest.
+    Raises UserError, in one line, for anything else, for another version, and for a table or a device record that
+    differs from the manifest.
     """
     with unpacked(Path(path)) as root:
         try:
@@ -109,50 +117,61 @@ def open_run(path: Path | str) -> Run:
         except (UserError, OSError) as error:
             raise UserError(f"{path}: {str(error).replace(f'{root}/', '')}") from None
         used = [f"{RESULTS}/roofline.json", *records.values()]
-        if differing := differing_files(root, (one for one in manifest.outputs if one.path in used)):
+        if differing := differing_files(root, (output for output in manifest.outputs if output.path in used)):
             raise UserError(f"{path}: {differing[0]}")
-    figures = list_quantities(roofline)
-    return Run(str(path), devices, roofline, manifest, figures, _fingerprint(figures, devices))
+    quantities = list_quantities(roofline)
+    return Run(str(path), devices, roofline, manifest, quantities, _fingerprint(quantities, devices))
 
 
-def _fingerprint(figures: list[Quantity], queried: Mapping[str, DeviceRecord]) -> str:
-    """SHA-256 over every figure in full and over which devices were queried when."""
-    asked = sorted((record.device, record.uuid, record.queried_at) for record in queried.values())
-    values = sorted((one.device, one.key, repr(one.value)) for one in figures)
-    return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
+def _fingerprint(quantities: list[Quantity], device_records: Mapping[str, DeviceRecord]) -> str:
+    """The SHA-256 of every quantity in full, and of the devices with the times of their queries."""
+    queries = sorted((record.device, record.uuid, record.queried_at) for record in device_records.values())
+    values = sorted((quantity.device, quantity.key, repr(quantity.value)) for quantity in quantities)
+    return hashlib.sha256(json.dumps([queries, values]).encode()).hexdigest()
 
 
 class CardFacts(NamedTuple):
-    """One device, without a whole run."""
+    """The facts about one device that its own records give, without a complete run."""
 
     record: DeviceRecord
-    figures: list[Quantity]  # without a doubt
+    figures: list[Quantity]  # those without a doubt
     checks: list[CheckResult]
     roofline: Roofline
 
 
-def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
-    """By device, of the records in a folder; `later` has hardware facts read later. Raises UserError and OSError."""
-    found = read_results(results, sorted(results.rglob("*.json")))
-    table, facts = build_table(found), {}
-    for name, record in found.device_records().items():
+def card_facts(folder: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
+    """Return record, undoubted quantities, checks and table of each device, by name, from the records below a folder.
+
+    `later` has hardware facts that were read after the record was written, by device. Raises UserError for a record
+    that is not readable, OSError for a missing file.
+    """
+    results = read_results(folder, sorted(folder.rglob("*.json")))
+    table, facts = build_table(results), {}
+    for name, record in results.device_records().items():
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
-        known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
-        figures = [one for one in list_quantities(table) if one.device == name and not one.doubt]
-        facts[name] = CardFacts(record, figures, judge.run_checks(known, judge.OF_MACHINE), table)
+        records = {path: measured for path, measured in results.measured if measured.device == name}
+        checks = judge.run_checks(judge.Evidence(record, table, records), judge.MACHINE_MODULES)
+        quantities = [row for row in list_quantities(table) if row.device == name and not row.doubt]
+        facts[name] = CardFacts(record, quantities, checks, table)
     return facts
 
 
 @contextlib.contextmanager
 def open_device(name: str) -> Iterator[Device]:
-    """A device of this machine, such as gpu0, opened while nothing else measures on it. Raises LookupError."""
-    one = discover()[name]
-    with hold_locks([HOST_LOCK if one.kind == "cpu" else lock_of(one.uuid)]):
+    """Open a device of this machine, such as gpu0, and hold its lock until the block ends.
+
+    Raises LookupError for a name that is not on this machine.
+    """
+    identity = discover()[name]
+    with hold_locks([HOST_LOCK if identity.kind == "cpu" else lock_of(identity.uuid)]):
         yield discovery.open_device(name)
 
 
 def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
-    """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
+    """End the program with the status that `main` returns for its arguments.
+
+    After any exception the traceback is printed and the status is `unforeseen`, since 1 is a verdict of the tools.
+    """
     print_what_can_be_printed()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `| head`
     try:
@@ -163,13 +182,16 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     sys.exit(status)
 
 
-def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str):
-    """A device's measured ceilings with dots (FLOP/byte, TFLOPS, label, dtype) of one's own, as a Matplotlib figure."""
+def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str) -> "Figure":
+    """Return the measured ceilings of a device as a Matplotlib figure, with the caller's dots in it.
+
+    A dot is (FLOP/byte, TFLOPS, label, dtype).
+    """
     return import_module("roofline.report.roofline_figure").draw_dots(run.roofline, device, dots)
 
 
-def __getattr__(name: str):
-    """`figure_style`, on demand: it loads Matplotlib, which jobs that measure do without."""
+def __getattr__(name: str) -> ModuleType:
+    """Return the module `figure_style` on demand: it loads Matplotlib, which measuring jobs do without."""
     if name != "figure_style":
         raise AttributeError(name)
     return import_module("roofline.report.figure_style")

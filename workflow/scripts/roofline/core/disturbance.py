@@ -25,7 +25,7 @@ class ContentionReading(Protocol):
     hidden_cores: float | None
     waiting_share: float | None
     stolen_share: float | None
-    throttled_share: float | None
+    quota_throttled_share: float | None
     other_processes: int | None
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Self:
@@ -91,7 +91,7 @@ def find_disturbances(contention: ContentionReading, sensitivity: LoadSensitivit
     stolen = contention.stolen_share or 0
     if stolen > limits.stolen and stolen * cores * wall_s > LEAST_STOLEN_S:
         texts.append(f"the hypervisor took {100 * stolen:.3g} % of the cores' time")
-    throttled = contention.throttled_share or 0
+    throttled = contention.quota_throttled_share or 0
     if throttled > limits.throttled:
         texts.append(f"the CPU quota held it back for {100 * throttled:.3g} % of its time")
     return texts
@@ -130,5 +130,5 @@ def find_hidden_load(whole_job: ContentionReading | None, sensitivity: LoadSensi
     """
     if whole_job is None:
         return []
-    visible = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"))
-    return find_disturbances(whole_job.model_copy(update=visible), sensitivity)
+    visible = ("other_cores", "waiting_share", "stolen_share", "quota_throttled_share", "other_processes")
+    return find_disturbances(whole_job.model_copy(update=dict.fromkeys(visible)), sensitivity)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
+Array = Any  # of NumPy or CuPy, which share no type
 
 
 def make_printable(text: str) -> str:
@@ -33,8 +34,11 @@ HostMemory = Literal["pinned", "pageable"]
 LoadSensitivity = Literal["cpu", "caller", "device"]  # which load on the host disturbs a block: core/disturbance.py
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
-    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"
+    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "gpu_time", "cpu_time"
 ]  # what runs are compared by
+# A card is judged by these alone: the host has a part in the others.
+CARD_QUANTITY_KINDS: tuple[QuantityKind, ...] = ("burst", "sustained", "issue", "memory", "cache", "link")
+PEER_KEY_PREFIX = "p2p_"  # of levels and quantities between two GPUs
 
 KNEE_SHARE = 0.9  # the capacity of a level is used up where the bandwidth has fallen to this share of its plateau
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")
@@ -56,7 +60,7 @@ class DeviceTraits:
     accelerator: bool  # a card with a host link and its own memory; a machine may have several
     synchronous: bool  # a step has ended when its call returns, so that the caller's time is the device's
     load_sensitivity: LoadSensitivity  # which load on the host disturbs a block
-    peaks_by: Literal["vendor", "formula"]  # the source of the figures that its compute ceilings are compared with
+    peaks_by: Literal["datasheet", "formula"]  # the source of the figures that its compute ceilings are compared with
     reports_power: bool  # also clocks, throttling and errors
     narrowest_bytes: int  # size of the smallest number that it computes with
     tensor_cores: bool
@@ -67,7 +71,7 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
         accelerator=True,
         synchronous=False,
         load_sensitivity="caller",
-        peaks_by="vendor",
+        peaks_by="datasheet",
         reports_power=True,
         narrowest_bytes=1,
         tensor_cores=True,

@@ -146,7 +146,7 @@ class Device(Protocol):
         ...
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
-        """Return the peaks and bandwidth of its datasheet, or of a formula, as fields of VendorFigures."""
+        """Return the peaks and bandwidth of its datasheet, or of a formula, as fields of DatasheetFigures."""
         ...
 
     # -- the ceilings of an operator

@@ -9,7 +9,7 @@ from math import inf
 from typing import NamedTuple
 
 from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, FIRST_TENSOR_CORE_CAPABILITY
-from roofline.core.units import GIB, MIB
+from roofline.core.units import GIB
 from roofline.devices import datasheet_file
 from roofline.records.device_record import DeviceRecord
 
@@ -51,9 +51,9 @@ class ReportedCard(NamedTuple):
 def datasheet_figures(datasheets: dict, reported: ReportedCard) -> dict:
     """Return the vendor's dense peaks and bandwidth for a GPU as plain data, each with its source.
 
-    If name, compute capability, multiprocessors and memory size agree with a card of the table ('match': 'exact'), the
-    figures are the printed ones. Otherwise they follow from the rates of the architecture ('formula') and the rate
-    class of the named card ('entry'). 'absent' has the reason for each dtype without a peak.
+    If name, compute capability, multiprocessors and memory size agree with a card of the table, the figures are the
+    printed ones ('peaks_by': 'datasheet'). Otherwise they follow from the rates of the architecture ('formula') and the
+    rate class of the named card ('entry'). 'absent' has the reason for each dtype without a peak.
     """
     card_id, card = find_card_model(datasheets, full_card_name(reported.name))
     mismatches = _find_mismatches(card_id, card, reported)
@@ -71,13 +71,12 @@ def datasheet_figures(datasheets: dict, reported: ReportedCard) -> dict:
     )
     peaks, absent = _collect_peaks(datasheets, basis)
     return {
-        "match": "exact" if printed else "formula",
+        "peaks_by": "datasheet" if printed else "formula",
         "entry": card_id,
         "reason": _match_reason(card_id, mismatches, basis),
         "boost_clock_mhz": basis.boost_clock_mhz,
         "tensor_clock_mhz": basis.tensor_clock_mhz,
         "rate_class": basis.rate_class,
-        "l2_bytes": round(printed["l2_mib"] * MIB) if printed and printed["l2_mib"] else None,
         "power_limit_w": printed["power_limit_w"] if printed else None,
         "peaks": peaks,
         "absent": absent,
@@ -119,12 +118,12 @@ def highest_possible_tflops(device: DeviceRecord, ceiling: str, counted_mhz: flo
 
     Infinity if no clock is known, or if the rate is by formula and so may itself be wrong.
     """
-    peak, highest_mhz = device.vendor.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
+    peak, highest_mhz = device.datasheet.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
     rate = peak and peak.operations_per_clock_per_multiprocessor
     clocks = [highest_mhz] if highest_mhz else []
     if counted_mhz:
         clocks.append(CLOCK_COUNT_TOLERANCE * counted_mhz)
-    if device.vendor.match != "exact" or not rate or not clocks:
+    if device.datasheet.peaks_by != "datasheet" or not rate or not clocks:
         return inf
     return CLOCK_ROUNDING * clock_peak_tflops(rate, device.hardware["multiprocessors"], min(clocks))
 
@@ -301,7 +300,7 @@ def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
         )
     return {
         "tflops": float(tflops),
-        "unit": rate.unit,
+        "compute_unit": rate.unit,
         "operations_per_clock_per_multiprocessor": int(operations) if operations % 1 == 0 else operations,
         "source": source,
         "verified": verified,

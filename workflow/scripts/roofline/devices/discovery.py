@@ -98,7 +98,7 @@ def describe_device(device: Device, datasheets: str = "config/datasheets.yaml") 
         hardware=hardware,
         timer_ratio=device.measure_timer_ratio(),
         software=device.read_software(),
-        vendor=device.datasheet_figures(hardware, datasheets),
+        datasheet=device.datasheet_figures(hardware, datasheets),
         unsupported={name: reason for name in COMPUTE_CEILINGS if (reason := unsupported_reason(identity, name))},
         host=host.describe_host(),
         queried_at=datetime.now(UTC).isoformat(),

@@ -38,7 +38,7 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
         sealed_at=now(),
         elapsed_s=round(time.monotonic() - start, 3),
         contention=load,
-        blocks=blocks,
+        host_costs=blocks,
         constants=derive_constants(blocks),
     )
 
@@ -66,7 +66,7 @@ def derive_constants(blocks: Iterable[HostCost]) -> dict[str, float]:
     """By name, in seconds per unit of each block's amount."""
     by_name: dict[str, dict[int, float]] = {}
     for block in blocks:
-        by_name.setdefault(block.name, {})[block.count] = block.median_s / block.amount
+        by_name.setdefault(block.constant, {})[block.count] = block.median_s / block.amount
     found: dict[str, float] = {}
     for name, seconds in by_name.items():
         few, many = min(seconds), max(seconds)
@@ -100,7 +100,7 @@ def _time_host_cost(device: Device, work) -> HostCost:
     while len(samples) < LEAST_SAMPLES or (len(samples) < MOST_SAMPLES and time.monotonic() < end):
         samples += [round(one, 10) for one in device.time_steps(work.step, 1, len(samples) + 1)]
     return HostCost(
-        name=work.name,
+        constant=work.name,
         count=work.count,
         amount=work.amount,
         samples_s=samples,

@@ -148,7 +148,7 @@ def _repeat_fastest(
         found,
         variants=[block for block in variants if block],
         not_repeated=[
-            NotRepeated(product=one.workload.product, blocks_tflops=[block.tflops for block in one.blocks])
+            NotRepeated(product=one.workload.product, repeats_tflops=[block.tflops for block in one.blocks])
             for one in tried
             if one.workload.product != found.workload.product
         ],
@@ -161,13 +161,13 @@ def _add_third_block(found: RepeatedWorkload, options: dict, sustained_s: float 
     if not sustained_s:
         return replace(found, blocks=[*blocks, _time_block(device, workload, options)])
     _rest_and_warm_up(device, workload)
-    load = sustained.measure_sustained(device, workload, sustained_s, blocks[0].latency.median_s)
-    opening = load.first_products_s[LEAD_STEPS:][: len(blocks[0].latency.samples_s)] if load else []
+    load = sustained.measure_sustained(device, workload, sustained_s, blocks[0].timing.median_s)
+    opening = load.first_products_s[LEAD_STEPS:][: len(blocks[0].timing.samples_s)] if load else []
     if not opening:
         return replace(found, load=load)
     timing = make_timing(OPENING_METHOD, WARM_UP_STEPS + LEAD_STEPS, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
-    check = blocks[0].check.model_copy(update={"error_after": workload.compare().error})
+    check = blocks[0].check.model_copy(update={"relative_error_after": workload.compare().relative_error})
     third = _block_record(device, workload, check, timing, [], None)  # the load counts clocks by chunks
     return replace(found, load=load, blocks=[*blocks, third])
 
@@ -181,49 +181,50 @@ def _peak_record(
     reference: Measurement | None,
     time_budget_s: float,
 ) -> PeakFlops:
-    device, ceiling, load, peak = target.device, target.ceiling, found.load, record.vendor.peaks.get(target.ceiling)
+    device, ceiling, load, peak = target.device, target.ceiling, found.load, record.datasheet.peaks.get(target.ceiling)
     median = sorted(found.blocks, key=lambda one: one.tflops)[len(found.blocks) // 2]
     counted = [block for block in found.blocks if block.sm_clock_mhz]
     clocked = min(counted, key=lambda block: abs(block.tflops - median.tflops), default=median)
     reports = any(state.throttle_reasons is not None for block in found.blocks for state in block.states)
-    burst_limited_by = None
+    burst_throttle_reasons = None
     if not reference and DEVICE_TRAITS[device.kind].reports_power:
-        burst_limited_by = throttle_reasons_if_known(_hold_load(device, found.workload, median), HOLD_S)
+        burst_throttle_reasons = throttle_reasons_if_known(_hold_load(device, found.workload, median), HOLD_S)
     kernel = KernelIdentity(
         **device.identify_kernel(found.workload.step)
     )  # after all timing: a profiler may stay in the process
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
-    if reference and peak and DEVICE_TRAITS[device.kind].peaks_by == "vendor" and tflops < LOW_PEAK_SHARE * peak.tflops:
-        investigation = investigate(device, ceiling, median.tflops, load, record.vendor, kernel, time_budget_s)
-    throttled = any(block.latency.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
+    if (
+        reference
+        and peak
+        and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
+        and tflops < LOW_PEAK_SHARE * peak.tflops
+    ):
+        investigation = investigate(device, ceiling, median.tflops, load, record.datasheet, kernel, time_budget_s)
+    throttled = any(block.timing.all_throttled for block in found.blocks) or bool(load and load.all_throttled)
     starved, points = (load.starved_points, len(load.curve)) if load else (0, 0)
     idle = f"the host left the device without work in {starved} of {points} moments of load, which do not count"
     clock_tflops = _clock_tflops(peak, record, clocked.sm_clock_mhz)
-    load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     return PeakFlops(
-        method="gemm" if reference else "fma",
-        unit="cuda_core" if reference and kernel.tensor_cores is False else device.compute_unit(ceiling),
+        workload="gemm" if reference else "fma",
+        compute_unit="cuda_core" if reference and kernel.tensor_cores is False else device.compute_unit(ceiling),
         tflops=tflops,
         reference_tflops=_caller_tflops(reference) if reference else None,
         burst_tflops=median.tflops,
         sustained_tflops=load.tflops if load else None,
-        vendor_tflops=peak.tflops if peak else None,
-        fraction_of_vendor=tflops / peak.tflops if peak else None,
-        clock_mhz=clocked.sm_clock_mhz,
-        clock_tflops=clock_tflops,
+        datasheet_tflops=peak.tflops if peak else None,
+        sm_clock_mhz=clocked.sm_clock_mhz,
         fraction_of_clock=clocked.tflops / clock_tflops if clock_tflops else None,
-        sustained_fraction_of_clock=load.tflops / load_clock_tflops if load_clock_tflops else None,
         inputs=median.inputs,
-        limited_by=sorted({*(burst_limited_by or []), *(load.limited_by if load else [])}),
-        burst_limited_by=burst_limited_by,
-        sustained_limited_by=load.limited_by if load and reports else None,
-        throttled=throttled if reports else None,
-        doubts=[idle] if starved else [],
+        throttle_reasons=sorted({*(burst_throttle_reasons or []), *(load.throttle_reasons if load else [])}),
+        burst_throttle_reasons=burst_throttle_reasons,
+        sustained_throttle_reasons=load.throttle_reasons if load and reports else None,
+        all_throttled=throttled if reports else None,
+        remarks=[idle] if starved else [],
         search=searched,
         candidates=candidates,
         not_repeated=found.not_repeated,
-        blocks=found.blocks,
+        repeats=found.blocks,
         sustained=load,
         variants=found.variants,
         kernel=kernel,
@@ -235,26 +236,25 @@ def _measure_as_operator(
     device: Device, seals: Seals, workload: Workload, dtype: str, rest_s: float, **options
 ) -> Measurement:
     """A product as an operator under its roof, with its own prediction."""
-    cell = Gemm().measured(device, dtype, workload)
+    cell = Gemm().make_cell(device, dtype, workload)
     declared = declare_cell(cell, None, seals, cold=False)
-    check, latency, states, sm_clock_mhz = _time_checked(device, workload, rest_s, **options)
+    check, latency, states, _ = _time_checked(device, workload, rest_s, **options)
     on_device, doubts = time_device_checked(
         device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device, rest_s)
     )
     return Measurement(
         **declared,
-        check=check.model_copy(update={"error_after": workload.compare().error}),
-        latency=latency,
-        device_latency=on_device,
+        check=check.model_copy(update={"relative_error_after": workload.compare().relative_error}),
+        cpu_time=latency,
+        gpu_time=on_device,
         overhead_s=None,
-        doubts=doubts,
+        remarks=doubts,
         states=states,
-        sm_clock_mhz=sm_clock_mhz,
     )
 
 
 def _caller_tflops(measured: Measurement) -> float:
-    return measured.flops / measured.latency.median_s / 1e12
+    return measured.flops / measured.cpu_time.median_s / 1e12
 
 
 def _rank_candidates(
@@ -360,7 +360,7 @@ def _block_record(
         inputs=workload.inputs,
         flops=workload.flops,
         check=check,
-        latency=latency,
+        timing=latency,
         tflops=workload.flops / seconds / 1e12,
         states=states,
         sm_clock_mhz=sm_clock_mhz,
@@ -381,13 +381,13 @@ def _time_checked(device: Device, workload: Workload, rest_s: float, **options):
     latency = time_caller(device, workload.step, checked_s=checked_s, **options)
     sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
     log.read("after")
-    check = check.model_copy(update={"error_after": workload.compare().error})
+    check = check.model_copy(update={"relative_error_after": workload.compare().relative_error})
     return check, flag_throttled(latency, log.states), log.states, sm_clock_mhz
 
 
 def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list:
     """Readings under as long a load as NVML needs to report what limits it."""
-    log, count = StateLog(device), max(1, round(HOLD_S / block.latency.median_s))
+    log, count = StateLog(device), max(1, round(HOLD_S / block.timing.median_s))
     device.time_steps(workload.step, count, 0, lambda: log.read("during"))
     return log.states
 

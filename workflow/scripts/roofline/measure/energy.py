@@ -23,10 +23,10 @@ def compute_load_energy(
     `points` are (seconds of the device since then, work done until then); what counts begins at `settled_s`.
     """
     if not looks:
-        return LoadEnergy(why=NO_COUNTER)
+        return LoadEnergy(reason=NO_COUNTER)
     found = find_ticks(looks, start + settled_s, start + points[-1][0])
     if len(found) <= FEWEST_TICKS:
-        return LoadEnergy(why=f"too few ticks of the energy counter under the settled load ({len(found)})")
+        return LoadEnergy(reason=f"too few ticks of the energy counter under the settled load ({len(found)})")
     first, last = found[0], found[-1]
     joules, seconds = last.joules - first.joules, last.at - first.at
     readings = [look.power_w for look in looks if look.power_w and first.at < look.at <= last.at]
@@ -34,12 +34,12 @@ def compute_load_energy(
     apart = abs(readings_w * seconds / joules - 1) if readings_w else 0.0
     return LoadEnergy(
         joules=joules,
-        seconds=seconds,
+        duration_s=seconds,
         ticks=len(found) - 1,
         work=_work_done(points, last.at - start) - _work_done(points, first.at - start),
         power_w=joules / seconds,
-        readings_w=readings_w,
-        why=f"power by the counter and by readings differ by {100 * apart:.2g} %"
+        nvml_power_w=readings_w,
+        reason=f"power by the counter and by readings differ by {100 * apart:.2g} %"
         if apart > MOST_POWER_DIFFERENCE
         else None,
     )
@@ -62,4 +62,4 @@ def measure_idle_power(device: Device) -> Idle | None:
         return None
     joules, seconds = found[-1].joules - found[0].joules, found[-1].at - found[0].at
     clock_mhz, celsius = state.get("sm_clock_mhz"), state.get("temperature_c")
-    return Idle(power_w=joules / seconds, seconds=seconds, sm_clock_mhz=clock_mhz, temperature_c=celsius)
+    return Idle(power_w=joules / seconds, duration_s=seconds, sm_clock_mhz=clock_mhz, temperature_c=celsius)

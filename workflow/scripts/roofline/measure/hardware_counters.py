@@ -60,8 +60,8 @@ def launch_profiled(operator: Operator, device: Device, job: Job, cold: bool) ->
         "declared_read_bytes": operator.bytes(cell.case, scope) - written,
         "declared_write_bytes": written,
         "declared_flops": operator.flops(cell.case, scope),
-        "kernel_flops": own.flops if own else None,
-        "kernel_flops_why": own.why if own else None,
+        "formula_flops_by_pipe": own.flops if own else None,
+        "formula_flops_reason": own.why if own else None,
     }
 
 
@@ -78,7 +78,7 @@ def _profiled_cell(operator: Operator, device: Device, job: Job, cold: bool) -> 
     if not fused:
         return None
     shared, copies = make_inputs(operator, device, case, choose_copy_count(operator, device, case, fused[-1:], cold))
-    return fused[-1].prepared(operator, device, case, shared, copies)
+    return fused[-1].make_prepared(operator, device, case, shared, copies)
 
 
 # ---------------------------------------------------------------- and from outside

@@ -4,7 +4,7 @@ from roofline.devices.base import Device
 from roofline.measure import search
 from roofline.measure.protocol import time_until_precise
 from roofline.measure.undisturbed import StateLog
-from roofline.records.instructions_record import AccessLimit, IssueRate
+from roofline.records.instructions_record import IssueRate, MeasuredAccessLimit
 
 LIMIT_BUDGET_SHARE = 0.5  # of the time budget: of 18 walls half the samples gave 17 medians within 0.02 %, one 0.4 %
 
@@ -26,12 +26,14 @@ def measure_issue_rate(device: Device, warmup: int, iterations: int, time_budget
         sm_clock_mhz=device.kernel_clock_mhz(),
         search=searched,
         check=check,
-        latency=latency,
+        timing=latency,
         states=log.states,
     )
 
 
-def measure_access_limits(device: Device, warmup: int, iterations: int, time_budget_s: float) -> list[AccessLimit]:
+def measure_access_limits(
+    device: Device, warmup: int, iterations: int, time_budget_s: float
+) -> list[MeasuredAccessLimit]:
     budget_s = LIMIT_BUDGET_SHARE * time_budget_s
     return [
         _measure_access_limit(device, kernel, warmup, iterations, budget_s)
@@ -39,18 +41,20 @@ def measure_access_limits(device: Device, warmup: int, iterations: int, time_bud
     ]
 
 
-def _measure_access_limit(device: Device, kernel, warmup: int, iterations: int, time_budget_s: float) -> AccessLimit:
+def _measure_access_limit(
+    device: Device, kernel, warmup: int, iterations: int, time_budget_s: float
+) -> MeasuredAccessLimit:
     verified, log = kernel.verify(), StateLog(device)
     latency = time_until_precise(device, kernel.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
     rate, clock_mhz = kernel.requests / latency.median_s, device.kernel_clock_mhz()
-    return AccessLimit(
+    return MeasuredAccessLimit(
         pattern=kernel.pattern,
-        of=kernel.of,
+        degree=kernel.degree,
         requests=kernel.requests,
         transactions_per_request=kernel.transactions_per_request,
         requests_per_s=rate,
         sm_clock_mhz=clock_mhz,
         cycles_per_request=device.multiprocessors * clock_mhz * 1e6 / rate if clock_mhz else None,
-        latency=latency,
-        verified=verified,
+        timing=latency,
+        checked_against=verified,
     )

@@ -10,8 +10,8 @@ from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.measure import search
 from roofline.measure.protocol import scale_to_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
-from roofline.records.bandwidth_record import Bandwidth, FoundLevel, GridTrial, Latency, SweepPoint, SweepRecord
-from roofline.records.device_record import DeviceRecord, VendorBandwidth
+from roofline.records.bandwidth_record import Bandwidth, GridTrial, Latency, Plateau, SweepPoint, SweepRecord
+from roofline.records.device_record import DatasheetBandwidth, DeviceRecord
 
 SWEEP_RUNS = 3
 BLOCKS_BUDGET_FACTOR = 2  # for a stream that is timed in several blocks
@@ -33,7 +33,6 @@ def measure_bandwidth(device: Device, record: DeviceRecord, stream, warmup, iter
         device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))
     clock_mhz = stream.clock_mhz()  # before the check runs other kernels
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
-    vendor = _datasheet_gb_per_s(record, stream)
     return Bandwidth(
         name=stream.name,
         level=stream.level,
@@ -41,23 +40,22 @@ def measure_bandwidth(device: Device, record: DeviceRecord, stream, warmup, iter
         cores=stream.cores,
         host_memory=stream.host_memory,
         both_ways=stream.both_ways,
-        counted=stream.counting_rule,
+        counting_rule=stream.counting_rule,
         bytes=stream.counted_bytes,
         gb_per_s=gb_per_s,
-        ci95=_bandwidth_interval(stream.counted_bytes, latency.ci95_s),
-        vendor_gb_per_s=vendor,
-        fraction_of_vendor=gb_per_s / vendor if vendor else None,
+        ci95_gb_per_s=_bandwidth_interval(stream.counted_bytes, latency.ci95_s),
+        datasheet_gb_per_s=_datasheet_gb_per_s(record, stream),
         threads=stream.threads_of_grid(grid),
         grid=grid,
         search=searched,
         trials=[GridTrial(grid=one.way[0], gb_per_s=stream.counted_bytes / one.seconds / 1e9) for one in tried],
-        blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
+        repeats_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
         sm_clock_mhz=clock_mhz,
-        limited_by=throttle_reasons_after(log.states),
-        throttled=was_throttled(latency, log.states),
-        latency=latency,
+        throttle_reasons=throttle_reasons_after(log.states),
+        all_throttled=was_throttled(latency, log.states),
+        timing=latency,
         states=log.states,
-        verified=stream.verify(grid),
+        checked_against=stream.verify(grid),
     )
 
 
@@ -67,24 +65,24 @@ def measure_load_latency(device: Device, chain, warmup, iterations, time_budget_
     options = {"warmup": warmup, "most": iterations, "time_budget_s": time_budget_s}
     return Latency(
         name="load",
-        what="an 8-byte load of a kernel, each from the address that the one before brought",
+        description="an 8-byte load of a kernel, each from the address that the one before brought",
         bytes=8,
         timing=scale_to_application(time_until_precise(device, step, StateLog(device), **options), loads),
-        verified=verify(),
+        checked_against=verify(),
     )
 
 
 def measure_peer_latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    load, (step, verify) = measure_load_latency(device, pair.chase(), **options), pair.small_copy()
+    load, (step, verify) = measure_load_latency(device, pair.pointer_chase(), **options), pair.small_copy_step()
     caller = time_caller(device, step, **options)
     copy = Latency(
         name="copy",
-        what="8 bytes to the peer by the driver's copy, on the device alone",
+        description="8 bytes to the peer by the driver's copy, on the device alone",
         bytes=8,
         timing=time_device(device, step, caller, time_budget_s=time_budget_s) or caller,
-        verified=verify(),
+        checked_against=verify(),
     )
     return [load, copy]
 
@@ -103,8 +101,8 @@ def _time_blocks(device: Device, stream, step, step_s: float, warmup, iterations
 
 def _datasheet_gb_per_s(record: DeviceRecord, stream) -> float | None:
     if stream.level == "hbm":
-        return record.vendor.bandwidth and record.vendor.bandwidth.gb_per_s
-    link = record.vendor.nvlink
+        return record.datasheet.bandwidth and record.datasheet.bandwidth.gb_per_s
+    link = record.datasheet.nvlink
     return link.gb_per_s * stream.nvlink_share if link and stream.nvlink_share else None
 
 
@@ -122,20 +120,20 @@ def measure_sweep(device: Device, record: DeviceRecord, series) -> SweepRecord:
     log.read("after")
     found = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     if found and not found[-1].knee_bytes and series.memory_from_bytes:
-        found[-1] = _restrict_to_memory(found[-1], points, series.memory_from_bytes, record.vendor.bandwidth)
+        found[-1] = _restrict_to_memory(found[-1], points, series.memory_from_bytes, record.datasheet.bandwidth)
     return SweepRecord(
         series=series.series,
         reader=series.reader,
-        counted=series.counting_rule,
+        counting_rule=series.counting_rule,
         points=points,
-        levels=name_levels(found, series.levels, series.cached_bytes, series.assumed),
+        plateaus=name_levels(found, series.levels, series.cached_bytes, series.assumed),
         states=log.states,
         contention=contention,
     )
 
 
 def _restrict_to_memory(
-    level: SweepLevel, points: list[SweepPoint], from_bytes: int, vendor: VendorBandwidth | None
+    level: SweepLevel, points: list[SweepPoint], from_bytes: int, vendor: DatasheetBandwidth | None
 ) -> SweepLevel:
     """The last plateau without what still hits a cache: sets that are too small, or rates above the datasheet."""
     most = vendor.gb_per_s if vendor else inf
@@ -157,7 +155,7 @@ def _time_sweep_points(device: Device, series) -> list[SweepPoint]:
 
 def name_levels(
     found: list, capacities: dict[str, int], cached_bytes: int | None = None, assumed: Sequence[str] = ()
-) -> list[FoundLevel]:
+) -> list[Plateau]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
     The last plateau, which has no knee, belongs to the first capacity that holds all of it. A plateau across a capacity
@@ -174,9 +172,12 @@ def name_levels(
             name = MEMORY_PLATEAU if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
         capacity = left.pop(name, None) if name else None
         named_levels.append(
-            FoundLevel(
-                **level._asdict() | {"knee_bytes": level.knee_bytes and round(level.knee_bytes)},
+            Plateau(
                 name=name,
+                gb_per_s=level.gb_per_s,
+                first_bytes=level.first_bytes,
+                last_bytes=level.last_bytes,
+                knee_bytes=level.knee_bytes and round(level.knee_bytes),
                 reported_bytes=None if name in assumed else capacity,
             )
         )

@@ -1,38 +1,75 @@
 """What a GPU's memory sustains, and what it draws: reads, copies, and the points of the energy roofline."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-from roofline.devices.base import Device
+from roofline.devices.base import Device, Step
 from roofline.measure.sustained import measure_sustained_once
 from roofline.records.compute import WorkloadSpec
 from roofline.records.energy_record import EnergyPoint, MemoryLoad
+
+if TYPE_CHECKING:
+    from roofline.devices.gpu.gpu_device import CudaDevice
 
 LOADED_CEILINGS = ("hbm_read", "hbm_copy")
 LEAST_LAUNCH_S = 0.02  # of a launch: a queue of short ones runs dry
 
 
-def measure_energy_points(device: Device, seconds: float) -> Iterator[EnergyPoint]:
+def measure_energy_points(device: "CudaDevice", seconds: float) -> Iterator[EnergyPoint]:
+    """Yield a point of the energy roofline for each energy kernel, verified first, then under load for `seconds`.
+
+    Raises ArithmeticError for a wrong sum.
+    """
     for kernel in device.make_energy_kernels():
         kernel.verify()
         *_, pass_s = device.time_steps(partial(_run_passes, kernel.run, 1), 2)
         passes = ceil(LEAST_LAUNCH_S / pass_s)
         step = partial(_run_passes, kernel.run, passes)
-        if load := measure_memory_load(device, step, passes * kernel.bytes, passes * pass_s, seconds):
-            fields = ("dtype", "multiplies", "blocks", "flops_per_byte")
-            yield EnergyPoint(load=load, **{name: getattr(kernel, name) for name in fields})
+        load = measure_memory_load(device, step, passes * kernel.bytes, passes * pass_s, seconds)
+        if load:
+            yield EnergyPoint(
+                dtype=kernel.dtype,
+                multiply_adds_per_number=kernel.multiplies,
+                blocks_per_multiprocessor=kernel.blocks,
+                intensity_flops_per_byte=kernel.flops_per_byte,
+                sustained=load,
+            )
 
 
 def _run_passes(run: Callable[[int], None], count: int, index: int) -> None:
     run(count)
 
 
-def measure_memory_load(device: Device, step, size_bytes: int, step_s: float, seconds: float) -> MemoryLoad | None:
-    """What a step of so many bytes (or tokens) sustains for so many seconds, and its energy."""
-    nothing = {"layout": None, "algorithm": None, "accumulation": "none", "output": "none"}
-    work = SimpleNamespace(step=step, flops=size_bytes, product=WorkloadSpec(library="stream", shape={}, **nothing))
-    load = measure_sustained_once(device, work, seconds, step_s)
-    same = {name: getattr(load, name) for name in {*MemoryLoad.model_fields} - {"gb_per_s"}} if load else {}
-    return MemoryLoad(gb_per_s=1e3 * load.tflops, **same) if load else None
+@dataclass(frozen=True)
+class LoadedWork:
+    """What sustained load needs: a step, the amount of one step (FLOPs, bytes or tokens) and its record."""
+
+    step: Step
+    flops: float
+    product: WorkloadSpec
+
+
+def measure_memory_load(
+    device: Device, step: Step, size_bytes: float, step_s: float, seconds: float
+) -> MemoryLoad | None:
+    """Run a step of `size_bytes` bytes without a pause for `seconds`.
+
+    Returns GB/s once settled, clock, temperature and energy; None if the device ran no chunk. `step_s` is about what a
+    step takes.
+    """
+    spec = WorkloadSpec(library="stream", shape={}, layout=None, algorithm=None, accumulation="none", output="none")
+    load = measure_sustained_once(device, LoadedWork(step, size_bytes, spec), seconds, step_s)
+    if load is None:
+        return None
+    return MemoryLoad(
+        duration_s=load.duration_s,
+        settled_after_s=load.settled_after_s,
+        gb_per_s=1e3 * load.tflops,  # bytes were given as FLOPs
+        sm_clock_mhz=load.sm_clock_mhz,
+        temperature_c=load.temperature_c,
+        throttle_reasons=load.throttle_reasons,
+        energy=load.energy,
+    )

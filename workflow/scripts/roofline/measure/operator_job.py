@@ -62,7 +62,7 @@ def measure_job(operator: Operator, device: Device, job: Job, seals: Seals, opti
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _measure_overheads(operator, device, case, implementation)
-                cell = implementation.prepared(operator, device, case, shared, copies)
+                cell = implementation.make_prepared(operator, device, case, shared, copies)
                 cell.references = references
                 found += [
                     _measure_cell(cell, scope, seals, options, *overheads[key].get(scope, (None, None)))
@@ -117,13 +117,11 @@ def _predict_implementation(
         cell = Implementation.__new__(kind)
         Implementation.__init__(cell, operator, device, case, count)
         known = [cell_identity(cell, scope, is_cold(cell, scope)) for scope in kind.scopes]
-        return [PredictedCell(**one, predicted=None, reason=reason) for one in known]
+        return [PredictedCell(**one, sealed=None, reason=reason) for one in known]
 
 
 def predict_planned_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
-    return PredictedCell(
-        **cell_identity(cell, scope, cold), predicted=declare_cell(cell, scope, seals, cold)["predicted"]
-    )
+    return PredictedCell(**cell_identity(cell, scope, cold), sealed=declare_cell(cell, scope, seals, cold)["sealed"])
 
 
 def skip_reason(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
@@ -175,7 +173,7 @@ def _measure_overheads(operator: Operator, device: Device, case: Case, implement
         return {}
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
-    cell = implementation.prepared(operator, device, smallest, shared, copies)
+    cell = implementation.make_prepared(operator, device, smallest, shared, copies)
     return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
 
 
@@ -212,14 +210,13 @@ def _measure_cell(
     after = operator.compare(cell, scope, step.index, step.result)
     return Measurement(
         **declared,
-        check=check.model_copy(update={"error_after": after.error}),
-        latency=latency,
-        device_latency=device_latency,
+        check=check.model_copy(update={"relative_error_after": after.relative_error}),
+        cpu_time=latency,
+        gpu_time=device_latency,
         overhead_s=_cap_overhead(call_s, latency),
-        device_overhead_s=_cap_overhead(start_s, device_latency),
-        doubts=doubts,
+        start_s=_cap_overhead(start_s, device_latency),
+        remarks=doubts,
         states=log.states,
-        sm_clock_mhz=latency.sm_clock_mhz,
     )
 
 
@@ -249,7 +246,7 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
     compute_ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
     memory_level = device.memory_level if of_device else device.cache_level
     terms = cell.costs(scope)
-    predicted = predict_sealed(
+    sealed = predict_sealed(
         seals.device,
         seals.constants,
         flops=flops,
@@ -268,7 +265,7 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
         "memory_level": memory_level,
         "level_bytes": cell.level_bytes(scope),
         "costs": terms,
-        "predicted": predicted,
+        "sealed": sealed,
         "per_call": cell.per_call,
         "plan": cell.plan(),
     }

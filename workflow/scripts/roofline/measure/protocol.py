@@ -115,7 +115,7 @@ def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
     samples = [round(sample / per_call, 11) for sample in timing.samples_s]
     return timing.model_copy(
         update={
-            "method": f"{timing.method}; a step applies the operator {per_call} times, and times are of one",
+            "timed_by": f"{timing.timed_by}; a step applies the operator {per_call} times, and times are of one",
             "samples_s": samples,
             "median_s": statistics.median(samples),
             "ci95_s": statistics.median_interval(samples),
@@ -175,7 +175,7 @@ def make_timing(
 ) -> Timing:
     samples = [round(sample, 10) for sample in samples]
     return Timing(
-        method=method,
+        timed_by=method,
         warmup=warmup,
         requested=requested,
         stopped_by=stopped_by or ("iterations" if len(samples) >= requested else "time_budget"),

@@ -45,9 +45,9 @@ def promise_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     """The vendor's peaks and bandwidth by the ceilings that they promise; of a CPU's memory a rule of thumb."""
     compute = [
         PromisedCeiling(kind="compute", name=name, tflops=peak.tflops, **peak.model_dump(include=SOURCE_FIELDS))
-        for name, peak in device.vendor.peaks.items()
+        for name, peak in device.datasheet.peaks.items()
     ]
-    bandwidth = device.vendor.bandwidth
+    bandwidth = device.datasheet.bandwidth
     names = dict.fromkeys(name for mix in ACCESS_PATTERNS for name in memory_ceiling_names(device.device_kind, mix))
     if device.device_kind == "cpu":
         whole, *fewer = of_cpu.measured_core_counts(device.hardware.get("cores_usable", 1))
@@ -63,6 +63,6 @@ def promise_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     else:
         return compute  # neither the table nor the driver reports a bandwidth: none is promised
     memory = [PromisedCeiling(kind="memory", name=name, gb_per_s=rate, **source) for name, rate in rates.items()]
-    if link := device.vendor.nvlink:
+    if link := device.datasheet.nvlink:
         memory.append(PromisedCeiling(kind="memory", name=PEER_LEVEL, **link.model_dump()))
     return compute + memory

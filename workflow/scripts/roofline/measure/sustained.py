@@ -84,16 +84,16 @@ def summarise_load(
     tflops, parts = mean_rate(counted), _part_rates(counted, cycle)
     return Sustained(
         product=product,
-        seconds=seconds,
+        duration_s=seconds,
         settled_after_s=curve[first - 1].at_s if first else 0.0,
         cycle_s=_seconds_of_points(curve, cycle) if cycle else None,
         tflops=tflops,
-        ci95=_mean_interval(tflops, parts),
+        ci95_tflops=_mean_interval(tflops, parts),
         drift=parts[-1] / parts[0] - 1 if parts else None,
         sm_clock_mhz=_median_of(point.sm_clock_mhz for point in counted),
         power_w=_median_of(point.power_w for point in counted),
         temperature_c=max((point.temperature_c for point in counted if point.temperature_c is not None), default=None),
-        limited_by=collect_throttle_reasons(
+        throttle_reasons=collect_throttle_reasons(
             point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S
         ),
         throttled_points=len(settled) - len(free),

@@ -134,6 +134,6 @@ def contention_between(
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
         # In a block shorter than the ticks in which it is counted, more may seem stolen than there was.
         stolen_share=min(1.0, spent("stolen_s") / wall_s / cores) if known else None,
-        throttled_share=None if spent("throttled_s") is None else spent("throttled_s") / wall_s,
+        quota_throttled_share=None if spent("throttled_s") is None else spent("throttled_s") / wall_s,
         other_processes=max((count for count in processes if count is not None), default=None),
     )

@@ -1,4 +1,4 @@
-"""What a reader sees of an operator: title, labels, advice. No measurement follows from it.
+"""The text that a reader sees of an operator: title, labels, advice. No measurement follows from it.
 
 An operator of the library has an `about.py` in its package. A user's own operator has the same as attributes of its
 class; they are stored next to the results once, so that an archive is rendered without running its code.
@@ -9,7 +9,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -24,7 +24,7 @@ Advice = dict[Regime, list[str]]
 
 
 class CellIdentity(Protocol):
-    """What distinguishes a cell from others."""
+    """The fields that distinguish a cell from others of its operator."""
 
     preset: str | None
     dtype: str
@@ -33,7 +33,7 @@ class CellIdentity(Protocol):
 
 
 class ImplementationAdvice(Record):
-    """One implementation: what it does already, and what would help where neither roof nor overheads set the time."""
+    """The features that an implementation has, and improvements where neither roof nor overheads set the time."""
 
     fused: bool = False
     graph: bool = False
@@ -41,6 +41,8 @@ class ImplementationAdvice(Record):
 
 
 class About:
+    """The text of one operator: its title, the labels of its cells, and advice for each regime."""
+
     name: str
     title: str
     picture: str  # results/{picture}.png
@@ -50,8 +52,8 @@ class About:
     scopes: Mapping[str, str] = {}  # parts that are timed separately, each in a few words
     usual_share_of_peak: tuple[float, float] | None = None  # of a memory-bound cell, where the literature names one
     unit = "cuda_core"
-    ways: Mapping[str, ImplementationAdvice] = {}
-    other_ways = ImplementationAdvice()  # of implementations that are not in `ways`
+    advice_by_implementation: Mapping[str, ImplementationAdvice] = {}
+    default_advice = ImplementationAdvice()  # for implementations that have no entry
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)
@@ -60,56 +62,61 @@ class About:
             cls.picture = cls.__dict__.get("picture", cls.name)
 
     def label(self, cell: CellIdentity) -> str:
-        """What distinguishes a case from others of its preset and dtype."""
+        """Return the words that distinguish a case from others of its preset and dtype: its sizes."""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items())
 
     def series(self, cell: CellIdentity) -> str:
-        """The same without the axis."""
+        """Return the label without the size along the axis: the cells of one series share it."""
         if not self.axis:
             return self.label(cell)
         if self.axis.key == BYTES_AXIS_KEY:
             return ""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items() if key != self.axis.key)
 
-    def in_graph(self, implementation: str | None) -> bool:
-        """Whether a graph launches its kernels, so that no call comes before each."""
-        return self.ways.get(implementation, self.other_ways).graph
+    def runs_in_graph(self, implementation: str | None) -> bool:
+        """Return whether a CUDA graph launches the implementation's kernels, so that no call precedes each of them."""
+        return self._implementation_advice(implementation).graph
 
     def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
-        """What helps in each regime, without what the implementation does already.
+        """Return what helps in each regime, without what the implementation does already.
 
-        Fusion saves launches and passes over intermediates, not the operator's own bytes: it does not help where memory
-        sets the time.
+        Fusion saves launches and passes over intermediates, not the bytes of the operator's inputs and outputs: it does
+        not help where memory sets the time.
         """
-        way, device = self.ways.get(cell.implementation, self.other_ways), DEVICE_TRAITS[kind]
+        current, device = self._implementation_advice(cell.implementation), DEVICE_TRAITS[kind]
+        tensor_cores = ["tensor cores"] if device.tensor_cores and self.unit == "cuda_core" else []
         lower = ["lower precision"] if ITEM_BYTES[cell.dtype] > device.narrowest_bytes else []
-        fusion = [] if way.fused else ["operator fusion"]
-        graph = ["a CUDA graph"] if not (device.synchronous or way.graph) else []
-        generic = ["more work in flight"] if way.fused else [ONE_FUSED_KERNEL, FEWER_INTERMEDIATES]
+        fusion = [] if current.fused else ["operator fusion"]
+        graph = [] if device.synchronous or current.graph else ["a CUDA graph"]
+        generic = ["more work in flight"] if current.fused else [ONE_FUSED_KERNEL, FEWER_INTERMEDIATES]
         return {
-            "compute": (["tensor cores"] if device.tensor_cores and self.unit == "cuda_core" else []) + lower,
+            "compute": tensor_cores + lower,
             "memory": lower,
             "overhead": [*graph, *fusion, "larger batches"],
-            "implementation": list(way.improvements) or generic,
+            "implementation": list(current.improvements) or generic,
         }
+
+    def _implementation_advice(self, implementation: str | None) -> ImplementationAdvice:
+        return self.advice_by_implementation.get(implementation, self.default_advice)
 
 
 @cache
 def load_abouts() -> dict[str, About]:
-    """The library's, by the operators' names."""
+    """Return the texts of the library's operators by operator name. Each package has one subclass of About."""
     packages = [module.name for module in pkgutil.iter_modules(roofline.operators.__path__) if module.ispkg]
     names = [f"roofline.operators.{name}.about" for name in sorted(packages)]
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    found = [one() for module in modules for one in vars(module).values() if _is_about(one, module.__name__)]
-    return {one.name: one for one in found}
+    abouts = [member() for module in modules for member in vars(module).values() if _is_about(member, module.__name__)]
+    return {about.name: about for about in abouts}
 
 
-def _is_about(one: object, module: str) -> bool:
-    return isinstance(one, type) and issubclass(one, About) and one.__module__ == module
+def _is_about(member: object, module: str) -> bool:
+    """Return whether a module's member is a subclass of About that the module itself defines."""
+    return isinstance(member, type) and issubclass(member, About) and member.__module__ == module
 
 
 class UnknownAbout(About):
-    """Of an operator whose text is not stored."""
+    """The text of an operator for which none is stored: a title made from its name."""
 
     def __init__(self, name: str):
         self.name, self.title, self.picture = name, name.replace("_", " "), name
@@ -119,7 +126,7 @@ class UnknownAbout(About):
 
 
 class OwnOperatorRecord(RunRecord):
-    """results/operators/{name}.json: what a reader sees of a user's own operator, next to the table."""
+    """results/operators/{name}.json: the text of a user's own operator, stored next to the table."""
 
     kind: Literal["own_operator"] = "own_operator"
     name: str
@@ -135,17 +142,21 @@ class OwnOperatorRecord(RunRecord):
 
 
 class StoredAbout(About):
-    """A user's own operator, as stored."""
+    """The text of a user's own operator, as stored in its record."""
 
-    def __init__(self, own: OwnOperatorRecord):
-        self.name, self.title, self.picture = own.name, own.title, own.picture
-        self.unit, self.counted, self.axis = own.unit, own.counted, own.axis
-        self.baselines, self.scopes, self.ways = own.baselines, own.scopes, own.ways
-        self.usual_share_of_peak = own.usual_share_of_peak
+    def __init__(self, record: OwnOperatorRecord):
+        self.name, self.title, self.picture = record.name, record.title, record.picture
+        self.unit, self.counted, self.axis = record.unit, record.counted, record.axis
+        self.baselines, self.scopes = record.baselines, record.scopes
+        self.advice_by_implementation = record.ways
+        self.usual_share_of_peak = record.usual_share_of_peak
 
 
-def describe_own_operator(operator) -> OwnOperatorRecord:
-    """What a user's operator declares for its readers."""
+def describe_own_operator(operator: Any) -> OwnOperatorRecord:
+    """Return the record of what a user's operator declares for its readers.
+
+    `operator` is an operators.base.Operator; this module does not import it, so that no page depends on that module.
+    """
     names = ("title", "counted", "axis", "baselines", "usual_share_of_peak")
     declared = {name: getattr(operator, name) for name in names if hasattr(operator, name)}
     return OwnOperatorRecord(
@@ -154,10 +165,12 @@ def describe_own_operator(operator) -> OwnOperatorRecord:
         unit=operator.unit,
         scopes=getattr(operator, "scope_words", {}),
         ways={
-            one.name: ImplementationAdvice(
-                fused=one.fused, graph=one.graph, improvements=getattr(one, "improvements", ())
+            implementation.name: ImplementationAdvice(
+                fused=implementation.fused,
+                graph=implementation.graph,
+                improvements=getattr(implementation, "improvements", ()),
             )
-            for one in operator.implementations
+            for implementation in operator.implementations
         },
         **{"title": operator.name.replace("_", " ")} | declared,
     )

@@ -1,11 +1,11 @@
-"""The constants of predictions, each with its source; those of a host are measured by every run."""
+"""The constants of predictions, each with its source. Every run measures those of its host."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Constant(NamedTuple):
-    """Of a prediction, named after what it is physically."""
+    """A constant of predictions. Its name in a table of constants says what it is physically."""
 
     value: float
     source: str
@@ -18,8 +18,8 @@ H200_HOSTS_SOURCE = "measured by every run; here on hosts of an H200, 2026-11"
 LIMIT_SOURCE = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
 FITTED_SOURCE = "fitted on cells drawn at random on an H200, 2026-11: reference/experiments/predictions"
 EPYC_SOURCE = "measured by every run; here on two cores of an AMD EPYC, 2026-11"
-# What work costs the host of a CPU: devices/cpu/cpu_host_costs.py measures each. These values count only in a run without a
-# calibration.
+# What work costs the host of a CPU: devices/cpu/cpu_host_costs.py measures each constant. These values count only in a
+# run without a calibration.
 CPU_HOST_CONSTANTS: dict[str, Constant] = {
     "array_operation_s": Constant(1.7e-6, EPYC_SOURCE, "a NumPy call on next to nothing"),
     "handover_s": Constant(16e-6, EPYC_SOURCE, "handing work to a thread and waiting for it"),
@@ -47,10 +47,14 @@ LAUNCH_START_TERMS = {"empty_kernel_s": 1.0, "kernel_start_s": 1.0}  # the start
 
 
 def gpu_host_constants(*names: str) -> dict[str, Constant]:
-    """What calls cost the host of a GPU, which every run measures (devices/gpu/gpu_host_costs.py)."""
-    return {name: Constant(_GPU_HOST_VALUES[name][0], H200_HOSTS_SOURCE, _GPU_HOST_VALUES[name][1]) for name in names}
+    """Return these costs of calls for the host of a GPU. Every run measures them (devices/gpu/gpu_host_costs.py)."""
+    constants = {}
+    for name in names:
+        value, meaning = _GPU_HOST_VALUES[name]
+        constants[name] = Constant(value, H200_HOSTS_SOURCE, meaning)
+    return constants
 
 
 def launch_terms(arguments: int) -> dict[str, float]:
-    """The terms of a kernel launched from Python."""
+    """Return the cost terms of one kernel that Python launches with so many arguments."""
     return {"kernel_launch_s": 1.0, "kernel_argument_s": float(arguments)}

@@ -1,4 +1,4 @@
-"""Which operators there are: every package here, and the user's own files that the config names."""
+"""All operators: every package in this folder, and the user's own files that the config names."""
 
 import contextlib
 import hashlib
@@ -11,20 +11,17 @@ import traceback
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import roofline.operators
 from roofline.core.terms import ACCESS_PATTERNS, DEVICE_TRAITS, UserError
 from roofline.operators.base import Implementation, Operator, find_local_modules
 from roofline.operators.setting_types import OperatorSettings
 
-# Rules of the workflow, keys of the config and pictures that are no operator's.
-RESERVED_RULES = (
-    "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"
-)
-RESERVED_RULES += (
-    " own_operator derive manifest bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep"
-)
-RESERVED_RULES += " peak_flops_fma"
+# Rules of the workflow, keys of the config and pictures that belong to no operator.
+RESERVED_RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions"
+RESERVED_RULES += " counters own_operator derive manifest"
+RESERVED_RULES += " bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep peak_flops_fma"
 RESERVED_KEYS = "cpu devices effort operators operations operation cost roofline instruction_roofline"
 RESERVED_KEYS += " plot sweep load"
 UNITS = ("tensor_core", "cuda_core")
@@ -33,43 +30,63 @@ RESERVED_NAMES = frozenset(f"{RESERVED_RULES} {RESERVED_KEYS}".split())
 
 @cache
 def builtin_operators() -> tuple[Operator, ...]:
-    """The operators of this library, by the names of their packages."""
+    """Return the operators of this library, sorted by the names of their packages."""
     names = sorted(module.name for module in pkgutil.iter_modules(roofline.operators.__path__) if module.ispkg)
     modules = [importlib.import_module(f"roofline.operators.{name}.operator") for name in names]
     return tuple(operator for module in modules for operator in _instantiate_operators(module))
 
 
 def collect_operators(paths: Iterable[str] = ()) -> dict[str, Operator]:
-    """Operators by their rules: the library's, then those of the user's files. Raises UserError."""
-    found: dict[str, Operator] = {}
+    """Return the operators by rule: the library's, then those of the user's files.
+
+    Raises UserError for a file without a valid operator, or for a name that is taken.
+    """
+    operators: dict[str, Operator] = {}
     owners: dict[str, object] = dict.fromkeys(RESERVED_NAMES)
     for operator in (*builtin_operators(), *map(load_operator_file, paths)):
         names = _claimed_names(operator)
-        taken = [name for name, owner in names.items() if owners.get(name, owner) is not owner]
-        if taken:
-            where = operator.path or type(operator).__module__
-            raise UserError(f"operators: {where}: the name {min(taken)!r} is already taken")
+        taken_names = [name for name, owner in names.items() if owners.get(name, owner) is not owner]
+        if taken_names:
+            location = operator.path or type(operator).__module__
+            raise UserError(f"operators: {location}: the name {min(taken_names)!r} is already taken")
         owners |= names
-        found[operator.rule] = operator
-    return found
+        operators[operator.rule] = operator
+    return operators
 
 
 def _claimed_names(operator: Operator) -> dict[str, object]:
-    """The names that an operator uses for rules, sections and pictures, and what each is the name of. Operators that
-    derive from one another share its other sections and its prerequisite."""
-    own = dict.fromkeys((operator.name, operator.rule, operator.picture), operator)
-    made = {operator.prerequisite.rule: operator.prerequisite} if operator.prerequisite else {}
-    return dict(operator.sections) | made | own
+    """Return the names that an operator uses for rules, sections and pictures, each with the object that it names.
+
+    Operators that derive from one another may share a further section and a prerequisite: the object is then the same.
+    """
+    names: dict[str, object] = dict(operator.sections)
+    if operator.prerequisite:
+        names[operator.prerequisite.rule] = operator.prerequisite
+    return names | dict.fromkeys((operator.name, operator.rule, operator.picture), operator)
 
 
 def load_operator_file(path: str) -> Operator:
-    """The operator of a user's file. Raises UserError for what is missing, not importable or incomplete."""
+    """Return the operator of a user's file. Raises UserError for a file that is missing, broken or incomplete."""
     file = Path(path)
     if not file.is_file():
-        what = "a folder, and a file is needed" if file.is_dir() else "no such file"
-        raise UserError(f"operators: {path}: {what}")
-    told_apart = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # files of one name in two folders
-    module_name = f"roofline_user_operator_{file.stem}_{told_apart}"
+        problem = "a folder, and a file is needed" if file.is_dir() else "no such file"
+        raise UserError(f"operators: {path}: {problem}")
+    operators = _instantiate_operators(_import_file(path, file))
+    if len(operators) != 1:
+        names = ", ".join(operator.name for operator in operators) or "none"
+        raise UserError(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
+    for sibling in find_local_modules(file) - {file}:
+        loaded = getattr(sys.modules.get(sibling.stem), "__file__", None)
+        if sibling.stem in sys.modules and (not loaded or Path(loaded).resolve() != sibling.resolve()):
+            raise UserError(f"operators: {path}: {sibling.name} next to it has the name of another module; rename it")
+    operators[0].path = path
+    return operators[0]
+
+
+def _import_file(path: str, file: Path) -> ModuleType:
+    """Import a user's file as a module. Raises UserError if that fails; `path` is the file as the config names it."""
+    path_hash = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # two folders may have files of one name
+    module_name = f"roofline_user_operator_{file.stem}_{path_hash}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise UserError(f"operators: {path}: not a Python file")
@@ -81,55 +98,47 @@ def load_operator_file(path: str) -> Operator:
         with contextlib.chdir("."):  # the file may change the folder
             spec.loader.exec_module(module)
     except SyntaxError as error:
-        where = f"{error.filename or path}, line {error.lineno}" if error.lineno else path
-        raise UserError(f"operators: {path}: not importable: {error.msg} ({where})") from None
+        location = f"{error.filename or path}, line {error.lineno}" if error.lineno else path
+        raise UserError(f"operators: {path}: not importable: {error.msg} ({location})") from None
     except (Exception, SystemExit) as error:
         raise UserError(f"operators: {path}: not importable\n{format_traceback(error, spec.origin)}") from None
-    found = _instantiate_operators(module)
-    if len(found) != 1:
-        names = ", ".join(operator.name for operator in found) or "none"
-        raise UserError(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
-    for near in find_local_modules(file) - {file}:
-        loaded = getattr(sys.modules.get(near.stem), "__file__", None)
-        if near.stem in sys.modules and (not loaded or Path(loaded).resolve() != near.resolve()):
-            raise UserError(f"operators: {path}: {near.name} next to it has the name of another module; rename it")
-    found[0].path = path
-    return found[0]
+    return module
 
 
 def format_traceback(error: BaseException, path: str) -> str:
-    """As Python shows it, from the first frame within a file."""
+    """Return the traceback as Python shows it, from the first frame within the file `path`."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename != path:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 
 
-def _instantiate_operators(module) -> list[Operator]:
-    """Instances of the operator classes that a module defines."""
+def _instantiate_operators(module: ModuleType) -> list[Operator]:
+    """Return an instance of every operator class that a module defines. Raises UserError for the first fault."""
     classes = [
-        one
-        for _, one in inspect.getmembers(module, inspect.isclass)
-        if issubclass(one, Operator) and one.__module__ == module.__name__
+        member
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, Operator) and member.__module__ == module.__name__
     ]
-    for one in classes:
-        for fault in _interface_faults(one):
+    for operator_class in classes:
+        if fault := next(_interface_faults(operator_class), None):
             raise UserError(f"operators: {module.__file__}: {fault}")
-    return [one() for one in classes]
+    return [operator_class() for operator_class in classes]
 
 
-def _interface_faults(one: type[Operator]) -> Iterator[str]:
-    """Parts of the interface that are missing, or are not what they should be."""
-    missing = sorted(getattr(one, "__abstractmethods__", ()))
-    missing += [part for part in ("name", "implementations") if not hasattr(one, part)]
+def _interface_faults(operator_class: type[Operator]) -> Iterator[str]:
+    """Yield a line for each part of the interface that is missing or invalid."""
+    name = operator_class.__name__
+    missing = sorted(getattr(operator_class, "__abstractmethods__", ()))
+    missing += [part for part in ("name", "implementations") if not hasattr(operator_class, part)]
     if missing:
-        yield f"{one.__name__} lacks {', '.join(missing)}"
-    if not str(one.rule).isidentifier():
-        yield f"{one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _"
-    if not (inspect.isclass(one.Settings) and issubclass(one.Settings, OperatorSettings)):
-        yield f"{one.__name__}.Settings is not a subclass of OperatorSettings"
-    yield from _value_faults(one, mix=ACCESS_PATTERNS, unit=UNITS)
-    for implementation in one.implementations:
+        yield f"{name} lacks {', '.join(missing)}"
+    if not str(operator_class.rule).isidentifier():
+        yield f"{name}.rule is {operator_class.rule!r}; allowed: letters, digits and _"
+    if not (inspect.isclass(operator_class.Settings) and issubclass(operator_class.Settings, OperatorSettings)):
+        yield f"{name}.Settings is not a subclass of OperatorSettings"
+    yield from _value_faults(operator_class, mix=ACCESS_PATTERNS, unit=UNITS)
+    for implementation in operator_class.implementations:
         name = getattr(implementation, "__name__", repr(implementation))
         if not (inspect.isclass(implementation) and issubclass(implementation, Implementation)):
             yield f"{name} is not a subclass of Implementation"
@@ -141,13 +150,13 @@ def _interface_faults(one: type[Operator]) -> Iterator[str]:
             yield f"{name} lacks compute or step"
 
 
-def _value_faults(one: type, **allowed: Iterable[str]) -> Iterator[str]:
+def _value_faults(checked_class: type, **allowed: Iterable[str]) -> Iterator[str]:
     for attribute, values in allowed.items():
-        if (value := getattr(one, attribute)) not in values:
-            yield f"{one.__name__}.{attribute} is {value!r}; allowed: {', '.join(values)}"
+        if (value := getattr(checked_class, attribute)) not in values:
+            yield f"{checked_class.__name__}.{attribute} is {value!r}; allowed: {', '.join(values)}"
 
 
 def own_files(operator: Operator) -> list[Path]:
-    """Files of an operator that lie outside this library."""
+    """Return the files of an operator that lie outside this library, sorted."""
     library = Path(roofline.operators.__file__).parents[1]
     return sorted(path for path in operator.source_files() if not path.absolute().is_relative_to(library))

@@ -8,11 +8,13 @@ from roofline.records.base import AtLeastOne
 
 EFFORTS = ("quick", "default", "thorough")
 LONGEST_BUDGET_S = 1e5
-T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+# The checked config, with a section for each operator: run/settings.py makes it, which operators may not import.
+CompletedConfig = Any
 
 
 class ByEffort(NamedTuple):
-    """What a setting that is null becomes, by the config's effort."""
+    """The values that a setting of null takes, by the config's effort."""
 
     quick: Any
     default: Any
@@ -20,8 +22,9 @@ class ByEffort(NamedTuple):
 
 
 def require_distinct(values: list) -> list:
-    for place, value in enumerate(values):
-        if value in values[:place]:
+    """Return the list unchanged. Raises ValueError for a value that it holds twice."""
+    for index, value in enumerate(values):
+        if value in values[:index]:
             raise ValueError(f"{value!r} is listed twice")
     return values
 
@@ -29,17 +32,17 @@ def require_distinct(values: list) -> list:
 Whole = AtLeastOne  # the name by which users' operators import it
 Budget = Annotated[float, Field(ge=1e-9, le=LONGEST_BUDGET_S)] | None
 EachOnce = AfterValidator(require_distinct)
-Listed = Annotated[list[T], Field(min_length=1), EachOnce]  # Listed[Whole]: one or more, each once
+Listed = Annotated[list[ItemT], Field(min_length=1), EachOnce]  # Listed[Whole]: one or more, each once
 
 
 class Settings(BaseModel):
-    """A section of the config. Unknown keys, and values of another type, are errors."""
+    """A section of the config. Unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class OperatorSettings(Settings):
-    """Settings of every operator; an operator adds its sizes and dtypes."""
+    """The settings that every operator has. An operator adds its sizes and dtypes."""
 
     enabled: bool = True
     implementations: Listed[str] | None = None

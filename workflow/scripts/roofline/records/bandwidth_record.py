@@ -12,14 +12,14 @@ from roofline.records.timing_record import Contention, DeviceState, Search, Timi
 
 
 class GridTrial(Record):
-    """One way to run a stream that was tried: a grid of a kernel, or a number of threads."""
+    """One grid of a kernel, or one number of threads, that a bandwidth benchmark was tried with."""
 
     grid: str
     gb_per_s: Rate
 
 
 class Bandwidth(Record):
-    """One memory ceiling: what a level gives to one mix of accesses."""
+    """One memory ceiling: the bandwidth of a level under one access pattern."""
 
     name: str
     level: str
@@ -27,35 +27,40 @@ class Bandwidth(Record):
     cores: AtLeastOne | None = Field(default=None, description="that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(default=None, description="of transfers between host and device")
     both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
-    counted: str
+    counting_rule: str = Field(description="which bytes count")
     bytes: AtLeastOne
     gb_per_s: Rate
-    ci95: Interval | None
-    vendor_gb_per_s: Rate | None
-    fraction_of_vendor: Positive | None
+    ci95_gb_per_s: Interval | None
+    datasheet_gb_per_s: Rate | None
     threads: AtLeastOne | None
     grid: str = Field(description="the fastest of the trials")
     search: Search
     trials: list[GridTrial]
-    blocks_gb_per_s: list[Positive] = Field(
+    repeats_gb_per_s: list[Positive] = Field(
         default=[], description="the median of each block in order of time; all else here is of the fastest"
     )
     sm_clock_mhz: Mhz | None = Field(description="counted inside the kernel, where it is ours")
-    limited_by: list[str]
-    throttled: bool | None
-    latency: Timing
+    throttle_reasons: list[str]
+    all_throttled: bool | None = Field(
+        description="whether heat or the power brake held back every sample; null if not reported"
+    )
+    timing: Timing
     states: list[DeviceState]
-    verified: str
-    load: MemoryLoad | None = Field(default=None, description="of reads and copies of a GPU's memory, for its energy")
+    checked_against: str = Field(description="what the result was compared with")
+    sustained: MemoryLoad | None = Field(
+        default=None, description="load without a pause: reads and copies of a GPU's memory, for its energy"
+    )
 
 
 class SweepPoint(Record):
+    """The read bandwidth at one size of the working set."""
+
     size_bytes: AtLeastOne
     gb_per_s: Rate
 
 
-class FoundLevel(Record):
-    """A plateau of a sweep, and where it ends."""
+class Plateau(Record):
+    """A flat part of a sweep, and the knee where it ends, next to the capacity that the device reports."""
 
     name: str | None = Field(
         description="of a cache, or memory beyond all of them; null where nothing that the device reports matches"
@@ -67,42 +72,52 @@ class FoundLevel(Record):
     reported_bytes: AtLeastOne | None = Field(description="the capacity that the device reports for this level")
 
 
-class SweepRecord(Record):
-    """Read bandwidth over sizes of the working set."""
+class SweepCurve(Record):
+    """Read bandwidth over sizes of the working set, and the plateaus that it shows."""
 
     series: str
     reader: str = Field(description="whose working set a size is: each multiprocessor's, the device's, each core's")
-    counted: str
+    counting_rule: str = Field(description="which bytes count")
     points: list[SweepPoint]
-    levels: list[FoundLevel]
+    plateaus: list[Plateau]
+
+
+class SweepRecord(SweepCurve):
+    """A sweep with the readings of the device during it."""
+
     states: list[DeviceState]
     contention: Contention | None = None
 
 
-class Peer(Record):
-    """The other GPU of a level between two, and how it is reached, as NVML reports."""
+class PeerLink(Record):
+    """The link from a GPU to another GPU of its host, as NVML reports it."""
 
-    device: str
-    uuid: str
-    path: Literal["nvlink", "pcie"] | None
-    nvlinks: int | None = Field(description="active links to the peer, or to a switch")
+    peer: str = Field(description="the device that is reached, such as gpu1")
+    link: Literal["nvlink", "pcie"] | None = Field(description="null if NVML does not report it")
+    active_nvlinks: int | None = Field(description="active links to the peer, or to a switch")
     nvlink_version: str | None
-    nvlinks_down: list[int] = Field(default=[], description="links that the GPU has and NVML reports as inactive")
+    inactive_nvlinks: list[int] = Field(default=[], description="links that the GPU has and NVML reports as inactive")
+
+
+class Peer(PeerLink):
+    """The other GPU of a level between two GPUs, and the link to it."""
+
+    uuid: str
     pcie_ancestor: str | None = Field(description="the nearest part of the PCIe tree that both hang on")
 
 
 class Latency(Record):
-    """What a few bytes take."""
+    """The time of an access of a few bytes."""
 
     name: str
-    what: str
+    description: str = Field(description="the access that is timed")
     bytes: AtLeastOne
     timing: Timing = Field(description="a sample is of one such access, or the mean of many that wait for one another")
-    verified: str
+    checked_against: str
 
 
 class Loaded(Record):
-    """A GPU under an fp16 GEMM of 4096 for three seconds."""
+    """The rate of a GPU under an fp16 GEMM of 4096 for three seconds, alone and with the other GPUs."""
 
     device: str
     alone_tflops: Rate
@@ -110,9 +125,11 @@ class Loaded(Record):
 
 
 class BandwidthRecord(JobRecord):
+    """results/{device}/bandwidth/{name}.json: the ceilings, sweeps, latencies and energy of one memory level."""
+
     kind: Literal["bandwidth"] = "bandwidth"
-    level: str
-    skipped: str | None = Field(default=None, description="why nothing could be measured")
+    name: str = Field(description="of the job: a memory level, sweep, or p2p_gpu1")
+    skipped_reason: str | None = Field(default=None, description="why nothing could be measured")
     peer: Peer | None = Field(default=None, description="of a level between two GPUs")
     latencies: list[Latency] = Field(default=[])
     loaded: list[Loaded] = Field(default=[], description="all GPUs of the run, with its first two")

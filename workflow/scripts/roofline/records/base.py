@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roofline.core.terms import UserError
 from roofline.records.files import write_text
 
-RECORD_VERSION = 8  # of what measuring jobs write; roofline.json, the public format, has its own
+RECORD_VERSION = 9  # of what measuring jobs write; roofline.json, the public format, has its own
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -27,17 +27,19 @@ Seconds = Annotated[float, Field(ge=0, le=1e7)]  # no block or job takes a hundr
 Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
 
-R = TypeVar("R", bound="Record")
+RecordT = TypeVar("RecordT", bound="Record")
 
 
 class Record(BaseModel):
+    """The base of records and their parts: unknown keys, NaN and infinity are refused."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class RunRecord(Record):
-    """What a job of a run leaves."""
+    """A file that a job of a run writes, with the version of its format."""
 
-    schema_version: Literal[8] = RECORD_VERSION
+    schema_version: Literal[9] = RECORD_VERSION
 
 
 def write(record: Record, path: Path | str) -> None:
@@ -47,8 +49,8 @@ def write(record: Record, path: Path | str) -> None:
     write_text(_numbers_on_one_line(text) + "\n", path)
 
 
-def read(kind: type[R], path: Path | str) -> R:
-    """Read a record of a kind. Raises UserError, in one line, for another version and for what is not a record."""
+def read(kind: type[RecordT], path: Path | str) -> RecordT:
+    """Read a record of a kind. Raises UserError, in one line, for another version or for anything but a record."""
     try:
         return kind.model_validate_json(Path(path).read_bytes())
     except (ValidationError, ValueError) as error:
@@ -62,7 +64,8 @@ def _numbers_on_one_line(text: str) -> str:
 def _first_line(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error).splitlines()[0]
-    fault = next((one for one in error.errors() if one["loc"] == ("schema_version",)), error.errors()[0])
+    version_faults = [fault for fault in error.errors() if fault["loc"] == ("schema_version",)]
+    fault = [*version_faults, *error.errors()][0]
     if fault["loc"] == ("schema_version",) and fault["type"] == "literal_error":
         return f"is of version {fault['input']}, and this code reads version {fault['ctx']['expected']}"
     place = ".".join(str(part) for part in fault["loc"])

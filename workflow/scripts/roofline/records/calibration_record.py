@@ -1,4 +1,4 @@
-"""What work costs this host, per call, byte or number: measured before any operator, and carried by its seals."""
+"""The costs of work on this host, per call, byte or number: measured before any operator, and carried by its seals."""
 
 from typing import Annotated, Literal
 
@@ -10,9 +10,9 @@ from roofline.records.timing_record import Contention
 
 
 class HostCost(Record):
-    """A timed block: so many calls, bytes or numbers in each sample."""
+    """A timed block of a cost of the host: each sample is of `amount` calls, bytes or numbers."""
 
-    name: str = Field(description="of the constant, with its unit")
+    constant: str = Field(description="of the constant, with its unit")
     count: AtLeastOne = Field(description="of cores, or of a kernel's arguments")
     amount: Positive
     samples_s: Annotated[list[Positive], Field(min_length=1)]
@@ -20,10 +20,10 @@ class HostCost(Record):
 
 
 class CalibrationRecord(Seal):
-    """A seal that was measured: sealed once all of its blocks were timed."""
+    """A seal that was measured: it is sealed once all of its blocks are timed."""
 
     kind: Literal["calibration"] = "calibration"
     elapsed_s: Seconds
     contention: Contention | None = None
-    blocks: Annotated[list[HostCost], Field(min_length=1)]
+    host_costs: Annotated[list[HostCost], Field(min_length=1)]
     constants: dict[str, Multiple] = Field(description="what follows from the blocks (measure/calibration.py)")

@@ -17,19 +17,23 @@ METHOD = 3  # of the present measuring protocol: figures of different methods ar
 
 
 class CardRun(Record):
-    date: str = Field(description="when the card was queried, ISO 8601, UTC")
+    """One known run of a card: its ceilings, operator times and watts, and the conditions they depend on."""
+
+    queried_at: str = Field(description="when the card was queried, ISO 8601, UTC")
     commit: str | None
     method: int
     card_id: str = Field(description="the first 16 digits of the SHA-256 of the card's UUID")
     effort: str | None
     driver: str | None
-    cublas: str | None = Field(description="the version that was loaded")
+    cublas_loaded: str | None = Field(description="the version that was loaded")
     power_limit_w: Positive | None
     values: dict[str, Positive] = Field(description="undisturbed, by the keys of Run.quantities; watts by */power_w")
 
 
 class Cards(Record):
-    card: str = Field(description="the exact name of the device")
+    """All known runs of one model of card."""
+
+    name: str = Field(description="the exact name of the device")
     runs: list[CardRun]
 
 
@@ -41,32 +45,44 @@ class KnownCards(RunRecord):
 
 
 def card_id(uuid: str) -> str:
+    """Return the first 16 digits of the SHA-256 of a card's UUID, by which it is published."""
     return hashlib.sha256(uuid.encode()).hexdigest()[:16]
 
 
-def path_of(card: str) -> Path:
-    return CARDS / f"{re.sub(r'[^a-z0-9]+', '-', card.lower())}.json"
+def cards_path(model: str) -> Path:
+    """Return the path of the file of a model of card, by its exact name; it need not exist."""
+    return CARDS / f"{re.sub(r'[^a-z0-9]+', '-', model.lower())}.json"
 
 
-def cards(card: str) -> Cards | None:
-    """All known runs of a model of card, by its exact name; None if there are none. Raises UserError."""
-    path = path_of(card)
+def read_cards(model: str) -> Cards | None:
+    """Return all known runs of a model of card, by its exact name; None if there are none.
+
+    Raises UserError if the file is not readable as such.
+    """
+    path = cards_path(model)
     return read(Cards, path) if path.is_file() else None
 
 
-def known_cards(names: Mapping[str, str]) -> KnownCards:
-    """The ceilings of all known cards of these models, by device. Raises UserError."""
-    found = {device: known for device, name in names.items() if (known := cards(name))}
-    return KnownCards(devices={device: _ceilings_alone(known) for device, known in found.items()})
+def read_known_cards(models: Mapping[str, str]) -> KnownCards:
+    """Return the ceilings of all known cards of these models, by device. Raises UserError as read_cards does."""
+    devices = {}
+    for device, model in models.items():
+        cards = read_cards(model)
+        if cards:
+            devices[device] = _without_operators(cards)
+    return KnownCards(devices=devices)
 
 
-def _ceilings_alone(known: Cards) -> Cards:
-    values = [{key: value for key, value in run.values.items() if "/" not in key} for run in known.runs]
-    runs = [run.model_copy(update={"values": own}) for run, own in zip(known.runs, values, strict=True)]
-    return known.model_copy(update={"runs": runs})
+def _without_operators(cards: Cards) -> Cards:
+    """The same runs with the values of ceilings alone, whose keys have no slash."""
+    runs = []
+    for run in cards.runs:
+        ceilings = {key: value for key, value in run.values.items() if "/" not in key}
+        runs.append(run.model_copy(update={"values": ceilings}))
+    return cards.model_copy(update={"runs": runs})
 
 
-def write_cards(known: Cards, path: Path) -> None:
-    """One line per run."""
-    runs = ",\n".join(json.dumps(run.model_dump(), allow_nan=False) for run in known.runs)
-    write_text(f'{{"card": {json.dumps(known.card)}, "runs": [\n{runs}\n]}}\n', path)
+def write_cards(cards: Cards, path: Path) -> None:
+    """Write the runs of a model of card as JSON, one line per run."""
+    runs = ",\n".join(json.dumps(run.model_dump(), allow_nan=False) for run in cards.runs)
+    write_text(f'{{"name": {json.dumps(cards.name)}, "runs": [\n{runs}\n]}}\n', path)

@@ -1,4 +1,4 @@
-"""Compute ceilings: what was tried, the burst, sustained load, and the investigation of a low peak."""
+"""Compute ceilings: the candidates, the burst, sustained load, and the investigation of a low peak."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from roofline.records.timing_record import Check, Contention, DeviceState, Searc
 
 
 class WorkloadSpec(Record):
-    """What runs to find a compute ceiling: a matrix product, or a register-only kernel."""
+    """The work that a compute ceiling is found with: a matrix product, or a register-only kernel."""
 
     library: str = Field(description="what computes: cupy.matmul, cuBLASLt, numpy.matmul, a kernel of ours")
     shape: dict[str, AtLeastOne] = Field(description="m, n, k of a product; blocks and threads of a kernel")
@@ -23,16 +23,18 @@ class WorkloadSpec(Record):
 
 
 class InvestigationTrial(Record):
-    """One thing that the investigation of a low peak tried."""
+    """One hypothesis that the investigation of a low peak tried, and its finding."""
 
-    what: Literal["size", "sustained", "tensor_cores"]
+    hypothesis: Literal["size", "sustained", "tensor_cores"]
     tflops: Rate | None = None
-    clocks_mhz: list[float] = Field(default=[])
+    sm_clocks_mhz: list[float] = Field(default=[])
     finding: str
     explains: bool | None = Field(description="null where it was not tried, or is not known")
 
 
 class Investigation(Record):
+    """The search for the cause of a low peak: its trials, and the verdict on what explains it."""
+
     reason: str
     trials: list[InvestigationTrial]
     verdict: Literal["size", "sustained", "tensor_cores", "none"]
@@ -40,13 +42,15 @@ class Investigation(Record):
 
 
 class KernelIdentity(Record):
+    """The name of the kernel that reached a ceiling, and whether it uses tensor cores; null if not known."""
+
     name: str | None
     tensor_cores: bool | None
     how_known: str
 
 
 class Candidate(Record):
-    """One product that was tried by a few runs, the finalists by more."""
+    """One product that the search timed: by a few runs, and finalists by more."""
 
     product: WorkloadSpec
     flops: AtLeastOne
@@ -61,17 +65,17 @@ class WorkloadBlock(Record):
     inputs: str
     flops: AtLeastOne
     check: Check
-    latency: Timing
+    timing: Timing
     tflops: Rate = Field(description="FLOPs over the mean sample, on a CPU over the median")
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
 
 
 class NotRepeated(Record):
-    """A candidate that fell out because its blocks did not agree."""
+    """A candidate that fell out because its repeats did not agree."""
 
     product: WorkloadSpec
-    blocks_tflops: list[Rate]
+    repeats_tflops: list[Rate]
 
 
 class LoadPoint(Record):
@@ -86,23 +90,23 @@ class LoadPoint(Record):
 
 
 class Sustained(Record):
-    """Load without a pause, and what it gave over whole cycles of power control once it had settled."""
+    """Load without a pause, and its rate over whole cycles of power control once it had settled."""
 
     product: WorkloadSpec
-    seconds: Positive
+    duration_s: Positive
     settled_after_s: NotNegative | None = Field(description="what counts begins here")
     cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
-    ci95: Interval | None
+    ci95_tflops: Interval | None
     drift: float | None = Field(default=None, description="the last cycle over the first, or quarter, less 1")
     sm_clock_mhz: Positive | None = Field(description="median of what counts")
     power_w: Positive | None = Field(description="median of what counts")
     temperature_c: float | None = Field(default=None, description="the highest of what counts")
     power_reading: Literal["instant", "average"] | None = None
-    limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
+    throttle_reasons: list[str] = Field(description="those that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")
     starved_points: int = Field(description="moments left out because the device had no work")
-    all_throttled: bool
+    all_throttled: bool = Field(description="whether heat or the power brake held back every moment of the load")
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
     energy: LoadEnergy | None = None
@@ -110,35 +114,34 @@ class Sustained(Record):
 
 
 class PeakFlops(Record):
-    method: Literal["gemm", "fma"]
-    unit: ComputeUnit
+    """A measured compute ceiling: its burst, its sustained rate and the search that found it."""
+
+    workload: Literal["gemm", "fma"]
+    compute_unit: ComputeUnit
     tflops: Rate = Field(description="the ceiling: the higher of burst and sustained")
     reference_tflops: Rate | None = Field(
         description="the reference GEMM's, which is in `measurements`; null for our own kernels"
     )
-    burst_tflops: Rate = Field(description="the median of `blocks`")
+    burst_tflops: Rate = Field(description="the median of `repeats`")
     sustained_tflops: Rate | None
-    vendor_tflops: Rate | None
-    fraction_of_vendor: Positive | None
-    clock_mhz: Positive | None = Field(description="of the burst")
-    clock_tflops: Rate | None
-    fraction_of_clock: Positive | None
-    sustained_fraction_of_clock: Positive | None = Field(
-        default=None, description="the same of sustained load: its throughput and its clock"
-    )
+    datasheet_tflops: Rate | None = Field(description="the peak of the datasheet; of a CPU by formula")
+    sm_clock_mhz: Positive | None = Field(description="of the burst")
+    fraction_of_clock: Positive | None = Field(description="the burst over what the units could do at that clock")
     inputs: str
-    limited_by: list[str] = Field(description="throttle reasons of the burst and of sustained load")
-    burst_limited_by: list[str] | None = Field(
+    throttle_reasons: list[str] = Field(description="of the burst and of sustained load, as NVML reports them")
+    burst_throttle_reasons: list[str] | None = Field(
         default=None, description="null where the burst was too short for NVML to tell, or it does not report"
     )
-    sustained_limited_by: list[str] | None = None
-    throttled: bool | None = Field(description="whether heat or the power brake acted; null if not reported")
-    doubts: list[str] = Field(description="what does not fit, but is not an error")
+    sustained_throttle_reasons: list[str] | None = None
+    all_throttled: bool | None = Field(
+        description="whether heat or the power brake held back every sample; null if not reported"
+    )
+    remarks: list[str] = Field(description="what does not fit, but is not an error")
     search: Search
     candidates: list[Candidate]
     not_repeated: list[NotRepeated] = Field(description="faster candidates, which fell out")
-    blocks: list[WorkloadBlock] = Field(
-        description="that start alike; under sustained load the last one is its opening"
+    repeats: list[WorkloadBlock] = Field(
+        description="timed blocks that start alike; under sustained load the last one is its opening"
     )
     sustained: Sustained | None
     variants: list[WorkloadBlock] = Field(description="the same product with another output or accumulation")
@@ -147,14 +150,16 @@ class PeakFlops(Record):
 
     @property
     def burst(self) -> WorkloadBlock:
-        """The median block."""
-        return sorted(self.blocks, key=lambda one: one.tflops)[len(self.blocks) // 2]
+        """The repeat of median rate; of an even number the faster one of the two."""
+        return sorted(self.repeats, key=lambda block: block.tflops)[len(self.repeats) // 2]
 
 
 class PeakFlopsRecord(JobRecord):
+    """results/{device}/peak_flops/{name}.json: one compute ceiling, or why the device has none."""
+
     kind: Literal["peak_flops"] = "peak_flops"
-    dtype: str
-    skipped: str | None = Field(
+    name: str = Field(description="of the compute ceiling, such as fp16 or fp32_fma")
+    skipped_reason: str | None = Field(
         description="why this device turned out to have no such peak; null when it was measured"
     )
     peak: PeakFlops | None

@@ -1,4 +1,4 @@
-"""What the hardware counted: whether a device's counters may be read, and a record for each profiled job."""
+"""Hardware counters: whether a device's counters may be read, and a record for each profiled job."""
 
 from typing import Literal
 
@@ -9,27 +9,35 @@ from roofline.records.operator_record import CellRecord, DataFile
 
 
 class ProfilerRecord(RunRecord):
-    """results/{device}/profiler.json: the profiler that is there, and whether it may read the counters."""
+    """results/{device}/profiler.json: the version of the profiler, and whether it may read the counters."""
 
     kind: Literal["profiler"] = "profiler"
     device: str
-    ncu: str | None = Field(description="the version of Nsight Compute's command line")
-    refused: str | None = Field(description="why nothing is counted, in one line; null where counters are read")
+    ncu_version: str | None = Field(description="the version of Nsight Compute's command line")
+    refused_reason: str | None = Field(description="why nothing is counted, in one line; null where counters are read")
 
 
 class Flops(Record):
-    """FLOPs by pipe: instructions that threads executed, an add or a multiply as one and a multiply-add as two; of
-    packed fp16 twice that; of tensor cores as they count them, padding included."""
+    """FLOPs by pipe, from the instructions that threads executed.
+
+    An add or a multiply counts one, a multiply-add two, packed fp16 twice that. Tensor cores count their FLOPs
+    themselves, padding included.
+    """
 
     fp64: NotNegative | None = None
     fp32: NotNegative | None = None
     fp16: NotNegative | None = None
     tensor: NotNegative | None = None
 
+    def of_pipe(self, pipe: str) -> float | None:
+        """Return the FLOPs of one pipe; None if they were not counted. Raises KeyError for another name."""
+        return {"fp64": self.fp64, "fp32": self.fp32, "fp16": self.fp16, "tensor": self.tensor}[pipe]
+
     @property
     def total(self) -> float | None:
-        known = [value for value in (self.fp64, self.fp32, self.fp16, self.tensor) if value is not None]
-        return sum(known) if known else None
+        """The FLOPs of all pipes that were counted; None if none was."""
+        counted = [value for value in (self.fp64, self.fp32, self.fp16, self.tensor) if value is not None]
+        return sum(counted) if counted else None
 
 
 class CountedCell(CellRecord):
@@ -38,8 +46,10 @@ class CountedCell(CellRecord):
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
     declared_flops: NotNegative
-    kernel_flops: Flops | None = Field(default=None, description="by the kernel's FLOP formula, where it has one")
-    kernel_flops_why: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
+    formula_flops_by_pipe: Flops | None = Field(
+        default=None, description="by the kernel's FLOP formula, where it has one"
+    )
+    formula_flops_reason: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
     kernels: list[str] = Field(default=[], description="each counted by itself, behind emptied caches")
     dram_read_bytes: NotNegative | None = None
     l2_read_sectors: NotNegative | None = None
@@ -54,7 +64,7 @@ class CountedCell(CellRecord):
     shared_store_wavefronts: NotNegative | None = None
     warp_instructions: NotNegative | None = None
     predicated_on_thread_instructions: NotNegative | None = None
-    flops: Flops = Flops()
+    counted_flops_by_pipe: Flops = Flops()
     tensor_pipe_active_fraction: NotNegative | None = Field(default=None, description="of the cycles while profiled")
     achieved_occupancy_fraction: NotNegative | None = None
     not_counted: dict[str, str] = Field(default={}, description="why, by the field's name")

@@ -1,47 +1,54 @@
-"""What a device is, with the vendor's figures for it."""
+"""The identity of a device, and the vendor's figures for it."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
 from roofline.core.terms import ComputeUnit, DeviceKind
-from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, RunRecord
+from roofline.records.base import AtLeastOne, Positive, Record, RunRecord
 
 
-class VendorPeak(Record):
+class DatasheetPeak(Record):
+    """The compute peak of one dtype that the vendor promises, or that follows from its figures."""
+
     tflops: Positive
-    unit: ComputeUnit
+    compute_unit: ComputeUnit
     operations_per_clock_per_multiprocessor: Positive | None
     source: str
     verified: bool
     derived: bool
 
 
-class VendorBandwidth(Record):
+class DatasheetBandwidth(Record):
+    """A bandwidth that the vendor promises, with its source."""
+
     gb_per_s: Positive
     source: str
     verified: bool
     derived: bool
 
 
-class VendorFigures(Record):
-    """What the datasheet, or the architecture's formula, promises."""
+class DatasheetFigures(Record):
+    """The figures that the datasheet, or the architecture's formula, promises."""
 
-    match: Literal["exact", "formula"]
+    peaks_by: Literal["datasheet", "formula"] = Field(
+        description="a datasheet of exactly this device, or the formula of its architecture"
+    )
     entry: str | None
     reason: str
     boost_clock_mhz: Positive | None
     tensor_clock_mhz: Positive | None
     rate_class: str | None
-    l2_bytes: NotNegative | None
     power_limit_w: Positive | None
-    peaks: dict[str, VendorPeak]
+    peaks: dict[str, DatasheetPeak]
     absent: dict[str, str]
-    bandwidth: VendorBandwidth | None
-    nvlink: VendorBandwidth | None = Field(default=None, description="all active links, in one direction")
+    bandwidth: DatasheetBandwidth | None
+    nvlink: DatasheetBandwidth | None = Field(default=None, description="all active links, in one direction")
 
 
 class DeviceRecord(RunRecord):
+    """results/{device}/device_query.json: a device, its host, and the datasheet's figures for it."""
+
     kind: Literal["device_query"] = "device_query"
     device: str
     device_kind: DeviceKind
@@ -53,7 +60,7 @@ class DeviceRecord(RunRecord):
     hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
     timer_ratio: Positive | None = Field(description="the host's clock over a GPU's events, of half a second")
     software: dict[str, str | None] = Field(description="versions by library")
-    vendor: VendorFigures
+    datasheet: DatasheetFigures
     unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")
     host: dict[str, Any]
     queried_at: str

@@ -9,58 +9,69 @@ class LoadEnergy(Record):
     """Joules of a settled load, idle power included, between two ticks of the energy counter."""
 
     joules: Positive | None = None
-    seconds: Positive | None = Field(default=None, description="between the two ticks, and so are the other figures")
+    duration_s: Positive | None = Field(default=None, description="between the two ticks, and so are the other figures")
     ticks: AtLeastOne | None = None
     work: Positive | None = Field(default=None, description="FLOPs, or bytes")
     power_w: Positive | None = Field(default=None, description="joules over seconds")
-    readings_w: Positive | None = Field(default=None, description="the mean of NVML's power readings, another method")
-    why: str | None = Field(default=None, description="why there is no figure, or why it is not relied on")
+    nvml_power_w: Positive | None = Field(default=None, description="the mean of NVML's power readings, another method")
+    reason: str | None = Field(default=None, description="why there is no figure, or why it is not relied on")
 
     @property
-    def each(self) -> float | None:
-        """Joules per FLOP or byte."""
-        return self.joules / self.work if self.joules and not self.why else None
+    def joules_per_work(self) -> float | None:
+        """Joules per FLOP or byte; None if the figure is not relied on."""
+        return self.joules / self.work if self.joules and not self.reason else None
 
 
 class Idle(Record):
-    """A GPU with a context and an empty queue."""
+    """The power and clock of a GPU with a context and an empty queue."""
 
     power_w: Positive
-    seconds: Positive
+    duration_s: Positive
     sm_clock_mhz: NotNegative | None
     temperature_c: float | None
 
 
 class MemoryLoad(Record):
-    """A memory ceiling's stream without a pause, and what it gave once it had settled."""
+    """A bandwidth benchmark without a pause, and its rate once it had settled."""
 
-    seconds: Positive
+    duration_s: Positive
     settled_after_s: NotNegative | None
     gb_per_s: Rate
     sm_clock_mhz: Positive | None
     temperature_c: float | None
-    limited_by: list[str]
+    throttle_reasons: list[str]
     energy: LoadEnergy | None
 
 
+class PowerPoint(Record):
+    """The rates of a kernel under load, and the power that it draws at them."""
+
+    bytes_per_s: Positive
+    flops_per_s: Positive
+    power_w: Positive
+
+
 class EnergyPoint(Record):
-    """A kernel that reads numbers and makes multiply-adds on each."""
+    """The load of a kernel that reads numbers and makes multiply-adds on each of them."""
 
     dtype: str
-    multiplies: AtLeastOne = Field(description="multiply-adds on each number")
-    blocks: AtLeastOne = Field(description="of 256 threads, resident on each multiprocessor")
-    flops_per_byte: Positive
-    load: MemoryLoad
+    multiply_adds_per_number: AtLeastOne = Field(description="multiply-adds on each number")
+    blocks_per_multiprocessor: AtLeastOne = Field(description="of 256 threads, resident on each multiprocessor")
+    intensity_flops_per_byte: Positive
+    sustained: MemoryLoad
 
     @property
-    def free(self) -> bool:
-        """Whether there is a figure, at a known clock that no power limit held."""
-        held = {*self.load.limited_by} & {"sw_power_cap", "hw_power_brake_slowdown"}
-        return bool(self.load.energy and not self.load.energy.why and self.load.sm_clock_mhz and not held)
+    def usable(self) -> bool:
+        """True if the energy is known and reliable, at a known clock that no power limit held back."""
+        power_limits = {*self.sustained.throttle_reasons} & {"sw_power_cap", "hw_power_brake_slowdown"}
+        energy = self.sustained.energy
+        return bool(energy and not energy.reason and self.sustained.sm_clock_mhz and not power_limits)
 
     @property
-    def rates(self) -> tuple[float, float, float]:
-        """Bytes/s, FLOPs/s and watts between the ticks, of a point with a figure."""
-        energy = self.load.energy
-        bytes_per_s = energy.work / energy.seconds
-        return bytes_per_s, self.flops_per_byte * bytes_per_s, energy.power_w
+    def power_point(self) -> PowerPoint:
+        """The rates and the power between the ticks; the energy of the point must be known."""
+        energy = self.sustained.energy
+        bytes_per_s = energy.work / energy.duration_s
+        return PowerPoint(
+            bytes_per_s=bytes_per_s, flops_per_s=self.intensity_flops_per_byte * bytes_per_s, power_w=energy.power_w
+        )

@@ -1,8 +1,9 @@
-"""Files: written whole or not at all, their hashes, and YAML of which no key may stand twice."""
+"""Files: written as a whole or not at all, their hashes, and YAML in which no key may occur twice."""
 
 import hashlib
 import os
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
@@ -12,16 +13,17 @@ RESULTS = Path("results")  # of a run, in its folder
 
 
 def below_results(path: Path | str) -> str:
-    """results/gpu0/prediction.json as records name it: gpu0/prediction.json."""
+    """Return a path of a result as records name it: gpu0/prediction.json for results/gpu0/prediction.json."""
     return str(PurePosixPath(path).relative_to(RESULTS.as_posix()))
 
 
 def write_text(text: str, path: Path | str) -> None:
+    """Write a text in UTF-8 as write_bytes does."""
     write_bytes(text.encode(), path)
 
 
 def write_bytes(content: bytes, path: Path | str) -> None:
-    """Write a file next to its place and rename it."""
+    """Write a file under a temporary name in its folder, which is made if need be, and rename it into place."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -33,32 +35,37 @@ def write_bytes(content: bytes, path: Path | str) -> None:
 
 
 def file_sha256(path: Path | str) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits. Raises OSError if it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Loader(yaml.SafeLoader):
-    """Notes keys that stand twice, with their lines."""
+    """A safe loader that notes the keys that occur twice in a mapping, with their lines."""
 
     def __init__(self, text: str):
         super().__init__(text)
-        self.twice: list[tuple[int, str]] = []
+        self.repeated_keys: list[tuple[int, str]] = []
 
-    def compose_mapping_node(self, anchor):
-        node, seen = super().compose_mapping_node(anchor), set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                self.twice.append((key.start_mark.line + 1, key.value))
-            seen.add(key.value)
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Return a mapping as the base class does, and note its repeated keys."""
+        node = super().compose_mapping_node(anchor)
+        keys = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in keys:
+                self.repeated_keys.append((key.start_mark.line + 1, key.value))
+            keys.add(key.value)
         return node
 
 
-def read_yaml(path: Path | str):
-    """The contents of a YAML file. Raises UserError, or OSError if it cannot be opened."""
+def read_yaml(path: Path | str) -> Any:
+    """Return the contents of a YAML file. Raises UserError for invalid YAML, OSError if it cannot be opened."""
     try:
         loader = _Loader(Path(path).read_text(encoding="utf-8"))
         content = loader.get_single_data()
-    except ValueError as error:  # no UTF-8, or a date or a number that is none
+    except ValueError as error:  # not UTF-8, or an invalid date or number
         raise UserError(f"{path}: cannot be read ({error})") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -66,7 +73,7 @@ def read_yaml(path: Path | str):
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         problem = f"{error.context}, {problem}" if problem.startswith("but ") else problem
         raise UserError(f"{path}{line}: {problem}") from None
-    if loader.twice:
-        twice = sorted(loader.twice)
-        raise UserError([f"{path}, line {line}: the key '{key}' occurs twice" for line, key in twice])
+    if loader.repeated_keys:
+        keys = sorted(loader.repeated_keys)
+        raise UserError([f"{path}, line {line}: the key '{key}' occurs twice" for line, key in keys])
     return content

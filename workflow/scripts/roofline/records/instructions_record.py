@@ -19,31 +19,36 @@ class IssueRate(Record):
     sm_clock_mhz: Positive | None = Field(description="counted in the kernel, over its last step")
     search: Search
     check: Check
-    latency: Timing
+    timing: Timing
     states: list[DeviceState]
 
 
 class AccessLimit(Record):
-    """What limits the loads of warps by their access pattern.
+    """The rate of warps' loads under an access pattern that limits them.
 
-    stride: words between lanes that load one word each from L1; a transaction is a sector. conflict: the same from
-    shared memory, a transaction is a wavefront.
+    stride: each lane loads one word from L1, `degree` words from that of the next lane; a transaction is a sector.
+    conflict: the same from shared memory; a transaction is a wavefront.
     """
 
     pattern: Literal["stride", "conflict"]
-    of: int = Field(description="words between lanes, or ways of the conflict")
-    requests: int = Field(description="of a step: loads of a warp")
-    transactions_per_request: Positive = Field(description="by construction")
+    degree: int = Field(description="words between lanes of a stride; ways of a bank conflict")
+    requests: int = Field(description="loads of a warp in one step")
+    transactions_per_request: Positive = Field(description="sectors or wavefronts of a warp's load, by construction")
     requests_per_s: Positive
     sm_clock_mhz: Positive | None
-    cycles_per_request: Positive | None = Field(description="of a multiprocessor, at that clock")
-    latency: Timing
-    verified: str
+    cycles_per_request: Positive | None = Field(description="cycles of a multiprocessor, at that clock")
+
+
+class MeasuredAccessLimit(AccessLimit):
+    """An access limit with its samples."""
+
+    timing: Timing
+    checked_against: str = Field(description="what the result was compared with")
 
 
 class InstructionsRecord(JobRecord):
-    """results/{device}/instructions/rates.json"""
+    """results/{device}/instructions/rates.json: the issue rate of a GPU and the limits of loads."""
 
     kind: Literal["instructions"] = "instructions"
     issue: IssueRate
-    walls: list[AccessLimit]
+    walls: list[MeasuredAccessLimit]

@@ -10,6 +10,8 @@ from roofline.records.operator_record import DataFile
 
 
 class Sources(Record):
+    """The sources that a run was made by: their commit, and the files that differ from it."""
+
     commit: str | None
     dirty: bool | None
     changed_files: list[str] | None
@@ -19,6 +21,8 @@ class Sources(Record):
 
 
 class Output(Record):
+    """A file of a run, with its checksum and the job that wrote it."""
+
     path: str
     bytes: int
     sha256: str
@@ -42,8 +46,10 @@ class Environment(Record):
 
 
 class ManifestDevice(Record):
+    """A device of the run as it identifies itself, and the versions of its libraries."""
+
     device: str
-    kind: DeviceKind
+    device_kind: DeviceKind
     name: str
     uuid: str
     memory_total_bytes: int
@@ -51,7 +57,7 @@ class ManifestDevice(Record):
 
 
 class Times(Record):
-    """From the first job of the run that made this file to its end. Null if the start is not known."""
+    """The time and cost from the first job of the run that made this file to its end; null if not known."""
 
     first_start_at: str | None
     span_s: NotNegative | None
@@ -59,7 +65,20 @@ class Times(Record):
     cost_usd: NotNegative | None
 
 
+class Amendment(Record):
+    """A file of an archive that was replaced after its run, and why."""
+
+    path: str
+    old_sha256: str
+    new_sha256: str
+    commit: str = Field(description="of the code that wrote the new file")
+    amended_at: str
+    reason: str
+
+
 class Manifest(RunRecord):
+    """results/manifest.json: configuration, sources, environment, devices and outputs of a run."""
+
     kind: Literal["manifest"] = "manifest"
     created_at: str
     config: dict[str, Any]
@@ -72,3 +91,4 @@ class Manifest(RunRecord):
     operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")
     times: Times
     outputs: list[Output]
+    amended: list[Amendment] = Field(default=[], description="files that were replaced after the run, in order of time")

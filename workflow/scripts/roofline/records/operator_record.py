@@ -5,15 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import Cache, RegimeLevel
-from roofline.records.base import (
-    AtLeastOne,
-    Mhz,
-    NotNegative,
-    Record,
-    RunRecord,
-    Seconds,
-    Whole,
-)
+from roofline.records.base import AtLeastOne, NotNegative, Record, RunRecord, Seconds, Whole
 from roofline.records.seal_records import CellPrediction, CostTerms
 from roofline.records.timing_record import Check, Contention, DeviceState, Timing
 
@@ -28,7 +20,7 @@ class DataFile(Record):
 
 
 class CellRecord(Record):
-    """One operator, implementation, case and scope."""
+    """The key of a cell: one operator, implementation, case and scope."""
 
     operator: str
     implementation: str
@@ -40,13 +32,13 @@ class CellRecord(Record):
 
     @property
     def identity(self) -> tuple:
-        """What distinguishes it from the other cells of a device."""
+        """A key that no other cell of the device has."""
         names = (self.operator, self.implementation, self.preset, self.scope, self.dtype, self.cache)
         return *names, *sorted(self.shape.items())
 
 
 class Measurement(CellRecord):
-    """A cell, timed."""
+    """A timed cell: its counts, ceilings, sealed prediction, times, check and readings of the device."""
 
     flops: Whole
     bytes: Whole
@@ -55,32 +47,31 @@ class Measurement(CellRecord):
     memory_level: RegimeLevel
     level_bytes: dict[RegimeLevel, Whole] = Field(default={}, description="that pass through other memory levels")
     costs: CostTerms
-    predicted: CellPrediction
+    sealed: CellPrediction = Field(description="the prediction that was sealed before the cell was timed")
     check: Check
-    latency: Timing
-    device_latency: Timing | None
+    cpu_time: Timing = Field(description="what a caller waits for a step, launches included")
+    gpu_time: Timing | None = Field(description="the kernels alone; null on a CPU")
     overhead_s: NotNegative | None = Field(
-        description="the same code on the smallest case: what a call costs, at most what this cell takes"
+        description="CPU time of the smallest case: what a call costs, at most what this cell takes"
     )
-    device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
-    empty_kernel_s: Seconds | None = Field(default=None, description="of older runs: a kernel that does nothing")
-    empty_kernel_device_s: Seconds | None = Field(default=None, description="the device's part of that")
+    start_s: NotNegative | None = Field(default=None, description="GPU time of the smallest case")
     per_call: AtLeastOne = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
-    doubts: list[str] = Field(default=[], description="what does not fit, but is not an error")
+    remarks: list[str] = Field(default=[], description="what does not fit, but is not an error")
     states: list[DeviceState]
-    sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
 
 
 class PredictedCell(CellRecord):
-    """A cell that is planned, as the seals predict it; its measurement holds the same."""
+    """A planned cell as the seals predict it; its measurement holds the same prediction."""
 
-    predicted: CellPrediction | None
+    sealed: CellPrediction | None
     reason: str | None = Field(default=None, description="why there is no prediction without arrays")
-    measured_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
+    started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
 
 
 class PredictionsRecord(RunRecord):
+    """results/{device}/predictions.json: the predictions of all planned cells, written before they are measured."""
+
     kind: Literal["predictions"] = "predictions"
     device: str
     predicted_at: str
@@ -89,7 +80,7 @@ class PredictionsRecord(RunRecord):
 
 
 class JobRecord(RunRecord):
-    """What a measuring job writes, whatever it measures."""
+    """The part that records of all measuring jobs have in common."""
 
     device: str
     seals: dict[str, str] = Field(description="SHA-256 of each seal that holds for this job, by its path in results/")
@@ -100,6 +91,8 @@ class JobRecord(RunRecord):
 
 
 class OperatorRecord(JobRecord):
+    """results/{device}/{rule}/{case}.json: the measurements of an operator on one case."""
+
     kind: Literal["operator"] = "operator"
     case: str = Field(description="of the file's path: results/{device}/{rule}/{case}.json")
     data: list[DataFile] = Field(default=[])

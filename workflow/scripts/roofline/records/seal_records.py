@@ -1,4 +1,4 @@
-"""Seals: what is assumed and promised of a device and of an operator, and what follows from them for a cell."""
+"""Seals: the promised ceilings of a device, the constants of an operator, and the prediction of a cell from both."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -9,10 +9,12 @@ from roofline.core.cell_prediction import CellCosts, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime, RegimeLevel
 from roofline.records.base import NotNegative, Rate, Record, RunRecord, Share
 
-Multiple = Annotated[float, Field(ge=0, le=1e15)]  # of constants, and these themselves
+Multiple = Annotated[float, Field(ge=0, le=1e15)]  # a constant, or how often one counts
 
 
 class PromisedCeiling(Record):
+    """A compute peak or a bandwidth that the datasheet promises, with its source."""
+
     kind: Literal["compute", "memory"]
     name: str
     tflops: Rate | None = None
@@ -23,7 +25,7 @@ class PromisedCeiling(Record):
 
 
 class Seal(RunRecord):
-    """Written before any record that carries its hash is begun."""
+    """A file that is written before any record that carries its hash is begun."""
 
     device: str
     device_kind: DeviceKind
@@ -37,14 +39,15 @@ class PredictionRecord(Seal):
     ceilings: list[PromisedCeiling]
 
     def rates(self, compute_ceiling: str, memory_ceilings: list[str]) -> tuple[float | None, float | None]:
-        """TFLOPS and GB/s that are promised for a cell's ceilings.
+        """Return the promised TFLOPS and GB/s for a cell's ceilings; None where nothing is promised.
 
-        Where no bandwidth is promised for the declared ones, the first promised one counts.
+        If no bandwidth is promised for the declared memory ceilings, the first promised one counts.
         """
-        tflops = {one.name: one.tflops for one in self.ceilings if one.kind == "compute"}
-        gb_per_s = {one.name: one.gb_per_s for one in self.ceilings if one.kind == "memory"}
+        tflops = {ceiling.name: ceiling.tflops for ceiling in self.ceilings if ceiling.kind == "compute"}
+        gb_per_s = {ceiling.name: ceiling.gb_per_s for ceiling in self.ceilings if ceiling.kind == "memory"}
         declared = [gb_per_s[name] for name in memory_ceilings if name in gb_per_s]
-        return tflops.get(compute_ceiling), next(iter([*declared, *gb_per_s.values()]), None)
+        candidates = [*declared, *gb_per_s.values()]
+        return tflops.get(compute_ceiling), candidates[0] if candidates else None
 
 
 class OperatorPredictionRecord(Seal):
@@ -57,15 +60,22 @@ class OperatorPredictionRecord(Seal):
 
 
 class CellPrediction(Record):
+    """The predicted regime, times and share of peak of a cell."""
+
     regime: Regime
-    latency_s: NotNegative | None = Field(description="the caller's")
-    device_latency_s: NotNegative | None = Field(default=None, description="the device's part; null where it is all")
-    fraction_of_compute_peak: NotNegative | None
-    level: RegimeLevel | None = Field(default=None, description="of memory, that sets the time of a memory-bound cell")
+    cpu_time_s: NotNegative | None = Field(description="what a caller waits for a step")
+    gpu_time_s: NotNegative | None = Field(default=None, description="the kernels alone; null on a CPU")
+    fraction_of_compute_peak: NotNegative | None = Field(description="FLOP rate by the CPU time over the promised peak")
+    regime_level: RegimeLevel | None = Field(
+        default=None, description="the memory level that sets the time of a memory-bound cell"
+    )
 
 
 class CostTerms(Record):
-    """What a cell costs besides its work, as multiples of the constants in its operator's seal (core/cell_prediction.py)."""
+    """The costs of a cell besides its work, as multiples of the constants in its operator's seal.
+
+    core/cell_prediction.py says how they make up a time.
+    """
 
     calls: dict[str, Multiple] = Field(default={}, description="seconds of the host")
     start: dict[str, Multiple] | None = Field(default=None, description="seconds of the device; null if synchronous")
@@ -80,7 +90,7 @@ class CostTerms(Record):
     filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")
 
     def costs(self, constants: Mapping[str, float]) -> CellCosts:
-        """In seconds, by these constants. Raises KeyError for one that is missing."""
+        """Return the costs in seconds by these constants. Raises KeyError for a missing constant."""
         return CellCosts(
             overhead_s=weighted_sum(self.calls, constants) if self.calls else None,
             start_s=None if self.start is None else weighted_sum(self.start, constants),
@@ -104,7 +114,10 @@ def predict_sealed(
     memory_level: RegimeLevel,
     terms: CostTerms,
 ) -> CellPrediction:
-    """A cell's regime, times and share of peak from two seals alone: the device's and its operator's constants."""
+    """Return a cell's regime, times and share of peak from two seals alone: the device's and its operator's.
+
+    `device` is the seal of the device, `constants` are those of the operator's seal.
+    """
     tflops, gb_per_s = device.rates(compute_ceiling, memory_ceilings)
     predicted = predict_cell(
         flops=flops,
@@ -114,10 +127,4 @@ def predict_sealed(
         costs=terms.costs(constants),
         memory_level=memory_level,
     )
-    return CellPrediction(
-        regime=predicted.regime,
-        latency_s=predicted.cpu_time_s,
-        device_latency_s=predicted.gpu_time_s,
-        fraction_of_compute_peak=predicted.fraction_of_compute_peak,
-        level=predicted.regime_level,
-    )
+    return CellPrediction(**predicted._asdict())

@@ -20,7 +20,7 @@ from roofline.records.base import (
 
 
 class Contention(Record):
-    """What else ran during a timed block; null where the system does not tell."""
+    """The other load during a timed block; null where the system does not tell."""
 
     wall_s: Seconds = Field(description="of the block")
     cores: AtLeastOne = Field(description="that this process may run on")
@@ -31,7 +31,7 @@ class Contention(Record):
     )
     waiting_share: UpToOne | None = Field(description="of our threads' time, what they waited for a core")
     stolen_share: UpToOne | None = Field(description="of the cores' time, what the hypervisor gave to others")
-    throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")
+    quota_throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")
     other_processes: Whole | None = Field(description="on the GPU, before or after the block")
     hidden_cores: Cores | None = Field(
         default=None, description="CPU time on these cores of processes that are not visible; null for short blocks"
@@ -44,14 +44,14 @@ class Contention(Record):
 class Timing(Record):
     """Every sample of one timed block, in seconds, and its median."""
 
-    method: str
+    timed_by: str = Field(description="the method, in words")
     warmup: Whole
     requested: AtLeastOne
     stopped_by: Literal["iterations", "precision", "time_budget"]
     samples_s: Annotated[list[Positive], Field(min_length=1)]
     median_s: Positive
     ci95_s: Interval | None
-    all_throttled: bool = Field(default=False, description="whether heat or the power brake held the card back")
+    all_throttled: bool = Field(default=False, description="whether heat or the power brake held back every sample")
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over these steps, or most of them")
     contention: Contention | None = None
 
@@ -82,13 +82,13 @@ class Check(Record):
     """The comparison with float64 arithmetic on the same rounded inputs, made before the timing."""
 
     compared: str
-    error: NotNegative = Field(description="norm of the difference over the norm of the reference")
-    error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
+    relative_error: NotNegative = Field(description="norm of the difference over the norm of the reference")
+    relative_error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
     tolerance: Share
 
 
 class Search(Record):
-    """How far a search came within its time budget."""
+    """The progress of a search within its time budget."""
 
     offered: Whole
     tried: Whole

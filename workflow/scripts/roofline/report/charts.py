@@ -99,7 +99,7 @@ def hover_text(cell: CellRow, roofline: Roofline) -> str:
         escape(case),
         f"measured {duration(cell.cpu_time_s)}{rate}" if cell.cpu_time_s else "",
         f"predicted {duration(sealed)}, {regime_text(cell.sealed.regime)}" if sealed else "",
-        f"{percent(cell.share)} of its roof" if cell.share else "",
+        f"{percent(cell.reliable_fraction_of_roof)} of its roof" if cell.reliable_fraction_of_roof else "",
         f"do not rely on it: {doubt}" if doubt else "",
         regime_text(cell.regime) if cell.regime else "",
     ]
@@ -111,7 +111,7 @@ def hover_text(cell: CellRow, roofline: Roofline) -> str:
 
 def build_prediction_chart(roofline: Roofline, worst: Sequence[CellRow], symbols: Mapping[str, str]) -> dict | None:
     """Every cell's sealed time over its measured one, the factor of two as a band, and the worst by their number."""
-    known = [e for e in roofline.entries if e.cpu_time_s and e.sealed and e.sealed.cpu_time_s]
+    known = [e for e in roofline.measured_cells if e.cpu_time_s and e.sealed and e.sealed.cpu_time_s]
     if not known:
         return None
     times = [time for e in known for time in (e.cpu_time_s, e.sealed.cpu_time_s)]

@@ -19,17 +19,17 @@ def counter_facts(table: Roofline) -> dict:
     """Traffic is judged in memory-bound cells, FLOPs in all."""
     agreement, wrong = [], []
     for what, field in QUANTITIES.items():
-        judged = [one for one in table.counted if what == FLOPS or one.limited_by_memory]
+        judged = [one for one in table.counters if what == FLOPS or one.limited_by_memory]
         known = [one for one in judged if getattr(one, field) is not None]
         agreement += [(what, sum(getattr(one, field) for one in known), len(known))] if known else []
         wrong += [counted_name(one, table) for one in known if not getattr(one, field)]
     return {
-        "refused": table.not_counted,
-        "cells": count_words(len(table.counted), "cell") if table.counted else "",
+        "refused": table.refused_counters,
+        "cells": count_words(len(table.counters), "cell") if table.counters else "",
         "agreement": agreement,
         "wrong": list(dict.fromkeys(wrong)),
         "missing": {
-            f"{key.replace('_', ' ')} ({why})" for one in table.counted for key, why in one.not_counted.items()
+            f"{key.replace('_', ' ')} ({why})" for one in table.counters for key, why in one.not_counted.items()
         },
         "instructions": [_explained(one) for one in table.instructions],
     }
@@ -38,7 +38,7 @@ def counter_facts(table: Roofline) -> dict:
 def _explained(row: InstructionRoofline) -> dict:
     """How many kernels their own roof explains, and what limits the others."""
     others = [one for one in row.kernels if (one.fraction_of_roof or 0) < EXPLAINED]
-    limits = Counter(LIMITS[one.limited_by] for one in others).most_common()
+    limits = Counter(LIMITS[one.limit] for one in others).most_common()
     words = [f"{name} ({count_words(count, 'cell')})" for name, count in limits]
     return {"row": row, "explained": len(row.kernels) - len(others), "limits": words}
 
@@ -49,8 +49,8 @@ def build_counter_table(entries: Iterable[Counted], table: Roofline) -> Markdown
     columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
     rows = []
     for one in list(entries)[:MOST_ROWS]:
-        moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
-        flops = (one.declared_flops, one.kernel_flops, one.flops)
+        moved = (one.declared_read_bytes, one.dram_read_bytes, one.declared_write_bytes, one.sm_write_bytes)
+        flops = (one.declared_flops, one.formula_flops, one.counted_flops)
         shares = (one.tensor_pipe_active_fraction, one.achieved_occupancy_fraction)
         words = [traffic_text(value) if value is not None else "-" for value in moved]
         words += [f"{value:.4g}" if value is not None else "-" for value in flops]

@@ -42,16 +42,15 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
         rates = numpy.minimum(1e12 * compute.tflops, 1e9 * memory.gb_per_s * INTENSITIES)
         marginal = fit.joules_per_flop + fit.joules_per_byte / INTENSITIES
         if limit_w := roofline.devices[fit.device].hardware.get("power_limit_w"):
-            rates = numpy.minimum(rates, max(0.0, limit_w - fit.base_w) / marginal)
-        joules = fit.base_w / rates + marginal
+            rates = numpy.minimum(rates, max(0.0, limit_w - fit.base_power_w) / marginal)
+        joules = fit.base_power_w / rates + marginal
         axes.plot(INTENSITIES, 1e12 * joules, color=colour, lw=1.6)
         axes.axvline(1e3 * compute.tflops / memory.gb_per_s, color=colour, lw=1.2, ls=":")
     axes.axvline(fit.joules_per_byte / fit.joules_per_flop, color=colour, lw=1.2, ls="--")
-    points = [(flops / moved, 1e12 * watts / flops) for moved, flops, watts in fit.points]
-    axes.plot(*zip(*points, strict=True), ls="", marker="o", ms=4, color=colour)
+    intensities = [point.flops_per_s / point.bytes_per_s for point in fit.points]
+    picojoules_per_flop = [1e12 * point.power_w / point.flops_per_s for point in fit.points]
+    axes.plot(intensities, picojoules_per_flop, ls="", marker="o", ms=4, color=colour)
     per_byte, per_flop = (number(1e12 * each) for each in (fit.joules_per_byte, fit.joules_per_flop))
-    words = (
-        f"{number(fit.base_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP\n{len(points)} points, rms {percent(fit.rms)}"
-    )
+    words = f"{number(fit.base_power_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP\n{len(fit.points)} points, rms {percent(fit.rms_relative_error)}"
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     axes.text(0.02, 0.03, words, va="bottom", transform=axes.transAxes, size=style.SMALL_SIZE, bbox=box)

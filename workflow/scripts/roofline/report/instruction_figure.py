@@ -39,7 +39,7 @@ def draw_instructions(roofline: Roofline) -> Figure:
 
 
 def _subtitle(one: InstructionRoofline) -> str:
-    share = f", {percent(one.fraction_of_peak)} of the peak" if one.fraction_of_peak else ""
+    share = f", {percent(one.fraction_of_issue_peak)} of the peak" if one.fraction_of_issue_peak else ""
     return f"{number(one.warp_instructions_per_s / 1e9)} G warp instructions/s issued{share}"
 
 
@@ -67,8 +67,10 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
     markers = markers_of(map(_what, one.kernels))
     for kernel, level, x, y in dots:
         axes.plot(x, y, **style.dot_style(LEVEL_COLOURS[level], markers[_what(kernel)]) | {"mew": 0.8}, zorder=4)
-        if kernel.lanes_on is not None and kernel.lanes_on < 0.95 * LANES_PER_WARP:
-            axes.plot([x, x], [y * kernel.lanes_on / LANES_PER_WARP, y], color=LEVEL_COLOURS[level], lw=1.0, zorder=3.9)
+        if kernel.active_lanes is not None and kernel.active_lanes < 0.95 * LANES_PER_WARP:
+            axes.plot(
+                [x, x], [y * kernel.active_lanes / LANES_PER_WARP, y], color=LEVEL_COLOURS[level], lw=1.0, zorder=3.9
+            )
     axes.legend(handles=list(_entries(one, markers)), loc="upper left", bbox_to_anchor=(1.02, 1))
 
 

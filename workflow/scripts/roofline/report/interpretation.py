@@ -46,19 +46,20 @@ def _trust(report: ReportView) -> dict:
     held = [c for c in sound if c.sustained_tflops]
     # On a CPU they are the samples of the ceiling itself.
     records = set() if main.is_cpu else {c.record for c in sound}
-    gemms = [c for one in main.operators for c in one.cells if c.share and c.lower_ceiling == "compute"]
+    reliable = [c for one in main.operators for c in one.cells if c.reliable_fraction_of_roof]
+    gemms = [c for c in reliable if c.lower_ceiling == "compute"]
     clock = [c.fraction_of_clock for c in sound if c.fraction_of_clock]
-    repeats = [c.blocks_apart for c in sound if c.blocks_apart is not None]
+    repeats = [c.repeat_spread for c in sound if c.repeat_spread is not None]
     return {
         "main": main,
         "unit": unit,
-        "again": bool(report.table.repeatable),
+        "again": bool(report.table.records_to_repeat),
         "doubted": join_words(c.name for c in main.gemms if c.doubt),
         "held": join_words(f"{number(c.sustained_tflops)} in {c.name}" for c in held),
         "bursts": join_words(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound),
         "falls": [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops],
-        "reasons": throttle_reasons_text(reason for c in held for reason in c.limited_by),
-        "gemms": [cell.share for cell in gemms if cell.record in records],
+        "reasons": throttle_reasons_text(reason for c in held for reason in c.throttle_reasons),
+        "gemms": [cell.reliable_fraction_of_roof for cell in gemms if cell.record in records],
         "clock": clock,
         "repeats": percent(max(repeats)) if repeats else "",
         "apart": max(repeats, default=0.0) > APART,
@@ -77,8 +78,10 @@ def _kernels(report: ReportView) -> dict:
     facts = {
         "main": main,
         "operator": chosen,
-        "doubtful_cells": 0 if any(cell.share for cell in measured) else len(measured),
-        "others": join_words(f"{table.title(cell.operator)} at best {percent(cell.share)}" for cell in best),
+        "doubtful_cells": 0 if any(cell.reliable_fraction_of_roof for cell in measured) else len(measured),
+        "others": join_words(
+            f"{table.title(cell.operator)} at best {percent(cell.reliable_fraction_of_roof)}" for cell in best
+        ),
     }
     return facts | _of_operator(chosen, table) if chosen else facts
 
@@ -149,7 +152,7 @@ def write_lessons(report: ReportView) -> list[str]:
     promised = [c for c in main.gemms if c.sustained_tflops and c.datasheet_tflops and not c.doubt]
     with_gpu_time = [c for c in sound if c.gpu_time_s]
     waits = [c for c in with_gpu_time if c.gpu_time_s < c.cpu_time_s / 2]
-    steady = [c for c in waits if (c.cpu_time_deciles or 1) <= WIDE]  # whose host kept its pace
+    steady = [c for c in waits if (c.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
     fastest, slowest = find_widest_pair(sound) or (None, None)
     facts = {
         "table": table,

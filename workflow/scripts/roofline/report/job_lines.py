@@ -27,26 +27,30 @@ def format_job_line(record, name: str, device=None) -> str:
 
 
 def _device(record, _device) -> str:
-    return f"{record.name}, {number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})"
+    return f"{record.name}, {number(record.memory_total_bytes / 1e9)} GB ({record.datasheet.peaks_by})"
 
 
 def _peak(record, device) -> str:
-    for c in ceiling_rows.compute_ceiling_rows([("", record)], device, []):
+    for c in ceiling_rows.compute_ceiling_rows([("", record)], device, [], None):
         unit = flops_unit(c.name)
         rates = [rate for rate in (c.burst_tflops, c.sustained_tflops) if rate]
         burst, *sustained = [f"{number(one)} {unit}" if unit == "TOPS" else flops_rate_text(one) for one in rates]
         shares = [percent(one / c.datasheet_tflops) for one in rates] if c.datasheet_tflops and not c.doubt else []
-        share = f" ({' and '.join(shares)} of the {'formula' if c.unit == 'cpu' else 'datasheet'})" if shares else ""
+        share = (
+            f" ({' and '.join(shares)} of the {'formula' if c.compute_unit == 'cpu' else 'datasheet'})"
+            if shares
+            else ""
+        )
         return ", ".join([mark_doubtful(burst, c.doubt), *(f"{one} sustained" for one in sustained)]) + share
-    return f"skipped, {record.skipped}"
+    return f"skipped, {record.skipped_reason}"
 
 
 def _bandwidths(record, device) -> str:
     rows = list(ceiling_rows.memory_ceiling_rows("", record, device, []))
     parts = [f"{one.name} {format_bandwidth(one)}" for one in rows]
     parts += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
-    parts += [f"{sweep.series} {_levels(sweep.levels)}" for sweep in record.sweeps]
-    parts += [f"skipped, {record.skipped}"] if record.skipped else []
+    parts += [f"{sweep.series} {_levels(sweep.plateaus)}" for sweep in record.sweeps]
+    parts += [f"skipped, {record.skipped_reason}"] if record.skipped_reason else []
     return f"{'GB/s: ' if rows else ''}{', '.join(parts)}"
 
 
@@ -69,20 +73,20 @@ def _operator(record, _device) -> str:
     for one in record.measurements:
         if one.scope == first.scope:
             key = about.series(one) or about.label(one)
-            best[key] = min(best.get(key, one), one, key=lambda one: one.latency.median_s)
+            best[key] = min(best.get(key, one), one, key=lambda one: one.cpu_time.median_s)
     return ", ".join(f"{key} {_time(one)}" for key, one in best.items())
 
 
 def _time(one) -> str:
-    time = mark_doubtful(duration(one.latency.median_s), is_too_few(len(one.latency.samples_s)))
-    predicted = f", predicted {duration(one.predicted.latency_s)}" if one.predicted.latency_s else ""
+    time = mark_doubtful(duration(one.cpu_time.median_s), is_too_few(len(one.cpu_time.samples_s)))
+    predicted = f", predicted {duration(one.sealed.cpu_time_s)}" if one.sealed.cpu_time_s else ""
     return f"{time} ({one.implementation}{predicted})"
 
 
 def _counters(profiler, *records) -> str:
     cells = [cell for one in records for cell in one.cells]
-    if profiler.refused or not cells:
-        return profiler.refused or "no implementation can be counted"
+    if profiler.refused_reason or not cells:
+        return profiler.refused_reason or "no implementation can be counted"
     return f"{', '.join(map(_read, cells))}, {records[0].elapsed_s:.1f} s"
 
 

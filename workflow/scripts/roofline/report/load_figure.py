@@ -21,14 +21,15 @@ COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 @style.styled()
 def draw_loads(roofline: Roofline) -> Figure:
     """On the left every GEMM of the first moments, at the time at which it ended."""
-    rows = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
+    rows = [one for one in roofline.ceilings if one.kind == "compute" and one.sustained]
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
     figure = style.new_titled_figure(height, "Compute ceilings under sustained load", [MARKS])
     place = style.subplot_margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
     grid = figure.subplots(len(rows), 1 + len(COLUMNS), squeeze=False, sharex="col", gridspec_kw=place)
     for (first, *others), c in zip(grid, rows, strict=True):
-        ends_s = accumulate(c.load.product_flops / rate / 1e12 for rate in c.load.first_tflops)
-        first.plot([1e3 * at for at in ends_s], c.load.first_tflops, ".", ms=1.6, color=dtype_colour(c.name), zorder=3)
+        ends_ms = [1e3 * end_s for end_s in accumulate(c.sustained.first_products_s)]
+        first_tflops = [c.sustained.product_flops / product_s / 1e12 for product_s in c.sustained.first_products_s]
+        first.plot(ends_ms, first_tflops, ".", ms=1.6, color=dtype_colour(c.name), zorder=3)
         for axes, (key, words) in zip(others, COLUMNS.items(), strict=True):
             _paint(axes, c, key)
             axes.set_ylabel(words)
@@ -36,12 +37,12 @@ def draw_loads(roofline: Roofline) -> Figure:
         first.set_title(f"{c.device} {c.name}: {_subtitle(c)}", x=-42 / first.bbox.width, pad=5, weight="normal")
     grid[-1][0].set(xlim=(0, FIRST_MS), xlabel="ms under load, GEMM by GEMM")
     for axes in grid[-1][1:]:
-        axes.set(xlim=(0, max(one.load.curve[-1].at_s for one in rows)), xlabel="seconds under load")
+        axes.set(xlim=(0, max(one.sustained.curve[-1].at_s for one in rows)), xlabel="seconds under load")
     return figure
 
 
 def _paint(axes: Axes, c: ComputeCeiling, key: str) -> None:
-    curve = [(point.at_s, value) for point in c.load.curve if (value := getattr(point, key)) is not None]
+    curve = [(point.at_s, value) for point in c.sustained.curve if (value := getattr(point, key)) is not None]
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.plot([at for at, _ in curve], [value for _, value in curve], color=dtype_colour(c.name), lw=0.9, zorder=3)
@@ -49,16 +50,18 @@ def _paint(axes: Axes, c: ComputeCeiling, key: str) -> None:
     for level, dashes in zip(levels, ("-", (0, (3, 2))), strict=False):
         axes.axhline(level, color=MUTED, lw=0.7, ls=dashes)
     axes.set_ylim(0, 1.1 * max([*(value for _, value in curve), *levels], default=1))
-    end = c.load.curve[-1].at_s
-    axes.axvspan(c.load.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
+    end = c.sustained.curve[-1].at_s
+    axes.axvspan(c.sustained.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
     if not curve:
         axes.annotate("not reported", (0.5, 0.5), xycoords="axes fraction", ha="center", size=style.SMALL_SIZE)
 
 
 def _subtitle(c: ComputeCeiling) -> str:
     burst, sustained = number(c.burst_tflops), number(c.sustained_tflops)
-    held = f"{mark_doubtful(sustained, is_too_few(c.load.points))} sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
-    reasons = "not reported" if c.sustained_limited_by is None else throttle_reasons_text(c.sustained_limited_by)
+    held = f"{mark_doubtful(sustained, is_too_few(c.sustained.point_count))} sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
+    reasons = (
+        "not reported" if c.sustained_throttle_reasons is None else throttle_reasons_text(c.sustained_throttle_reasons)
+    )
     return (
         f"{mark_doubtful(burst, c.doubt)} {flops_unit(c.name)} burst, {held} · limited by: {reasons or 'none reported'}"
     )

@@ -28,7 +28,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     ways = zip(cycle(SERIES_COLOURS), markers_of(map(_way, cells)).items(), strict=False)
     looks = {way: style.dot_style(colour, marker) for colour, (way, marker) in ways}
     handles = [Line2D([], [], **look, label=way) for way, look in looks.items()]
-    handles += [style.crossed_entry()] if any(cell.share is None for cell in cells) else []
+    handles += [style.crossed_entry()] if any(cell.reliable_fraction_of_roof is None for cell in cells) else []
     panels = _grouped(cells, about.series if about.axis else about.label)
     rows = -(-len(panels) // COLUMNS)
     inner = rows * (HIGH + BELOW + ABOVE) - ABOVE if about.axis else ROW * len(panels) + BELOW
@@ -80,12 +80,13 @@ def _share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> N
 
 def _paint(axes: Axes, roofline: Roofline, cells: Sequence[CellRow], looks: Looks) -> None:
     axis = roofline.operator_info[cells[0].operator].axis
-    cells = [cell for cell in cells if cell.along(axis)]
+    cells = [cell for cell in cells if cell.axis_value(axis)]
     for group in group_series(cells, roofline):
-        x, y = [cell.along(axis) for cell in group], [cell.fraction_of_roof for cell in group]
+        x, y = [cell.axis_value(axis) for cell in group], [cell.fraction_of_roof for cell in group]
         axes.plot(x, y, **looks[_way(group[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
-    _cross(axes, [(cell.along(axis), cell.fraction_of_roof) for cell in cells if cell.share is None])
-    values = sorted({cell.along(axis) for cell in cells})
+    doubtful = [cell for cell in cells if cell.reliable_fraction_of_roof is None]
+    _cross(axes, [(cell.axis_value(axis), cell.fraction_of_roof) for cell in doubtful])
+    values = sorted({cell.axis_value(axis) for cell in cells})
     style.set_log_axis(axes.xaxis, lambda value: axis_value_text(axis, round(value)), numticks=TICKS)
     axes.set(xlim=(values[0] / 1.3, values[-1] * 1.3), xlabel=axis.symbol)
     if len(values) <= TICKS:
@@ -96,7 +97,7 @@ def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[CellRow]], looks: Look
     cells = [(y, cell) for y, mine in enumerate(cases.values()) for cell in mine]
     for y, cell in cells:
         axes.plot(cell.fraction_of_roof, y, **looks[_way(cell)], zorder=4)
-    _cross(axes, [(cell.fraction_of_roof, y) for y, cell in cells if cell.share is None])
+    _cross(axes, [(cell.fraction_of_roof, y) for y, cell in cells if cell.reliable_fraction_of_roof is None])
     axes.set_yticks(range(len(cases)), [style.shorten_middle(name, NAMES - 20, style.SMALL_SIZE) for name in cases])
     axes.set_ylim(len(cases) - 0.5, -0.5)
     _share_axis(axes.xaxis, axes.set_xlim, [cell for _, cell in cells])

@@ -16,7 +16,7 @@ SHAPES = ("cells", "predicted", "found", "CPU time: predicted, measured", "error
 def build_pages(report: ReportView) -> dict[str, str]:
     """The content of each page, by its name in results/."""
     table = report.table
-    verified = sorted(report.predicted, key=lambda cell: -abs(cell.sealed_error or 0))
+    verified = sorted(report.predicted, key=lambda cell: -abs(cell.sealed_cpu_time_error or 0))
     views = [one for device in report.devices for one in device.operators]
     common = {
         "report": report,
@@ -25,7 +25,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "between": rendering.render_macro("sentences.j2", "peers", table),
         "energy": rendering.render_macro("sentences.j2", "energy", table),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),
-        "counted": counter_agreement.build_counter_table(table.counted, table),
+        "counted": counter_agreement.build_counter_table(table.counters, table),
         "lessons": interpretation.write_lessons(report),
         "operations": build_operation_table(report),
     }
@@ -69,7 +69,7 @@ def group_heat_rows(one: OperatorView, table: Roofline) -> dict[str, list[tuple[
 
 
 def _place(axis: Axis, cell: CellRow) -> str:
-    place = axis_value_text(axis, cell.along(axis))
+    place = axis_value_text(axis, cell.axis_value(axis))
     return place if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} {place}"
 
 
@@ -80,21 +80,21 @@ def build_cell_table(one: OperatorView, report: ReportView) -> MarkdownTable:
     columns = ["implementation", "case", "time", "of roof", "GPU time", "predicted", "GB/s", "rate", "FLOP/byte"]
     columns += ["limited by", *(f"times as fast as {name}" for name in named)]
     rows = []
-    for cell in sorted(one.cells, key=lambda cell: -(cell.share or 0)):
+    for cell in sorted(one.cells, key=lambda cell: -(cell.reliable_fraction_of_roof or 0)):
         faster = [cell.speed_up.get(name) for name in named]
         rows.append(
             [
                 " ".join(filter(None, [cell.implementation, cell.scope if cell.scope != one.scope else None])),
                 " ".join([cell.dtype, report.table.label(cell)]),
                 f"{duration(cell.cpu_time_s)}{'*' if cell.doubt else ''}",
-                percent(cell.share) if cell.share else "-",
+                percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
                 duration(cell.gpu_time_s) if cell.gpu_time_s else "-",
                 duration(cell.sealed.cpu_time_s) if cell.sealed and cell.sealed.cpu_time_s else "-",
                 number(cell.bytes / cell.cpu_time_s / 1e9),
                 flops_rate_text(cell.attained_tflops) if cell.attained_tflops else "-",
                 number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
                 regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
-                *(number(times.device_latency or times.latency) if times else "-" for times in faster),
+                *(number(times.gpu_time_ratio or times.cpu_time_ratio) if times else "-" for times in faster),
             ]
         )
     return drop_empty_columns(columns, rows, left=2)
@@ -109,11 +109,11 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
             one.dtype,
             "infinite" if one.no_traffic else number(one.intensity_flops_per_byte or 0),
             flops_rate_text(one.roof_tflops) if one.roof_tflops else "-",
-            f"{number(one.efficiency_percent)} %" if one.efficiency_percent else "-",
+            f"{number(one.roof_fraction_of_compute_peak)} %" if one.roof_fraction_of_compute_peak else "-",
             duration(one.estimated_time_s) if one.estimated_time_s else "-",
             duration(one.roofline_time_s) if one.roofline_time_s else "-",
             duration(one.cpu_time_s) if one.cpu_time_s else "-",
-            percent(one.share) if one.share else "-",
+            percent(one.reliable_fraction_of_roof) if one.reliable_fraction_of_roof else "-",
             one.lower_ceiling,
         ]
         for one in report.users

@@ -14,11 +14,11 @@ def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> Markd
     """A line of verification.md per cell."""
     rows = []
     for cell in cells:
-        predicted = f"{regime_key(cell.sealed.regime, cell.sealed.level)}, {duration(cell.sealed.cpu_time_s)}"
+        predicted = f"{regime_key(cell.sealed.regime, cell.sealed.regime_level)}, {duration(cell.sealed.cpu_time_s)}"
         found = regime_key(cell.regime, cell.regime_level) if cell.regime else "no regime found"
         measured = f"{found}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
-        rows.append([name, predicted, measured, format_error(cell.sealed_error), _cause(cell)])
+        rows.append([name, predicted, measured, format_error(cell.sealed_cpu_time_error), _cause(cell)])
     return drop_empty_columns(COLUMNS, rows, left=len(COLUMNS))
 
 
@@ -27,7 +27,7 @@ def _cause(cell: CellRow) -> str:
     if cell.doubt:
         return f"Not judged: {cell.doubt}."
     if cell.cause is None:
-        return "As predicted." if cell.sealed_error is not None else "Not known."
+        return "As predicted." if cell.sealed_cpu_time_error is not None else "Not known."
     cause, more = CAUSES[cell.cause], "more" if cell.cause_s > 0 else "less"
     return f"{cause[0].upper()}{cause[1:]}: {duration(abs(cell.cause_s))} {more} than predicted."
 
@@ -38,7 +38,7 @@ def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str
     for alike in group_by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
         first, axis = alike[0], table.operator_info[alike[0].operator].axis
         times = "; ".join(
-            (f"{axis_value_text(axis, cell.along(axis))}: " if axis else "")
+            (f"{axis_value_text(axis, cell.axis_value(axis))}: " if axis else "")
             + f"{duration(cell.sealed.cpu_time_s)}, {duration(cell.cpu_time_s)}"
             for cell in alike
         )
@@ -49,9 +49,11 @@ def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str
                 "/".join(dict.fromkeys(cell.regime or "-" for cell in alike)),
                 times,
                 " to ".join(
-                    dict.fromkeys(format_error(most(cell.sealed_error for cell in alike)) for most in (min, max))
+                    dict.fromkeys(
+                        format_error(most(cell.sealed_cpu_time_error for cell in alike)) for most in (min, max)
+                    )
                 ),
-                format_percent_span(cell.share for cell in alike if cell.share),
+                format_percent_span(cell.reliable_fraction_of_roof for cell in alike if cell.reliable_fraction_of_roof),
             ]
         )
     return rows

@@ -28,9 +28,14 @@ class PyramidLayer:
 
 def build_pyramid(name: str, roofline: Roofline) -> list[PyramidLayer]:
     device, ceilings = roofline.devices[name], {c.name: c for c in roofline.ceilings if c.device == name}
-    caches = [one for one in roofline.levels if (one.device, one.series) == (name, ALL_CORES)]
-    card = DEVICE_TRAITS[device.kind].accelerator
-    layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, caches)
+    caches = [
+        plateau
+        for sweep in roofline.sweeps
+        if (sweep.device, sweep.series) == (name, ALL_CORES)
+        for plateau in sweep.plateaus
+    ]
+    accelerator = DEVICE_TRAITS[device.device_kind].accelerator
+    layers = _levels_of_gpu(device, ceilings) if accelerator else _levels_of_cpu(device, ceilings, caches)
     return [PyramidLayer(*layer) for layer in layers if layer[2]]  # of which something was measured
 
 

@@ -41,6 +41,7 @@ def bold_to_html(text: str) -> Markup:
 def _environment(html: bool) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,  # a name that nothing has is an error, and not an empty string
         autoescape=html,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -65,7 +65,7 @@ class DeviceView:
 
     @property
     def is_cpu(self) -> bool:
-        return not DEVICE_TRAITS[self.row.kind].accelerator
+        return not DEVICE_TRAITS[self.row.device_kind].accelerator
 
     @property
     def compute(self) -> list[ComputeCeiling]:
@@ -172,9 +172,9 @@ class ReportView:
 
 def build_report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, float] | None = None) -> ReportView:
     """`elapsed_s` has the seconds that a record took, by its path."""
-    names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].kind)]
+    names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].device_kind)]
     devices = [_device(name, table) for name in names]
-    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].kind)), None)
+    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].device_kind)), None)
     by_name = {one.name: one for one in devices}
     ratios, bandwidths = [], None
     if gpu and "cpu" in by_name:
@@ -182,7 +182,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[s
         reads = [by_name[name].main("read") for name in (gpu, "cpu")]
         if all(reads) and not any(one.doubt for one in reads):
             bandwidths = reads[0].gb_per_s / reads[1].gb_per_s
-    predicted = [cell for cell in table.entries if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
+    predicted = [cell for cell in table.measured_cells if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
     sound = [cell for cell in predicted if not cell.doubt]
     return ReportView(
         table=table,
@@ -203,8 +203,8 @@ def _device(name: str, table: Roofline) -> DeviceView:
         name=name,
         row=table.devices[name],
         facts=_facts(table.devices[name]),
-        gemms=[c for c in compute if c.method == "gemm"],
-        registers=[c for c in compute if c.method == "fma"],
+        gemms=[c for c in compute if c.workload == "gemm"],
+        registers=[c for c in compute if c.workload == "fma"],
         memory=[c for c in mine if c.kind == "memory"],
         layers=build_pyramid(name, table),
         operators=[one for one in views if one],
@@ -233,7 +233,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     cells = [c for c in table.operators if (c.device, c.operator) == (device, name) and c.cpu_time_s]
     if not cells:
         return None
-    sound, scope = [cell for cell in cells if cell.share], _scope(cells, table)
+    sound, scope = [cell for cell in cells if cell.reliable_fraction_of_roof], _scope(cells, table)
     fastest = [*_fastest((cell for cell in sound if cell.scope == scope), _case).values()]
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
@@ -246,7 +246,11 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         device=device,
         cells=cells,
         scope=scope,
-        best=max((cell for cell in sound if cell.scope == scope), key=lambda cell: cell.share, default=None),
+        best=max(
+            (cell for cell in sound if cell.scope == scope),
+            key=lambda cell: cell.reliable_fraction_of_roof,
+            default=None,
+        ),
         remedies=table.remedies(example) if example else [],
         fast=fastest,
         slowest=slow.own_time_s / fast.own_time_s if fast else None,
@@ -315,7 +319,7 @@ def _again(table: Roofline, of: DeviceView, source: Source, elapsed_s: Mapping[s
     """The best case of an operator that is measured by its own job."""
     of_ceilings = {one.record for one in table.ceilings}
     cells = [one.best for one in of.operators if one.best and one.best.record not in of_ceilings]
-    best = max(cells, key=lambda cell: cell.share, default=None)
+    best = max(cells, key=lambda cell: cell.reliable_fraction_of_roof, default=None)
     if best is None:
         return None
     commands = [f"git clone {source.url} roofline && cd roofline"] if source.url else []

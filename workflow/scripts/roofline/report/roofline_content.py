@@ -95,7 +95,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     ceilings = [one for one in roofline.ceilings if one.device == device]
     compute = [one for one in ceilings if one.kind == "compute"]
     under = {cell.compute_ceiling for cell in cells}
-    shown = [c for c in compute if c.name in under or (not by_rate and (c.method == "gemm" or c.name == CUDA_CORES))]
+    shown = [c for c in compute if c.name in under or (not by_rate and (c.workload == "gemm" or c.name == CUDA_CORES))]
     roofs = [_roof(one, _scale([c.tflops for c in shown])) for one in shown]
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
@@ -122,7 +122,7 @@ def _roof(c: ComputeCeiling, scale: float) -> Line:
     promised = f" ({format_shares(c)})" if format_shares(c) else ""
     label = f"{c.name} {' / '.join(rates)}{promised}"
     lower = c.sustained_tflops if (c.sustained_tflops or 0) < SETTLED * c.tflops else None
-    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.method == "fma", sustained=lower)
+    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.workload == "fma", sustained=lower)
 
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Line]:
@@ -136,10 +136,13 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
                 words += f" ({percent(one.fraction_of_datasheet)})"
             yield Line(one.name, one.gb_per_s, words, main=one is main)
     known = {one.name for one in found}
-    for one in roofline.levels:  # caches that only the sweep knows, as on a CPU
-        if (one.device, one.series) == (device, ALL_CORES) and one.name in CACHES and one.name not in known:
-            words = f"{LEVELS.get(one.name, one.name.upper())} {number(one.gb_per_s)} GB/s"
-            yield Line(one.name, one.gb_per_s, words)
+    for sweep in roofline.sweeps:  # caches that only the sweep knows, as on a CPU
+        if (sweep.device, sweep.series) != (device, ALL_CORES):
+            continue
+        for plateau in sweep.plateaus:
+            if plateau.name in CACHES and plateau.name not in known:
+                title = LEVELS.get(plateau.name, plateau.name.upper())
+                yield Line(plateau.name, plateau.gb_per_s, f"{title} {number(plateau.gb_per_s)} GB/s")
 
 
 def _main(found: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:
@@ -178,7 +181,8 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
         about = roofline.operator_info[name]
         scope = next((one for one in about.scopes if any(cell.scope == one for cell in alike)), alike[0].scope)
         best = _best([cell for cell in alike if cell.scope == scope])
-        found += best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.share or 0.0)]
+        fastest = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
+        found += best if about.usual_share_of_peak else [fastest]
     return found
 
 
@@ -187,7 +191,7 @@ def _best(cells: Sequence[CellRow]) -> list[CellRow]:
     ways: dict[str, list[CellRow]] = {}
     for cell in cells:
         ways.setdefault(cell.implementation, []).append(cell)
-    return max(ways.values(), key=lambda mine: median(cell.share or 0.0 for cell in mine))
+    return max(ways.values(), key=lambda mine: median(cell.reliable_fraction_of_roof or 0.0 for cell in mine))
 
 
 def _dot(cell: CellRow, label: str, roofline: Roofline, by_rate: bool) -> Dot:
@@ -224,7 +228,7 @@ def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[Cell
     found: dict[tuple, list[tuple[float, int, CellRow]]] = {}
     for place, cell in enumerate(cells):
         about = roofline.operator_info.get(cell.operator)
-        along = about.axis and cell.along(about.axis) if about else None
+        along = about.axis and cell.axis_value(about.axis) if about else None
         what = place if along is None else about.series(cell)
         key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, what
         found.setdefault(key, []).append((along or 0, place, cell))
@@ -242,18 +246,18 @@ def _groups(series: Sequence[CellRow]) -> list[list[CellRow]]:
 
 def _words(group: Sequence[CellRow], roofline: Roofline, series: list[CellRow] | None) -> str:
     """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
-    about, share = roofline.operator_info.get(group[0].operator), _span(one.share for one in group)
+    about, share = roofline.operator_info.get(group[0].operator), _span(one.reliable_fraction_of_roof for one in group)
     if about is None:
         return " ".join(filter(None, [group[0].name, share]))
     if not series:
         return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
-    sizes = sorted(one.along(about.axis) for one in group)
+    sizes = sorted(one.axis_value(about.axis) for one in group)
     places = [axis_value_text(about.axis, size) for size in sizes]
-    if 2 < len(places) == sum(sizes[0] <= one.along(about.axis) <= sizes[-1] for one in series):
+    if 2 < len(places) == sum(sizes[0] <= one.axis_value(about.axis) <= sizes[-1] for one in series):
         places = [f"{places[0]}–{places[-1]}"]
     where = f"{about.axis.symbol} {', '.join(places)}"
     peaks = {one.name for one in roofline.ceilings if one.device == group[0].device and not one.doubt}
-    sound = [one for one in group if one.share and one.compute_ceiling in peaks]
+    sound = [one for one in group if one.reliable_fraction_of_roof and one.compute_ceiling in peaks]
     peak = _span(one.fraction_of_compute_peak for one in sound) if about.usual_share_of_peak else ""
     words = ", ".join(filter(None, [about.series(group[0]), where]))
     dtype = "" if roofline.ceiling(group[0].device, group[0].dtype) else f"{group[0].dtype} "

@@ -41,7 +41,7 @@ def format_summary(
     if report.ratios:
         shown = " · ".join(f"{one.title} {format_span(one.times)}x" for one in report.ratios)
         lines += [*_fitted(f"GPU/CPU, fp32: {shown}", width), ""]
-    if report.table.repeatable:  # not cut: it is to be pasted
+    if report.table.records_to_repeat:  # not cut: it is to be pasted
         lines += [f"Disturbed by other load. When the machine is idle: {format_make_command(arguments, 'AGAIN=1')}"]
     return "\n".join(lines)
 
@@ -57,7 +57,7 @@ def _device(device: DeviceView, report: ReportView, cost: list[str]) -> list[str
     head = [f"{device.name}: {device.row.name}", *([f"driver {driver}"] if driver else []), *cost]
     lines = [" · ".join([*head, f"{device.passed}{notes}"])]
     lines += [*_compute(device), *_memory(device), *_operators(device, report)]
-    if device.score.cells:
+    if device.score.cell_count:
         lines.append(f"  Predicted before timing: {describe_score(device.score)}")
     if known := describe_standing(report.table, device.name):
         lines.append(f"  {known}")
@@ -125,12 +125,12 @@ def _operators(device: DeviceView, report: ReportView) -> list[str]:
 def _operator(one: OperatorView, report: ReportView) -> str:
     """The best cell, what limits most cells, what helps."""
     if one.best is None:
-        return f"    {one.title:<18}{one.cells[0].no_roof or 'no cell to rely on'}"
+        return f"    {one.title:<18}{one.cells[0].no_roof_reason or 'no cell to rely on'}"
     best = one.best
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"
     helps = f"; try {one.remedies[0]}" if one.remedies else ""
-    figures = f"{duration(best.cpu_time_s):>8}{percent(best.share):>9}"
-    cells = [cell for cell in one.cells if cell.share]
+    figures = f"{duration(best.cpu_time_s):>8}{percent(best.reliable_fraction_of_roof):>9}"
+    cells = [cell for cell in one.cells if cell.reliable_fraction_of_roof]
     words = regime_counts(cells).split(",")[0].replace("-bound", "").replace("limited by the ", "")
     return f"    {one.title:<18}{case:<38}{figures}  {words.replace(' ', f' of {len(cells)} ', 1)}{helps}"

@@ -1,7 +1,5 @@
 """Read bandwidth over the size of the working set: a panel per sweep, with the levels found."""
 
-from collections.abc import Sequence
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,19 +21,21 @@ def draw_sweeps(roofline: Roofline) -> Figure:
     place = style.subplot_margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.17}
     grid = figure.add_gridspec(rows, COLUMNS, **place)
     for i, sweep in enumerate(roofline.sweeps):
-        levels = [one for one in roofline.levels if (one.device, one.series) == (sweep.device, sweep.series)]
-        _paint(figure.add_subplot(grid[divmod(i, COLUMNS)]), sweep, levels)
+        _paint(figure.add_subplot(grid[divmod(i, COLUMNS)]), sweep)
     return figure
 
 
-def _paint(axes: Axes, sweep: SweepRow, levels: Sequence[Plateau]) -> None:
-    counted = style.wrap_text(sweep.counted, axes.bbox.width + 42)
+def _paint(axes: Axes, sweep: SweepRow) -> None:
+    counted = style.wrap_text(sweep.counting_rule, axes.bbox.width + 42)
     title = f"{sweep.device}: {sweep.series.replace('_', ' ')}"
     axes.set_title(title, x=-42 / axes.bbox.width, pad=6 + 10 * len(counted))
     small = {"xycoords": "axes points", "size": style.SMALL_SIZE, "color": MUTED, "va": "bottom"}
     axes.annotate("\n".join(counted), (-42, axes.bbox.height + 3), **small)
-    sizes, rates = zip(*sweep.points, strict=True)
-    entries = [style.legend_line(_words(one), SERIES_COLOURS[1 + i % 7], 1.6) for i, one in enumerate(levels)]
+    sizes = [point.size_bytes for point in sweep.points]
+    rates = [point.gb_per_s for point in sweep.points]
+    entries = [
+        style.legend_line(_words(plateau), SERIES_COLOURS[1 + i % 7], 1.6) for i, plateau in enumerate(sweep.plateaus)
+    ]
     # A decade at least, so that a flat curve looks flat; the legend below the curve.
     air = max(1.6, (10 * min(rates) / max(rates)) ** 0.5)
     low, high = min(rates) / air, max(rates) * air
@@ -45,7 +45,7 @@ def _paint(axes: Axes, sweep: SweepRow, levels: Sequence[Plateau]) -> None:
     style.set_log_axis(axes.xaxis, capacity, base=2, numticks=7)
     style.set_log_axis(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     axes.plot(sizes, rates, color=SERIES_COLOURS[0], lw=0.9, marker="o", ms=3, zorder=3)
-    for entry, level in zip(entries, levels, strict=True):
+    for entry, level in zip(entries, sweep.plateaus, strict=True):
         colour = entry.get_color()
         axes.plot([level.first_bytes, level.last_bytes], [level.gb_per_s] * 2, color=colour, lw=1.6, zorder=4)
         for size, dashes in ((level.knee_bytes, "-"), (level.knee_bytes and level.reported_bytes, (0, (1, 1)))):

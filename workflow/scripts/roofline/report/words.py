@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, regime_text
-from roofline.core.terms import DEVICE_TRAITS
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 LEVELS = {
@@ -43,27 +42,27 @@ def format_percent_span(shares: Iterable[float]) -> str:
 
 def datasheet_word(device: DeviceRow) -> str:
     """Whose figures a device is compared with: a formula's for a CPU, and for a card without a datasheet."""
-    return "formula" if device.by_formula or DEVICE_TRAITS[device.kind].peaks_by == "formula" else "datasheet"
+    return device.peaks_by
 
 
 def format_shares(c: ComputeCeiling) -> str:
     """Burst and sustained over the datasheet: 81/69 %; empty if doubtful."""
-    if c.doubt or not c.datasheet_tflops:
+    if c.doubt:
         return ""
-    rates = [rate / c.datasheet_tflops for rate in (c.burst_tflops, c.sustained_tflops) if rate]
-    return "/".join(percent(one).removesuffix(" %") for one in rates) + " %"
+    shares = [share for share in (c.burst_fraction_of_datasheet, c.sustained_fraction_of_datasheet) if share]
+    return "/".join(percent(share).removesuffix(" %") for share in shares) + " %" if shares else ""
 
 
 def format_limits(c: ComputeCeiling | MemoryCeiling) -> str:
     """NVML's throttle reasons under load, in words; empty if none."""
-    words = throttle_reasons_text(c.limited_by)
-    return f"{words}, throughout" if c.throttled and words else words
+    words = throttle_reasons_text(c.throttle_reasons)
+    return f"{words}, throughout" if c.all_throttled and words else words
 
 
 def describe_standing(roofline: Roofline, device: str) -> str:
     """Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803); empty if none is known."""
     mine = [one for one in roofline.ceilings if one.device == device and one.standing]
-    shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
+    shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.workload == "gemm")]
     most, name = max((one.standing.others for one in shown), default=0), roofline.devices[device].name
     words = "; ".join(f"{one.name} {format_rank(one)}" for one in shown)
     return f"Other known {name.removeprefix('NVIDIA ')}s ({most}): {words}." if shown else ""
@@ -92,20 +91,20 @@ def format_picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
 def describe_energy(roofline: Roofline, device: str) -> str:
     """What the figures of energy are of, and why there are none; empty without sustained load."""
     found = {one.name: one.energy for one in roofline.ceilings if one.device == device and one.energy}
-    measured, missing = [one for one in found.values() if not one.why], {}
+    measured, missing = [one for one in found.values() if not one.reason], {}
     for name, one in found.items():
-        if one.why:
-            missing.setdefault(one.why, []).append(name)
+        if one.reason:
+            missing.setdefault(one.reason, []).append(name)
     words, row = [], roofline.devices[device]
     if measured:
         celsius = format_span(one.temperature_c for one in measured if one.temperature_c)
         limit = row.hardware.get("power_limit_w")
-        of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].scope}"
+        of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].counter_scope}"
         words.append(f"of the whole {of} under sustained load, idle power included")
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
-    if row.idle_w:
-        at = f" at {number(row.idle_clock_mhz)} MHz" if row.idle_clock_mhz else ""
-        words.append(f"idle {number(row.idle_w)} W{at}")
+    if row.idle_power_w:
+        at = f" at {number(row.idle_sm_clock_mhz)} MHz" if row.idle_sm_clock_mhz else ""
+        words.append(f"idle {number(row.idle_power_w)} W{at}")
     words += [f"no figure of {join_words(names)}: {why}" for why, names in missing.items()]
     return f"Energy: {'; '.join(words)}." if words else ""
 
@@ -136,12 +135,12 @@ def format_error(share: float | None) -> str:
 
 
 def describe_score(score) -> str:
-    alone, found = score.baseline, f"median error {_close(score)} within 1.25x"
+    alone, found = score.baseline_tally, f"median error {_close(score)} within 1.25x"
     return f"{found} (baseline: {_close(alone)})" if alone else found
 
 
 def _close(score) -> str:
-    return f"{percent(score.median_error)}, {score.times_close} of {score.cells}"
+    return f"{percent(score.median_cpu_time_error)}, {score.times_close} of {score.cell_count}"
 
 
 def format_failures(failed: Iterable[CheckResult]) -> list[str]:
@@ -152,8 +151,8 @@ def format_failures(failed: Iterable[CheckResult]) -> list[str]:
 def describe_skipped(roofline: Roofline, device: str) -> list[str]:
     """What was asked for and the device lacks, each reason once."""
     reasons: dict[str, list[str]] = {}
-    for one in roofline.skipped:
-        if one.device == device:
-            reason = one.reason.replace(f" {one.dtype} ", " such ") if one.dtype else one.reason
-            reasons.setdefault(reason, []).append(one.name or one.dtype)
+    for row in roofline.skipped:
+        if row.device == device:
+            reason = row.reason.replace(f" {row.name} ", " such ") if row.kind == "peak_flops" else row.reason
+            reasons.setdefault(reason, []).append(row.name)
     return [f"{join_words(names)}: {reason}" for reason, names in reasons.items()]

@@ -19,7 +19,7 @@ INCOMPLETE = Path(".snakemake", "incomplete")
 def disturbed(results: Path, asked: Collection[str]) -> list[str]:
     """The records that the last table names as disturbed, among the cells asked for."""
     table = results / "roofline.json"
-    named = read(Roofline, table).repeatable if table.exists() else []
+    named = read(Roofline, table).records_to_repeat if table.exists() else []
     return [str(results / path) for path in named if path.removesuffix(".json") in asked]
 
 

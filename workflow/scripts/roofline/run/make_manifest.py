@@ -3,10 +3,12 @@
 import hashlib
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, select_accelerators
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
@@ -53,8 +55,15 @@ def make_manifest(
         sources=sources,
         environment=describe_environment(devices),
         devices=[
-            ManifestDevice(kind=one.device_kind, **one.model_dump(include={*ManifestDevice.model_fields} - {"kind"}))
-            for one in devices
+            ManifestDevice(
+                device=device.device,
+                device_kind=device.device_kind,
+                name=device.name,
+                uuid=device.uuid,
+                memory_total_bytes=device.memory_total_bytes,
+                software=device.software,
+            )
+            for device in devices
         ],
         data=data,
         operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
@@ -66,6 +75,15 @@ def make_manifest(
 def hashes(outputs: Iterable[Output]) -> dict[str, str]:
     """SHA-256 by the path below results/."""
     return {output.path.removeprefix(f"{RESULTS}/"): output.sha256 for output in outputs}
+
+
+def describe_amendments(manifest: Manifest) -> list[str]:
+    """Return a line for each time at which files were replaced after the run: when, by which commit, how many, why."""
+    replaced = Counter((entry.amended_at, entry.commit, entry.reason) for entry in manifest.amended)
+    return [
+        f"amended at {amended_at} by {commit}: {count_words(count, 'file')}: {reason}"
+        for (amended_at, commit, reason), count in replaced.items()
+    ]
 
 
 def broken_seals(found: Results, sha256: Mapping[str, str]) -> list[str]:

@@ -23,14 +23,14 @@ Drawing = tuple[Callable[[], Figure], set[str]]  # with the devices that it show
 def drawings(roofline: Roofline) -> dict[str, Drawing]:
     """Each picture of which something was measured, by the name of its file."""
     found: dict[str, Drawing] = {}
-    for device, names in picture_names({name: one.kind for name, one in roofline.devices.items()}).items():
+    for device, names in picture_names({name: one.device_kind for name, one in roofline.devices.items()}).items():
         found |= dict.fromkeys(names, (partial(roofline_figure.draw_roofline, roofline, device), {device}))
     for name, about in roofline.operator_info.items():
         devices = {one.device for one in roofline.operators if one.operator == name and one.fraction_of_roof}
         draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw_operator_shares
         if devices:
             found[f"{about.picture}.png"] = partial(draw_operator, roofline, name), devices
-    loads = [one for one in roofline.ceilings if one.kind == "compute" and one.load]
+    loads = [one for one in roofline.ceilings if one.kind == "compute" and one.sustained]
     for name, rows, draw_rows in (
         ("sweep.png", roofline.sweeps, sweep_figure.draw_sweeps),
         ("energy.png", roofline.energy_fits, fit_figure.draw_energy_fits),
@@ -47,7 +47,8 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     known, jobs = drawings(roofline), []
     for name in names or known:
         how, devices = known.get(name, (None, ()))
-        jobs.append((how, folder / name, format_failures(one for one in roofline.faults if one.device in devices)))
+        failures = [check for check in roofline.doubting_failures if check.device in devices]
+        jobs.append((how, folder / name, format_failures(failures)))
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:

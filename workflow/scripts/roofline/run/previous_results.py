@@ -93,8 +93,8 @@ def _require_sound(path: Path, results: Path, counters: bool) -> None:
     """Raises UserError for what cannot be read, and for refused counters if they are required."""
     kind = RUNS_OWN.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_record(path)
-    if counters and isinstance(record, ProfilerRecord) and record.refused:
-        raise UserError(f"{path}: counters are required, and were refused: {record.refused}")
+    if counters and isinstance(record, ProfilerRecord) and record.refused_reason:
+        raise UserError(f"{path}: counters are required, and were refused: {record.refused_reason}")
 
 
 def set_aside_other_cards(present: Mapping, results: Path) -> None:

@@ -82,7 +82,7 @@ class RuleParams:
 
     def known_cards(self) -> list[str]:
         """Files with earlier runs of the GPUs' models."""
-        paths = {cards.path_of(self.cells.present[device].name) for device in self.cells.gpus}
+        paths = {cards.cards_path(self.cells.present[device].name) for device in self.cells.gpus}
         return [os.path.relpath(path) for path in paths if path.exists()]
 
     def of_levels(self, key: str, levels):

@@ -57,7 +57,7 @@ def take_turn(devices: list[str], modules: Iterable[str]) -> None:
         with contextlib.suppress(Exception):  # the device says why
             for name in ("cupy", "roofline.devices.gpu.gpu_device", "roofline.report.job_lines", *modules):
                 import_module(name)
-            import_module("roofline.devices.gpu.nvml").start()  # takes 0.05 s
+            import_module("roofline.devices.gpu.nvml").initialise()  # takes 0.05 s
     try:
         lock.take_locks(devices)
     except PermissionError as error:

@@ -111,7 +111,15 @@ class Cells:
 
     def deliverables(self) -> list[str]:
         """All files of a run but the manifest, which holds a checksum of each. A deleted one is made again."""
-        names = ["roofline.json", "known_cards.json", "report.html", "ROOFLINE.md"]
+        names = [
+            "roofline.json",
+            "roofline.schema.json",
+            "ceilings.csv",
+            "cells.csv",
+            "known_cards.json",
+            "report.html",
+            "ROOFLINE.md",
+        ]
         names += ["interpretation.md", "verification.md", *self.pictures()]
         names += [f"{device}/predictions.{format}" for device in self.devices for format in ("json", "md")]
         return files(self.records()) + [f"{RESULTS}/{name}" for name in names]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from roofline.core.disturbance import find_hidden_load, is_disturbed
 from roofline.core.dtypes import operand_dtype
 from roofline.core.repeatability import MOST_CEILING_SPREAD, find_doubt, relative_spread
+from roofline.core.roofline_model import ridge_point
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.datasheets import highest_possible_tflops
@@ -14,183 +15,263 @@ from roofline.records.cards import CardRun
 from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
 from roofline.records.device_record import DeviceRecord
 from roofline.records.energy_record import MemoryLoad
-from roofline.table.rows import (
-    ComputeCeiling,
-    EnergyRow,
-    InvestigationRow,
-    Load,
-    LoadPointRow,
-    MemoryCeiling,
-    PeerPath,
-    Plateau,
-    SweepRow,
-    VariantRow,
-)
+from roofline.records.operator_record import JobRecord
+from roofline.records.timing_record import Contention, DeviceState
+from roofline.table.rows import ComputeCeiling, EnergyRow, MemoryCeiling, PeerPath, SustainedRow, SweepRow, VariantRow
 from roofline.table.standing import rank_among_cards
 
 MOST_POINTS = 120  # of a curve: a picture shows no more
-FEWER_CORES = 1.15  # times the rate of more cores: quiet hosts stay within 1.10
-BEATEN = 1.10  # a faster reference GEMM refutes it
+MOST_GAIN_OF_FEWER_CORES = 1.15  # the rate of fewer cores over that of more: quiet hosts stay within 1.10
+MOST_GAIN_OF_REFERENCE = 1.10  # the rate of the reference GEMM over the burst: a faster one refutes the burst
 
 
 def compute_ceiling_rows(
-    peaks: Sequence[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
+    peaks: Sequence[tuple[str, PeakFlopsRecord]],
+    device: DeviceRecord,
+    card_runs: Sequence[CardRun],
+    reads_gb_per_s: float | None,
 ) -> Iterator[ComputeCeiling]:
-    """Of one device, with what its known cards reached."""
-    found = [one for one in peaks if one[1].peak]
-    sound = [one for path, one in found if not _compute(path, one, device, None, known).doubt]
-    registers = {one.dtype: one.peak.tflops for one in sound}
-    for path, record in found:
-        yield _compute(path, record, device, registers.get(f"{record.dtype}_fma"), known)
+    """Yield a row for each measured compute ceiling of one device, ranked among `card_runs`.
+
+    `reads_gb_per_s` is the bandwidth of reads of main memory, which sets the ridge points; None if it was not measured
+    or is doubtful.
+    """
+    measured = [(path, record) for path, record in peaks if record.peak]
+    rows = [_compute(path, record, device, None, card_runs, reads_gb_per_s) for path, record in measured]
+    sound_tflops = {row.name: row.tflops for row in rows if not row.doubt}
+    for path, record in measured:
+        register_tflops = sound_tflops.get(f"{record.name}_fma")
+        yield _compute(path, record, device, register_tflops, card_runs, reads_gb_per_s)
 
 
 def _compute(
-    path: str, record: PeakFlopsRecord, device: DeviceRecord, registers: float | None, known: Sequence[CardRun]
+    path: str,
+    record: PeakFlopsRecord,
+    device: DeviceRecord,
+    register_tflops: float | None,
+    card_runs: Sequence[CardRun],
+    reads_gb_per_s: float | None,
 ) -> ComputeCeiling:
     peak, burst = record.peak, record.peak.burst
-    apart = relative_spread([block.tflops for block in peak.blocks])
+    samples, spread = len(burst.timing.samples_s), relative_spread([block.tflops for block in peak.repeats])
+    highest_tflops = highest_possible_tflops(device, record.name, peak.sm_clock_mhz)
     doubt = find_doubt(
         kind=device.device_kind,
-        samples=len(burst.latency.samples_s),
-        block_spread=apart,
+        samples=samples,
+        block_spread=spread,
         most_spread=MOST_CEILING_SPREAD,
-        disturbed=is_record_disturbed(record, burst.latency.contention, burst.states, device.device_kind),
-        throttled=peak.throttled,
-        impossible=_impossible(peak, registers, highest_possible_tflops(device, record.dtype, peak.clock_mhz)),
+        disturbed=is_record_disturbed(record, burst.timing.contention, burst.states, device.device_kind),
+        throttled=peak.all_throttled,
+        impossible=_impossible(peak, register_tflops, highest_tflops),
     )
-    return ComputeCeiling.like(
-        peak,
+    datasheet = peak.datasheet_tflops
+    ridge = ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if reads_gb_per_s and not doubt else None
+    return ComputeCeiling(
         device=record.device,
         kind="compute",
-        name=record.dtype,
-        dtype=operand_dtype(record.dtype),
-        accumulation=burst.product.accumulation,
-        output=burst.product.output,
-        library=burst.product.library,
-        samples=len(burst.latency.samples_s),
-        blocks_apart=apart,
-        datasheet_tflops=peak.vendor_tflops,
-        fraction_of_datasheet=peak.fraction_of_vendor,
-        datasheet_at_least=peak.unit == "cpu" and device.hardware.get("clock_may_boost", False),
-        sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
-        variants=list(map(_variant, peak.variants)),
-        load=_load(peak.sustained, burst.flops) if peak.sustained else None,
+        name=record.name,
+        workload=peak.workload,
+        compute_unit=peak.compute_unit,
+        dtype=operand_dtype(record.name),
+        product=burst.product,
+        inputs=peak.inputs,
+        tflops=peak.tflops,
+        burst_tflops=peak.burst_tflops,
+        sustained_tflops=peak.sustained_tflops,
+        sample_count=samples,
+        repeat_spread=spread,
+        ridge_flops_per_byte=ridge,
+        reference_tflops=peak.reference_tflops,
+        datasheet_tflops=datasheet,
+        fraction_of_datasheet=_fraction(peak.tflops, datasheet),
+        burst_fraction_of_datasheet=_fraction(peak.burst_tflops, datasheet),
+        sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, datasheet),
+        datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
+        sm_clock_mhz=peak.sm_clock_mhz,
+        fraction_of_clock=peak.fraction_of_clock,
+        throttle_reasons=peak.throttle_reasons,
+        burst_throttle_reasons=peak.burst_throttle_reasons,
+        sustained_throttle_reasons=peak.sustained_throttle_reasons,
+        all_throttled=peak.all_throttled,
+        variants=[_variant(block) for block in peak.variants],
+        sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
         energy=_energy(peak.sustained, "flop", device),
-        investigation=_investigation(peak),
-        remarks=peak.doubts,
+        investigation=peak.investigation,
+        remarks=peak.remarks,
         doubt=doubt,
-        standing=None if doubt else rank_among_cards(record.dtype, peak.burst_tflops, known),
+        standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
         record=path,
     )
 
 
-def _variant(one: WorkloadBlock) -> VariantRow:
-    product, samples = one.product, len(one.latency.samples_s)
-    return VariantRow.like(one, accumulation=product.accumulation, output=product.output, samples=samples)
+def _fraction(measured: float | None, datasheet: float | None) -> float | None:
+    """A measured rate over that of the datasheet; None if either is not known."""
+    return measured / datasheet if measured and datasheet else None
 
 
-def _impossible(peak: PeakFlops, registers: float | None, most: float) -> bool:
-    """Above what the clock allows, above the register-only peak of a CPU, or below the reference GEMM."""
-    of_registers = peak.tflops / registers if registers and peak.unit == "cpu" and peak.method == "gemm" else 0
-    return peak.tflops > most or of_registers > 1 or (peak.reference_tflops or 0) > BEATEN * peak.burst_tflops
+def _variant(block: WorkloadBlock) -> VariantRow:
+    return VariantRow(
+        product=block.product, inputs=block.inputs, tflops=block.tflops, sample_count=len(block.timing.samples_s)
+    )
 
 
-def _load(load: Sustained, flops: int) -> Load:
-    step = -(-len(load.curve) // (MOST_POINTS - 1))
-    curve = load.curve[::step] + ([] if (len(load.curve) - 1) % step == 0 else load.curve[-1:])
-    return Load.like(
-        load,
-        points=len(load.curve),
+def _impossible(peak: PeakFlops, register_tflops: float | None, highest_tflops: float) -> bool:
+    """Return whether a peak cannot be right.
+
+    It exceeds what the clock allows or a CPU's register-only peak, or the reference GEMM is clearly faster.
+    """
+    if peak.tflops > highest_tflops:
+        return True
+    if register_tflops and peak.compute_unit == "cpu" and peak.workload == "gemm" and peak.tflops > register_tflops:
+        return True
+    return (peak.reference_tflops or 0) > MOST_GAIN_OF_REFERENCE * peak.burst_tflops
+
+
+def _sustained(load: Sustained, flops: int) -> SustainedRow:
+    """The load with a curve of at most MOST_POINTS points, the last one included; `flops` are of one product."""
+    step = math.ceil(len(load.curve) / (MOST_POINTS - 1))
+    curve = load.curve[::step]
+    if (len(load.curve) - 1) % step:
+        curve.append(load.curve[-1])
+    return SustainedRow(
+        duration_s=load.duration_s,
+        settled_after_s=load.settled_after_s,
+        sm_clock_mhz=load.sm_clock_mhz,
+        temperature_c=load.temperature_c,
+        drift=load.drift,
+        point_count=len(load.curve),
         product_flops=flops,
-        first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],
-        curve=[LoadPointRow.like(one) for one in curve],
+        first_products_s=load.first_products_s,
+        curve=curve,
     )
 
 
 def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord) -> EnergyRow | None:
+    """The energy of a load per `unit`, flop or byte; None if there was no load or no counter."""
     if not load or not load.energy:
         return None
-    figures = {"temperature_c": load.temperature_c, "clock_mhz": load.sm_clock_mhz}
-    figures["scope"] = "module" if "GH200" in device.name else "card"
-    return EnergyRow.like(load.energy, **figures, **{f"joules_per_{unit}": load.energy.each})
-
-
-def _investigation(peak: PeakFlops) -> InvestigationRow | None:
-    found = peak.investigation
-    of_verdict = found and (trial.finding for trial in found.trials if trial.what == found.verdict)
-    return found and InvestigationRow.like(found, finding=next(of_verdict, None))
+    return EnergyRow(
+        **{f"joules_per_{unit}": load.energy.joules_per_work},
+        power_w=load.energy.power_w,
+        temperature_c=load.temperature_c,
+        sm_clock_mhz=load.sm_clock_mhz,
+        counter_scope="module" if "GH200" in device.name else "card",
+        reason=load.energy.reason,
+    )
 
 
 def memory_ceiling_rows(
-    path: str, record: BandwidthRecord, device: DeviceRecord, known: Sequence[CardRun]
+    path: str, record: BandwidthRecord, device: DeviceRecord, card_runs: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
-    for one in record.bandwidths:
-        alike = [other for other in record.bandwidths if (other.level, other.mix) == (one.level, one.mix)]
-        fewer = [other.gb_per_s for other in alike if (other.cores or math.inf) < (one.cores or math.inf)]
-        yield _memory(path, record, one, device, known, impossible=max(fewer, default=0) > FEWER_CORES * one.gb_per_s)
+    """Yield a row for each memory ceiling of a record, ranked among `card_runs`.
+
+    A ceiling is impossible if fewer cores reached more than MOST_GAIN_OF_FEWER_CORES times as much.
+    """
+    for bandwidth in record.bandwidths:
+        same_pattern = [
+            candidate
+            for candidate in record.bandwidths
+            if (candidate.level, candidate.mix) == (bandwidth.level, bandwidth.mix)
+        ]
+        cores = bandwidth.cores or math.inf
+        rates_of_fewer = [candidate.gb_per_s for candidate in same_pattern if (candidate.cores or math.inf) < cores]
+        impossible = max(rates_of_fewer, default=0) > MOST_GAIN_OF_FEWER_CORES * bandwidth.gb_per_s
+        yield _memory(path, record, bandwidth, device, card_runs, impossible)
 
 
 def _memory(
-    path: str, record: BandwidthRecord, one: Bandwidth, device: DeviceRecord, known: Sequence[CardRun], impossible: bool
+    path: str,
+    record: BandwidthRecord,
+    bandwidth: Bandwidth,
+    device: DeviceRecord,
+    card_runs: Sequence[CardRun],
+    impossible: bool,
 ) -> MemoryCeiling:
     kind = device.device_kind
+    spread = relative_spread(bandwidth.repeats_gb_per_s)
     doubt = find_doubt(
-        kind="cpu" if one.level == "pcie" else kind,  # the host's memory has its part in transfers
-        samples=len(one.latency.samples_s),
-        block_spread=relative_spread(one.blocks_gb_per_s),
-        disturbed=is_record_disturbed(record, one.latency.contention, one.states, kind),
-        throttled=one.throttled,
+        kind="cpu" if bandwidth.level == "pcie" else kind,  # the host's memory has its part in transfers
+        samples=len(bandwidth.timing.samples_s),
+        block_spread=spread,
+        disturbed=is_record_disturbed(record, bandwidth.timing.contention, bandwidth.states, kind),
+        throttled=bandwidth.all_throttled,
         impossible=impossible,
     )
-    return MemoryCeiling.like(
-        one,
+    datasheet = bandwidth.datasheet_gb_per_s
+    return MemoryCeiling(
         device=record.device,
         kind="memory",
-        peer=record.peer and record.peer.device,
-        samples=len(one.latency.samples_s),
-        load_latency_s=_load_latency_s(record, one),
-        sustained_gb_per_s=one.load and one.load.gb_per_s,
-        energy=_energy(one.load, "byte", device),
-        datasheet_gb_per_s=one.vendor_gb_per_s,
-        fraction_of_datasheet=one.fraction_of_vendor,
+        name=bandwidth.name,
+        level=bandwidth.level,
+        mix=bandwidth.mix,
+        cores=bandwidth.cores,
+        host_memory=bandwidth.host_memory,
+        both_ways=bandwidth.both_ways,
+        peer=record.peer and record.peer.peer,
+        gb_per_s=bandwidth.gb_per_s,
+        ci95_gb_per_s=bandwidth.ci95_gb_per_s,
+        sample_count=len(bandwidth.timing.samples_s),
+        repeat_spread=spread,
+        load_latency_s=_load_latency_s(record, bandwidth),
+        sustained_gb_per_s=bandwidth.sustained and bandwidth.sustained.gb_per_s,
+        energy=_energy(bandwidth.sustained, "byte", device),
+        sm_clock_mhz=bandwidth.sm_clock_mhz,
+        datasheet_gb_per_s=datasheet,
+        fraction_of_datasheet=_fraction(bandwidth.gb_per_s, datasheet),
+        throttle_reasons=bandwidth.throttle_reasons,
+        all_throttled=bandwidth.all_throttled,
         doubt=doubt,
-        standing=None if doubt else rank_among_cards(one.name, one.gb_per_s, known),
+        standing=None if doubt else rank_among_cards(bandwidth.name, bandwidth.gb_per_s, card_runs),
         record=path,
     )
 
 
-def _load_latency_s(record: BandwidthRecord, one: Bandwidth) -> float | None:
-    """On the row of the level's first reads."""
-    first = next((other for other in record.bandwidths if other.mix == "read"), None)
-    loads = [one.timing for one in record.latencies if one.name == "load" and not is_too_few(len(one.timing.samples_s))]
-    return loads[0].median_s if loads and one is first and not record.peer else None
+def _load_latency_s(record: BandwidthRecord, bandwidth: Bandwidth) -> float | None:
+    """The latency of a dependent load, on the row of the level's first reads; None on all other rows."""
+    first_reads = next((candidate for candidate in record.bandwidths if candidate.mix == "read"), None)
+    if record.peer or bandwidth is not first_reads:
+        return None
+    loads = [latency.timing for latency in record.latencies if latency.name == "load"]
+    sufficient = [timing for timing in loads if not is_too_few(len(timing.samples_s))]
+    return sufficient[0].median_s if sufficient else None
 
 
-def is_record_disturbed(record, contention, states, kind: DeviceKind) -> bool:
-    """Whether other load ran during a block of a record, or meanwhile where only the whole job shows it."""
-    sensitive = DEVICE_TRAITS[kind].load_sensitivity
-    return is_disturbed(contention, states, sensitive) or bool(find_hidden_load(record.whole_job, sensitive))
+def is_record_disturbed(
+    record: JobRecord, contention: Contention | None, states: Sequence[DeviceState], kind: DeviceKind
+) -> bool:
+    """Return whether other load ran during a block of a record, or meanwhile if only the whole job shows it."""
+    sensitivity = DEVICE_TRAITS[kind].load_sensitivity
+    return is_disturbed(contention, states, sensitivity) or bool(find_hidden_load(record.whole_job, sensitivity))
 
 
 def sweep_rows(path: str, record: BandwidthRecord) -> list[SweepRow]:
+    """Return the sweeps of a record, each with the plateaus that it shows."""
     return [
-        SweepRow.like(
-            one, device=record.device, points=[(at.size_bytes, at.gb_per_s) for at in one.points], record=path
+        SweepRow(
+            device=record.device,
+            series=sweep.series,
+            reader=sweep.reader,
+            counting_rule=sweep.counting_rule,
+            points=sweep.points,
+            plateaus=sweep.plateaus,
+            record=path,
         )
-        for one in record.sweeps
-    ]
-
-
-def plateau_rows(path: str, record: BandwidthRecord) -> list[Plateau]:
-    return [
-        Plateau.like(level, device=record.device, series=sweep.series, record=path)
         for sweep in record.sweeps
-        for level in sweep.levels
     ]
 
 
 def peer_path_row(path: str, record: BandwidthRecord) -> PeerPath:
-    latencies = {one.name: one.timing.median_s for one in record.latencies}
-    loaded = {one.device: (one.alone_tflops, one.together_tflops) for one in record.loaded}
-    of = {"device": record.device, "peer": record.peer.device, "record": path}
-    return PeerPath.like(record.peer, **of, latencies_s=latencies, loaded_tflops=loaded)
+    """Return the link of a GPU to the peer of this record, with its latencies in seconds and the loaded cards."""
+    latencies_s = {latency.name: latency.timing.median_s for latency in record.latencies}
+    return PeerPath(
+        device=record.device,
+        peer=record.peer.peer,
+        link=record.peer.link,
+        active_nvlinks=record.peer.active_nvlinks,
+        nvlink_version=record.peer.nvlink_version,
+        inactive_nvlinks=record.peer.inactive_nvlinks,
+        load_latency_s=latencies_s.get("load"),
+        copy_latency_s=latencies_s.get("copy"),
+        loaded=record.loaded,
+        record=path,
+    )

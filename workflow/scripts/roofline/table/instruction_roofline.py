@@ -6,73 +6,102 @@ from roofline.core.repeatability import find_doubt
 from roofline.core.roofline_model import fewest_transactions, peak_issue_rate
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters_record import CountedCell
-from roofline.records.instructions_record import InstructionsRecord
+from roofline.records.instructions_record import AccessLimit, InstructionsRecord
 from roofline.table.cell_rows import Ceilings
-from roofline.table.rows import AccessLimitRow, CellRow, InstructionRoofline, PlacedKernel, case_key
+from roofline.table.rows import CellRow, InstructionRoofline, PlacedKernel, case_key, cell_key_fields
 
-MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
+LIMITING_SHARE = 0.6  # of a measured rate: a kernel that reaches more of it is limited by it
 
 
 def build_instruction_row(
     path: str, record: InstructionsRecord, ceilings: Ceilings, cells: Iterable[CellRow], counts: Iterable[CountedCell]
 ) -> InstructionRoofline:
-    """`ceilings` and `counts`, as of one application each, are the device's own. Cells not profiled are left out."""
+    """Return the instruction roofline of a GPU, with the cells that were profiled under it.
+
+    `ceilings` and `counts`, as of one application each, are of this device.
+    """
     issue = record.issue
     peak = issue.sm_clock_mhz and peak_issue_rate(issue.multiprocessors, issue.sm_clock_mhz)
-    rates = {
+    transactions_per_s = {
         level: fewest_transactions(ceilings[name].gb_per_s * 1e9, level)
         for level, name in TRANSACTION_ROOFS.items()
         if name in ceilings
     }
-    by_cell = {_key(one, record.device): one for one in counts if one.warp_instructions}
-    return InstructionRoofline.like(
-        issue,
+    counts_by_cell = {_cell_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
+    kernels = []
+    for cell in cells:
+        counted = counts_by_cell.get(_cell_key(cell, cell.device))
+        if counted:
+            kernels.append(place_kernel(cell, counted, issue.warp_instructions_per_s, transactions_per_s))
+    return InstructionRoofline(
         device=record.device,
-        fraction_of_peak=issue.warp_instructions_per_s / peak if peak else None,
-        samples=len(issue.latency.samples_s),
-        doubt=find_doubt(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
-        transactions_per_s=rates,
-        walls=[AccessLimitRow.like(wall) for wall in record.walls],
-        kernels=[
-            place_kernel(cell, one, issue.warp_instructions_per_s, rates)
-            for cell in cells
-            if (one := by_cell.get(_key(cell, cell.device)))
-        ],
+        warp_instructions_per_s=issue.warp_instructions_per_s,
+        sm_clock_mhz=issue.sm_clock_mhz,
+        fraction_of_issue_peak=issue.warp_instructions_per_s / peak if peak else None,
+        sample_count=len(issue.timing.samples_s),
+        doubt=find_doubt(kind="gpu", samples=len(issue.timing.samples_s), throttled=issue.timing.all_throttled),
+        transactions_per_s=transactions_per_s,
+        walls=[_access_limit(wall) for wall in record.walls],
+        kernels=kernels,
         record=path,
     )
 
 
-def _key(cell: CellRow | CountedCell, device: str) -> tuple:
+def _access_limit(wall: AccessLimit) -> AccessLimit:
+    """The limit without its samples."""
+    return AccessLimit(
+        pattern=wall.pattern,
+        degree=wall.degree,
+        requests=wall.requests,
+        transactions_per_request=wall.transactions_per_request,
+        requests_per_s=wall.requests_per_s,
+        sm_clock_mhz=wall.sm_clock_mhz,
+        cycles_per_request=wall.cycles_per_request,
+    )
+
+
+def _cell_key(cell: CellRow | CountedCell, device: str) -> tuple:
     return cell.implementation, *case_key(device, cell)
 
 
-def place_kernel(cell: CellRow, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
-    seconds, issued, moved = cell.own_time_s, counts.warp_instructions, _transactions(counts)
-    shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
-    of_issue = issued / seconds / issue_per_s
-    most = max([(of_issue, "issue"), *((share, level) for level, share in shares.items())])
-    return PlacedKernel.like(
-        cell,
+def place_kernel(
+    cell: CellRow, counts: CountedCell, issue_per_s: float, transactions_per_s: Mapping[str, float]
+) -> PlacedKernel:
+    """Return a cell on the instruction roofline, and what limits it.
+
+    `issue_per_s` is the measured issue rate in warp instructions per second, `transactions_per_s` what each level was
+    measured to give.
+    """
+    seconds, issued, transactions = cell.own_time_s, counts.warp_instructions, _transactions(counts)
+    fraction_of_level = {
+        level: number / seconds / transactions_per_s[level]
+        for level, number in transactions.items()
+        if level in transactions_per_s
+    }
+    fraction_of_issue = issued / seconds / issue_per_s
+    shares = [(fraction_of_issue, "issue"), *((share, level) for level, share in fraction_of_level.items())]
+    largest_share, limit = max(shares)
+    return PlacedKernel(
+        **cell_key_fields(cell.device, cell),
         warp_instructions=issued,
         warp_instructions_per_s=issued / seconds,
-        lanes_on=(counts.predicated_on_thread_instructions or 0) / issued or None,
-        transactions=moved,
-        fraction_of_issue=of_issue,
-        fraction_of_level=shares,
+        active_lanes=(counts.predicated_on_thread_instructions or 0) / issued or None,
+        transactions=transactions,
+        fraction_of_issue=fraction_of_issue,
+        fraction_of_level=fraction_of_level,
         fraction_of_roof=cell.gpu_fraction_of_roof or cell.fraction_of_roof,
-        limited_by=most[1] if most[0] >= MOST else "latency",
+        limit=limit if largest_share >= LIMITING_SHARE else "latency",
     )
 
 
 def _transactions(counts: CountedCell) -> dict[str, float]:
-    """Loads and stores of each level added up; a level that was not counted is not there."""
+    """The sum of loads and stores of each level; a level that was not counted is absent."""
     by_level = {
         "l1": (counts.l1_load_sectors, counts.l1_store_sectors),
         "shared": (counts.shared_load_wavefronts, counts.shared_store_wavefronts),
         "l2": (counts.l2_read_sectors, counts.l2_write_sectors),
-        "hbm": tuple(
-            None if moved is None else fewest_transactions(moved, "hbm")
-            for moved in (counts.dram_read_bytes, counts.declared_write_bytes)
-        ),
     }
-    return {level: sum(both) for level, both in by_level.items() if None not in both}
+    if counts.dram_read_bytes is not None:
+        reads = fewest_transactions(counts.dram_read_bytes, "hbm")
+        by_level["hbm"] = (reads, fewest_transactions(counts.declared_write_bytes, "hbm"))
+    return {level: sum(counted) for level, counted in by_level.items() if None not in counted}

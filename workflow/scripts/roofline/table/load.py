@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofline.core.roofline_model import SECTOR_BYTES
+from roofline.core.terms import DeviceKind, Regime
+from roofline.devices.levels import MAIN_MEMORY
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.compute import PeakFlopsRecord
@@ -16,19 +18,34 @@ from roofline.table.cell_rows import CellContext, build_cell_row, build_operatio
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
-from roofline.table.rows import Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
+from roofline.table.rows import (
+    Ceiling,
+    CellRow,
+    Counted,
+    DeviceRow,
+    MemoryCeiling,
+    NotCounted,
+    Roofline,
+    Skipped,
+    case_key,
+    cell_key_fields,
+)
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
 from roofline.table.seals import find_violations
 from roofline.table.standing import select_comparable_runs
 
-# How far a count may be from the declared one: the larger of a share of that and an amount.
-OF_FLOPS, OF_TRAFFIC = (0.02, 0), (0.05, 1e6)
+# A count agrees with the declared one within the larger of a share of that and an amount.
+FLOPS_SHARE, FLOPS_AMOUNT = 0.02, 0
+TRAFFIC_SHARE, TRAFFIC_BYTES = 0.05, 1e6
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the config asks for besides records: the user's operations, and what devices lack of the rest."""
+    """The part of the config that the table follows from besides records.
+
+    `without` names the operators that a device cannot run.
+    """
 
     effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
@@ -37,148 +54,202 @@ class Request:
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
 
-def build_table(found: Results, asked: Request | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
-    """`sha256` has the hash of every record, by its path below results/: seals are checked by it where it is given."""
-    asked = asked or Request()
-    bandwidths = found.of_kind(BandwidthRecord)
-    ceilings = list(_ceilings(found, asked.effort))
-    cells = list(_cells(found, ceilings))
-    users = [
-        build_operation_row(name, record.device_kind, one, _of(ceilings, name))
-        for name, record in found.device_records().items()
-        for one in asked.operations
-        if one.get("device") in (None, name)
+def build_table(results: Results, request: Request | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
+    """Return the table of a run from its records.
+
+    `sha256` has the hash of every record, by its path below results/: with it the seals are checked too.
+    """
+    request = request or Request()
+    bandwidths = results.of_kind(BandwidthRecord)
+    ceilings = list(_ceilings(results, request.effort))
+    cells = list(_cells(results, ceilings))
+    operations = [
+        build_operation_row(name, record.device_kind, operation, _ceilings_of(ceilings, name))
+        for name, record in results.device_records().items()
+        for operation in request.operations
+        if operation.get("device") in (None, name)
     ]
     roofline = Roofline(
-        devices={name: _device(found, name, sha256) for name in found.devices},
+        devices={name: _device(results, name, sha256) for name in results.devices},
         ceilings=ceilings,
-        operators=[*cells, *(one for one in users if isinstance(one, CellRow))],
-        sweeps=[row for one in bandwidths for row in ceiling_rows.sweep_rows(*one)],
-        levels=[row for one in bandwidths for row in ceiling_rows.plateau_rows(*one)],
-        energy_fits=[fit for one in bandwidths for fit in fit_energy(*one, _of(ceilings, one[1].device))],
-        peers=[ceiling_rows.peer_path_row(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
-        instructions=[
-            build_instruction_row(path, one, _of(ceilings, one.device), cells, found.counted_on(one.device))
-            for path, one in found.of_kind(InstructionsRecord)
+        operators=[*cells, *(row for row in operations if isinstance(row, CellRow))],
+        sweeps=[row for path, record in bandwidths for row in ceiling_rows.sweep_rows(path, record)],
+        energy_fits=[
+            fit
+            for path, record in bandwidths
+            for fit in fit_energy(path, record, _ceilings_of(ceilings, record.device))
         ],
-        counted=counted_rows(found, cells),
-        not_counted=[NotCounted(device=d, reason=p.refused) for d, p in found.profilers.items() if p.refused],
-        skipped=[*_skipped(found, asked), *(one for one in users if isinstance(one, Skipped))],
+        peers=[
+            ceiling_rows.peer_path_row(path, record)
+            for path, record in bandwidths
+            if record.peer and not record.skipped_reason
+        ],
+        instructions=[
+            build_instruction_row(
+                path, record, _ceilings_of(ceilings, record.device), cells, results.counted_on(record.device)
+            )
+            for path, record in results.of_kind(InstructionsRecord)
+        ],
+        counters=counted_rows(results, cells),
+        refused_counters=[
+            NotCounted(device=device, refused_reason=profiler.refused_reason)
+            for device, profiler in results.profilers.items()
+            if profiler.refused_reason
+        ],
+        skipped=[*_skipped(results, request), *(row for row in operations if isinstance(row, Skipped))],
         score=score_predictions(cells),
-        own_operators=list(found.own_operators.values()),
+        own_operators=list(results.own_operators.values()),
         checks=[],
     )
-    return roofline.model_copy(update={"checks": judge.check_run(roofline, found, asked)})
+    return roofline.model_copy(update={"checks": judge.check_run(roofline, results, request)})
 
 
-def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> DeviceRow:
-    path, record = found.devices[name]
-    idle = [one.idle for _, one in found.of_kind(BandwidthRecord) if one.device == name and one.idle]
-    return DeviceRow.like(
-        record,
-        kind=record.device_kind,
+def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> DeviceRow:
+    path, record = results.devices[name]
+    bandwidths = [bandwidth for _, bandwidth in results.of_kind(BandwidthRecord) if bandwidth.device == name]
+    idle = next((bandwidth.idle for bandwidth in bandwidths if bandwidth.idle), None)
+    return DeviceRow(
+        device_kind=record.device_kind,
+        name=record.name,
         record=path,
-        by_formula=record.vendor.match == "formula",
-        idle_w=idle[0].power_w if idle else None,
-        idle_clock_mhz=idle[0].sm_clock_mhz if idle else None,
-        seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
-        first_measurement_at=min((one.started_at for _, one in found.measured if one.device == name), default=None),
-        violations=[] if sha256 is None else find_violations(found, name, sha256),
+        queried_at=record.queried_at,
+        memory_total_bytes=record.memory_total_bytes,
+        hardware=record.hardware,
+        software=record.software,
+        host=record.host,
+        peaks_by=record.datasheet.peaks_by,
+        idle_power_w=idle and idle.power_w,
+        idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
+        seals={path: seal.sealed_at for path, seal in results.seals.items() if seal.device == name},
+        violations=[] if sha256 is None else find_violations(results, name, sha256),
     )
 
 
-def _ceilings(found: Results, effort: str | None) -> Iterator[Ceiling]:
-    """Compute ceilings of all devices, then memory ceilings."""
-    devices = found.device_records()
-    known = {
-        name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in found.known_cards.items()
+def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
+    """Yield the compute ceilings of all devices, then the memory ceilings."""
+    devices = results.device_records()
+    card_runs = {
+        name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in results.known_cards.items()
     }
+    memory = [
+        row
+        for path, record in results.of_kind(BandwidthRecord)
+        for row in ceiling_rows.memory_ceiling_rows(
+            path, record, devices[record.device], card_runs.get(record.device, [])
+        )
+    ]
     for name, device in devices.items():
-        peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
-        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known.get(name, []))
-    for path, record in found.of_kind(BandwidthRecord):
-        yield from ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], known.get(record.device, []))
+        peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
+        reads = _main_memory_reads(_ceilings_of(memory, name), device.device_kind)
+        yield from ceiling_rows.compute_ceiling_rows(peaks, device, card_runs.get(name, []), reads)
+    yield from memory
 
 
-def _of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
+def _main_memory_reads(ceilings: Mapping[str, MemoryCeiling], kind: DeviceKind) -> float | None:
+    """The GB/s of reads of main memory; None if they were not measured or are doubtful."""
+    level = MAIN_MEMORY[kind]
+    reads = next((row for row in ceilings.values() if (row.level, row.mix, row.cores) == (level, "read", None)), None)
+    return None if reads is None or reads.doubt else reads.gb_per_s
+
+
+def _ceilings_of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
-def _cells(found: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
-    abouts = load_abouts() | {name: StoredAbout(one) for name, one in found.own_operators.items()}
-    alike: dict[tuple, dict[str, Measurement]] = {}
-    for _, record in found.measured:
-        for one in record.measurements:
-            alike.setdefault(case_key(record.device, one), {})[one.implementation] = one
-    of_device = {name: _of(ceilings, name) for name in found.devices}
-    for path, record in found.measured:
-        for one in record.measurements:
-            around = CellContext(
-                kind=found.devices[record.device][1].device_kind,
-                about=abouts.get(one.operator) or UnknownAbout(one.operator),
-                ceilings=of_device[record.device],
-                seal=found.device_seal(record.device),
-                constants=found.constants(record.device, one.operator),
-                alike=alike[case_key(record.device, one)],
+def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
+    abouts = load_abouts() | {name: StoredAbout(operator) for name, operator in results.own_operators.items()}
+    measurements_by_case: dict[tuple, dict[str, Measurement]] = {}
+    for _, record in results.measured:
+        for measurement in record.measurements:
+            case = measurements_by_case.setdefault(case_key(record.device, measurement), {})
+            case[measurement.implementation] = measurement
+    ceilings_of_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
+    for path, record in results.measured:
+        for measurement in record.measurements:
+            context = CellContext(
+                kind=results.devices[record.device][1].device_kind,
+                about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
+                ceilings=ceilings_of_device[record.device],
+                seal=results.device_seal(record.device),
+                constants=results.constants(record.device, measurement.operator),
+                same_case=measurements_by_case[case_key(record.device, measurement)],
             )
-            yield build_cell_row(path, record, one, around)
+            yield build_cell_row(path, record, measurement, context)
 
 
-def _skipped(found: Results, asked: Request) -> list[Skipped]:
-    """What was asked for and a device lacks: by its own record, or as it turned out when it was measured."""
-    turned_out = {(record.device, record.dtype): record.skipped for _, record in found.of_kind(PeakFlopsRecord)}
-    skipped = [
-        Skipped(device=name, what="peak_flops", dtype=dtype, name=None, reason=reason)
-        for name, record in found.device_records().items()
-        for dtype in asked.dtypes
-        if (reason := record.unsupported.get(dtype) or turned_out.get((name, dtype)))
-    ]
-    skipped += [
-        Skipped(device=record.device, what="bandwidth", dtype="", name=record.level, reason=record.skipped)
-        for _, record in found.of_kind(BandwidthRecord)
-        if record.skipped
-    ]
-    return skipped + [
-        Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
-        for one in asked.without
-    ]
+def _skipped(results: Results, request: Request) -> list[Skipped]:
+    """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
+    peaks = results.of_kind(PeakFlopsRecord)
+    skip_reasons = {(record.device, record.name): record.skipped_reason for _, record in peaks}
+    skipped = []
+    for device, record in results.device_records().items():
+        for dtype in request.dtypes:
+            reason = record.unsupported.get(dtype) or skip_reasons.get((device, dtype))
+            if reason:
+                skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
+    for _, record in results.of_kind(BandwidthRecord):
+        if record.skipped_reason:
+            skipped.append(
+                Skipped(device=record.device, kind="bandwidth", name=record.name, reason=record.skipped_reason)
+            )
+    for lacking in request.without:
+        skipped.append(
+            Skipped(device=lacking["device"], kind="operator", name=lacking["operator"], reason=lacking["reason"])
+        )
+    return skipped
 
 
-# ---------------------------------------------------------------- what the hardware counted
+# ---------------------------------------------------------------- hardware counters
 
 
-def counted_rows(found: Results, timed: Iterable[CellRow]) -> list[Counted]:
-    regimes = {(one.implementation, *case_key(one.device, one)): one.regime for one in timed}
-    return [_counts(path, record.device, cell, regimes) for path, record in found.counters for cell in record.cells]
+def counted_rows(results: Results, timed: Iterable[CellRow]) -> list[Counted]:
+    """Return a row for each cell that a profiler counted, with the regime of the timed cell."""
+    regimes = {(cell.implementation, *case_key(cell.device, cell)): cell.regime for cell in timed}
+    return [_counts(path, record.device, cell, regimes) for path, record in results.counters for cell in record.cells]
 
 
-def _counts(path: str, device: str, cell: CountedCell, regimes: dict) -> Counted:
-    own, flops = cell.kernel_flops.total if cell.kernel_flops else None, _on_pipes(cell)
-    # What multiprocessors wrote to the L2: most of it is still there when a kernel ends.
-    written = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
-    return Counted.like(
-        cell,
-        device=device,
-        read_bytes=cell.dram_read_bytes,
-        write_bytes=written,
-        kernel_flops=own,
-        flops=flops,
+def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regime | None]) -> Counted:
+    formula_flops = cell.formula_flops_by_pipe.total if cell.formula_flops_by_pipe else None
+    counted_flops = _on_pipes(cell)
+    # The bytes that multiprocessors wrote to the L2: most of them are still in it when a kernel ends.
+    written_bytes = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
+    return Counted(
+        **cell_key_fields(device, cell),
+        declared_read_bytes=cell.declared_read_bytes,
+        declared_write_bytes=cell.declared_write_bytes,
+        dram_read_bytes=cell.dram_read_bytes,
+        sm_write_bytes=written_bytes,
+        declared_flops=cell.declared_flops,
+        formula_flops=formula_flops,
+        counted_flops=counted_flops,
+        tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
+        achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
         regime=regimes.get((cell.implementation, *case_key(device, cell))),
-        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, *OF_TRAFFIC),
-        writes_agree=_agree(cell.declared_write_bytes, written, *OF_TRAFFIC),
-        flops_agree=None if own is None else _agree(own, flops, *OF_FLOPS),
+        reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
+        writes_agree=_agree(cell.declared_write_bytes, written_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
+        flops_agree=_agree(formula_flops, counted_flops, FLOPS_SHARE, FLOPS_AMOUNT),
+        not_counted=cell.not_counted,
         record=path,
     )
 
 
-def _agree(declared: float, counted: float | None, share: float, least: float) -> bool | None:
-    """Whether what was counted is what was declared; None if nothing was counted."""
-    return None if counted is None else abs(counted - declared) <= max(share * declared, least)
+def _agree(declared: float | None, counted: float | None, share: float, amount: float) -> bool | None:
+    """Return whether the count is the declared one, within a share of it or an amount; None if either is not known."""
+    if declared is None or counted is None:
+        return None
+    return abs(counted - declared) <= max(share * declared, amount)
 
 
 def _on_pipes(cell: CountedCell) -> float | None:
-    """Counted on the pipes that the kernel's FLOP formula is of, else on all: fp16 to fp32 conversions are counted as
-    fp16 additions, and are no FLOPs of anybody's."""
-    formula = cell.kernel_flops.model_dump(exclude_none=True) if cell.kernel_flops else {}
-    counted = [getattr(cell.flops, pipe) for pipe in formula]
-    return cell.flops.total if not formula else None if None in counted else sum(counted)
+    """The FLOPs counted on the pipes of the kernel's FLOP formula, or on all pipes without a formula.
+
+    Conversions from fp16 to fp32 are counted as fp16 additions although no formula has them.
+    """
+    counts = cell.counted_flops_by_pipe
+    if cell.formula_flops_by_pipe is None:
+        return counts.total
+    pipes = cell.formula_flops_by_pipe.model_dump(exclude_none=True)
+    if not pipes:
+        return counts.total
+    by_pipe = [counts.of_pipe(pipe) for pipe in pipes]
+    return None if None in by_pipe else sum(by_pipe)

@@ -1,29 +1,28 @@
-"""Why a cell took longer or shorter than was sealed: the largest of four causes.
+"""The cause of a sealed prediction's error: the largest of four.
 
-The sealed prediction is made again, each time with one more assumption replaced by what this run measured: what calls
-cost, what the GPU takes to start, the two ceilings, the share of the roof that the GPU attained. The seconds that a
-replacement moves are the part of that cause. The rest is launch overhead.
+The sealed prediction is made again, each time with one more assumption replaced by a measurement of this run: the cost
+of calls, the GPU's time to start, the two ceilings, the share of the roof that the GPU attained. The seconds by which a
+replacement moves the prediction are the part of that cause. The rest is launch overhead.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 
 from roofline.core.cell_prediction import CellCosts, predict_cell
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.rows import Cause
 
-CLOSE = 0.01  # of the measured time: a median wanders as far, so that a smaller error has no cause
+CLOSE = 0.01  # of the measured time: a median varies by as much, so that a smaller error has no cause
 
 
-def find_largest_cause(found: Mapping[Cause, float], measured_s: float) -> tuple[Cause | None, float | None]:
-    """The largest cause and its seconds; neither if the sealed CPU time is right within 1 %."""
-    gap_s = sum(found.values())
+def find_largest_cause(seconds_by_cause: Mapping[Cause, float], measured_s: float) -> tuple[Cause | None, float | None]:
+    """Return the largest cause and its seconds; None and None if the sealed CPU time is right within 1 %."""
+    gap_s = sum(seconds_by_cause.values())
     if abs(gap_s) <= CLOSE * measured_s:
         return None, None
-    cause = max(found, key=lambda one: found[one] / gap_s)
-    return cause, found[cause]
+    cause = max(seconds_by_cause, key=lambda name: seconds_by_cause[name] / gap_s)
+    return cause, seconds_by_cause[cause]
 
 
 def attribute_error(
@@ -33,24 +32,37 @@ def attribute_error(
     tflops: float | None,
     gb_per_s: float | None,
 ) -> dict[Cause, float]:
-    """Seconds by cause; they add up to measured minus sealed.
+    """Split measured minus sealed CPU time, in seconds, into four causes that add up to it.
 
-    `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, if measured.
+    `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, None if not
+    measured.
     """
 
-    def time_s(costs: CellCosts, rates: tuple[float | None, float | None]) -> float:
-        known = {"tflops": rates[0], "gb_per_s": rates[1], "costs": costs}
-        return predict_cell(flops=measured.flops, traffic_bytes=measured.bytes, **known).cpu_time_s or 0.0
+    def predict_s(costs: CellCosts, tflops: float | None, gb_per_s: float | None) -> float:
+        prediction = predict_cell(
+            flops=measured.flops,
+            traffic_bytes=measured.bytes,
+            tflops=tflops,
+            gb_per_s=gb_per_s,
+            costs=costs,
+        )
+        return prediction.cpu_time_s or 0.0
 
-    promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
-    measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
-    assumed, alone, caller = measured.costs.costs(constants), measured.device_latency, measured.latency.median_s
-    launched = assumed if measured.overhead_s is None else replace(assumed, overhead_s=measured.overhead_s)
+    promised_tflops, promised_gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    assumed, gpu_time, cpu_s = measured.costs.costs(constants), measured.gpu_time, measured.cpu_time.median_s
+    with_calls = assumed if measured.overhead_s is None else replace(assumed, overhead_s=measured.overhead_s)
     # Without a time of the smallest case, nothing is known of what the calls cost.
-    known = measured.overhead_s is not None and measured.device_overhead_s is not None
-    started = replace(launched, start_s=measured.device_overhead_s) if known else launched
-    steps = [(assumed, promised), (launched, promised), (started, promised), (started, measured_rates)]
-    worked = max(launched.overhead_s or 0.0, min(alone.median_s, caller)) if alone else caller
-    times = [*(time_s(*step) for step in steps), worked]
-    launch, start, ceiling, share = (after - before for before, after in pairwise(times))
-    return {"launch": launch + caller - worked, "start": start, "ceiling": ceiling, "share": share}
+    costs_known = measured.overhead_s is not None and measured.start_s is not None
+    with_start = replace(with_calls, start_s=measured.start_s) if costs_known else with_calls
+    busy_s = max(with_calls.overhead_s or 0.0, min(gpu_time.median_s, cpu_s)) if gpu_time else cpu_s
+
+    sealed_s = predict_s(assumed, promised_tflops, promised_gb_per_s)
+    with_calls_s = predict_s(with_calls, promised_tflops, promised_gb_per_s)
+    with_start_s = predict_s(with_start, promised_tflops, promised_gb_per_s)
+    with_ceilings_s = predict_s(with_start, tflops or promised_tflops, gb_per_s or promised_gb_per_s)
+    return {
+        "launch": with_calls_s - sealed_s + cpu_s - busy_s,
+        "start": with_start_s - with_calls_s,
+        "ceiling": with_ceilings_s - with_start_s,
+        "share": busy_s - with_ceilings_s,
+    }

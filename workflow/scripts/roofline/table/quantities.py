@@ -1,4 +1,4 @@
-"""Every figure of a run by which it can be compared with others, as plain data."""
+"""Every quantity by which a run can be compared with others, as plain data."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,69 +7,84 @@ from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
 from roofline.devices import levels
-from roofline.table.rows import CellRow, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.rows import CellRow, ComputeCeiling, InstructionRoofline, MemoryCeiling, Roofline
 
-TIME = "us"
-HOST_BOUND = 1.05  # of the device's time, that a caller waits: the device waits for the host
-WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures that the device sets it is 1.1 at most
+TIME_UNIT = "us"
+HOST_BOUND = 1.05  # CPU time over GPU time: above it the device waits for the host
+WIDE = 1.2  # the ninth decile of CPU times over the first: of cells that the device paces it is 1.1 at most
 
 
 class Quantity(NamedTuple):
-    """One figure of one device as one run found it."""
+    """One quantity of one device in one run."""
 
-    key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../device_time
-    name: str  # in words
+    key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../gpu_time
+    name: str  # as text
     kind: QuantityKind
     value: float
     unit: str
     device: str  # its key in that run, such as gpu0
     record: str | None  # below results/
-    doubt: Doubt | None  # why it is not to be relied on
-    samples: int | None = None  # timed ones that it rests on; None if not known
+    doubt: Doubt | None  # why the value is not to be relied on
+    samples: int | None = None  # how many timed samples it is the median of; None if not known
     inputs: str | None = None  # operands, where a record has them
     modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
 
     @property
     def higher_is_better(self) -> bool:
-        return self.unit != TIME
+        """True of rates, False of times."""
+        return self.unit != TIME_UNIT
 
 
 def list_quantities(roofline: Roofline) -> list[Quantity]:
-    """All figures in the order of roofline.json."""
-    found = [one for ceiling in roofline.ceilings for one in _ceiling(ceiling)]
-    for one in roofline.instructions:
-        words = ("issue", "instruction issue", "issue", one.warp_instructions_per_s / 1e9, "G warp instructions/s")
-        found.append(Quantity(*words, one.device, one.record, one.doubt, one.samples))
-    return found + [figure for cell in roofline.operators for figure in _cell(cell, roofline)]
+    """Return all quantities of a run in the order of roofline.json."""
+    quantities = [quantity for ceiling in roofline.ceilings for quantity in _ceiling_quantities(ceiling)]
+    quantities += [_issue_quantity(row) for row in roofline.instructions]
+    quantities += [quantity for cell in roofline.operators for quantity in _cell_quantities(cell, roofline)]
+    return quantities
 
 
-def _ceiling(c: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
-    """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
-    of = {"device": c.device, "record": c.record, "doubt": c.doubt}
-    if c.kind == "memory":
-        kind = "pageable" if c.host_memory == "pageable" else levels.level_medium(c.level)
-        yield Quantity(c.name, c.name, kind, c.gb_per_s, "GB/s", **of, samples=c.samples)
+def _issue_quantity(row: InstructionRoofline) -> Quantity:
+    return Quantity(
+        key="issue",
+        name="instruction issue",
+        kind="issue",
+        value=row.warp_instructions_per_s / 1e9,
+        unit="G warp instructions/s",
+        device=row.device,
+        record=row.record,
+        doubt=row.doubt,
+        samples=row.sample_count,
+    )
+
+
+def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
+    """Yield burst and sustained apart: the first shows the product, the second the power limit and the cooling."""
+    common = {"device": row.device, "record": row.record, "doubt": row.doubt}
+    if row.kind == "memory":
+        kind = "pageable" if row.host_memory == "pageable" else levels.level_medium(row.level)
+        yield Quantity(row.name, row.name, kind, row.gb_per_s, "GB/s", **common, samples=row.sample_count)
         return
-    unit, of = flops_unit(c.name), of | {"inputs": c.inputs}
-    yield Quantity(c.name, c.name, "burst", c.burst_tflops, unit, **of, samples=c.samples)
-    if c.sustained_tflops:
-        yield Quantity(f"{c.name}/sustained", f"{c.name} sustained", "sustained", c.sustained_tflops, unit, **of)
+    unit, common = flops_unit(row.name), common | {"inputs": row.inputs}
+    yield Quantity(row.name, row.name, "burst", row.burst_tflops, unit, **common, samples=row.sample_count)
+    if row.sustained_tflops:
+        key, name = f"{row.name}/sustained", f"{row.name} sustained"
+        yield Quantity(key, name, "sustained", row.sustained_tflops, unit, **common)
 
 
-def _cell(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
-    """GPU time, where it is known apart, and CPU time: the host has its part in that."""
+def _cell_quantities(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
+    """Yield the GPU time, if there is one, and the CPU time, in which the host has its part."""
     shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
     parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
     key, name = "/".join(filter(None, parts)), roofline.full_name(cell)
-    of = {"device": cell.device, "record": cell.record, "doubt": cell.doubt, "samples": cell.samples}
+    common = {"device": cell.device, "record": cell.record, "doubt": cell.doubt, "samples": cell.sample_count}
     if cell.gpu_time_s:
-        yield Quantity(f"{key}/device_time", f"{name}, GPU time", "device_time", cell.gpu_time_s * 1e6, TIME, **of)
+        yield Quantity(f"{key}/gpu_time", f"{name}, GPU time", "gpu_time", cell.gpu_time_s * 1e6, TIME_UNIT, **common)
     if cell.cpu_time_s:
-        of["modal"] = _host_bound(cell)
-        yield Quantity(f"{key}/caller_time", f"{name}, CPU time", "caller_time", cell.cpu_time_s * 1e6, TIME, **of)
+        common["modal"] = _host_bound(cell)
+        yield Quantity(f"{key}/cpu_time", f"{name}, CPU time", "cpu_time", cell.cpu_time_s * 1e6, TIME_UNIT, **common)
 
 
 def _host_bound(cell: CellRow) -> bool:
-    """Whether the host sets the pace: such a time has modes, 190 us in one process and 250 us in the next."""
+    """Return whether the host sets the pace: such a time has modes, 190 us in one process and 250 us in the next."""
     gpu_s = cell.gpu_time_s
-    return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_deciles or 1) > WIDE)
+    return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_decile_ratio or 1) > WIDE)

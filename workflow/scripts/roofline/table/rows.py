@@ -6,7 +6,7 @@ waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A mult
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import ConfigDict, Field
 
@@ -24,26 +24,34 @@ from roofline.core.terms import (
     RegimeLevel,
 )
 from roofline.operators.about import About, OwnOperatorRecord, StoredAbout, UnknownAbout, load_abouts
+from roofline.records.bandwidth_record import Loaded, PeerLink, SweepCurve
+from roofline.records.bandwidth_record import Plateau as Plateau  # of a sweep; pages import rows alone
 from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.compute import Investigation, LoadPoint, WorkloadSpec
+from roofline.records.energy_record import PowerPoint
+from roofline.records.instructions_record import AccessLimit
+from roofline.records.seal_records import CellPrediction
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8  # of roofline.json
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
+REPEAT_SPREAD = (
+    "a fraction: the fastest of the timed blocks that start alike over the slowest, less 1; null for fewer than two"
+)
+ALL_THROTTLED = "whether heat or the power brake held back every sample; null if not reported"
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
 
 class TableRow(Record):
-    model_config = ConfigDict(frozen=True)
+    """A row of the table; it is built once and never changed."""
 
-    @classmethod
-    def like(cls, source: object, /, **fields) -> Self:
-        """A row with these fields, and the source's values of all others that it has by the same name."""
-        same = {name: getattr(source, name) for name in cls.model_fields if hasattr(source, name)}
-        return cls(**same | fields)
+    model_config = ConfigDict(frozen=True)
 
 
 class DeviceRow(TableRow):
-    kind: DeviceKind
+    """A device of the run, with its hardware and software, its idle power and its seals."""
+
+    device_kind: DeviceKind
     name: str
     record: str
     queried_at: str
@@ -51,110 +59,101 @@ class DeviceRow(TableRow):
     hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
     software: dict[str, str | None] = Field(description="versions by library")
     host: dict[str, Any]
-    by_formula: bool = Field(description="whether its `datasheet_` figures are by formula: no datasheet is of it")
-    idle_w: Positive | None = Field(default=None, description="with a context and an empty queue, before loads")
-    idle_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
+    peaks_by: Literal["datasheet", "formula"] = Field(
+        description="where its `datasheet_` figures are from: a datasheet of exactly this device, or a formula"
+    )
+    idle_power_w: Positive | None = Field(default=None, description="with a context and an empty queue, before loads")
+    idle_sm_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
-    first_measurement_at: str | None
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
 
 
 class VariantRow(TableRow):
-    """What else the device has for a dtype: the ceiling's shape by another arithmetic, in one block."""
+    """The ceiling's product with another output, accumulation or operands, timed in one block."""
 
-    accumulation: str
-    output: str = Field(description="the dtype of the result")
+    product: WorkloadSpec
     inputs: str = Field(description="operands")
     tflops: Positive
-    samples: int
+    sample_count: int
 
 
-class LoadPointRow(TableRow):
-    """A moment under sustained load; null where NVML reports nothing."""
+class SustainedRow(TableRow):
+    """The clock, temperature and rates of a device under sustained load."""
 
-    at_s: NotNegative
-    tflops: Positive
-    sm_clock_mhz: NotNegative | None
-    power_w: NotNegative | None
-
-
-class Load(TableRow):
-    """What a device did under sustained load."""
-
-    seconds: Positive
+    duration_s: Positive
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    sm_clock_mhz: Positive | None = Field(description="median of what counts")
     temperature_c: float | None = Field(description="the highest of what counts")
-    drift: float | None = Field(description="the last cycle over the first, or quarter, less 1")
-    points: int = Field(description="moments of the whole curve")
-    product_flops: int = Field(description="of one product")
-    first_tflops: list[Positive] = Field(description="of the first 0.1 s, product by product")
-    curve: list[LoadPointRow] = Field(description="at most 120 points")
+    drift: float | None = Field(
+        description="a fraction: the rate of the last cycle, or quarter, over that of the first, less 1"
+    )
+    point_count: int = Field(description="moments of the whole curve")
+    product_flops: int = Field(description="FLOPs of one product")
+    first_products_s: list[Positive] = Field(description="seconds of each product of the first 0.1 s")
+    curve: list[LoadPoint] = Field(description="at most 120 points")
 
 
 class EnergyRow(TableRow):
-    """Of a settled load between two ticks of the energy counter, idle power included."""
+    """The energy of a settled load between two ticks of the energy counter, idle power included."""
 
     joules_per_flop: Positive | None = None
     joules_per_byte: Positive | None = None
     power_w: Positive | None
     temperature_c: float | None = Field(description="the highest")
-    clock_mhz: NotNegative | None
-    scope: Literal["card", "module"] = Field(description="what the counter counts: a GH200 counts its CPU too")
-    why: str | None = Field(description="why there are no joules")
-
-
-class InvestigationRow(TableRow):
-    """Of a peak that seemed low."""
-
-    reason: str
-    finding: str | None = Field(description="null where no cause was found")
-    ruled_out: list[str]
+    sm_clock_mhz: NotNegative | None
+    counter_scope: Literal["card", "module"] = Field(description="what the counter counts: a GH200 counts its CPU too")
+    reason: str | None = Field(description="why there are no joules")
 
 
 class Standing(TableRow):
-    """Among other known cards of the model; 1 is fastest, and cards within the spread between runs share places."""
+    """The place of a ceiling among other known cards of the model, each by the median of its runs.
 
-    others: int
-    median: Positive
-    lowest: Positive
-    highest: Positive
-    rank: int | None = Field(default=None, description="at best; null with few other cards")
-    rank_at_worst: int | None = None
+    Rank 1 is the fastest. Cards within the spread between runs share places.
+    """
+
+    others: int = Field(description="other known cards that have this ceiling")
+    median: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    lowest: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    highest: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    rank: int | None = Field(default=None, description="the place at best; null with few other cards")
+    rank_at_worst: int | None = Field(default=None, description="the place at worst; null with few other cards")
 
 
 class ComputeCeiling(TableRow):
+    """The highest FLOP rate that a device was measured to reach with one dtype on one kind of unit."""
+
     device: str
     kind: Literal["compute"]
     name: str
-    method: Literal["gemm", "fma"]
-    unit: ComputeUnit
+    workload: Literal["gemm", "fma"]
+    compute_unit: ComputeUnit
     dtype: str = Field(description="of the operands")
-    accumulation: str
-    output: str = Field(description="the dtype of the result")
+    product: WorkloadSpec = Field(description="what reached the burst: its library, shape and arithmetic")
     inputs: str = Field(description="operands")
-    library: str = Field(description="whose product it is")
     tflops: Positive = Field(description="the higher of burst and sustained")
     burst_tflops: Positive
     sustained_tflops: Positive | None
-    samples: int = Field(description="timed samples of the burst")
-    blocks_apart: NotNegative | None = Field(
-        description="the fastest of three blocks that start alike over the slowest, less 1"
+    sample_count: int = Field(description="timed samples of the burst")
+    repeat_spread: NotNegative | None = Field(description=REPEAT_SPREAD)
+    ridge_flops_per_byte: Positive | None = Field(
+        description="the intensity at which this ceiling meets the device's reads of main memory"
     )
-    reference_tflops: Positive | None
-    datasheet_tflops: Positive | None = Field(description="promised by the datasheet; of a CPU by formula")
-    fraction_of_datasheet: Positive | None
+    reference_tflops: Positive | None = Field(description="of the reference GEMM; null for a kernel in registers")
+    datasheet_tflops: Positive | None = Field(description="of the datasheet; by formula for a CPU")
+    fraction_of_datasheet: Positive | None = Field(description="tflops over datasheet_tflops")
+    burst_fraction_of_datasheet: Positive | None = Field(description="burst_tflops over datasheet_tflops")
+    sustained_fraction_of_datasheet: Positive | None = Field(description="sustained_tflops over datasheet_tflops")
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
-    clock_mhz: Positive | None = Field(description="of the burst")
-    fraction_of_clock: Positive | None = Field(description="of what the units could do at that clock")
-    sustained_clock_mhz: Positive | None
-    limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
-    burst_limited_by: list[str] | None = Field(description="those during the burst; null if not known")
-    sustained_limited_by: list[str] | None = Field(description="those under sustained load; null if not known")
-    throttled: bool | None = Field(description="whether all samples were thermally throttled")
+    sm_clock_mhz: Positive | None = Field(description="of the burst")
+    fraction_of_clock: Positive | None = Field(description="the burst over what the units could do at that clock")
+    throttle_reasons: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
+    burst_throttle_reasons: list[str] | None = Field(description="those during the burst; null if not known")
+    sustained_throttle_reasons: list[str] | None = Field(description="those under sustained load; null if not known")
+    all_throttled: bool | None = Field(description=ALL_THROTTLED)
     variants: list[VariantRow] = Field(description="the burst's product by other arithmetic, or operands")
-    load: Load | None
+    sustained: SustainedRow | None
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
-    investigation: InvestigationRow | None
+    investigation: Investigation | None = Field(description="of a peak that seemed low")
     remarks: list[str] = Field(description="what does not fit, but is not an error")
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="of the burst; null if no other card is known")
@@ -162,26 +161,29 @@ class ComputeCeiling(TableRow):
 
 
 class MemoryCeiling(TableRow):
+    """The bandwidth that a memory level or a link was measured to give to one access pattern."""
+
     device: str
     kind: Literal["memory"]
     name: str
     level: str
     mix: AccessPattern
-    cores: int | None = Field(description="that read or write, where these are fewer than all")
+    cores: int | None = Field(description="CPU cores that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(description="of transfers between host and device")
     both_ways: bool = Field(description="both directions of a link at once, of which this is the sum")
     peer: str | None = Field(description="the other GPU of a link between two")
     gb_per_s: Positive
-    ci95: Interval | None
-    samples: int
+    ci95_gb_per_s: Interval | None
+    sample_count: int
+    repeat_spread: NotNegative | None = Field(description=REPEAT_SPREAD)
     load_latency_s: Positive | None = Field(default=None, description="of a load that waits for the one before")
     sustained_gb_per_s: Positive | None = Field(default=None, description="over seconds without a pause")
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     datasheet_gb_per_s: Positive | None
-    fraction_of_datasheet: Positive | None
-    limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
-    throttled: bool | None = Field(description="whether all samples were thermally throttled")
+    fraction_of_datasheet: Positive | None = Field(description="gb_per_s over datasheet_gb_per_s")
+    throttle_reasons: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
+    all_throttled: bool | None = Field(description=ALL_THROTTLED)
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="null if no other card is known")
     record: str
@@ -195,73 +197,42 @@ class EnergyFit(TableRow):
 
     device: str
     dtype: str
-    base_w: float = Field(description="idle power, and whatever else does not follow the two rates")
+    base_power_w: float = Field(description="idle power, and whatever else does not follow the two rates")
     joules_per_byte: float
     joules_per_flop: float
-    rms: NotNegative = Field(description="of the relative residuals")
-    clock_mhz: Positive = Field(description="of all points, within 1 %")
-    gemm_above_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
-    gemm_above_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")
-    points: list[tuple[Positive, Positive, Positive]] = Field(description="bytes/s, FLOPs/s and watts")
+    rms_relative_error: NotNegative = Field(description="a fraction: root mean square of the relative residuals")
+    sm_clock_mhz: Positive = Field(description="of all points, within 1 %")
+    gemm_above_fit_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
+    gemm_above_fit_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")
+    points: list[PowerPoint] = Field(description="the measured points of the fit")
     record: str
 
 
-class SweepRow(TableRow):
-    """Read bandwidth over sizes of the working set."""
+class SweepRow(TableRow, SweepCurve):
+    """A sweep of one device."""
 
     device: str
-    series: str
-    reader: str = Field(description="whose working set a size is: each multiprocessor's, the device's, each core's")
-    counted: str = Field(description="which bytes")
-    points: list[tuple[int, float]] = Field(description="size in bytes, GB/s")
     record: str
 
 
-class Plateau(TableRow):
-    """A level that a sweep found, and its knee against the capacity that the device reports."""
+class PeerPath(TableRow, PeerLink):
+    """The path from a GPU to another GPU of its host, and the latency of 8 bytes.
+
+    Its bandwidths are memory ceilings.
+    """
 
     device: str
-    series: str
-    name: str | None = Field(description="of a cache, or memory; null where nothing that the device reports matches")
-    gb_per_s: Positive
-    first_bytes: int
-    last_bytes: int
-    knee_bytes: int | None = Field(description="where the bandwidth first falls by a tenth: the capacity")
-    reported_bytes: int | None
+    load_latency_s: Positive | None = Field(description="of a kernel's load of 8 bytes")
+    copy_latency_s: Positive | None = Field(description="of the driver's copy of 8 bytes")
+    loaded: list[Loaded] = Field(description="each card of the run under load, alone and with all others")
     record: str
-
-
-class PeerPath(TableRow):
-    """How a GPU reaches another one of its host, and what 8 bytes take; the bandwidths are memory ceilings."""
-
-    device: str
-    peer: str
-    path: Literal["nvlink", "pcie"] | None = Field(description="null where NVML does not tell")
-    nvlinks: int | None = Field(description="active links to the peer, or to a switch")
-    nvlink_version: str | None
-    nvlinks_down: list[int] = Field(description="links that the GPU has and NVML reports as inactive")
-    latencies_s: dict[str, Positive] = Field(description="of 8 bytes: a kernel's load, the driver's copy")
-    loaded_tflops: dict[str, tuple[Positive, Positive]] = Field(
-        default={}, description="sustained fp16 GEMM by card: alone, and with all cards of the run under load"
-    )
-    record: str
-
-
-class PredictedTimesRow(TableRow):
-    """Of one cell."""
-
-    regime: Regime
-    level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
-    cpu_time_s: NotNegative | None
-    gpu_time_s: NotNegative | None = Field(description="null on a CPU")
-    fraction_of_compute_peak: NotNegative | None
 
 
 class SpeedUp(TableRow):
     """A baseline's time over that of an operator's implementation; both in graphs, or neither."""
 
-    latency: Positive = Field(description="of CPU times; of two launch-bound cells this compares launch times")
-    device_latency: Positive | None = Field(description="of GPU times; null on a CPU")
+    cpu_time_ratio: Positive = Field(description="of CPU times; of two launch-bound cells this compares launch times")
+    gpu_time_ratio: Positive | None = Field(description="of GPU times; null on a CPU")
 
 
 # Launch overhead, start-up, a ceiling that is not as promised, the share of the roof that was attained.
@@ -269,9 +240,21 @@ Cause = Literal["launch", "start", "ceiling", "share"]
 
 
 class CellKeyRow(TableRow):
-    """What distinguishes a cell from others. Its title and labels are in about.py, and in no table."""
+    """The fields that distinguish a cell from others. Its title and labels are in about.py, and in no table."""
 
     device: str
+    operator: str
+    implementation: str
+    preset: str | None = None
+    scope: str | None = None
+    dtype: str
+    cache: Cache | None = None
+    shape: dict[str, int] = Field(description="sizes of the case, by the names of its dimensions")
+
+
+class CellKey(Protocol):
+    """The fields that a cell of a record and a row of a cell have in common."""
+
     operator: str
     implementation: str
     preset: str | None
@@ -281,13 +264,31 @@ class CellKeyRow(TableRow):
     shape: dict[str, int]
 
 
-def case_key(device: str, cell) -> tuple:
-    """What is the same for each implementation of a cell, a row or a record's."""
+def cell_key_fields(device: str, cell: CellKey) -> dict[str, Any]:
+    """Return the fields of a CellKeyRow by their names."""
+    return {
+        "device": device,
+        "operator": cell.operator,
+        "implementation": cell.implementation,
+        "preset": cell.preset,
+        "scope": cell.scope,
+        "dtype": cell.dtype,
+        "cache": cell.cache,
+        "shape": cell.shape,
+    }
+
+
+def case_key(device: str, cell: CellKey) -> tuple:
+    """Return what all implementations of one case share: device, operator, preset, scope, dtype, cache and shape."""
     return device, cell.operator, cell.preset, cell.scope, cell.dtype, cell.cache, *sorted(cell.shape.items())
 
 
 class CellRow(CellKeyRow):
-    """An operator's implementation on one case, under the two ceilings that were declared for it before."""
+    """An operator's implementation on one case, under the two ceilings that were declared for it before.
+
+    An operation of the user's own is a cell too: it has counts and perhaps a time, and null for all that a measurement
+    of this run would add.
+    """
 
     name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     graph: bool = Field(description="whether a graph launches its kernels")
@@ -295,83 +296,92 @@ class CellRow(CellKeyRow):
     bytes: int | float
     intensity_flops_per_byte: NotNegative | None = Field(description="null without traffic")
     cpu_time_s: NotNegative | None = Field(description="null of an operation that the user did not time")
-    cpu_time_ci95_s: Interval | None
-    cpu_time_deciles: Positive | None = Field(description="the ninth decile of the CPU time's samples over the first")
-    gpu_time_s: NotNegative | None
-    gpu_time_ci95_s: Interval | None
-    samples: int | None = Field(description="of the CPU time; null of a user's own operation")
+    cpu_time_ci95_s: Interval | None = None
+    cpu_time_decile_ratio: Positive | None = Field(
+        default=None, description="the ninth decile of the CPU time's samples over the first"
+    )
+    gpu_time_s: NotNegative | None = Field(default=None, description="null on a CPU")
+    gpu_time_ci95_s: Interval | None = None
+    sample_count: int | None = Field(default=None, description="of the CPU time; null of a user's own operation")
     attained_tflops: NotNegative | None
-    gpu_attained_tflops: NotNegative | None
+    gpu_attained_tflops: NotNegative | None = None
+    attained_gb_per_s: NotNegative | None = Field(default=None, description="bytes over the CPU time")
     compute_ceiling: str | None
     memory_ceiling: str | None
     lower_ceiling: Literal["compute", "memory"] = Field(description="the lower one at this cell's intensity")
-    no_roof: str | None = Field(description="why no roof was declared; null where one was")
+    no_roof_reason: str | None = Field(default=None, description="why no roof was declared; null where one was")
     roof_tflops: NotNegative | None
-    fraction_of_roof: NotNegative | None
-    gpu_fraction_of_roof: NotNegative | None
-    fraction_of_compute_peak: NotNegative | None
-    above_roof: Positive | None = Field(description="its share of a ceiling that it exceeds even at its slow end")
+    fraction_of_roof: NotNegative | None = Field(
+        description="attained_tflops over roof_tflops; without FLOPs, attained_gb_per_s over the memory ceiling"
+    )
+    gpu_fraction_of_roof: NotNegative | None = Field(default=None, description="the same by the GPU time")
+    fraction_of_compute_peak: NotNegative | None = Field(description="attained_tflops over the compute ceiling")
+    fraction_of_exceeded_ceiling: Positive | None = Field(
+        description="what it reaches of a ceiling that it exceeds even at its slow end, above 1"
+    )
     regime: Regime | None = Field(description="null where a ceiling was not measured")
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
-    overhead_s: NotNegative | None = Field(description="what a call costs on the smallest case")
-    start_s: NotNegative | None = Field(description="the GPU time of the smallest case")
+    overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
+    start_s: NotNegative | None = Field(default=None, description="the GPU time of the smallest case")
     estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
     roofline_time_s: NotNegative | None = Field(default=None, description="of the user's: the longer of its two limits")
-    efficiency_percent: NotNegative | None = Field(default=None, description="of the user's: roof over compute peak")
-    sealed: PredictedTimesRow | None = Field(description="written and hashed before the cell was timed")
-    baseline: PredictedTimesRow | None = Field(description="by the promised roof and a start-up time, without a model")
-    sealed_error: float | None = Field(description="(predicted - measured) / measured, of the CPU time")
-    sealed_gpu_error: float | None = Field(description="the same of the GPU time")
-    sealed_regime_correct: bool | None
-    cause: Cause | None = Field(description="of most of the sealed CPU time's error; null within 1 %")
-    cause_s: float | None = Field(description="what that adds to the sealed CPU time")
+    roof_fraction_of_compute_peak: NotNegative | None = Field(
+        default=None, description="of the user's: its roof over the compute peak"
+    )
+    sealed: CellPrediction | None = Field(default=None, description="written and hashed before the cell was timed")
+    sealed_tflops: NotNegative | None = Field(default=None, description="FLOPs over the sealed CPU time")
+    baseline_prediction: CellPrediction | None = Field(
+        default=None, description="by the roof of the datasheet and a start-up time, without a model"
+    )
+    sealed_cpu_time_error: float | None = Field(
+        default=None, description="a fraction: (predicted - measured) / measured, of the CPU time"
+    )
+    sealed_gpu_time_error: float | None = Field(
+        default=None, description="a fraction: (predicted - measured) / measured, of the GPU time"
+    )
+    sealed_regime_right: bool | None = None
+    cause: Cause | None = Field(default=None, description="of most of the sealed CPU time's error; null within 1 %")
+    cause_s: float | None = Field(default=None, description="what that adds to the sealed CPU time")
     speed_up: dict[str, SpeedUp] = Field(description="over the operator's baselines on the same device and case")
     notes: list[str] = Field(description="what the implementation reports of itself")
     doubt: Doubt | None = Field(description=f"{DOUBT}: of its times")
     roof_doubt: Doubt | None = Field(description=f"{DOUBT}: of its lower ceiling, and so of its shares")
-    record: str | None
+    record: str | None = Field(default=None, description="null of an operation of the user's own")
 
     @property
-    def share(self) -> float | None:
-        """Of its roof, where that may be relied on."""
+    def reliable_fraction_of_roof(self) -> float | None:
+        """The attained fraction of the roof; None if the cell or its lower ceiling is doubtful."""
         return None if self.doubt or self.roof_doubt else self.fraction_of_roof
 
     @property
     def sealed_time_right(self) -> bool | None:
-        """Within a factor of two."""
-        known = self.sealed and self.sealed.cpu_time_s and self.cpu_time_s
-        return is_within_factor(self.sealed.cpu_time_s, self.cpu_time_s) if known else None
+        """True if the sealed CPU time is within a factor of two of the measured one; None if either is not known."""
+        if not self.sealed or not self.sealed.cpu_time_s or not self.cpu_time_s:
+            return None
+        return is_within_factor(self.sealed.cpu_time_s, self.cpu_time_s)
 
     @property
     def no_traffic(self) -> bool:
+        """True if the cell moves no bytes, so that its intensity is infinite."""
         return self.bytes == 0
 
     @property
     def own_time_s(self) -> float | None:
-        """The kernels' alone where that is known apart."""
+        """The GPU time in seconds, or the CPU time of a cell without a GPU time."""
         return self.gpu_time_s or self.cpu_time_s
 
-    def along(self, axis: Axis) -> int | float | None:
-        """Its place on the operator's axis; None where it has none."""
+    def axis_value(self, axis: Axis) -> int | float | None:
+        """Return the size along the operator's axis, in bytes or as in `shape`; None if the cell has none."""
         return self.bytes if axis.key == BYTES_AXIS_KEY else self.shape.get(axis.key)
 
 
 class Skipped(TableRow):
+    """A ceiling, operation or operator that was asked for and could not be measured, with the reason."""
+
     device: str
-    what: Literal["peak_flops", "bandwidth", "operation", "operator"]
-    dtype: str
-    name: str | None = Field(description="of a memory level, an operation, or an operator")
+    kind: Literal["peak_flops", "bandwidth", "operation", "operator"]
+    name: str = Field(description="of a compute ceiling, a memory job, an operation, or an operator")
     reason: str
-
-
-class AccessLimitRow(TableRow):
-    """An access pattern, as measured by a kernel that has nothing else."""
-
-    pattern: Literal["stride", "conflict"]
-    of: int = Field(description="words between lanes, or ways of a bank conflict")
-    transactions_per_request: Positive = Field(description="by construction")
-    requests_per_s: Positive
-    cycles_per_request: Positive | None = Field(description="of a multiprocessor")
 
 
 class PlacedKernel(CellKeyRow):
@@ -379,43 +389,45 @@ class PlacedKernel(CellKeyRow):
 
     warp_instructions: Positive = Field(description="of one application of the operator")
     warp_instructions_per_s: Positive
-    lanes_on: NotNegative | None = Field(description="of 32, per warp instruction; null if not counted")
-    transactions: dict[str, NotNegative] = Field(description="by level; one that is not known is not there")
+    active_lanes: NotNegative | None = Field(description="lanes of 32 per warp instruction; null if not counted")
+    transactions: dict[str, NotNegative] = Field(
+        description="memory transactions of one application by level; a level that is not known is absent"
+    )
     fraction_of_issue: NotNegative = Field(description="of the measured issue rate")
     fraction_of_level: dict[str, NotNegative] = Field(description="of each level's measured transactions per second")
     fraction_of_roof: NotNegative | None = Field(description="of the operator's own roof, by FLOPs and bytes")
-    limited_by: str = Field(description="issue or a level, where it is most of what was measured of that; else latency")
+    limit: str = Field(description="issue or a level, where it is most of what was measured of that; else latency")
 
 
 class InstructionRoofline(TableRow):
-    """A GPU's: the warp instructions that it issues, transactions per level, walls, and kernels."""
+    """The instruction roofline of a GPU: its issue rate, transactions per level, walls, and kernels."""
 
     device: str
     warp_instructions_per_s: Positive
     sm_clock_mhz: Positive | None
-    fraction_of_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
-    samples: int = Field(description="that the rate is the median of")
+    fraction_of_issue_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
+    sample_count: int = Field(description="that the rate is the median of")
     doubt: Doubt | None = Field(description=DOUBT)
     transactions_per_s: dict[str, Positive] = Field(description="by level: GB/s over 32 bytes, or 128 of shared memory")
-    walls: list[AccessLimitRow]
+    walls: list[AccessLimit]
     kernels: list[PlacedKernel]
     record: str
 
     def placed(self) -> list[tuple[PlacedKernel, str]]:
-        """Each kernel with each level that it moves transactions of."""
-        return [(one, level) for one in self.kernels for level, count in one.transactions.items() if count]
+        """Return each kernel with each level that it moves transactions of."""
+        return [(kernel, level) for kernel in self.kernels for level, count in kernel.transactions.items() if count]
 
 
 class Counted(CellKeyRow):
-    """A profiled cell: what was declared next to what the hardware counted, of one step."""
+    """A profiled cell: the declared bytes and FLOPs of one step next to those that the hardware counted."""
 
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
-    read_bytes: NotNegative | None
-    write_bytes: NotNegative | None = Field(description="to the L2, by multiprocessors")
+    dram_read_bytes: NotNegative | None
+    sm_write_bytes: NotNegative | None = Field(description="to the L2, by multiprocessors")
     declared_flops: NotNegative
-    kernel_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
-    flops: NotNegative | None
+    formula_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
+    counted_flops: NotNegative | None
     tensor_pipe_active_fraction: NotNegative | None
     achieved_occupancy_fraction: NotNegative | None
     regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
@@ -427,15 +439,15 @@ class Counted(CellKeyRow):
 
     @property
     def limited_by_memory(self) -> bool:
-        """Of such cells alone the traffic must be as declared: it is what sets their time."""
+        """True if the cell is cold and memory-bound: its traffic sets its time, so that it must be as declared."""
         return self.cache == "cold" and self.regime == "memory"
 
 
 class NotCounted(TableRow):
-    """Why the counters of a device were not read."""
+    """A device whose counters were not read, with the reason."""
 
     device: str
-    reason: str
+    refused_reason: str
 
 
 Result = Literal["pass", "note", "fail", "not_applicable"]
@@ -449,103 +461,109 @@ class CheckResult(TableRow):
     result: Result
     reason: str = Field(description="what was found; why it could not be judged")
     action: str | None = Field(default=None, description="what to do; null where nothing is to be done")
-    value: float | None = Field(default=None, description="the figure that decides, where there is one")
-    limit: float | None = Field(default=None, description="that it is held to")
+    value: float | None = Field(
+        default=None, description="the figure that decides: a fraction, a count or watts; null where there is none"
+    )
+    limit: float | None = Field(default=None, description="the limit that the value is held to, in the same unit")
     doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
     records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
 
 
 def count_passed(checks: Iterable[CheckResult]) -> str:
-    """How many checks passed, of those that either passed or failed."""
-    results = [one.result for one in checks]
-    return f"{results.count('pass')} of {results.count('pass') + results.count('fail')} checks passed"
+    """Return in words how many checks passed, of those that either passed or failed."""
+    results = [check.result for check in checks]
+    passed, failed = results.count("pass"), results.count("fail")
+    return f"{passed} of {passed + failed} checks passed"
 
 
 class Tally(TableRow):
-    """How good one predictor is."""
+    """The score of one predictor over cells without a doubt."""
 
-    cells: int
-    regimes_right: int
-    times_right: int = Field(description="within a factor of two")
-    times_close: int = Field(description="within a factor of 1.25")
-    median_error: NotNegative | None = Field(description="of the CPU times: |predicted - measured| / measured")
+    cell_count: int
+    regimes_right: int = Field(description="cells whose regime was predicted")
+    times_right: int = Field(description="cells whose CPU time was predicted within a factor of two")
+    times_close: int = Field(description="cells whose CPU time was predicted within a factor of 1.25")
+    median_cpu_time_error: NotNegative | None = Field(
+        description="a fraction: the median of |predicted - measured| / measured of the CPU times"
+    )
 
 
 class Score(Tally):
-    """Of the sealed model, over cells without a doubt. Right: the regime, and the time within a factor of two."""
+    """The score of the sealed model, next to that of a baseline."""
 
-    both_right: int
-    baseline: Tally | None = Field(description="the promised roof and a start-up time")
+    both_right: int = Field(description="cells of which both the regime and the CPU time were right")
+    baseline_tally: Tally | None = Field(description="the promised roof and a start-up time")
 
 
 class Roofline(TableRow):
-    """results/roofline.json."""
+    """The table of a run as an object: results/roofline.json."""
 
-    schema_version: Literal[7] = SCHEMA_VERSION
+    schema_version: Literal[8] = SCHEMA_VERSION
     devices: dict[str, DeviceRow]
     ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
     operators: list[CellRow]
     sweeps: list[SweepRow]
-    levels: list[Plateau] = Field(description="that the sweeps found")
     peers: list[PeerPath] = Field(description="between GPUs of the host, where several were measured")
     energy_fits: list[EnergyFit] = Field(default=[], description="of each GPU and dtype whose points were measured")
     instructions: list[InstructionRoofline] = Field(description="of each GPU that was measured")
-    counted: list[Counted] = Field(description="what the hardware counted of a few cells")
-    not_counted: list[NotCounted]
+    counters: list[Counted] = Field(description="what the hardware counted of a few cells")
+    refused_counters: list[NotCounted]
     skipped: list[Skipped]
     score: Score
     own_operators: list[OwnOperatorRecord] = Field(description="what a reader sees of the user's own")
     checks: list[CheckResult]
 
     def ceiling(self, device: str, name: str | None) -> Ceiling | None:
-        return next((one for one in self.ceilings if (one.device, one.name) == (device, name)), None)
+        """Return the ceiling of this name on a device; None if it was not measured."""
+        return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
 
     @property
-    def entries(self) -> list[CellRow]:
-        """The cells that were measured by this run, and not by the user."""
-        return [one for one in self.operators if one.record]
+    def measured_cells(self) -> list[CellRow]:
+        """The cells that this run measured, without operations of the user's own."""
+        return [cell for cell in self.operators if cell.record]
 
     @cached_property
     def operator_info(self) -> dict[str, About]:
-        """What a reader sees of each operator of this run, by its name."""
-        known = load_abouts() | {one.name: StoredAbout(one) for one in self.own_operators}
-        names = dict.fromkeys(one.operator for one in (*self.operators, *self.counted) if one.operator != USERS)
-        return {name: known.get(name) or UnknownAbout(name) for name in names}
+        """The title, axis, labels and advice of each operator of this run, by its name."""
+        abouts = load_abouts() | {operator.name: StoredAbout(operator) for operator in self.own_operators}
+        names = dict.fromkeys(cell.operator for cell in (*self.operators, *self.counters) if cell.operator != USERS)
+        return {name: abouts.get(name) or UnknownAbout(name) for name in names}
 
     def title(self, operator: str) -> str:
+        """Return the title of an operator of this run, or else its name with spaces for underscores."""
         return self.operator_info[operator].title if operator in self.operator_info else operator.replace("_", " ")
 
     def label(self, cell: CellKeyRow) -> str:
-        """What distinguishes a case from others of its preset and dtype."""
+        """Return the words that distinguish a case from others of its preset and dtype."""
         return self.operator_info[cell.operator].label(cell) if cell.operator in self.operator_info else ""
 
     def series(self, cell: CellKeyRow) -> str:
-        """The same without the operator's axis."""
+        """Return the label of a case without its size along the operator's axis."""
         return self.operator_info[cell.operator].series(cell) if cell.operator in self.operator_info else ""
 
     def full_name(self, cell: CellKeyRow) -> str:
-        """What, how, dtype and shape, in one line."""
+        """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
         if cell.operator == USERS:
             return f"{cell.name} {cell.dtype}"
-        what = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
-        return " ".join(filter(None, what))
+        parts = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
+        return " ".join(part for part in parts if part)
 
     def remedies(self, cell: CellRow) -> list[str]:
-        """What helps in the regime found."""
+        """Return the advice of the cell's operator for its regime; [] if there is none."""
         about = self.operator_info.get(cell.operator)
-        return about.advice(cell, self.devices[cell.device].kind).get(cell.regime, []) if about else []
+        return about.advice(cell, self.devices[cell.device].device_kind).get(cell.regime, []) if about else []
 
     @property
-    def faults(self) -> list[CheckResult]:
-        """What makes a device's figures doubtful."""
-        return [one for one in self.checks if one.result == "fail" and one.doubts_figures]
+    def doubting_failures(self) -> list[CheckResult]:
+        """The failed checks that make figures doubtful."""
+        return [check for check in self.checks if check.result == "fail" and check.doubts_figures]
 
     def all_doubtful(self, device: str) -> bool:
-        """Whether a failure makes every figure of a device doubtful, and not those of some records alone."""
-        return any(fault.device == device and not fault.records for fault in self.faults)
+        """Return whether a failed check makes every figure of a device doubtful, not only those of a few records."""
+        return any(failure.device == device and not failure.records for failure in self.doubting_failures)
 
     @property
-    def repeatable(self) -> list[str]:
-        """Records with a failed check, which `make AGAIN=1` re-measures; not calibrations."""
-        found = {record for fault in self.faults for record in fault.records}
-        return sorted(record for record in found if not record.endswith("/calibration.json"))
+    def records_to_repeat(self) -> list[str]:
+        """The records that a failed check names, which `make AGAIN=1` re-measures; calibrations are left out."""
+        records = {record for failure in self.doubting_failures for record in failure.records}
+        return sorted(record for record in records if not record.endswith("/calibration.json"))

@@ -37,78 +37,83 @@ KINDS: dict[str, type[Record]] = {
     )
 }
 KNOWN_CARDS = "known_cards.json"
-J = TypeVar("J", bound=JobRecord)
+JobRecordT = TypeVar("JobRecordT", bound=JobRecord)
 
 
 @dataclass
 class Results:
-    """Records in the order in which they were read, each with its path below results/."""
+    """The records of a run in the order in which they were read, each with its path below results/."""
 
     devices: dict[str, tuple[str, DeviceRecord]] = field(default_factory=dict)
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
     predictions: dict[str, tuple[str, PredictionsRecord]] = field(default_factory=dict)  # by device
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
-    known_cards: dict[str, Cards] = field(default_factory=dict)  # of its model, by device
+    known_cards: dict[str, Cards] = field(default_factory=dict)  # cards of the same model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperatorRecord] = field(default_factory=dict)  # the user's, by name
 
-    def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
+    def of_kind(self, kind: type[JobRecordT]) -> list[tuple[str, JobRecordT]]:
+        """Return the measuring jobs' records of one class, with their paths."""
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
 
     def counted_on(self, device: str) -> list[CountedCell]:
-        """What ncu counted of operators' cells, as of one application each."""
+        """Return the cells of operators that ncu counted on a device; counts are of one application each."""
         return [cell for _, record in self.counters if record.device == device for cell in record.cells]
 
     def device_records(self) -> dict[str, DeviceRecord]:
+        """Return the record of each device, by its name."""
         return {name: record for name, (_, record) in self.devices.items()}
 
     def device_seal(self, device: str) -> PredictionRecord | None:
+        """Return the seal of a device's promised ceilings; None if it has none."""
         return self.seals.get(f"{device}/prediction.json")
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
-        """Of an operator's seal; None where there is none."""
-        seals = [seal for seal in self.seals.values() if isinstance(seal, OperatorPredictionRecord)]
-        return next((one.constants for one in seals if (one.device, one.operator) == (device, operator)), None)
+        """Return the constants in an operator's seal for a device; None if there is no such seal."""
+        for seal in self.seals.values():
+            if isinstance(seal, OperatorPredictionRecord) and (seal.device, seal.operator) == (device, operator):
+                return seal.constants
+        return None
 
     def data_files(self) -> list[DataFile]:
-        """Every file that was measured with, once."""
-        used = {(one.path, one.sha256): one for _, record in self.of_kind(OperatorRecord) for one in record.data}
-        return list(used.values())
+        """Return every file that operators were measured with, once."""
+        files = [file for _, record in self.of_kind(OperatorRecord) for file in record.data]
+        return list({(file.path, file.sha256): file for file in files}.values())
 
 
-def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
-    """The records among files below a results folder: those in a device's folder, and known_cards.json.
+def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
+    """Read the records among `paths` below a results folder: those in a device's folder, and known_cards.json.
 
     Raises UserError for a record of an unknown kind or one that cannot be read, OSError for a missing file.
     """
-    found = Results()
+    results = Results()
     for path in map(Path, paths):
-        name = path.relative_to(results).as_posix() if path.is_relative_to(results) else ""
+        name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else ""
         if name == KNOWN_CARDS:
-            found.known_cards = read(KnownCards, path).devices
+            results.known_cards = read(KnownCards, path).devices
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
         record = read_record(path)
         if isinstance(record, DeviceRecord):
-            found.devices[record.device] = (name, record)
+            results.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
-            found.seals[name] = record
+            results.seals[name] = record
         elif isinstance(record, PredictionsRecord):
-            found.predictions[record.device] = (name, record)
+            results.predictions[record.device] = (name, record)
         elif isinstance(record, OwnOperatorRecord):
-            found.own_operators[record.name] = record
+            results.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):
-            found.profilers[record.device] = record
+            results.profilers[record.device] = record
         elif isinstance(record, CountersRecord):
-            found.counters.append((name, record))
+            results.counters.append((name, record))
         else:
-            found.measured.append((name, record))
-    return found
+            results.measured.append((name, record))
+    return results
 
 
 def read_record(path: Path) -> Record:
-    """A record of whatever kind it says. Raises UserError where it says none that is known."""
+    """Read a record of the kind that it names. Raises UserError for an unknown kind and for anything but a record."""
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:

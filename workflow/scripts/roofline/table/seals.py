@@ -1,4 +1,4 @@
-"""Whether measurements follow from what was sealed before them."""
+"""The check that measurements follow from seals that were written before them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,53 +10,60 @@ from roofline.table.run_records import Results
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Of a time in ISO 8601, as records and logs/jobs.jsonl have it."""
+    """Return the moment of a time in ISO 8601, as records and logs/jobs.jsonl have it; None for an empty text."""
     return datetime.fromisoformat(text) if text else None
 
 
-def find_violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
-    """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
-    mine = [(path, record) for path, record in found.measured if record.device == device]
-    lines = [line for path, record in mine for line in _of_record(path, record, found, sha256)]
-    if device in found.predictions:
-        lines += _not_predicted_before(*found.predictions[device], found)
-    return lines
+def find_violations(results: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
+    """Return a line for everything in a device's records that contradicts its seals: hash, order in time, missing seal.
 
-
-def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Results) -> list[str]:
-    """Records that began before their cells were predicted, but for those that the predictions say were there."""
-    measured_at = {one.identity: one.measured_at for one in predictions.cells if one.predicted}
+    `sha256` holds the hash of every file, by its path below results/.
+    """
     lines = []
-    for record_path, record in found.measured:
-        if record.device == predictions.device and parse_time(record.started_at) <= parse_time(
-            predictions.predicted_at
-        ):
-            planned = [one.identity for one in record.measurements if one.identity in measured_at]
-            if not _set_back(record, found) and any(measured_at[one] != record.started_at for one in planned):
-                times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
-                lines.append(f"{record_path} {times}")
+    for path, record in results.measured:
+        if record.device == device:
+            lines += _check_seals(path, record, results, sha256)
+    if device in results.predictions:
+        path, predictions = results.predictions[device]
+        lines += _find_unpredicted(path, predictions, results)
     return lines
 
 
-def _set_back(record: JobRecord, found: Results) -> bool:
-    """Whether the clock was: the record carries the hash of a seal, and so is younger than it, and says otherwise."""
-    seals = [found.seals[path] for path in record.seals if path in found.seals]
+def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> list[str]:
+    """A line for each record that began before its cells were predicted, unless the predictions name its start."""
+    measured_at = {cell.identity: cell.started_at for cell in predictions.cells if cell.sealed}
+    predicted_at = parse_time(predictions.predicted_at)
+    lines = []
+    for record_path, record in results.measured:
+        if record.device != predictions.device or parse_time(record.started_at) > predicted_at:
+            continue
+        planned = [cell.identity for cell in record.measurements if cell.identity in measured_at]
+        is_new = any(measured_at[identity] != record.started_at for identity in planned)
+        if is_new and not _clock_was_set_back(record, results):
+            times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
+            lines.append(f"{record_path} {times}")
+    return lines
+
+
+def _clock_was_set_back(record: JobRecord, results: Results) -> bool:
+    """Return whether a record names an earlier time than a seal whose hash it carries, although it is younger."""
+    seals = [results.seals[path] for path in record.seals if path in results.seals]
     return any(parse_time(record.started_at) <= parse_time(seal.sealed_at) for seal in seals)
 
 
-def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:
+def _check_seals(path: str, record: JobRecord, results: Results, sha256: Mapping[str, str]) -> list[str]:
+    """A line for each seal that the record carries with another hash, or that it does not carry and should."""
     lines = []
     for seal_path, seal_sha256 in record.seals.items():
-        seal = found.seals.get(seal_path)
+        seal = results.seals.get(seal_path)
         if seal is None or sha256.get(seal_path) != seal_sha256:
             lines.append(f"{path} was measured under another seal than {seal_path}")
-    return lines + [
-        f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))
-    ]
+    missing = sorted(_required_seals(record, results) - set(record.seals))
+    return lines + [f"{path} does not carry {seal_path}" for seal_path in missing]
 
 
-def _wanted(record: JobRecord, found: Results) -> set[str]:
-    """Paths of the seals of a record: of its device, of its operators, and of the calibration of the host."""
+def _required_seals(record: JobRecord, results: Results) -> set[str]:
+    """The paths of the seals of a record's device, of its operators, and of the calibration of the host."""
     operators = {measured.operator for measured in record.measurements}
 
     def follows_from(seal: Seal) -> bool:
@@ -64,4 +71,4 @@ def _wanted(record: JobRecord, found: Results) -> set[str]:
             return seal.operator in operators
         return bool(operators) or not isinstance(seal, CalibrationRecord)
 
-    return {path for path, seal in found.seals.items() if seal.device == record.device and follows_from(seal)}
+    return {path for path, seal in results.seals.items() if seal.device == record.device and follows_from(seal)}

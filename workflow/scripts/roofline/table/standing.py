@@ -7,31 +7,43 @@ from roofline.records.cards import CardRun, card_id
 from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Standing
 
-FEWEST = 5  # other cards: with fewer there is no rank
-TIED = 0.01  # between runs of one card, unless known runs differ by more: closer cards share a place
+FEWEST_CARDS = 5  # other cards: with fewer there is no rank
+TIED = 0.01  # closer cards share a place; more if the runs of one card differ by more
 
 
 def select_comparable_runs(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
-    """Runs of other cards with the same method, effort and power limit."""
-    hardware, mine = device.hardware, card_id(device.uuid)
+    """Return the runs of other cards with the same method, effort and power limit; [] for a MIG slice."""
+    hardware, own_id = device.hardware, card_id(device.uuid)
     if hardware.get("mig_slice"):
         return []
-    alike = (device.method, effort, hardware.get("power_limit_w"))
-    return [one for one in runs if one.card_id != mine and (one.method, one.effort, one.power_limit_w) == alike]
+    conditions = (device.method, effort, hardware.get("power_limit_w"))
+    other_cards = [run for run in runs if run.card_id != own_id]
+    return [run for run in other_cards if (run.method, run.effort, run.power_limit_w) == conditions]
 
 
 def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Standing | None:
-    """Of a ceiling among these runs of other cards; None if none of them has it."""
-    of_card: dict[str, list[float]] = {}
+    """Return the rank of a ceiling's value among these runs of other cards; None if none of them has the ceiling.
+
+    `value` is in TFLOPS or GB/s, as the known values of the ceiling are.
+    """
+    values_by_card: dict[str, list[float]] = {}
     for run in runs:
-        if found := run.values.get(ceiling):
-            of_card.setdefault(run.card_id, []).append(found)
-    if not of_card:
+        if run.values.get(ceiling):
+            values_by_card.setdefault(run.card_id, []).append(run.values[ceiling])
+    if not values_by_card:
         return None
-    others = sorted(map(median, of_card.values()))
-    ranks: dict[str, int] = {}
-    if len(others) >= FEWEST:
-        tied = 1 + max(TIED, *(max(values) / min(values) - 1 for values in of_card.values()))
-        ranks["rank"] = 1 + sum(other > value * tied for other in others)
-        ranks["rank_at_worst"] = 1 + sum(other >= value / tied for other in others)
-    return Standing(others=len(others), median=median(others), lowest=others[0], highest=others[-1], **ranks)
+    medians = sorted(median(values) for values in values_by_card.values())
+    rank = rank_at_worst = None
+    if len(medians) >= FEWEST_CARDS:
+        spreads = [max(values) / min(values) - 1 for values in values_by_card.values()]
+        tied = 1 + max(TIED, *spreads)
+        rank = 1 + sum(card > value * tied for card in medians)
+        rank_at_worst = 1 + sum(card >= value / tied for card in medians)
+    return Standing(
+        others=len(medians),
+        median=median(medians),
+        lowest=medians[0],
+        highest=medians[-1],
+        rank=rank,
+        rank_at_worst=rank_at_worst,
+    )

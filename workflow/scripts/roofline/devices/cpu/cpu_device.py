@@ -101,20 +101,19 @@ class CpuDevice(base.Device):
             f"{hardware['vector_ports']} ports (assumed)"
         )
         figure = {
-            "unit": "cpu",
+            "compute_unit": "cpu",
             "operations_per_clock_per_multiprocessor": None,
             "source": source,
             "verified": False,
             "derived": True,
         }
         return {
-            "match": "formula",
+            "peaks_by": "formula",
             "entry": None,
             "reason": "a CPU's peak is clock x cores x SIMD lanes x FMA x ports",
             "boost_clock_mhz": clock_mhz,
             "tensor_clock_mhz": None,
             "rate_class": None,
-            "l2_bytes": hardware["caches_bytes"].get("l2"),
             "power_limit_w": None,
             "peaks": {
                 name: {"tflops": formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}

@@ -100,4 +100,4 @@ class FmaLoop:
         expected = self.rounds * (1 + FMA_FACTOR) ** STEPS_PER_ROUND * first_numbers
         error, tolerance = relative_error(self.results, expected), TOLERANCE[self.dtype]
         require_close(f"{self.dtype}_fma loop", error, tolerance)
-        return Check(compared="every number after all steps, closed form", error=error, tolerance=tolerance)
+        return Check(compared="every number after all steps, closed form", relative_error=error, tolerance=tolerance)

@@ -1,16 +1,16 @@
 """What Nsight Compute calls the counters, by architecture.
 
-Names by fields of records/counters_record.py. A name that differs from the usual one is below the compute capabilities
-that it is for; tests hold all of them against the list of NVIDIA's own library for each architecture.
+Names of metrics by the fields of records/counters_record.py. A name that differs from the usual one is listed under the
+compute capability from which it is used; tests compare all of them with the list of NVIDIA's own library for each
+architecture.
 """
 
 from collections.abc import Mapping
 
 PIPES = {"fp64": "d", "fp32": "f", "fp16": "h"}
 FLOPS_PER_OPERATION = {"add": 1, "mul": 1, "fma": 2}  # FLOPs of an instruction of a thread
-NUMBERS_PER_INSTRUCTION = {
-    "fp16": 2
-}  # numbers that an instruction takes at once, as Nsight Compute's own roofline counts them
+# Numbers that one instruction takes at once, as Nsight Compute's own roofline counts them; all other pipes take one.
+NUMBERS_PER_INSTRUCTION = {"fp16": 2}
 TENSOR_METRIC_PREFIX = "sm__ops_path_tensor_src_"
 
 DURATION_METRIC = "gpu__time_duration.sum"
@@ -34,7 +34,7 @@ SHARE_METRICS = {
     "tensor_pipe_active_fraction": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "achieved_occupancy_fraction": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-# From a compute capability on.
+# Metrics that replace those above, from a compute capability on.
 METRICS_SINCE = {
     (8, 9): {"tensor_pipe_active_fraction": "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"},
     (9, 0): {"tensor_pipe_active_fraction": SHARE_METRICS["tensor_pipe_active_fraction"]},
@@ -44,7 +44,7 @@ METRICS_SINCE = {
         "tensor_pipe_active_fraction": SHARE_METRICS["tensor_pipe_active_fraction"],
     },
 }
-# Operands of tensor cores that floating-point operators have, as each architecture divides them.
+# Types of floating-point operands and sums of tensor cores that have metrics, from a compute capability on.
 TENSOR_SINCE = {
     (7, 0): ("fp16_dst_fp16", "fp16_dst_fp32"),
     (7, 5): ("fp16_dst_fp16", "fp16_bf16_tf32_dst_fp32"),
@@ -56,52 +56,52 @@ FIRST_SASS_CAPABILITY = (7, 5)  # the first compute capability whose instruction
 
 
 def metric_by_field(capability: tuple[int, int]) -> dict[str, str]:
-    """The metric of each field."""
-    found = {field: f"{name}.sum" for field, name in SUM_METRICS.items()} | SHARE_METRICS
-    for since, others in METRICS_SINCE.items():
+    """Return the metric of each field."""
+    metrics = {field: f"{name}.sum" for field, name in SUM_METRICS.items()} | SHARE_METRICS
+    for since, overrides in METRICS_SINCE.items():
         if capability >= since:
-            found |= others
-    return found
+            metrics |= overrides
+    return metrics
 
 
 def flops_by_metric(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
-    """By pipe: metrics, and the FLOPs that each unit of them is worth."""
+    """Return the metrics of each pipe, and the FLOPs that a count of one stands for."""
+    metrics_by_pipe = {}
     pipes = PIPES if capability >= FIRST_SASS_CAPABILITY else {}
-    found = {
-        pipe: {
-            f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": worth
-            * NUMBERS_PER_INSTRUCTION.get(pipe, 1)
-            for operation, worth in FLOPS_PER_OPERATION.items()
+    for pipe, letter in pipes.items():
+        numbers = NUMBERS_PER_INSTRUCTION.get(pipe, 1)
+        metrics_by_pipe[pipe] = {
+            f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": flops * numbers
+            for operation, flops in FLOPS_PER_OPERATION.items()
         }
-        for pipe, letter in pipes.items()
-    }
     operands = next((names for since, names in reversed(TENSOR_SINCE.items()) if capability >= since), ())
-    return found | {"tensor": {f"{TENSOR_METRIC_PREFIX}{operand}.sum": 1 for operand in operands}}
+    metrics_by_pipe["tensor"] = {f"{TENSOR_METRIC_PREFIX}{operand}.sum": 1 for operand in operands}
+    return metrics_by_pipe
 
 
 def all_metrics(capability: tuple[int, int]) -> list[str]:
-    """Every metric that is asked for."""
-    flops = (name for pipe in flops_by_metric(capability).values() for name in pipe)
-    return [DURATION_METRIC, *metric_by_field(capability).values(), *flops]
+    """Return the names of every metric that ncu is to collect."""
+    flop_metrics = [name for metrics in flops_by_metric(capability).values() for name in metrics]
+    return [DURATION_METRIC, *metric_by_field(capability).values(), *flop_metrics]
 
 
 def counted_fields(values: Mapping[str, float], capability: tuple[int, int]) -> tuple[dict, dict[str, str]]:
-    """The fields of a counted cell, from the values of metrics; and why others are not known."""
-    found, unknown = {}, {}
+    """Return the fields of a counted cell from the values of metrics, and for each field without a value the reason."""
+    counted, unknown = {}, {}
     for field, name in metric_by_field(capability).items():
         if name in values:
-            found[field] = values[name]
+            counted[field] = values[name]
         else:
             unknown[field] = f"{name} was not counted"
+    metrics_by_pipe = flops_by_metric(capability)
     flops = {}
-    for pipe, of_pipe in flops_by_metric(capability).items():
-        missing = [name for name in of_pipe if name not in values]
-        if missing or not of_pipe:
-            unknown[f"flops.{pipe}"] = (
-                f"{', '.join(missing) or 'this architecture has no counter of it'} was not counted"
-            )
+    for pipe, flops_of_metric in metrics_by_pipe.items():
+        missing = [name for name in flops_of_metric if name not in values]
+        if missing or not flops_of_metric:
+            reason = ", ".join(missing) or "this architecture has no counter of it"
+            unknown[f"flops.{pipe}"] = f"{reason} was not counted"
         else:
-            flops[pipe] = sum(worth * values[name] for name, worth in of_pipe.items())
-    for pipe in PIPES.keys() - flops_by_metric(capability).keys():
+            flops[pipe] = sum(flops_per_count * values[name] for name, flops_per_count in flops_of_metric.items())
+    for pipe in PIPES.keys() - metrics_by_pipe.keys():
         unknown[f"flops.{pipe}"] = "this architecture does not count instructions by kind"
-    return {**found, "flops": flops}, unknown
+    return {**counted, "counted_flops_by_pipe": flops}, unknown

@@ -1,17 +1,35 @@
-"""Arrays on a GPU: made, filled, copied."""
+"""Arrays on a GPU: made, filled, copied and compared."""
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
 from roofline.core.dtypes import array_dtype
 
-FILL_BLOCKS, FILL_THREADS = 8, 256  # per multiprocessor, and of each
+if TYPE_CHECKING:
+    import cupy
+
+# The grid of kernels that go once over an array and are not timed themselves.
+ONE_PASS_BLOCKS_PER_SM, ONE_PASS_THREADS = 8, 256
+
+
+class TriadArrays(NamedTuple):
+    """Three fp32 arrays of one size, named as in STREAM's triad: c = a + scale * b."""
+
+    a: "cupy.ndarray"
+    b: "cupy.ndarray"
+    c: "cupy.ndarray"
 
 
 class CudaArrays:
-    """Part of the GPU device."""
+    """The arrays of CudaDevice.
 
-    def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
-        """Standard normal random numbers drawn on the device, rounded to the dtype; int8: 32 times as much.
+    It needs the device's `xp`, `stream`, `multiprocessors` and `load_kernel`, and `_triad_arrays` and `_cache_buffer`,
+    which the device sets to None and which are allocated here when they are first asked for.
+    """
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> "cupy.ndarray":
+        """Return standard normal random numbers drawn on the device, rounded to the dtype; int8: 32 times as much.
 
         An fp8 array is one of bytes, since CuPy has no such dtype.
         """
@@ -19,61 +37,75 @@ class CudaArrays:
         self.fill_normal(values, "fp32" if dtype == "tf32" else dtype, seed)
         return values
 
-    def fill_normal(self, values, dtype: str, seed: int) -> None:
-        """The same, written over an array."""
+    def fill_normal(self, values: "cupy.ndarray", dtype: str, seed: int) -> None:
+        """Overwrite an array with the numbers that `normal` returns for this seed; tf32 has no kernel."""
         kernel = self.load_kernel("random.cu", f"normal_{dtype}")
-        count = self.xp.uint64(values.size)
-        kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (values, count, self.xp.uint64(seed)))
+        self.launch_one_pass(kernel, (values, self.xp.uint64(values.size), self.xp.uint64(seed)))
 
-    def empty(self, shape: tuple[int, ...], dtype: str):
+    def empty(self, shape: tuple[int, ...], dtype: str) -> "cupy.ndarray":
+        """Return an array that is not filled; one of bytes for fp8."""
         return self.xp.empty(shape, "uint8" if dtype == "fp8_e4m3" else array_dtype(dtype))
 
-    def poison(self, array) -> None:
+    def poison(self, array: "cupy.ndarray") -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array.data.memset_async(0xFF, array.nbytes, self.stream)
 
-    def copy(self, source, destination) -> None:
-        """Queued on the device's stream."""
+    def copy(self, source: "cupy.ndarray", destination: "cupy.ndarray") -> None:
+        """Queue a copy by the driver on the device's stream."""
         destination.data.copy_from_device_async(source.data, source.nbytes, self.stream)
 
-    def count_differences(self, a, b, count) -> None:
-        """Add the number of 32-bit words in which two arrays of such differ to `count`, an array of one uint64."""
+    def count_differences(self, first: "cupy.ndarray", second: "cupy.ndarray", count: "cupy.ndarray") -> None:
+        """Add the number of 32-bit words in which two arrays differ to `count`, an array of one uint64."""
         kernel = self.load_kernel("compare.cu", "count_differences")
-        kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (a, b, self.xp.uint64(a.nbytes // 4), count))
+        self.launch_one_pass(kernel, (first, second, self.xp.uint64(first.nbytes // 4), count))
 
-    def rolled_copies(self, array, count: int) -> list:
-        """Copies of the numbers, each begun at another place, in one allocation: a thousand would take longer."""
-        found = self.xp.empty((count, *array.shape), array.dtype)
-        numbers, rows = array.reshape(-1), found.reshape(count, array.size)
-        for place in range(count):
-            start = (place + 1) * array.size // (count + 1)
-            rows[place, start:], rows[place, :start] = numbers[: array.size - start], numbers[array.size - start :]
-        return list(found)
+    def launch_one_pass(self, kernel: "cupy.RawKernel", arguments: tuple) -> None:
+        """Launch a kernel that goes once over arrays of any size, with a few blocks on every multiprocessor."""
+        kernel((ONE_PASS_BLOCKS_PER_SM * self.multiprocessors,), (ONE_PASS_THREADS,), arguments)
 
-    def to_device(self, host_array):
+    def rolled_copies(self, array: "cupy.ndarray", count: int) -> list["cupy.ndarray"]:
+        """Return copies of the numbers, each begun at another one, in one allocation: a thousand would take longer."""
+        copies = self.xp.empty((count, *array.shape), array.dtype)
+        numbers, rows = array.reshape(-1), copies.reshape(count, array.size)
+        for index in range(count):
+            start = (index + 1) * array.size // (count + 1)
+            rows[index, start:] = numbers[: array.size - start]
+            rows[index, :start] = numbers[array.size - start :]
+        return list(copies)
+
+    def to_device(self, host_array: numpy.ndarray) -> "cupy.ndarray":
+        """Return a copy of a host array on the device."""
         return self.xp.asarray(host_array)
 
-    def to_host(self, array):
-        """In one piece first: CuPy's own way of copying a part with gaps leaves another stream as the current one."""
+    def to_host(self, array: "cupy.ndarray") -> numpy.ndarray:
+        """Return a copy of an array on the host.
+
+        The device makes it contiguous first: CuPy's way of copying one with gaps leaves another stream as the current
+        one.
+        """
         return self.xp.asnumpy(self.xp.ascontiguousarray(array))
 
-    def widen(self, array):
-        """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""
-        return array.astype(self.xp.float32) if array.ndim > 2 and array.dtype == array_dtype("bf16") else array
+    def widen(self, array: "cupy.ndarray") -> "cupy.ndarray":
+        """Return the array itself, since a GPU computes in its dtypes; stacks of bf16 matrices, which CuPy does not
+        multiply, as fp32."""
+        if array.ndim > 2 and array.dtype == array_dtype("bf16"):
+            return array.astype(self.xp.float32)
+        return array
 
-    def triad_arrays(self, size_bytes: int) -> list:
-        """Three arrays of random fp32 numbers, the same for all who ask for this size."""
-        if not self._arrays or self._arrays[0].nbytes != size_bytes:
-            self._arrays = []  # frees those of another size
-            self._arrays = [self.normal((size_bytes // 4,), "fp32", seed) for seed in range(3)]
-        return self._arrays
+    def triad_arrays(self, size_bytes: int) -> TriadArrays:
+        """Return three arrays of random fp32 numbers of `size_bytes` each, the same ones in every call for a size."""
+        if self._triad_arrays is None or self._triad_arrays.a.nbytes != size_bytes:
+            self._triad_arrays = None  # frees those of another size
+            self._triad_arrays = TriadArrays(*(self.normal((size_bytes // 4,), "fp32", seed) for seed in range(3)))
+        return self._triad_arrays
 
-    def cache_buffer(self, size_bytes: int):
-        """The first bytes of one array of 32-bit words, which grows with what is asked for."""
+    def cache_buffer(self, size_bytes: int) -> "cupy.ndarray":
+        """Return the first bytes of one array of 32-bit words, which grows with the largest size asked for."""
         if self._cache_buffer is None or self._cache_buffer.nbytes < size_bytes:
             self._cache_buffer = self.normal((size_bytes // 4,), "fp32", seed=0)
         return self._cache_buffer[: size_bytes // 4]
 
-    def allocate_pinned(self, size_bytes: int):
+    def allocate_pinned(self, size_bytes: int) -> numpy.ndarray:
+        """Return an array of 32-bit words in pinned host memory."""
         memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
         return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)

@@ -1,15 +1,15 @@
 """What CUDA's driver API reports of the cards before one is opened.
 
-Run as a script it prints that as JSON, which is how `cards` asks: a process that has called cuInit sees the cards that
-CUDA_VISIBLE_DEVICES named at that moment for ever, and cannot fork. The script runs without site packages and without
-this library on its path (`-I -S`), so this module imports the standard library alone.
+Run as a script it prints that as JSON, which is how `query_visible_gpus` asks: a process that has called cuInit sees
+for ever the cards that CUDA_VISIBLE_DEVICES named at that moment, and cannot fork. The script runs without site
+packages and without this library on its path (`-I -S`), so this module imports the standard library alone.
 """
 
-import contextlib
 import ctypes
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from typing import NamedTuple
 
 DRIVER_LIBRARY = "libcuda.so.1"
@@ -32,7 +32,7 @@ class VisibleGpu(NamedTuple):
 
 
 def query_visible_gpus() -> list[VisibleGpu]:
-    """The visible cards in PCI order; none if there is no driver or it does not answer."""
+    """Return the visible cards in PCI order; none if there is no driver or it does not answer."""
     if _load_driver() is None:
         return []
     # Not sys.executable, which Snakemake's caller may have quoted for the shell.
@@ -47,14 +47,21 @@ def query_visible_gpus() -> list[VisibleGpu]:
 
 
 def driver_cuda_version() -> int | None:
-    """The newest CUDA that the driver runs, as 1000 x major + 10 x minor; None without a driver."""
+    """Return the newest CUDA that the driver runs, as 1000 x major + 10 x minor; None without a driver."""
     cuda = _load_driver()
-    with contextlib.suppress(OSError):  # of the toolkit's stub, which links but does nothing
-        return _call_for_int(cuda.cuDriverGetVersion) if cuda else None
+    if cuda is None:
+        return None
+    try:
+        return _call_for_int(cuda.cuDriverGetVersion)
+    except OSError:  # from the toolkit's stub, which links but does nothing
+        return None
 
 
-def list_gpus(cuda) -> list[VisibleGpu]:
-    """The cards that this library sees, in its order. It makes no context, but calls cuInit. Raises OSError."""
+def list_gpus(cuda: ctypes.CDLL) -> list[VisibleGpu]:
+    """Return the cards that the driver's library sees, in its order. Calls cuInit, but makes no context.
+
+    Raises OSError where a call of the driver fails.
+    """
     _require_success(cuda.cuInit(0))
     return [
         _describe_gpu(cuda, _call_for_int(cuda.cuDeviceGet, ordinal))
@@ -62,13 +69,13 @@ def list_gpus(cuda) -> list[VisibleGpu]:
     ]
 
 
-def _describe_gpu(cuda, device: int) -> VisibleGpu:
+def _describe_gpu(cuda: ctypes.CDLL, device: int) -> VisibleGpu:
     def attribute(number: int) -> int:
         return _call_for_int(cuda.cuDeviceGetAttribute, number, device)
 
     name, uuid, memory = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)(), ctypes.c_size_t()
     _require_success(cuda.cuDeviceGetName(ctypes.byref(name), len(name), device))
-    _require_success(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))  # of a MIG slice its own
+    _require_success(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))  # a MIG slice has its own UUID
     _require_success(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
     name, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
     kind = "MIG" if " MIG " in name else "GPU"
@@ -82,7 +89,8 @@ def _describe_gpu(cuda, device: int) -> VisibleGpu:
     )
 
 
-def _call_for_int(function, *arguments) -> int:
+def _call_for_int(function: Callable[..., int], *arguments: int) -> int:
+    """Return the integer that a function of the driver writes to its first argument."""
     number = ctypes.c_int()
     _require_success(function(ctypes.byref(number), *arguments))
     return number.value
@@ -93,7 +101,7 @@ def _require_success(status: int) -> None:
         raise OSError(f"CUDA's driver returned {status}")
 
 
-def _load_driver():
+def _load_driver() -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(DRIVER_LIBRARY)
     except OSError:

@@ -1,4 +1,5 @@
-"""Time on a GPU: steps between events, steps queued behind a blocking kernel, load without a pause, the clock."""
+"""Time on a GPU: steps between events, steps queued behind a kernel that holds the stream, load without a pause, the
+clock."""
 
 import math
 import statistics
@@ -6,32 +7,47 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy
 
+from roofline.devices.base import Step
+
+if TYPE_CHECKING:
+    import cupy
+
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
 STEPS_BEHIND_HOLD = 32  # while more than eight are left, the card fetches commands of later ones next to each
-BLOCK_TIMEOUT_NS = 500_000_000
-LATE_SHARE = 0.001  # beyond this a block is timed again: the host may have been busy
+HOLD_TIMEOUT_NS = 500_000_000
+LATE_SHARE = 0.001  # beyond this the clocks are compared again: the host may have been busy
+CLOCK_COMPARISONS = 3  # of the host's clock with the events', at most
 
-READ_AFTER_QUARTERS = 3  # quarters of a block
-CHUNKS_AHEAD = 4  # of load: a host that is late by less leaves no gap
-KEPT_CLOCK_MARKS = CHUNKS_AHEAD + 1  # of the clocks that are kept: of the chunks ahead, and the end of the last one
-SHORTEST_CLOCK_SPAN_NS = (
-    200_000  # between two marks: long against the tick of the device's timer, a microsecond on some cards
-)
+READ_AFTER_QUARTERS = 3  # quarters of the steps of a timed block
+CHUNKS_AHEAD = 4  # chunks of load that are queued: a host that is late by less leaves no gap
+KEPT_CLOCK_MARKS = CHUNKS_AHEAD + 1  # one for each queued chunk, and the end of the last one that was over
+# Between two marks: long against the tick of the device's timer, which is a microsecond on some cards.
+SHORTEST_CLOCK_SPAN_NS = 200_000
+CLOCK_MARK_BYTES = 16  # cycles and nanoseconds of one multiprocessor, as kernels/clock.cu writes them
 
 
 class CudaTimer:
-    """Part of the GPU device: steps are functions that are handed their number."""
+    """The timing of CudaDevice. A step is a function of its number.
+
+    It needs the device's `xp`, `stream`, `multiprocessors`, `kernel_clock`, `load_kernel` and `to_host`; `_events`, an
+    empty list which the device makes and which grows here; and `_hold_kernel` and `_clock_marks`, which the device sets
+    to None. They are made here when they are first used, with the pinned memory that their kernels write to
+    (`_hold_memory`, `_release`, `_timed_out`; `_clock_kernel`, `_clock_memory`).
+    """
 
     def synchronize(self) -> None:
+        """Wait until the device's stream is empty."""
         self.stream.synchronize()
 
     def time_steps(
-        self, step: Callable[[int], object], count: int, first: int = 0, read_during: Callable | None = None
+        self, step: Step, count: int, first: int = 0, read_during: Callable[[], object] | None = None
     ) -> list[float]:
-        """Seconds from event to event of `count` steps issued one after another, synchronised before and after.
+        """Return the seconds from event to event of `count` steps issued one after another, and synchronise before and
+        after.
 
         Steps are numbered from `first` on. `read_during` is called while the device runs, three quarters through.
         """
@@ -47,32 +63,38 @@ class CudaTimer:
         return self._elapsed_seconds(events)
 
     def time_steps_on_device(
-        self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
+        self, step: Step, count: int, first: int = 0, at_once: int | None = None
     ) -> list[float] | None:
-        """Seconds of each step on the device alone: queued, at most `at_once` together, behind a kernel that holds the
-        stream, then released. A batch that timed out is gone past, since its buffers are in the cache now. None if the
-        queue cannot be filled before the blocking kernel's time-out, even with few steps.
+        """Return the seconds of each of `count` steps on the device alone.
+
+        They are queued, at most `at_once` (32) together, behind a kernel that holds the stream, then released. The
+        numbers of a batch that timed out are not used again, since its buffers are in the cache now. None if the queue
+        cannot be filled before the hold's time-out, even with few steps.
         """
         times, batch = [], at_once or STEPS_BEHIND_HOLD
-        self._hold_stream(0)  # loads the kernel, so that nothing is loaded behind a block
+        self._hold_stream(0)  # loads the kernel, so that nothing is loaded behind a hold
         while len(times) < count:
             queued = min(batch, count - len(times))
-            behind = self._time_behind_hold(step, first, queued)
+            batch_times = self._time_behind_hold(step, first, queued)
             first += queued
-            if behind is None:
+            if batch_times is None:
                 if batch <= 2:
                     return None
                 batch //= 4
             else:
-                times += behind
+                times += batch_times
         return times
 
     def measure_timer_ratio(self) -> float:
-        """The host's clock over the events', for a block of half a second. A busy host looks at its clock late: of up
-        to three blocks the least counts."""
+        """Return the host's clock over the events', for a stream held for half a second.
+
+        A busy host looks at its clock late: the least of up to three ratios counts.
+        """
         ratio = math.inf
-        for _ in range(3):
-            ratio = min(ratio, self._timer_ratio()) if ratio > 1 + LATE_SHARE else ratio
+        for _ in range(CLOCK_COMPARISONS):
+            ratio = min(ratio, self._timer_ratio())
+            if ratio <= 1 + LATE_SHARE:
+                break
         return ratio
 
     def _timer_ratio(self) -> float:
@@ -80,121 +102,124 @@ class CudaTimer:
         self._hold_stream(0)
         start = time.monotonic()
         events[0].record(self.stream)
-        self._hold_stream(BLOCK_TIMEOUT_NS)
+        self._hold_stream(HOLD_TIMEOUT_NS)
         events[1].record(self.stream)
         self.synchronize()
         return (time.monotonic() - start) / self._elapsed_seconds(events)[0]
 
-    def _time_behind_hold(self, step, first: int, count: int) -> list[float] | None:
+    def _time_behind_hold(self, step: Step, first: int, count: int) -> list[float] | None:
         events = self._take_events(count + 1)
         self.synchronize()
-        self._hold_stream(BLOCK_TIMEOUT_NS)
+        self._hold_stream(HOLD_TIMEOUT_NS)
         self._queue_steps(step, first, events)
         self._release[0] = 1
         self.synchronize()
         return None if self._timed_out[0] else self._elapsed_seconds(events)
 
     def _hold_stream(self, timeout_ns: int) -> None:
+        """Queue a kernel that runs until `_release` is set or the time is over, which sets `_timed_out`."""
         cupy = self.xp
-        if self._blocker is None:
-            self._blocker = self.load_kernel("stream_hold.cu", "block_stream")
-            self._pinned = cupy.cuda.alloc_pinned_memory(8)
-            flags = numpy.frombuffer(self._pinned, numpy.uint32, 2)
+        if self._hold_kernel is None:
+            self._hold_kernel = self.load_kernel("stream_hold.cu", "block_stream")
+            self._hold_memory = cupy.cuda.alloc_pinned_memory(8)
+            flags = numpy.frombuffer(self._hold_memory, numpy.uint32, 2)
             self._release, self._timed_out = flags[:1], flags[1:]
         self._release[0] = self._timed_out[0] = 0
-        address = self._pinned.ptr
+        address = self._hold_memory.ptr
         arguments = (numpy.uint64(address), numpy.uint64(address + 4), numpy.uint64(timeout_ns))
-        self._blocker((1,), (1,), arguments)
+        self._hold_kernel((1,), (1,), arguments)
         if timeout_ns == 0:
             self.synchronize()
 
     def time_load_chunks(
-        self, step: Callable[[int], object], count: int, seconds: float, singly: int = 0
+        self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0
     ) -> Iterator[tuple[float, list[float], float | None]]:
-        """Load without a pause for about so many seconds, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
+        """Load the device without a pause for about `seconds`, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
 
-        Yields (seconds since the start, seconds per step, MHz) of each chunk: of the first `singly` chunks the seconds
-        of each step, of the others their mean alone.
+        Yields (seconds since the start, seconds per step, MHz) of each chunk: the seconds of each step for the first
+        `chunks_timed_singly` chunks, their mean alone for all later ones.
         """
-        queued: deque[list] = deque()
+        queued_chunks: deque[list] = deque()
         self.synchronize()
-        start, number, last = time.monotonic(), 0, self._mark_with_event(0)
-        while queued or time.monotonic() - start < seconds:
-            while len(queued) < CHUNKS_AHEAD and time.monotonic() - start < seconds:
-                events = [last]
+        start, queued_count, last_event = time.monotonic(), 0, self._mark_with_event(0)
+        while queued_chunks or time.monotonic() - start < seconds:
+            while len(queued_chunks) < CHUNKS_AHEAD and time.monotonic() - start < seconds:
+                events = [last_event]
                 for index in range(count):
                     step(index)
-                    if number < singly and index < count - 1:
+                    if queued_count < chunks_timed_singly and index < count - 1:
                         events.append(self._record_event())
-                number += 1
-                last = self._mark_with_event(number)
-                queued.append([*events, last])
-            events = queued.popleft()
+                queued_count += 1
+                last_event = self._mark_with_event(queued_count)
+                queued_chunks.append([*events, last_event])
+            events = queued_chunks.popleft()
             events[-1].synchronize()
             times = self._elapsed_seconds(events)
-            done = number - len(queued)
-            each_s = times if len(times) == count else [times[0] / count]
-            yield time.monotonic() - start, each_s, self._clock_mhz(done - 1, done)
+            done_count = queued_count - len(queued_chunks)
+            step_times = times if len(times) == count else [times[0] / count]
+            yield time.monotonic() - start, step_times, self._clock_mhz(done_count - 1, done_count)
 
     def kernel_clock_mhz(self) -> float | None:
-        """MHz that the last kernel of ours counted of itself."""
+        """Return the MHz that the last kernel of ours counted while it ran."""
         cycles, nanoseconds = (float(value) for value in self.to_host(self.kernel_clock))
         return cycles / nanoseconds * 1e3 if nanoseconds else None
 
     def block_clock_mhz(self) -> float | None:
-        """MHz of the multiprocessors over the last step_times; None where that was too short."""
+        """Return the MHz of the multiprocessors over the last call of `time_steps`; None where that was too short."""
         return self._clock_mhz(0, 1)
 
-    def _mark_with_event(self, place: int):
-        """The clocks marked, then an event."""
-        self._queue_clock_mark(place)
+    def _mark_with_event(self, mark_number: int) -> "cupy.cuda.Event":
+        """Mark the clocks, then return an event recorded after the mark."""
+        self._queue_clock_mark(mark_number)
         return self._record_event()
 
-    def _record_event(self):
+    def _record_event(self) -> "cupy.cuda.Event":
         event = self.xp.cuda.Event()
         event.record(self.stream)
         return event
 
-    def _queue_clock_mark(self, place: int) -> None:
-        """Queue a reading of every multiprocessor's cycles and nanoseconds. The host reads them without a copy."""
-        if self._marks is None:
-            self._marker = self.load_kernel("clock.cu", "mark_clocks")
-            self._marks_memory = self.xp.cuda.alloc_pinned_memory(KEPT_CLOCK_MARKS * self.multiprocessors * 16)
-            self._marks = numpy.frombuffer(self._marks_memory, numpy.int64, KEPT_CLOCK_MARKS * self.multiprocessors * 2)
-            self._marks = self._marks.reshape(KEPT_CLOCK_MARKS, self.multiprocessors, 2)
-        self._marks[place % KEPT_CLOCK_MARKS] = 0
-        address = self._marks_memory.ptr + place % KEPT_CLOCK_MARKS * self.multiprocessors * 16
-        self._marker((self.multiprocessors,), (1,), (numpy.uint64(address),))
+    def _queue_clock_mark(self, mark_number: int) -> None:
+        """Queue a reading of every multiprocessor's cycles and nanoseconds, which the host reads without a copy."""
+        mark_bytes = self.multiprocessors * CLOCK_MARK_BYTES
+        if self._clock_marks is None:
+            self._clock_kernel = self.load_kernel("clock.cu", "mark_clocks")
+            self._clock_memory = self.xp.cuda.alloc_pinned_memory(KEPT_CLOCK_MARKS * mark_bytes)
+            words = numpy.frombuffer(self._clock_memory, numpy.int64, KEPT_CLOCK_MARKS * self.multiprocessors * 2)
+            self._clock_marks = words.reshape(KEPT_CLOCK_MARKS, self.multiprocessors, 2)
+        index = mark_number % KEPT_CLOCK_MARKS
+        self._clock_marks[index] = 0
+        address = self._clock_memory.ptr + index * mark_bytes
+        self._clock_kernel((self.multiprocessors,), (1,), (numpy.uint64(address),))
 
-    def _clock_mhz(self, first: int, last: int) -> float | None:
-        """The median over the multiprocessors that both marks are of."""
-        before, after = self._marks[first % KEPT_CLOCK_MARKS], self._marks[last % KEPT_CLOCK_MARKS]
-        cycles, nanoseconds = (after - before)[(before[:, 1] > 0) & (after[:, 1] > 0)].T
+    def _clock_mhz(self, first_mark: int, last_mark: int) -> float | None:
+        """Return the median MHz of the multiprocessors that both marks have; None where any span is too short."""
+        before = self._clock_marks[first_mark % KEPT_CLOCK_MARKS]
+        after = self._clock_marks[last_mark % KEPT_CLOCK_MARKS]
+        marked_twice = (before[:, 1] > 0) & (after[:, 1] > 0)
+        cycles, nanoseconds = (after - before)[marked_twice].T
         if not len(nanoseconds) or nanoseconds.min() < SHORTEST_CLOCK_SPAN_NS:
             return None
         return float(statistics.median(cycles / nanoseconds * 1e3))
 
-    def look_while_busy(
-        self, step: Callable[[int], object], step_s: float, seconds: float, read_during: Callable
-    ) -> None:
-        """Queue about so many seconds of steps, look while the device runs them, then wait for it."""
+    def look_while_busy(self, step: Step, step_s: float, seconds: float, read_during: Callable[[], object]) -> None:
+        """Queue about `seconds` of steps of `step_s` each, call `read_during` while the device runs them, then wait."""
         for index in range(max(1, int(seconds / step_s))):
             step(index)
         read_during()
         self.synchronize()
 
-    def _queue_steps(self, step: Callable[[int], object], first: int, events: list) -> None:
-        """An event, then a step and an event for each event that is left."""
+    def _queue_steps(self, step: Step, first: int, events: list["cupy.cuda.Event"]) -> None:
+        """Queue the first event, then a step before each further event."""
         events[0].record(self.stream)
         for index, event in enumerate(events[1:], first):
             step(index)
             event.record(self.stream)
 
-    def _take_events(self, count: int) -> list:
+    def _take_events(self, count: int) -> list["cupy.cuda.Event"]:
         while len(self._events) < count:
             self._events.append(self.xp.cuda.Event())
         return self._events[:count]
 
-    def _elapsed_seconds(self, events: list) -> list[float]:
-        elapsed = self.xp.cuda.get_elapsed_time
-        return [elapsed(start, end) / 1e3 for start, end in pairwise(events)]
+    def _elapsed_seconds(self, events: list["cupy.cuda.Event"]) -> list[float]:
+        elapsed_ms = self.xp.cuda.get_elapsed_time
+        return [elapsed_ms(start, end) / 1e3 for start, end in pairwise(events)]

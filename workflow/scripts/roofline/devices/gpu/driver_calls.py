@@ -3,14 +3,18 @@
 import ctypes
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy
 
+if TYPE_CHECKING:
+    import cupy
+
 C_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
 TENSOR_MAP_BYTES = 128
-ROW_BYTES = 128  # of a tile: what the 128-byte swizzle reaches over
-# What a part of a kernel's name says, the first that is found. cuBLAS's "xmma" kernels run on either unit, and those
-# on CUDA cores end in the instruction that they use.
+TILE_ROW_BYTES = 128  # what the 128-byte swizzle reaches over
+# Parts of kernels' names, and whether such a kernel uses tensor cores; the first match counts. cuBLAS's "xmma" kernels
+# run on either unit, and those on CUDA cores end in the instruction that they use.
 TENSOR_CORE_NAME_PATTERNS = (
     (re.compile(r"simt|[fdh]fma", re.IGNORECASE), False),
     (re.compile(r"gmma|[hidq]mma|tensorop|nvjet|[hsdi](884|1688|16816)|xmma|mma_", re.IGNORECASE), True),
@@ -21,11 +25,11 @@ TENSOR_CORE_NAME_PATTERNS = (
 def launch_overlapping(
     kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int
 ) -> None:
-    """Launch a kernel that may begin before the one before it in the stream has ended (programmatic stream
-    serialization, CUDA programming guide 7.36): it must wait itself before it reads what that one wrote.
+    """Launch a kernel that may begin before the previous one in the stream has ended (programmatic stream
+    serialization, CUDA programming guide 7.36): it must wait itself before it reads what that kernel wrote.
 
-    `kernel` and `stream` are handles of the driver; arguments are CuPy arrays, NumPy scalars of 32 bits, and void ones
-    (a tensor map). Raises RuntimeError with the driver's name for what went wrong.
+    `kernel` and `stream` are handles of the driver; arguments are CuPy arrays, NumPy scalars of 32 bits, and void
+    scalars such as a tensor map. Raises RuntimeError with the driver's name of the error.
     """
     from cuda.bindings import driver
 
@@ -35,8 +39,8 @@ def launch_overlapping(
     value.programmaticStreamSerializationAllowed = 1
     attribute.value = value
     config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = (*grid, 1, 1)[:3]
-    config.blockDimX, config.blockDimY, config.blockDimZ = (*block, 1, 1)[:3]
+    config.gridDimX, config.gridDimY, config.gridDimZ = _three_dimensions(grid)
+    config.blockDimX, config.blockDimY, config.blockDimZ = _three_dimensions(block)
     config.sharedMemBytes = shared_bytes
     config.hStream = driver.CUstream(stream)
     config.attrs = [attribute]
@@ -48,7 +52,11 @@ def launch_overlapping(
         raise RuntimeError(f"cuLaunchKernelEx: {status.name}")
 
 
-def _to_c_value(argument):
+def _three_dimensions(shape: tuple) -> tuple:
+    return shape + (1,) * (3 - len(shape))
+
+
+def _to_c_value(argument: "cupy.ndarray | numpy.generic"):
     if hasattr(argument, "data") and hasattr(argument.data, "ptr"):
         return ctypes.c_void_p(argument.data.ptr)
     if argument.dtype.kind == "V":  # a structure by value, such as a tensor map
@@ -56,23 +64,26 @@ def _to_c_value(argument):
     return C_TYPES[argument.dtype.kind](argument.item())
 
 
-def make_tensor_map(matrix, tile_rows: int):
-    """Of a matrix [rows, columns] of 16-bit numbers in C order: tiles of so many rows by 64 columns, in the 128-byte
-    swizzle; zeros beyond the edges. A NumPy void scalar of 128 bytes, an argument of a kernel. Raises RuntimeError if
-    the engine cannot address it: rows begin at multiples of 16 bytes, and a tile has at most 256.
+def make_tensor_map(matrix: "cupy.ndarray", tile_rows: int) -> numpy.void:
+    """Return a tensor map of a matrix [rows, columns] of 16-bit numbers in C order, as a kernel's argument of 128
+    bytes.
+
+    Its tiles are `tile_rows` rows by 64 columns in the 128-byte swizzle, with zeros beyond the edges. Raises
+    RuntimeError if the copy engine cannot address the matrix: rows must begin at multiples of 16 bytes, and a tile has
+    at most 256 of them.
     """
     from cuda.bindings import driver
 
     rows, columns = matrix.shape
     kinds = driver.CUtensorMapDataType
     is_fp16 = matrix.dtype == numpy.float16
-    status, found = driver.cuTensorMapEncodeTiled(
+    status, encoded = driver.cuTensorMapEncodeTiled(
         kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16 if is_fp16 else kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         2,
         matrix.data.ptr,
         [driver.cuuint64_t(columns), driver.cuuint64_t(rows)],
         [driver.cuuint64_t(columns * matrix.itemsize)],
-        [driver.cuuint32_t(ROW_BYTES // 2), driver.cuuint32_t(tile_rows)],
+        [driver.cuuint32_t(TILE_ROW_BYTES // matrix.itemsize), driver.cuuint32_t(tile_rows)],
         [driver.cuuint32_t(1), driver.cuuint32_t(1)],
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
@@ -81,11 +92,14 @@ def make_tensor_map(matrix, tile_rows: int):
     )
     if status != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {status.name}")
-    return numpy.frombuffer(ctypes.string_at(found.getPtr(), TENSOR_MAP_BYTES), f"V{TENSOR_MAP_BYTES}")[0]
+    return numpy.frombuffer(ctypes.string_at(encoded.getPtr(), TENSOR_MAP_BYTES), f"V{TENSOR_MAP_BYTES}")[0]
 
 
 def identify_kernel(run: Callable[[], object]) -> dict:
-    """Run something once under CUPTI and name its longest kernel. Never raises: what is refused is said."""
+    """Call `run` once under CUPTI and return the fields of the record KernelIdentity for its longest kernel.
+
+    Never raises: where CUPTI refuses, `how_known` says so.
+    """
     try:
         kernels = _record_kernels(run)
     except Exception as error:
@@ -97,8 +111,8 @@ def identify_kernel(run: Callable[[], object]) -> dict:
 
 
 def uses_tensor_cores(name: str) -> bool | None:
-    """What a cuBLAS kernel's name says of the unit that it runs on; None where it says nothing."""
-    return next((tensor_cores for part, tensor_cores in TENSOR_CORE_NAME_PATTERNS if part.search(name)), None)
+    """Return whether a cuBLAS kernel runs on tensor cores, by its name; None where the name does not tell."""
+    return next((tensor_cores for pattern, tensor_cores in TENSOR_CORE_NAME_PATTERNS if pattern.search(name)), None)
 
 
 def _unknown_kernel(why: str) -> dict:
@@ -106,16 +120,17 @@ def _unknown_kernel(why: str) -> dict:
 
 
 def _record_kernels(run: Callable[[], object]) -> dict[str, int]:
+    """Return the nanoseconds of each kernel that `run` launches, by its name."""
     from cupti import cupti
 
     durations: dict[str, int] = {}
 
-    def completed(activities: list) -> None:
+    def add_durations(activities: list) -> None:
         for activity in activities:
             if activity.kind == cupti.ActivityKind.CONCURRENT_KERNEL:
                 durations[activity.name] = durations.get(activity.name, 0) + activity.end - activity.start
 
-    cupti.activity_register_callbacks(lambda: (8 << 20, 0), completed)
+    cupti.activity_register_callbacks(lambda: (8 << 20, 0), add_durations)
     cupti.activity_enable(cupti.ActivityKind.CONCURRENT_KERNEL)
     try:
         run()

@@ -4,11 +4,17 @@ Reads at full speed reach the power limit of some cards, so resident blocks vary
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
+from roofline.core.units import GIB
+
+if TYPE_CHECKING:
+    import cupy
+
+    from roofline.devices.gpu.gpu_device import CudaDevice
 
 # (multiply-adds on each number, blocks per multiprocessor)
 MULTIPLIES_AND_BLOCKS = {
@@ -18,12 +24,16 @@ MULTIPLIES_AND_BLOCKS = {
     ),
     "fp64": ((1, 1), (1, 2), (4, 2), (8, 1), (64, 1), (64, 2), (128, 8)),
 }
-THREADS, SIZE_BYTES, SEED = 256, 1 << 30, 3
-FACTOR, ADDEND = -1 + 2**-16, 0.5  # numbers change, and stay of one size
-CHECKED_ITEMS, TOLERANCE = 1 << 20, 1e-3  # numbers, and of their sum
+THREADS, SIZE_BYTES, SEED = 256, GIB, 3
+VECTOR_BYTES = 16  # which a thread reads at once
+FACTOR, ADDEND = -1 + 2**-16, 0.5  # a number changes with each multiply-add, and does not grow
+CHECKED_ITEMS, TOLERANCE = 1 << 20, 1e-3  # the numbers of a check, and the largest relative error of their sum
 
 
 class EnergyKernel(NamedTuple):
+    """One point of the energy roofline: `multiplies` multiply-adds on each number that is read, by `blocks` blocks per
+    multiprocessor."""
+
     dtype: str
     multiplies: int
     blocks: int
@@ -33,30 +43,35 @@ class EnergyKernel(NamedTuple):
     verify: Callable[[], None]  # raises ArithmeticError
 
 
-def make_energy_kernels(device) -> Iterator[EnergyKernel]:
+def make_energy_kernels(device: "CudaDevice") -> Iterator[EnergyKernel]:
+    """Yield the points of each dtype, which all read the same random numbers: 1 GiB, or an eighth of free memory."""
     size = min(SIZE_BYTES, device.identity.memory_free_bytes // 8)
-    for dtype, mixes in MULTIPLIES_AND_BLOCKS.items():
+    for dtype, multiplies_and_blocks in MULTIPLIES_AND_BLOCKS.items():
         numbers = device.normal((size // ITEM_BYTES[dtype],), dtype, SEED)
-        total = float(device.to_host(numbers[:CHECKED_ITEMS]).sum(dtype=numpy.float64))
-        for multiplies, blocks in mixes:
-            yield _make_energy_kernel(device, dtype, numbers, total, multiplies, blocks)
+        checked_sum = float(device.to_host(numbers[:CHECKED_ITEMS]).sum(dtype=numpy.float64))
+        for multiplies, blocks in multiplies_and_blocks:
+            yield _make_energy_kernel(device, dtype, numbers, checked_sum, multiplies, blocks)
 
 
-def _make_energy_kernel(device, dtype: str, numbers, total: float, multiplies: int, blocks: int) -> EnergyKernel:
-    """`total`: the sum of the first numbers, to check."""
-    number, grid = array_dtype(dtype).type, blocks * device.multiprocessors
+def _make_energy_kernel(
+    device: "CudaDevice", dtype: str, numbers: "cupy.ndarray", checked_sum: float, multiplies: int, blocks: int
+) -> EnergyKernel:
+    """Return one point. `checked_sum` is the sum of the first CHECKED_ITEMS numbers."""
+    number, grid_blocks = array_dtype(dtype).type, blocks * device.multiprocessors
     defines = (f"-DDOUBLE={int(dtype == 'fp64')}", f"-DMULTIPLIES={multiplies}")
     kernel = device.load_kernel("energy.cu", "read_and_multiply", defines)
-    sums, wide = device.empty((grid * THREADS,), dtype), 16 // ITEM_BYTES[dtype]
+    sums = device.empty((grid_blocks * THREADS,), dtype)
+    numbers_per_vector = VECTOR_BYTES // ITEM_BYTES[dtype]
 
     def run(passes: int, items: int = numbers.size) -> None:
-        amounts = numpy.uint64(items // wide), numpy.uint32(passes)
-        kernel((grid,), (THREADS,), (numbers, *amounts, number(FACTOR), number(ADDEND), sums))
+        vectors_and_passes = numpy.uint64(items // numbers_per_vector), numpy.uint32(passes)
+        arguments = (numbers, *vectors_and_passes, number(FACTOR), number(ADDEND), sums)
+        kernel((grid_blocks,), (THREADS,), arguments)
 
     def verify() -> None:
         run(1, CHECKED_ITEMS)
         power = FACTOR**multiplies
-        expected = power * total + CHECKED_ITEMS * ADDEND * (1 - power) / (1 - FACTOR)
+        expected = power * checked_sum + CHECKED_ITEMS * ADDEND * (1 - power) / (1 - FACTOR)
         error = abs(float(device.to_host(sums).sum(dtype=numpy.float64)) / expected - 1)
         require_close(f"the sum of {dtype} numbers after {multiplies} multiply-adds", error, TOLERANCE)
 

@@ -1,11 +1,12 @@
-"""A GPU, opened by CuPy: what it is, its ceilings, and the graphs of our kernels."""
+"""A GPU, opened by CuPy: what it reports of itself, its ceilings, and the graphs of our kernels."""
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from roofline.devices import base, datasheets, levels
-from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, SweepBenchmark, Workload
+from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
 from roofline.devices.gpu import (
     cache_benchmarks,
     driver_calls,
@@ -22,12 +23,17 @@ from roofline.devices.gpu.cuda_timing import CudaTimer
 from roofline.devices.gpu.energy_kernels import EnergyKernel, make_energy_kernels
 from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
+from roofline.devices.gpu.limits import GpuLimits
 from roofline.records.compute import WorkloadSpec
+
+if TYPE_CHECKING:
+    import cupy
 
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAP_CAPABILITY, OVERLAP_DRIVER_CUDA = (9, 0), 12030
 WIDE_ACCESS_CAPABILITY = (10, 0)  # the first compute capability with accesses of 32 bytes
-# By their keys in the device record. cudaGetDeviceProperties asks for a hundred: 0.1 s of each job.
+# CUDA's device attributes by their keys in the device record. cudaGetDeviceProperties would query a hundred, which
+# takes 0.1 s of each job.
 PROPERTIES = {
     "multiprocessors": "MultiProcessorCount",
     "l2_bytes": "L2CacheSize",
@@ -41,10 +47,15 @@ PROPERTIES = {
 
 
 class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
+    """One NVIDIA GPU, opened by CuPy as its device 0, and a `peer` as device 1.
+
+    Opening it sets CUDA_VISIBLE_DEVICES of this process. Raises RuntimeError with the fault of its identity.
+    """
+
     ceiling_kernels = (*gpu_fma.KERNELS, *instruction_kernels.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
 
     def __init__(self, identity: Identity, peer: Identity | None = None, context: bool = True):
-        """`peer` is another card, for what is measured between the two. Without `context` cells can only be planned."""
+        """Open a GPU, with a peer for what is measured between the two. Without `context` cells can only be planned."""
         if identity.fault:
             raise RuntimeError(identity.fault)
         # Only this card and its peer, as CuPy's devices 0 and 1, whatever order the caller has.
@@ -67,9 +78,9 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
         driver = runtime.driverGetVersion()
         self.supports_overlap = self.capability >= OVERLAP_CAPABILITY and driver >= OVERLAP_DRIVER_CUDA
-        self.vector_bytes = 32 if self.capability >= WIDE_ACCESS_CAPABILITY else 16  # as kernels/memory.cu has it
+        self.vector_bytes = 32 if self.capability >= WIDE_ACCESS_CAPABILITY else 16  # as in kernels/memory.cu
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
-        # CUDA does not tell the L1's size; it is the same store as shared memory.
+        # CUDA does not report the L1's size; L1 and shared memory are parts of one store.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
         self._modules: dict = {}
         if not context:
@@ -81,15 +92,25 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.peer, self._handle = peer, handles.get(identity.uuid)
         self._peer_handle = handles.get(peer.uuid) if peer else None
         self._events: list = []
-        self._blocker = None
-        self._marks = None
+        self._hold_kernel = None
+        self._clock_marks = None
         self._cache_buffer = None
-        self._arrays: list = []
-        # What our kernels report: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.
+        self._triad_arrays = None
+        # What our kernels report: cycles and nanoseconds; the sum of what they read, where `report_sum` is not 0.
         self.kernel_clock = cupy.zeros(2, cupy.uint64)
         self.word_sum, self.report_sum = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
 
     # -- what it is
+
+    @property
+    def limits(self) -> GpuLimits:
+        """What the card grants a kernel."""
+        return GpuLimits(
+            multiprocessors=self.multiprocessors,
+            shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
+            shared_per_sm=self.properties["MaxSharedMemoryPerMultiprocessor"],
+            capability=self.capability,
+        )
 
     def read_hardware(self) -> dict:
         return {
@@ -110,7 +131,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         }
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
-        """The datasheet's figures by the card's exact name, else the architecture's formula."""
+        """Return the datasheet's figures by the card's exact name, else those of its architecture's formula."""
         reported = datasheets.ReportedCard(
             name=self.identity.name,
             compute_capability=self.identity.compute_capability,
@@ -125,36 +146,46 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         return datasheets.datasheet_figures(datasheets.read_datasheets(datasheets_path), reported)
 
     def read_state(self) -> dict:
+        """Return clocks, power, temperature, throttle reasons and other processes, as NVML reports them now."""
         return nvml.read_state(self._handle)
 
     def read_energy_j(self) -> float | None:
         return nvml.read_energy_j(self._handle)
 
     def read_power_w(self) -> float | None:
+        """Return the watts that NVML reports now, or their average where it has no other reading."""
         return nvml.read_power(self._handle)["power_w"]
 
     def read_memory_errors(self) -> dict:
+        """Return the counts of memory errors that NVML reports now, by their keys in the device record."""
         return nvml.read_memory_errors(self._handle)
 
     def read_host_link(self) -> dict:
+        """Return generation and width of the PCIe link now."""
         return nvml.read_host_link(self._handle)
 
     def count_other_processes(self) -> int | None:
-        """On this card, or on its peer."""
+        """Return the other processes on this card or on its peer, whichever has more; None if neither can be read."""
         counts = [nvml.count_other_processes(handle) for handle in (self._handle, self._peer_handle) if handle]
         return max((count for count in counts if count is not None), default=None)
 
     def describe_peer_path(self) -> dict:
+        """Return how this card and its peer are connected, by the fields of the record Peer."""
         return nvml.describe_path(self._handle, self._peer_handle)
 
-    def identify_kernel(self, step: Callable[[int], object]) -> dict:
-        """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
-        return driver_calls.identify_kernel(lambda: (step(0), self.synchronize()))
+    def identify_kernel(self, step: Step) -> dict:
+        """Return the name of the longest kernel of a step, which runs once more under CUPTI, outside all timing."""
+
+        def run() -> None:
+            step(0)
+            self.synchronize()
+
+        return driver_calls.identify_kernel(run)
 
     def run_under_profiler(self, queue: Callable[[], object]) -> None:
         """Run what a function queues under a profiler, after a kernel of ours that marks its beginning."""
         runtime = self.xp.cuda.runtime
-        self._queue_clock_mark(0)  # compiled before the profiler looks
+        self._queue_clock_mark(0)  # compiles the kernel before the profiler looks
         self.synchronize()
         runtime.profilerStart()
         self._queue_clock_mark(0)
@@ -170,11 +201,13 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     # -- ceilings
 
     def compute_unit(self, ceiling: str) -> str:
-        """Tensor cores or CUDA cores: which this card has for a ceiling, at the rate that its datasheet counts."""
+        """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or
+        "cuda_core"."""
         return compute_unit(ceiling, self.identity.compute_capability)
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
-        """That an operator is below: a product's on tensor cores, a register-only multiply-add's on CUDA cores."""
+        """Return the ceiling of an operator: its dtype's GEMM on tensor cores, register-only multiply-adds on CUDA
+        cores, those of fp32 for a dtype that has none."""
         if unit == "tensor_core":
             return dtype
         return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
@@ -183,9 +216,11 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         return levels.memory_ceiling_names(self.kind, mix)
 
     def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterator[Workload]:
+        """Return the register-only kernels that a search tries: every variant on several grids, a millisecond each."""
         return iter(gpu_fma.candidate_fma_workloads(self, ceiling, seed))
 
     def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+        """Return the workload of a recorded kernel and grid, on the random numbers of another seed."""
         return gpu_fma.rebuild_fma_workload(self, ceiling, product, seed)
 
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
@@ -194,37 +229,60 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         return hbm_benchmarks.bandwidth_benchmarks(self, level, size_bytes)
 
     def open_peer_pair(self, size_bytes: int | None) -> peer_benchmarks.PeerPair:
-        """What is measured between this card and its peer. Raises Unsupported where neither may read the other."""
+        """Return this card and its peer, with arrays of `size_bytes` on both; None: as large as needed.
+
+        Raises UnsupportedError where one may not access the other's memory.
+        """
         return peer_benchmarks.PeerPair(self, size_bytes)
 
-    def pointer_chase(self, level: str):
+    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
         return pointer_chase.make_pointer_chase(self, level) if level in pointer_chase.LOADS_PER_STEP else None
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
         return cache_benchmarks.sweep_benchmarks(self, points_per_octave)
 
     def make_energy_kernels(self) -> Iterator[EnergyKernel]:
+        """Yield kernels that read memory and multiply in registers, from one multiply-add per number to 1024."""
         return make_energy_kernels(self)
 
     def make_issue_kernels(self) -> list[instruction_kernels.IssueKernel]:
+        """Return the candidates for the peak of warp instructions per second."""
         return instruction_kernels.make_issue_kernels(self)
 
     def make_access_limit_kernels(self) -> list[instruction_kernels.AccessLimitKernel]:
+        """Return kernels that load by strides from L1, and with bank conflicts from shared memory."""
         return instruction_kernels.make_access_limit_kernels(self)
 
     # -- graphs
 
     def capture_launches(
-        self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True
-    ):
-        """A CUDA graph of the launches of a kernel. With `overlap` each may begin before the last ends."""
+        self,
+        kernel: "cupy.RawKernel",
+        grid: tuple,
+        block: tuple,
+        argument_tuples: list[tuple],
+        shared_bytes: int,
+        overlap: bool = True,
+    ) -> "cupy.cuda.Graph":
+        """Return a CUDA graph of launches of a kernel, one for each tuple of arguments.
+
+        With `overlap` each may begin before the last one ends.
+        """
         launch = self.make_launcher(kernel, grid, block, shared_bytes, overlap)
-        return self.capture_graph(lambda: [launch(arguments) for arguments in calls])
+
+        def queue() -> None:
+            for arguments in argument_tuples:
+                launch(arguments)
+
+        return self.capture_graph(queue)
 
     def make_launcher(
-        self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool
+        self, kernel: "cupy.RawKernel", grid: tuple, block: tuple, shared_bytes: int, overlap: bool
     ) -> Callable[[tuple], None]:
-        """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""
+        """Return a function that launches a kernel with a tuple of arguments.
+
+        With `overlap`, and on a card and driver that support it, a launch may begin before the previous one ends.
+        """
         handle = kernel.kernel.ptr
         if overlap and self.supports_overlap:
             return lambda arguments: driver_calls.launch_overlapping(
@@ -232,17 +290,17 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)
 
-    def capture_graph(self, queue: Callable[[], object]):
-        """A CUDA graph of what a function queues on the device's stream, which nothing runs meanwhile.
+    def capture_graph(self, queue: Callable[[], object]) -> "cupy.cuda.Graph":
+        """Return a CUDA graph of what a function queues on the device's stream, which runs nothing meanwhile.
 
-        CuPy refuses to call cuBLAS there; cuBLASLt and kernels of ours are welcome.
+        CuPy refuses to call cuBLAS during a capture; cuBLASLt and kernels of ours may be queued.
         """
         self.stream.use()  # else what CuPy launches would run elsewhere, and the graph be empty
         self.stream.begin_capture()
         try:
             queue()
         except Exception:
-            with contextlib.suppress(Exception):  # the first fault is the one to tell
+            with contextlib.suppress(Exception):  # report the first fault, not one that follows from it
                 self.stream.end_capture()
             raise
         graph = self.stream.end_capture()

@@ -2,6 +2,8 @@
 
 import itertools
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
@@ -10,41 +12,64 @@ from roofline.devices.base import Workload
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
+if TYPE_CHECKING:
+    import cupy
+
+    from roofline.devices.gpu.gpu_device import CudaDevice
+
 # Numbers per thread and steps per round. On H100 and H200 the first leads in fp64, the last in fp16.
 NUMBERS_AND_STEPS = ((8, 4), (16, 16), (16, 32))
-# The factors k and l, in every lane. A fold draws its numbers together, within 1 / (1 + k) steps to 1/e: as many as the
-# dtype's digits allow, and the check can tell from none.
+# The factors k and l of a fold x -> k x + l, in every lane. Folds draw numbers together, to 1/e within 1 / (1 + k)
+# steps: as many as the dtype's digits allow, while the check can still tell a fold from none.
 FOLD_FACTORS = {"fp64": (-1 + 2**-30, 0.5), "fp32": (-1 + 2**-16, 0.5), "fp16": (-1 + 2**-10, 0.5)}
 # fp16 numbers lie side by side, two in a register.
 NUMBERS_PER_REGISTER = {"fp64": 1, "fp32": 1, "fp16": 2}
-# Over a few steps errors of rounding add up to a few units in the last place, and in fp16, where a fold takes a number
-# nearly back every second step, to 3 % of it; over all steps of a run, up to 32768, in fp32 to 1.4e-5, in fp16 to a
-# quarter. A step left out or a number not written is more.
+# Rounding errors add up: over a few steps to a few units in the last place, in fp16 to 3 % of a number, since a fold
+# takes it nearly back every second step; over all steps of a run, up to 32768, to 1.4e-5 in fp32 and a quarter in fp16.
+# The error of a missing step, or of a number that was not written, is larger.
 COMPARED_STEPS = 32
 FEW_STEPS_TOLERANCE = {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2}
 WHOLE_RUN_TOLERANCE = {"fp64": 1e-11, "fp32": 1e-4, "fp16": 0.5}
 GRIDS = ((256, 4), (512, 4), (256, 8))  # threads per block, blocks per multiprocessor
-STEP_S = 1e-3  # long against a launch, and a hundred of them short against a second
+STEP_S = 1e-3  # long compared with a launch; a hundred of them are short compared with a second
+FEWEST_ROUNDS, MOST_ROUNDS = 16, 1 << 20
+CHOOSE_ROUNDS = 0  # in place of a number of rounds
 COMPARED_THREADS = 1 << 16
 
 
-def candidate_fma_workloads(device, ceiling: str, seed: int) -> list[Workload]:
-    """Every variant on several grids, each of about STEP_S."""
-    found: list[Workload] = []
-    for (threads, each), (numbers, steps) in itertools.product(GRIDS, NUMBERS_AND_STEPS):
-        shape = {"blocks": each * device.multiprocessors, "threads": threads, "numbers": numbers, "steps": steps}
-        rounds = max(1, found[0].flops // fma_flops(ceiling, rounds=1, **shape)) if found else None
-        found.append(_make_workload(device, ceiling, seed, rounds=rounds, **shape))
-    return found
+class FmaShape(NamedTuple):
+    """A grid and the work of its threads. The fields are the keys of the recorded shape, in their order."""
+
+    blocks: int
+    threads: int  # of a block
+    rounds: int  # of a launch; CHOOSE_ROUNDS: as many as take about STEP_S
+    numbers: int  # of a thread, in registers
+    steps: int  # of a round: multiply-adds on each number
 
 
-def rebuild_fma_workload(device, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
-    """The same kernel on its own numbers."""
-    return _make_workload(device, ceiling, seed, **product.shape)
+def candidate_fma_workloads(device: "CudaDevice", ceiling: str, seed: int) -> list[Workload]:
+    """Return every variant on several grids. The first takes about STEP_S, all others have about as many FLOPs."""
+    workloads: list[Workload] = []
+    for (threads, blocks_per_sm), (numbers, steps) in itertools.product(GRIDS, NUMBERS_AND_STEPS):
+        one_round = FmaShape(blocks_per_sm * device.multiprocessors, threads, 1, numbers, steps)
+        rounds = CHOOSE_ROUNDS
+        if workloads:
+            rounds = max(1, workloads[0].flops // fma_flops(ceiling, one_round))
+        workloads.append(_make_workload(device, ceiling, seed, one_round._replace(rounds=rounds)))
+    return workloads
 
 
-def fma_flops(ceiling: str, blocks: int, threads: int, rounds: int, numbers: int, steps: int) -> int:
-    """A multiply-add, two FLOPs, for each number, lane and step."""
+def rebuild_fma_workload(device: "CudaDevice", ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+    """Return the workload of a recorded kernel and grid, on random numbers of this seed."""
+    return _make_workload(device, ceiling, seed, FmaShape(**product.shape))
+
+
+def fma_flops(ceiling: str, shape: FmaShape) -> int:
+    """Return the FLOPs of a launch: two for a multiply-add on every number of every thread, in every step.
+
+    Two fp16 numbers lie in one register and count as one of `shape.numbers`.
+    """
+    blocks, threads, rounds, numbers, steps = shape
     return 2 * NUMBERS_PER_REGISTER[operand_dtype(ceiling)] * numbers * steps * rounds * blocks * threads
 
 
@@ -55,7 +80,8 @@ def _defines(numbers: int, steps: int) -> tuple[str, ...]:
 KERNELS = [("fma.cu", "", _defines(*variant)) for variant in NUMBERS_AND_STEPS]
 
 
-def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int | None, numbers, steps) -> Workload:
+def _make_workload(device: "CudaDevice", ceiling: str, seed: int, shape: FmaShape) -> Workload:
+    blocks, threads, rounds, numbers, steps = shape
     dtype, lanes = operand_dtype(ceiling), NUMBERS_PER_REGISTER[operand_dtype(ceiling)]
     before = device.normal((numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
@@ -66,9 +92,12 @@ def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int
         arguments = (before, after, factors, numpy.uint32(count), device.kernel_clock)
         kernel((blocks,), (threads,), arguments)
 
-    rounds = rounds or _choose_rounds(device, run)
+    if rounds == CHOOSE_ROUNDS:
+        rounds = _choose_rounds(device, run)
+        shape = shape._replace(rounds=rounds)
 
     def error_after(count: int, tolerance: float) -> float:
+        """Return the relative error of the first threads' numbers after so many steps. Raises ArithmeticError."""
         device.synchronize()
         start, end = (_first_threads_on_host(device, array, numbers) for array in (before, after))
         k, offset = (float(factor) for factor in device.to_host(factors)[::lanes])
@@ -77,25 +106,24 @@ def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int
         return error
 
     def compare() -> Check:
-        """All steps of the last run, then a few steps closely."""
+        """Check all steps of the last run, then a few steps closely."""
         error = error_after(rounds * steps, WHOLE_RUN_TOLERANCE[dtype])
         device.poison(after)
         run(COMPARED_STEPS // steps)
         error_after(COMPARED_STEPS // steps * steps, FEW_STEPS_TOLERANCE[dtype])
-        what = f"all {rounds * steps} steps of its first threads against their closed form in float64"
-        return Check(compared=what, error=error, tolerance=WHOLE_RUN_TOLERANCE[dtype])
+        compared = f"all {rounds * steps} steps of its first threads against their closed form in float64"
+        return Check(compared=compared, relative_error=error, tolerance=WHOLE_RUN_TOLERANCE[dtype])
 
-    shape = {"blocks": blocks, "threads": threads, "rounds": rounds, "numbers": numbers, "steps": steps}
     return Workload(
         product=WorkloadSpec(
             library="a register-only kernel of this project (kernels/fma.cu)",
-            shape=shape,
+            shape=shape._asdict(),
             layout=None,
             algorithm="fold",
             accumulation=dtype,
             output=dtype,
         ),
-        flops=fma_flops(ceiling, **shape),
+        flops=fma_flops(ceiling, shape),
         step=lambda index: run(rounds),
         clear=lambda: device.poison(after),
         compare=compare,
@@ -103,10 +131,10 @@ def _make_workload(device, ceiling: str, seed: int, blocks, threads, rounds: int
     )
 
 
-def _choose_rounds(device, run) -> int:
-    """As many rounds as take about STEP_S, in powers of two so that another run finds the same."""
-    rounds = 16
-    while rounds < 1 << 20:
+def _choose_rounds(device: "CudaDevice", run: Callable[[int], None]) -> int:
+    """Return the rounds that take about STEP_S: a power of two, so that another run finds the same."""
+    rounds = FEWEST_ROUNDS
+    while rounds < MOST_ROUNDS:
         run(rounds)
         device.synchronize()
         start = time.perf_counter()
@@ -118,12 +146,12 @@ def _choose_rounds(device, run) -> int:
     return rounds
 
 
-def _first_threads_on_host(device, array, numbers: int):
-    """The numbers of the first threads, on the host, as (numbers a thread, threads x lanes)."""
-    whole = device.to_host(array).reshape(numbers, -1)
-    return whole[:, : min(COMPARED_THREADS, whole.shape[1])].astype(numpy.float64)
+def _first_threads_on_host(device: "CudaDevice", array: "cupy.ndarray", numbers: int) -> numpy.ndarray:
+    """Return the numbers of the first threads on the host, as [numbers of a thread, threads x lanes] of float64."""
+    by_thread = device.to_host(array).reshape(numbers, -1)
+    return by_thread[:, :COMPARED_THREADS].astype(numpy.float64)
 
 
-def expected_fold(start, steps: int, k: float, offset: float):
-    """So many folds, in float64: k^n x + l (1 - k^n) / (1 - k)."""
+def expected_fold(start: numpy.ndarray, steps: int, k: float, offset: float) -> numpy.ndarray:
+    """Return float64 numbers after so many folds x -> k x + l: k^n x + l (1 - k^n) / (1 - k), `offset` being l."""
     return k**steps * start + offset * (1 - k**steps) / (1 - k)

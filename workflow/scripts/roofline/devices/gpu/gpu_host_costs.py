@@ -1,32 +1,42 @@
-"""What calls cost the host of a GPU: a launch of a kernel or a graph, a product, operations of CuPy.
+"""What calls cost the host of a GPU: a launch of a kernel or a graph, a matrix product, operations of CuPy.
 
-All work on next to nothing: the device keeps no caller waiting. A step includes an event.
+All work on arrays of a few numbers, so that the caller never waits for the device. A step includes an event.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy
 
-from roofline.devices.base import HostCostBenchmark
+from roofline.devices.base import HostCostBenchmark, Step
+
+if TYPE_CHECKING:
+    import cupy
+
+    from roofline.devices.gpu.gpu_device import CudaDevice
 
 FEW_ARGUMENTS, MANY_ARGUMENTS = 2, 12  # arguments of a kernel
-OPERATIONS_PER_STEP = 8  # of array_operations
+OPERATIONS_PER_STEP = 8  # operations of CuPy in array_operations_step
 
 
-def host_cost_benchmarks(device) -> Iterator[HostCostBenchmark]:
+def host_cost_benchmarks(device: "CudaDevice") -> Iterator[HostCostBenchmark]:
+    """Yield a benchmark for each host cost of CUDA and CuPy: launches with few and many arguments, an empty kernel by
+    the device's clock, a graph, a small matrix product, and operations on small arrays."""
     arrays, size = [device.empty((8,), "fp32") for _ in range(MANY_ARGUMENTS // 2)], numpy.int32(8)
-    arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW_ARGUMENTS, MANY_ARGUMENTS)}
+    arguments = {}
+    for count in (FEW_ARGUMENTS, MANY_ARGUMENTS):  # half of them arrays, half of them numbers
+        arguments[count] = (*arrays[: count // 2], *[size] * (count // 2))
     kernels = {
         FEW_ARGUMENTS: device.load_kernel("empty_kernels.cu", "of_few"),
         MANY_ARGUMENTS: device.load_kernel("empty_kernels.cu", "of_many"),
     }
     for count, kernel in kernels.items():
 
-        def launch(index: int, kernel=kernel, count=count) -> None:
+        def launch(index: int, kernel: "cupy.RawKernel" = kernel, count: int = count) -> None:
             kernel((1,), (32,), arguments[count], shared_mem=0)
 
         yield HostCostBenchmark("kernel_launch_s", count, 1, launch)
-    yield HostCostBenchmark("empty_kernel_s", 1, 1, launch, queued=True)
+    yield HostCostBenchmark("empty_kernel_s", 1, 1, launch, queued=True)  # the kernel of many arguments
     graph = device.capture_graph(lambda: kernels[MANY_ARGUMENTS]((1,), (32,), arguments[MANY_ARGUMENTS]))
     yield HostCostBenchmark("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
     x, w, y = (device.normal((64, 64), "fp32", seed) for seed in range(3))
@@ -34,8 +44,9 @@ def host_cost_benchmarks(device) -> Iterator[HostCostBenchmark]:
     yield HostCostBenchmark("array_operation_s", 1, OPERATIONS_PER_STEP, array_operations_step(device))
 
 
-def array_operations_step(device):
-    """Those of attention: scaled, multiplied by stacked matrices, softmax, and multiplied again."""
+def array_operations_step(device: "CudaDevice") -> Step:
+    """Return a step of OPERATIONS_PER_STEP operations of CuPy, those of attention: the query is scaled and multiplied
+    by stacked matrices, its softmax taken, and multiplied again."""
     scale = device.normal((1,), "fp32", 1)
     keys, query = device.normal((2, 2, 8, 16), "fp32", 2), device.normal((2, 2, 16, 1), "fp32", 3)
 

@@ -1,40 +1,43 @@
-"""Which NVIDIA GPUs are here, by NVML and CUDA's driver, and whether CuPy can use them; nothing is opened."""
+"""Which NVIDIA GPUs the machine has, by NVML and CUDA's driver, and whether CuPy can use them; none is opened."""
 
 import os
 from importlib import metadata
 from pathlib import Path
 
 from roofline.core.terms import make_printable
+from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.datasheets import CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE, missing_tensor_core_reason
 from roofline.devices.gpu import cuda_driver, nvml
 
 CUPY_PACKAGE_BY_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 OLDEST_DRIVER = {12: "525", 13: "580"}
-OLDEST_CAPABILITY = 7.0  # its compute capability
+OLDEST_CAPABILITY = 7.0  # the oldest compute capability that is measured
 DRIVER = Path("/proc/driver/nvidia/version")
 
 # What is assumed of a card that CUDA does not list, such as any MIG slice but the first; no card has a larger L2.
-UNLISTED_GPU = cuda_driver.VisibleGpu("unknown GPU", "unknown", 0, None, None, l2_bytes=192 << 20)
+UNLISTED_GPU = cuda_driver.VisibleGpu("unknown GPU", "unknown", 0, None, None, l2_bytes=192 * MIB)
 
-# 8.6, 8.9, 12.0 and their like have a token path only.
+# Compute capabilities that compute fp64 on tensor cores; 8.6, 8.9, 12.0 and their like have a token path only.
 FP64_TENSOR_CORES = ("8.0", "9.0", "10.0", "10.3")
 
 
 def discover(capacities: bool = True) -> list[Identity]:
-    """The visible GPUs in PCI order by NVML, or by CUDA's driver in a container without NVML; none without a driver.
+    """Return the visible GPUs in PCI order by NVML, or by CUDA's driver in a container without NVML; none without a
+    driver.
 
-    CUDA adds what NVML does not report. That takes a third of a second: without `capacities` only if it is needed.
+    CUDA adds what NVML does not report. That takes a third of a second: without `capacities` it is done only if a card
+    would be unusable otherwise.
     """
     has_nvml = nvml.initialise()
     cards = cuda_driver.query_visible_gpus() if capacities or not has_nvml else []
     if has_nvml:
         driver, cuda = nvml.query("SystemGetDriverVersion"), nvml.query("SystemGetCudaDriverVersion_v2")
-        found = [_facts_from_nvml(handle, cards) for handle in nvml.visible_gpus()]
+        facts_by_gpu = [_facts_from_nvml(handle, cards) for handle in nvml.visible_gpus()]
     else:
         driver, cuda = None, cuda_driver.driver_cuda_version()
-        found = [_facts_from_cuda(card) for card in cards]
-    if not capacities and has_nvml and any(_unusable_reason(lines) for lines in found):
+        facts_by_gpu = [_facts_from_cuda(card) for card in cards]
+    if not capacities and has_nvml and any(_unusable_reason(facts) for facts in facts_by_gpu):
         return discover()
     versions = _library_versions()
     no_cupy = cupy_fault(versions, cuda, driver)
@@ -45,37 +48,40 @@ def discover(capacities: bool = True) -> list[Identity]:
             driver=driver,
             software=versions,
             nvml=has_nvml,
-            fault=no_cupy or _unusable_reason(lines),
-            **lines,
+            fault=no_cupy or _unusable_reason(facts),
+            **facts,
         )
-        for number, lines in enumerate(found)
+        for number, facts in enumerate(facts_by_gpu)
     ]
 
 
 def no_gpu_reason() -> str | None:
-    """Why no GPU is visible where NVIDIA's driver is; None without one, or if all are hidden on purpose."""
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted in ("", "-1") or not (DRIVER.exists() or cuda_driver.driver_cuda_version()):
+    """Return why no GPU is visible although NVIDIA's driver is present.
+
+    None without a driver, or if CUDA_VISIBLE_DEVICES hides all GPUs on purpose.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible in ("", "-1") or not (DRIVER.exists() or cuda_driver.driver_cuda_version()):
         return None
     if not nvml.initialise():
         return "NVIDIA's driver does not answer; see nvidia-smi"
-    return f"CUDA_VISIBLE_DEVICES={wanted} names none" if wanted else "NVIDIA's driver lists none"
+    return f"CUDA_VISIBLE_DEVICES={visible} names none" if visible else "NVIDIA's driver lists none"
 
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
-    """Why this card has no such compute ceiling, without opening it."""
+    """Return why this card cannot be measured for a compute ceiling, without opening it; None where it can."""
     return identity.fault or missing_tensor_core_reason(ceiling, identity.compute_capability)
 
 
 def compute_unit(ceiling: str, compute_capability: str) -> str:
-    """The unit that runs a ceiling at the rate that the datasheets count: "tensor_core" or "cuda_core"."""
+    """Return the unit that runs a ceiling at the rate that the datasheets count: "tensor_core" or "cuda_core"."""
     if ceiling == "fp64":
         return TENSOR_CORE if compute_capability in FP64_TENSOR_CORES else CUDA_CORE
     return CUDA_CORE if ceiling in CUDA_CORE_FIGURE else TENSOR_CORE
 
 
-def _facts_from_nvml(handle, cards: list[cuda_driver.VisibleGpu]) -> dict:
-    """The fields of an Identity that are a card's own; CUDA's word where NVML refuses."""
+def _facts_from_nvml(handle: nvml.NvmlHandle, cards: list[cuda_driver.VisibleGpu]) -> dict:
+    """Return the fields of an Identity that differ from card to card, by CUDA where NVML refuses."""
     uuid = nvml.query("DeviceGetUUID", handle)
     memory = nvml.query("DeviceGetMemoryInfo", handle)
     capability = nvml.query("DeviceGetCudaComputeCapability", handle)
@@ -91,7 +97,7 @@ def _facts_from_nvml(handle, cards: list[cuda_driver.VisibleGpu]) -> dict:
 
 
 def _facts_from_cuda(card: cuda_driver.VisibleGpu) -> dict:
-    """The same fields by CUDA alone, which reports free memory only once a card is opened: all counts as free."""
+    """Return the same fields by CUDA alone. All memory counts as free, since CUDA reports that of an open card only."""
     return {
         "name": make_printable(card.name),
         "uuid": card.uuid,
@@ -105,24 +111,32 @@ def _facts_from_cuda(card: cuda_driver.VisibleGpu) -> dict:
 
 
 def _match_by_uuid(uuid: str | None, cards: list[cuda_driver.VisibleGpu]) -> cuda_driver.VisibleGpu:
-    """By the UUID without its kind: old drivers write MIG slices in another way."""
+    """Return the card with this UUID, or UNLISTED_GPU. The kind that it begins with is not compared: old drivers write
+    that of MIG slices in another way."""
     return next((card for card in cards if uuid and card.uuid[4:] == uuid[4:]), UNLISTED_GPU)
 
 
-def _unusable_reason(lines: dict) -> str | None:
-    if lines["compute_capability"] and lines["memory_total_bytes"] and lines["uuid"] != "unknown":
-        fault = (
-            f"{lines['name']} has compute capability {lines['compute_capability']}, and {OLDEST_CAPABILITY} is needed"
+def _unusable_reason(facts: dict) -> str | None:
+    """Return why a card with these fields of an Identity cannot be measured; None where it can."""
+    capability = facts["compute_capability"]
+    if not capability or not facts["memory_total_bytes"] or facts["uuid"] == "unknown":
+        return (
+            "neither NVML nor CUDA reports this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
+            "config/config.yaml"
         )
-        return f"{fault}; leave it out of 'devices'" if float(lines["compute_capability"]) < OLDEST_CAPABILITY else None
-    return (
-        "neither NVML nor CUDA reports this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
-        "config/config.yaml"
-    )
+    if float(capability) < OLDEST_CAPABILITY:
+        return (
+            f"{facts['name']} has compute capability {capability}, and {OLDEST_CAPABILITY} is needed; leave it out of "
+            "'devices'"
+        )
+    return None
 
 
 def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver: str | None) -> str | None:
-    """Why CuPy cannot use this driver, and the remedy, in one line; None where it can."""
+    """Return why CuPy cannot use this driver, and the remedy, in one line; None where it can.
+
+    `driver_cuda` is the newest CUDA that the driver runs, as 1000 x major + 10 x minor.
+    """
     driver_major = driver_cuda // 1000 if driver_cuda else None
     version = f" {driver}" if driver else ""
     if driver_major and driver_major < min(CUPY_PACKAGE_BY_CUDA):
@@ -148,7 +162,7 @@ def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver:
 
 def _library_versions() -> dict[str, str | None]:
     package = next((name for name in (*CUPY_PACKAGE_BY_CUDA.values(), "cupy") if _package_version(name)), None)
-    suffix = "-cu12" if package == CUPY_PACKAGE_BY_CUDA[12] else ""  # of the wheels that go with this CuPy
+    suffix = "-cu12" if package == CUPY_PACKAGE_BY_CUDA[12] else ""  # the wheels that go with this CuPy
     return {
         "cupy": _package_version(package) if package else None,
         "cupy_package": package,

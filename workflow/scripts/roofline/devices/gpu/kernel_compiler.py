@@ -1,4 +1,4 @@
-"""Our own CUDA kernels, compiled for the card at hand by NVRTC, which needs no context on it."""
+"""Our own CUDA kernels, compiled for the device's card by NVRTC, which needs no context on it."""
 
 import hashlib
 import os
@@ -7,57 +7,67 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roofline.devices import host
 from roofline.records.files import write_bytes
 
+if TYPE_CHECKING:
+    import cupy
+
 CEILING_KERNEL_FOLDER = Path(__file__).parent / "kernels"
-# Each kernel of a source on its own core; denormal numbers are zeros, as in CuPy's.
+# --split-compile: each kernel of a source on another core; -ftz: denormal numbers are zeros, as in CuPy's kernels.
 COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0", "-ftz=true")
-HOPPER_CAPABILITY, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # what only Hopper has
+HOPPER_CAPABILITY, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # for instructions that only Hopper has
 INCLUDE_LINE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 @cache
 def read_kernel_source(path: Path) -> str:
-    """A source with its own headers put in."""
+    """Return the text of a source in which each header of ours stands in place of its #include line."""
     text = path.read_text(encoding="utf-8")
     return INCLUDE_LINE.sub(lambda header: read_kernel_source(path.parent / header[1]), text)
 
 
 def list_kernel_files(path: Path) -> set[Path]:
-    """A source and every header of ours that it includes."""
+    """Return the paths of a source and of every header of ours that it includes, directly or not."""
     headers = INCLUDE_LINE.findall(path.read_text(encoding="utf-8"))
     return {path}.union(*(list_kernel_files(Path(os.path.normpath(path.parent / name))) for name in headers))
 
 
 class KernelCompiler:
-    """Part of the GPU device."""
+    """The compiler of CudaDevice.
+
+    It needs the device's `xp`, `capability`, `identity` and `ceiling_kernels`, and `_modules`, an empty dictionary
+    which the device makes and which holds loaded modules by their code and macros.
+    """
 
     @property
     def is_hopper(self) -> bool:
-        """Whether it runs what is compiled with HOPPER_OPTIONS."""
+        """Return whether the device runs what is compiled with HOPPER_OPTIONS."""
         return self.capability == HOPPER_CAPABILITY
 
-    def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
-        """A kernel of a .cu file (a bare name: one for ceilings), compiled for this card with macros."""
+    def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()) -> "cupy.RawKernel":
+        """Return a kernel of a .cu file, compiled for this card with macros. A bare file name is one for ceilings."""
         return self.compiled(read_kernel_source(CEILING_KERNEL_FOLDER / source), name, defines)
 
     def compile_ahead(self, kernels: Iterable[tuple]) -> None:
-        """Compile kernels, given as to `kernel`, and those of ceilings. Errors are left to `kernel`."""
-        every = (*kernels, *self.ceiling_kernels)
-        different = {(read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines) for source, _, *defines in every}
+        """Compile kernels, given as arguments of `load_kernel`, and those of ceilings. `load_kernel` raises errors."""
+        codes_and_defines = {
+            (read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines)
+            for source, _, *defines in (*kernels, *self.ceiling_kernels)
+        }
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
-            pool.map(lambda one: self._compile_cubin(*one), different)
+            pool.map(lambda code_and_defines: self._compile_cubin(*code_and_defines), codes_and_defines)
 
-    def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
-        """A kernel of CUDA C++ code, compiled for this card."""
+    def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()) -> "cupy.RawKernel":
+        """Return a kernel of CUDA C++ code, compiled for this card. Raises RuntimeError with NVRTC's messages."""
         if (code, defines) not in self._modules:
             self._modules[code, defines] = self.xp.RawModule(path=str(self._compile_cubin(code, defines)))
         return self._modules[code, defines].get_function(name)
 
     def _compile_cubin(self, code: str, defines: tuple[str, ...] = ()) -> Path:
-        """The code, compiled or from the cache. Raises RuntimeError with NVRTC's remarks."""
+        """Return the path of the code's cubin, compiled or cached. Raises RuntimeError with NVRTC's messages."""
         from cuda.pathfinder import find_nvidia_header_directory
 
         nvrtc, options = self.xp.cuda.nvrtc, (*COMPILE_OPTIONS, *defines)

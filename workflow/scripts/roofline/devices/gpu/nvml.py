@@ -1,6 +1,9 @@
-"""What NVML reports of a GPU; null where it refuses, and for a handle of None: a card that NVML does not know."""
+"""What NVML reports of a GPU; None where it refuses, and for a handle of None: a card that NVML does not know."""
 
 import os
+from typing import Any
+
+NvmlHandle = Any  # pynvml's handle of a card or MIG slice, an opaque pointer; None for a card that NVML does not know
 
 THROTTLE_REASON_BITS = {
     0x0000000000000001: "gpu_idle",
@@ -14,27 +17,28 @@ THROTTLE_REASON_BITS = {
     0x0000000000000100: "display_clock_setting",
 }
 
-# Names of one question: older drivers know the second alone, which newer ones may drop.
+# Names of the same query: older drivers know the second alone, which newer ones may drop.
 THROTTLE_REASON_QUERIES = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
-# Of nvml.h: NVML_FI_DEV_POWER_INSTANT, NVML_SUCCESS, NVML_NVLINK_MAX_LINKS, NVML_FEATURE_ENABLED,
-# NVML_NVLINK_DEVICE_TYPE_GPU, NVML_TOPOLOGY_ and NVML_NVLINK_VERSION_.
-POWER_INSTANT, SUCCESS, MOST_NVLINKS, ENABLED, LINKED_TO_GPU = 186, 0, 36, 1, 0
+# Values of nvml.h: NVML_FI_DEV_POWER_INSTANT, NVML_SUCCESS, NVML_NVLINK_MAX_LINKS, NVML_FEATURE_ENABLED,
+# NVML_NVLINK_DEVICE_TYPE_GPU, NVML_P2P_STATUS_OK, NVML_TOPOLOGY_ and NVML_NVLINK_VERSION_.
+POWER_INSTANT, SUCCESS, MOST_NVLINKS, ENABLED, LINKED_TO_GPU, P2P_OK = 186, 0, 36, 1, 0, 0
 ANCESTORS = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}
 NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 
 
-def query(question: str, *arguments):
-    """The answer of nvml{question}, or None if this driver, card, container or version of pynvml has none.
+def query(query_name: str, *arguments: Any) -> Any:
+    """Return the answer of the function nvml{query_name}, or None if this driver, card, container or version of pynvml
+    has none.
 
-    Strings among the arguments are names of NVML's constants; an argument of None has no answer.
+    Strings among the arguments are names of NVML's constants. The answer for an argument of None is None.
     """
     if any(argument is None for argument in arguments):
         return None
     try:
         import pynvml
 
-        values = [getattr(pynvml, one) if isinstance(one, str) else one for one in arguments]
-        answer = getattr(pynvml, f"nvml{question}")(*values)
+        values = [getattr(pynvml, argument) if isinstance(argument, str) else argument for argument in arguments]
+        answer = getattr(pynvml, f"nvml{query_name}")(*values)
     except (ImportError, AttributeError, UnicodeDecodeError):  # some drivers under WSL name cards in no encoding
         return None
     except pynvml.NVMLError:
@@ -43,7 +47,7 @@ def query(question: str, *arguments):
 
 
 def initialise() -> bool:
-    """Whether NVML answers at all."""
+    """Start NVML for this process and return whether it answers."""
     try:
         import pynvml
 
@@ -53,32 +57,32 @@ def initialise() -> bool:
     return True
 
 
-def visible_gpus() -> list:
-    """Handles of the GPUs (or MIG slices) that CUDA_VISIBLE_DEVICES leaves visible, in PCI order."""
+def visible_gpus() -> list[NvmlHandle]:
+    """Return the handles of the GPUs (or MIG slices) that CUDA_VISIBLE_DEVICES leaves visible, in PCI order."""
     cards = [query("DeviceGetHandleByIndex", i) for i in range(query("DeviceGetCount") or 0)]
     cards = sorted((card for card in cards if card), key=_pci_address)
     gpus = [(index, card, gpu) for index, card in enumerate(cards) for gpu in (_mig_slices(card) or [card])]
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
+    visible_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible_devices is None:
         return [gpu for _, _, gpu in gpus]
     visible = []
-    for token in (part.strip() for part in wanted.split(",")):
-        named = [gpu for index, card, gpu in gpus if _is_named(token, index, card, gpu)]
-        if not named:
+    for entry in visible_devices.split(","):
+        matches = [gpu for index, card, gpu in gpus if _entry_matches(entry.strip(), index, card, gpu)]
+        if not matches:
             break  # as CUDA does: an entry that names nothing ends the list
-        visible += named
+        visible += matches
     return [gpu for _, _, gpu in gpus if gpu in visible]
 
 
-def settings_text(handle) -> str:
-    """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
+def settings_text(handle: NvmlHandle) -> str:
+    """Return the settings of an administrator that change what a card reaches, its power limit and ECC, as a text."""
     limit = query("DeviceGetEnforcedPowerLimit", handle)
     ecc = query("DeviceGetEccMode", handle)
     return f"power limit {limit / 1000 if limit else None} W, ECC {bool(ecc[0]) if ecc else None}"
 
 
-def read_facts(handle) -> dict:
-    """Clocks, ECC, MIG, VBIOS, PCIe, power limit and memory errors, for the device record; null where refused."""
+def read_facts(handle: NvmlHandle) -> dict:
+    """Return clocks, ECC, MIG, VBIOS, PCIe, power limit and memory errors, by their keys in the device record."""
     ecc = query("DeviceGetEccMode", handle)
     mig = query("DeviceGetMigMode", handle)
     limit = query("DeviceGetEnforcedPowerLimit", handle)
@@ -101,14 +105,15 @@ def read_facts(handle) -> dict:
         "power_limit_w": None if limit is None else limit / 1000,
         "slowdown_temperature_c": query("DeviceGetTemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
         **read_memory_errors(handle),
-        "nvlinks_active": handle and len(_active_links(handle)),
+        "nvlinks_active": None if handle is None else len(_active_links(handle)),
     }
 
 
-def read_memory_errors(handle) -> dict:
-    """Errors since the driver was loaded, uncorrected ones ever; what was taken out of use, and what waits for a reset.
+def read_memory_errors(handle: NvmlHandle) -> dict:
+    """Return memory errors since the driver was loaded, uncorrected ones since the card was made, the rows and pages
+    taken out of use, and whether any waits for a reset.
 
-    Rows are remapped from Ampere on, pages retired before; each card refuses the other's question.
+    Rows are remapped from Ampere on, pages retired before; each card refuses the other query.
     """
 
     def errors(kind: str, since: str) -> int | None:
@@ -134,62 +139,71 @@ def read_memory_errors(handle) -> dict:
     }
 
 
-def read_host_link(handle) -> dict:
-    """Generation and width of the host link, now: an idle card lowers both."""
+def read_host_link(handle: NvmlHandle) -> dict:
+    """Return generation and width of the host link now; an idle card lowers both."""
     return {
         "pcie_generation": query("DeviceGetCurrPcieLinkGeneration", handle),
         "pcie_width": query("DeviceGetCurrPcieLinkWidth", handle),
     }
 
 
-def _nvlink_states(handle) -> dict[int, bool]:
-    """Whether each NVLink that the card has is active."""
+def _nvlink_states(handle: NvmlHandle) -> dict[int, bool]:
+    """Return by their numbers which of the card's NVLinks are active."""
     states = {number: query("DeviceGetNvLinkState", handle, number) for number in range(MOST_NVLINKS)}
     return {number: state == ENABLED for number, state in states.items() if state is not None}
 
 
-def _active_links(handle) -> list[int]:
+def _active_links(handle: NvmlHandle) -> list[int]:
     return [number for number, active in _nvlink_states(handle).items() if active]
 
 
-def describe_path(handle, peer) -> dict:
-    """How two GPUs are connected: NVLink or PCIe, active links, and the nearest common part of the PCIe tree."""
+def describe_path(handle: NvmlHandle, peer: NvmlHandle) -> dict:
+    """Return how two GPUs are connected, by the fields of the record Peer: NVLink or PCIe, the number and version of
+    active links, those that are down, and the nearest common part of the PCIe tree."""
     status = query("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
-    known = {
-        "path": None if status is None else "pcie" if status else "nvlink",
-        "nvlinks": None,
+    if status is None:
+        link = None
+    else:
+        link = "nvlink" if status == P2P_OK else "pcie"
+    path = {
+        "link": link,
+        "active_nvlinks": None,
         "nvlink_version": None,
         "pcie_ancestor": ANCESTORS.get(query("DeviceGetTopologyCommonAncestor", handle, peer)),
     }
-    if known["path"] == "nvlink":
+    if link == "nvlink":
         links = [number for number in _active_links(handle) if _link_reaches(handle, number, peer)]
         versions = [NVLINK_VERSIONS.get(query("DeviceGetNvLinkVersion", handle, number)) for number in links]
-        known |= {"nvlinks": len(links), "nvlink_version": next(iter(versions), None)}
-        known["nvlinks_down"] = [number for number, active in _nvlink_states(handle).items() if not active]
-    return known
+        path |= {"active_nvlinks": len(links), "nvlink_version": versions[0] if versions else None}
+        path["inactive_nvlinks"] = [number for number, active in _nvlink_states(handle).items() if not active]
+    return path
 
 
-def _link_reaches(handle, number: int, peer) -> bool:
-    """Whether a link ends at the peer, or at a switch, which leads to all GPUs."""
+def _link_reaches(handle: NvmlHandle, number: int, peer: NvmlHandle) -> bool:
+    """Return whether a link ends at the peer, or at a switch, which leads to all GPUs."""
     if query("DeviceGetNvLinkRemoteDeviceType", handle, number) != LINKED_TO_GPU:
         return True
     remote, peers = query("DeviceGetNvLinkRemotePciInfo", handle, number), query("DeviceGetPciInfo", peer)
     return bool(remote and peers) and remote.busId == peers.busId
 
 
-def count_other_processes(handle) -> int | None:
-    """Processes other than this one with a CUDA context on the card; None if their numbers cannot be read, or are not
-    ours, as in a container."""
+def count_other_processes(handle: NvmlHandle) -> int | None:
+    """Return the number of processes other than this one with a CUDA context on the card.
+
+    None if NVML does not list them, or lists them by the numbers of another namespace, as in a container.
+    """
     processes = query("DeviceGetComputeRunningProcesses", handle)
     if processes is None:
         return None
-    numbers = {process.pid for process in processes}
-    return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
+    pids = {process.pid for process in processes}
+    if pids and os.getpid() not in pids:
+        return None
+    return len(pids - {os.getpid()})
 
 
-def read_state(handle) -> dict:
-    """Clocks, power, temperature, throttle reasons and other processes, now."""
-    reasons = (query(question, handle) for question in THROTTLE_REASON_QUERIES)
+def read_state(handle: NvmlHandle) -> dict:
+    """Return clocks, power, temperature, throttle reasons and other processes now, by the fields of DeviceState."""
+    reasons = (query(query_name, handle) for query_name in THROTTLE_REASON_QUERIES)
     return {
         "sm_clock_mhz": query("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
         "memory_clock_mhz": query("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
@@ -200,14 +214,15 @@ def read_state(handle) -> dict:
     }
 
 
-def read_energy_j(handle) -> float | None:
-    """Since the driver was loaded; None without a counter (before Volta)."""
+def read_energy_j(handle: NvmlHandle) -> float | None:
+    """Return the joules since the driver was loaded; None without a counter (before Volta)."""
     millijoules = query("DeviceGetTotalEnergyConsumption", handle)
     return None if millijoules is None else millijoules / 1000
 
 
-def read_power(handle) -> dict:
-    """Watts now; where the driver has no such reading its average, of a second on an H200."""
+def read_power(handle: NvmlHandle) -> dict:
+    """Return the watts now, or where the driver has no such reading their average, which is of a second on an H200; and
+    which of the two it is."""
     values = query("DeviceGetFieldValues", handle, [POWER_INSTANT])
     if values and values[0].nvmlReturn == SUCCESS:
         return {"power_w": values[0].value.uiVal / 1000, "power_reading": "instant"}
@@ -216,16 +231,18 @@ def read_power(handle) -> dict:
 
 
 def decode_throttle_reasons(bits: int | None) -> list[str] | None:
-    """The names of the set bits; an empty list where nothing holds the clock back, None where unknown."""
+    """Return the names of the bits that are set; an empty list where nothing holds the clock back, None where
+    unknown."""
     if bits is None:
         return None
-    others = bits & ~sum(THROTTLE_REASON_BITS)
-    return [name for bit, name in THROTTLE_REASON_BITS.items() if bits & bit] + (
-        [f"unnamed_{others:#x}"] if others else []
-    )
+    names = [name for bit, name in THROTTLE_REASON_BITS.items() if bits & bit]
+    unnamed_bits = bits & ~sum(THROTTLE_REASON_BITS)
+    if unnamed_bits:
+        names.append(f"unnamed_{unnamed_bits:#x}")
+    return names
 
 
-def _mig_slices(card) -> list:
+def _mig_slices(card: NvmlHandle) -> list[NvmlHandle]:
     mode = query("DeviceGetMigMode", card)
     if not mode or not mode[0]:
         return []
@@ -234,14 +251,16 @@ def _mig_slices(card) -> list:
     return [mig for mig in slices if mig]
 
 
-def _pci_address(card) -> tuple:
+def _pci_address(card: NvmlHandle) -> tuple:
+    """Return what cards are sorted by: those without an address come last."""
     info = query("DeviceGetPciInfo", card)
     return (False, info.busId) if info else (True,)
 
 
-def _is_named(token: str, index: int, card, gpu) -> bool:
-    """Whether an entry of CUDA_VISIBLE_DEVICES is the card's number, or the beginning of its or its slice's UUID."""
-    if token == str(index):
+def _entry_matches(entry: str, index: int, card: NvmlHandle, gpu: NvmlHandle) -> bool:
+    """Return whether an entry of CUDA_VISIBLE_DEVICES is the card's number, or the beginning of the UUID of the card or
+    its slice."""
+    if entry == str(index):
         return True
     uuids = (query("DeviceGetUUID", handle) or "" for handle in (card, gpu))
-    return token.startswith(("GPU-", "MIG-")) and any(uuid.startswith(token) for uuid in uuids)
+    return entry.startswith(("GPU-", "MIG-")) and any(uuid.startswith(entry) for uuid in uuids)

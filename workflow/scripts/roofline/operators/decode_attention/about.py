@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from roofline.core.terms import DEVICE_TRAITS, Axis
+from roofline.core.terms import DEVICE_TRAITS, Axis, DeviceKind
 from roofline.operators.about import (
     FEWER_INTERMEDIATES,
     ONE_FUSED_KERNEL,
@@ -16,6 +16,8 @@ MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for 
 
 
 class AboutDecodeAttention(About):
+    """Title, labels and advice of decode attention."""
+
     name = "decode_attention"
     title = "decode attention"
     picture = "attention"
@@ -24,7 +26,7 @@ class AboutDecodeAttention(About):
     axis = Axis(key="seq_len", symbol="S", at_least=4)
     scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
     usual_share_of_peak = (0.003, 0.01)
-    ways: ClassVar = {
+    advice_by_implementation: ClassVar = {
         "eager": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
         "fused": ImplementationAdvice(fused=True, improvements=MORE_KEYS),
         "fused_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_KEYS),
@@ -37,13 +39,19 @@ class AboutDecodeAttention(About):
     def series(self, cell: CellIdentity) -> str:
         return f"batch {cell.shape['batch']}"
 
-    def advice(self, cell: CellIdentity, kind: str) -> Advice:
-        found = super().advice(cell, kind)
+    def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
+        advice = super().advice(cell, kind)
         device, fp32 = DEVICE_TRAITS[kind], cell.dtype == "fp32"
         narrower = device.narrowest_bytes < 4
-        found["compute"] = ["tensor cores"] * (device.tensor_cores and fp32) + ["lower precision"] * narrower
-        # The cache is left to be read: in fewer bytes, or for more queries.
-        smaller = ["a smaller dtype of the cache"] if fp32 and narrower else []
-        ungrouped = cell.shape["heads"] == cell.shape.get("kv_heads", cell.shape["heads"])
-        found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if ungrouped else [])
-        return found
+        advice["compute"] = []
+        if device.tensor_cores and fp32:
+            advice["compute"].append("tensor cores")
+        if narrower:
+            advice["compute"].append("lower precision")
+        # The cache has to be read, but it may have fewer bytes, or serve more queries.
+        advice["memory"] = []
+        if fp32 and narrower:
+            advice["memory"].append("a smaller dtype of the cache")
+        if cell.shape["heads"] == cell.shape.get("kv_heads", cell.shape["heads"]):
+            advice["memory"].append("grouped queries (fewer K/V heads)")
+        return advice

@@ -7,14 +7,18 @@ is not part of the step.
 """
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, relative_error
-from roofline.operators.base import Implementation, count_rotation_copies
+from roofline.core.terms import Array
+from roofline.devices.base import Device
+from roofline.operators.base import Case, Implementation, Operator, count_rotation_copies
 
 
 @dataclass(frozen=True)
 class AttentionShape:
+    """Sizes of a decode step: sequences, query heads, K/V heads, numbers of a head, and cached keys of a sequence."""
+
     batch: int
     heads: int
     kv_heads: int
@@ -31,36 +35,43 @@ class AttentionShape:
         return self.heads // self.kv_heads
 
     def as_dict(self) -> dict[str, int]:
+        """Return the sizes by name, as `Case.shape` holds them."""
         return asdict(self)
 
 
 def attention_flops(shape: AttentionShape, scope: str) -> int:
+    """Return the FLOPs of a core, 4 x batch x heads x seq_len x head_size, and of a block also 4 x batch x hidden^2 for
+    its two projections. Softmax is not counted."""
     core = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
     return core + (4 * shape.batch * shape.hidden_size**2 if scope == "block" else 0)
 
 
 def attention_bytes(shape: AttentionShape, dtype: str, scope: str) -> int:
+    """Return the bytes of K and V, and of a block also those of the weights of its two projections."""
     return kv_cache_bytes(shape, dtype) + (projection_bytes(shape, dtype) if scope == "block" else 0)
 
 
 def kv_cache_bytes(shape: AttentionShape, dtype: str) -> int:
-    """K and V of one layer."""
+    """Return the bytes of K and V of one layer."""
     return 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
 
 
 def projection_bytes(shape: AttentionShape, dtype: str) -> int:
-    """The query and the output projection of one layer."""
+    """Return the bytes of the weights of one layer's query and output projection, without their biases."""
     return 2 * shape.hidden_size**2 * ITEM_BYTES[dtype]
 
 
-def attend(xp, query, keys, values):
-    """softmax(K q) V for scaled queries [batch, kv_heads, d, group] and caches [batch, kv_heads, S, d], softmax in
-    fp32 (float64 for float64 inputs). Returns [batch, kv_heads, group, d] in the caches' dtype."""
+def attend(xp: Any, query: Array, keys: Array, values: Array) -> Array:
+    """Return softmax(K q) V as [batch, kv_heads, group, d] in the caches' dtype, computed with the array library `xp`.
+
+    The queries [batch, kv_heads, d, group] are already scaled; the caches are [batch, kv_heads, S, d]. The softmax is
+    computed in fp32, for float64 inputs in float64.
+    """
     scores = xp.matmul(keys, query)
     # A bf16 number has no rank next to others in NumPy's and CuPy's promotion.
-    wide = xp.float64 if scores.dtype == xp.float64 else xp.float32
-    scores = scores.astype(wide, copy=False) if scores.dtype.kind != "f" else scores
-    weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=wide)
+    softmax_dtype = xp.float64 if scores.dtype == xp.float64 else xp.float32
+    scores = scores.astype(softmax_dtype, copy=False) if scores.dtype.kind != "f" else scores
+    weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=softmax_dtype)
     xp.exp(weights, out=weights)
     weights /= weights.sum(axis=-2, keepdims=True)
     weights = weights.astype(keys.dtype, copy=False)
@@ -71,8 +82,9 @@ def attend(xp, query, keys, values):
     return xp.matmul(weights, values)
 
 
-def reference_attention(query, keys, values):
-    """The same in float64 on the host, for queries [batch, heads, d] as they are; returns [batch, heads, d]."""
+def reference_attention(query: Array, keys: Array, values: Array) -> Array:
+    """Return attention in float64 on the host, [batch, heads, d], for unscaled queries of that shape and host caches
+    [batch, kv_heads, S, d]."""
     import numpy
 
     query, keys, values = (numpy.asarray(array).astype(numpy.float64) for array in (query, keys, values))
@@ -81,33 +93,36 @@ def reference_attention(query, keys, values):
     return attend(numpy, grouped, keys, values).reshape(query.shape)
 
 
-def worst_head_error(result, expected) -> float:
-    """The largest relative error of a head: norm of the difference over the norm, for arrays [..., d]."""
+def worst_head_error(result: Array, expected: Array) -> float:
+    """Return the largest relative error of a head, norm of the difference over norm, for host arrays [..., d]."""
     import numpy
 
-    heads = zip(numpy.reshape(result, (-1, result.shape[-1])), expected.reshape(-1, expected.shape[-1]), strict=True)
-    return max(relative_error(*head) for head in heads)
+    head_size = result.shape[-1]
+    heads = numpy.reshape(result, (-1, head_size))
+    expected_heads = expected.reshape(-1, expected.shape[-1])
+    return max(relative_error(head, reference) for head, reference in zip(heads, expected_heads, strict=True))
 
 
-def multiply(device, left, right):
-    """Matrices multiplied in their own dtype, or in fp32 where the device emulates it."""
-    widened = (device.widen(array) for array in (left, right))
-    return device.xp.matmul(*widened).astype(left.dtype, copy=False)
+def multiply(device: Device, states: Array, weights: Array) -> Array:
+    """Return `states` times `weights` in the dtype of the states, multiplied in fp32 where the device emulates it."""
+    product = device.xp.matmul(device.widen(states), device.widen(weights))
+    return product.astype(states.dtype, copy=False)
 
 
-def project_query(device, shape: AttentionShape, hidden, layer: dict):
-    """[batch, heads, head size]."""
+def project_query(device: Device, shape: AttentionShape, hidden: Array, layer: dict[str, Array]) -> Array:
+    """Return the query [batch, heads, head size] of hidden states [batch, hidden], by a layer's query projection."""
     query = multiply(device, hidden, layer["query"]) + layer["query_bias"]
     return query.reshape(shape.batch, shape.heads, shape.head_size)
 
 
 class DecodeImplementation(Implementation):
-    """Steps go round the caches; their result is [batch, heads, d] of a core, [batch, hidden] of a block."""
+    """Base of the implementations. A step reads the next cache in turn, and returns [batch, heads, d] for a core,
+    [batch, hidden] for a block."""
 
     scopes = ("core",)
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
 
-    def __init__(self, operator, device, case, count: int = 1):
+    def __init__(self, operator: Operator, device: Device, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         self.shape, self.dtype = AttentionShape(**case.shape), case.dtype
 
@@ -117,10 +132,14 @@ class DecodeImplementation(Implementation):
         self.caches = [(copy["keys"], copy["values"]) for copy in copies]
         self.layers = [shared.get("layer")]
 
-    def rotated_layers(self) -> list[dict]:
-        """The projections' weights, in as many copies as make those of a block cold; one where the caches are warm."""
+    def make_rotated_layers(self) -> list[dict]:
+        """Return copies of the projections' weights, as many as make those of a block cold; one where the caches are
+        warm."""
         first, device = self.shared["layer"], self.device
         moved = attention_bytes(self.shape, self.dtype, "block")
         copies = 1 if len(self.caches) == 1 else count_rotation_copies(moved, device.last_level_cache_bytes)
-        made = {name: device.rolled_copies(array, copies - 1) for name, array in first.items()}
-        return [first, *({name: arrays[place] for name, arrays in made.items()} for place in range(copies - 1))]
+        rolled_weights = {name: device.rolled_copies(array, copies - 1) for name, array in first.items()}
+        layers = [first]
+        for index in range(copies - 1):
+            layers.append({name: arrays[index] for name, arrays in rolled_weights.items()})
+        return layers

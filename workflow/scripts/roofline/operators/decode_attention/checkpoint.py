@@ -7,17 +7,17 @@ square, so its shape decides.
 
 from pathlib import Path
 
-from roofline.core.terms import UserError
+from roofline.core.terms import Array, UserError
 from roofline.operators.setting_types import Settings, Whole
 
-PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
+TENSOR_NAME_PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
 GENERATED_VOCABULARY = 256
 GENERATED_POSITIONS = 1024
 INITIAL_DEVIATION = 0.02  # GPT-2's initialisation
 
 
 class Preset(Settings):
-    """A model's layers and heads."""
+    """The numbers of layers and heads of a model, and the size of a head."""
 
     layers: Whole
     heads: Whole
@@ -35,18 +35,21 @@ class Preset(Settings):
 
 
 def check_checkpoint(path: Path | str, preset: Preset) -> str:
-    """Check names and shapes from the header alone, without reading weights. Returns the naming.
+    """Check names and shapes from the header alone, without reading weights. Return the naming: gpt2 or minigpt.
 
     Raises UserError for a file that is missing, truncated, not safetensors (a pickle, say) or of other shapes.
     """
     return _detect_naming(path, _read_header(path)[1], preset)[1]
 
 
-def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, seed: int = 0):
-    """Query and output projections of one layer as [in, out] fp32 arrays, and one token's hidden state a sequence.
+def load_layer(
+    path: Path | str, preset: Preset, batch: int, *, layer: int = 0, seed: int = 0
+) -> tuple[dict[str, Array], Array, str, str]:
+    """Return (projections of one layer, hidden states, naming, source of the hidden states), all arrays in fp32.
 
-    The hidden states [batch, hidden] are token plus position embeddings after the layer's first normalisation,
-    where the file has them; else seeded normal numbers. Returns (layer dict, hidden, naming, where hidden is from).
+    The projections are `query` and `output`, [in, out], and their biases. The hidden states [batch, hidden] are one
+    token's per sequence: token plus position embeddings after the layer's first normalisation where the file has
+    them, else seeded normal numbers. Raises UserError as `check_checkpoint` does, and for weights that are not finite.
     """
     import ml_dtypes  # noqa: F401  (safetensors asks NumPy for bfloat16 by its name)
     import numpy
@@ -57,31 +60,31 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
     size = preset.hidden_size
     with safe_open(path, framework="numpy") as file:
         names = (f"h.{layer}.attn.c_attn.weight", *_expected_shapes(layer, size, preset.projected_size))
-        there = [name for name in names if prefix + name in shapes]
-        tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in there}
+        stored_names = [name for name in names if prefix + name in shapes]
+        tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in stored_names}
     for name, values in tensors.items():
         if not numpy.isfinite(values).all():
             raise UserError(f"model.checkpoint {path}: {name} holds NaN or infinity")
 
-    def matrix(key):
-        stored = tensors[f"h.{layer}.attn.{key}.weight"]
-        return stored if naming == "gpt2" else stored.T
+    def stored_matrix(name: str) -> Array:
+        weight = tensors[f"h.{layer}.attn.{name}.weight"]
+        return weight if naming == "gpt2" else weight.T
 
-    def bias(key):
-        return tensors.get(f"h.{layer}.attn.{key}.bias", numpy.zeros(size, numpy.float32))[:size]
+    def stored_bias(name: str) -> Array:
+        return tensors.get(f"h.{layer}.attn.{name}.bias", numpy.zeros(size, numpy.float32))[:size]
 
     weights = {
-        "query": numpy.ascontiguousarray(matrix("c_attn")[:, :size]),
-        "query_bias": bias("c_attn"),
-        "output": numpy.ascontiguousarray(matrix("c_proj")),
-        "output_bias": bias("c_proj"),
+        "query": numpy.ascontiguousarray(stored_matrix("c_attn")[:, :size]),
+        "query_bias": stored_bias("c_attn"),
+        "output": numpy.ascontiguousarray(stored_matrix("c_proj")),
+        "output_bias": stored_bias("c_proj"),
     }
     hidden, source = _make_hidden_states(tensors, layer, size, batch, seed)
     return weights, hidden, naming, source
 
 
 def make_checkpoint(path: Path, params: dict) -> str:
-    """Generate the weights of a preset, whose sizes stand in `params` next to a seed. Returns what to say of them."""
+    """Write generated weights of a preset, whose sizes are in `params` with a `seed`. Return a line for the log."""
     sizes = dict(params)
     seed = sizes.pop("seed")
     preset = Preset(**sizes)
@@ -90,42 +93,46 @@ def make_checkpoint(path: Path, params: dict) -> str:
 
 
 def write_generated(path: Path | str, preset: Preset, seed: int) -> None:
-    """Write a seeded checkpoint in MiniGPT's naming: embeddings, and the one layer's normalisation and attention that
-    is read."""
+    """Write a seeded checkpoint in MiniGPT's naming, with all that `load_layer` reads: the embeddings, and the
+    normalisation and attention of layer 0."""
     import numpy
     from safetensors.numpy import save_file
 
     random = numpy.random.default_rng(seed)
     size = preset.hidden_size
 
-    def normal(*shape):
+    def normal(*shape: int) -> Array:
         return (INITIAL_DEVIATION * random.standard_normal(shape)).astype(numpy.float32)
 
     tensors = {
         "transformer.wte.weight": normal(GENERATED_VOCABULARY, size),
         "transformer.wpe.weight": normal(GENERATED_POSITIONS, size),
     }
-    name = "transformer.h.0."
-    tensors[name + "ln_1.weight"] = numpy.ones(size, numpy.float32)
-    tensors[name + "ln_1.bias"] = numpy.zeros(size, numpy.float32)
-    tensors[name + "attn.c_attn.weight"] = normal(preset.projected_size, size)
-    tensors[name + "attn.c_attn.bias"] = normal(preset.projected_size)
-    tensors[name + "attn.c_proj.weight"] = normal(size, size)
-    tensors[name + "attn.c_proj.bias"] = normal(size)
+    layer = "transformer.h.0."
+    tensors[layer + "ln_1.weight"] = numpy.ones(size, numpy.float32)
+    tensors[layer + "ln_1.bias"] = numpy.zeros(size, numpy.float32)
+    tensors[layer + "attn.c_attn.weight"] = normal(preset.projected_size, size)
+    tensors[layer + "attn.c_attn.bias"] = normal(preset.projected_size)
+    tensors[layer + "attn.c_proj.weight"] = normal(size, size)
+    tensors[layer + "attn.c_proj.bias"] = normal(size)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    # One entry alone: of several the order, and so the file's checksum, would change from run to run.
+    # A single entry: the order of several would change from run to run, and with it the checksum of the file.
     save_file(tensors, temporary, metadata={"generated": f"seed {seed}, layer 0 of {preset.layers}"})
     temporary.rename(path)
 
 
 def is_generated(path: Path | str) -> bool:
+    """Return whether `write_generated` made a file, by its metadata."""
     return "generated" in _read_header(path)[0]
 
 
 def _read_header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
-    """Metadata, and the shape of each tensor. Only safetensors' own reader opens the file: no pickle is ever loaded."""
+    """Return the metadata, and the shape of each tensor by name.
+
+    Only the reader of safetensors opens the file: a pickle, which can run code, is never loaded.
+    """
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():  # to open a pipe would wait for ever
@@ -139,7 +146,7 @@ def _read_header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]
 
 
 def _expected_shapes(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
-    """What is read next to the layer's c_attn.weight, with its shape; None for a length that may be any."""
+    """Return the tensors that are read besides the layer's c_attn.weight, with their shapes; None allows any length."""
     return {
         "wte.weight": [None, size],
         "wpe.weight": [None, size],
@@ -151,21 +158,23 @@ def _expected_shapes(layer: int, size: int, projected: int) -> dict[str, list[in
     }
 
 
-def _detect_naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
+def _detect_naming(path: Path | str, shapes: dict[str, list[int]], preset: Preset) -> tuple[str, str]:
+    """Return the prefix of the names, and the naming by the shape of c_attn. Raises UserError for wrong shapes."""
     size, projected = preset.hidden_size, preset.projected_size
-    prefix = next((p for p in PREFIXES if p + "h.0.attn.c_attn.weight" in shapes), None)
-    if prefix is None:
+    prefixes = [prefix for prefix in TENSOR_NAME_PREFIXES if prefix + "h.0.attn.c_attn.weight" in shapes]
+    if not prefixes:
         raise UserError(
             f"model.checkpoint {path}: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"
         )
-    wanted = {"gpt2": [size, projected], "minigpt": [projected, size]}
-    found = shapes[prefix + "h.0.attn.c_attn.weight"]
-    naming = next((name for name, shape in wanted.items() if shape == found), None)
+    prefix = prefixes[0]
+    shape_by_naming = {"gpt2": [size, projected], "minigpt": [projected, size]}
+    stored_shape = shapes[prefix + "h.0.attn.c_attn.weight"]
+    naming = next((name for name, shape in shape_by_naming.items() if shape == stored_shape), None)
     if naming is None:
         sharing = f" and {preset.kv_heads} K/V heads" if preset.kv_heads not in (None, preset.heads) else ""
         raise UserError(
-            f"model.checkpoint {path}: h.0.attn.c_attn.weight is {found}; {preset.heads} heads{sharing} of "
-            f"{preset.head_size} need {wanted['minigpt']} (MiniGPT) or {wanted['gpt2']} (GPT-2)"
+            f"model.checkpoint {path}: h.0.attn.c_attn.weight is {stored_shape}; {preset.heads} heads{sharing} of "
+            f"{preset.head_size} need {shape_by_naming['minigpt']} (MiniGPT) or {shape_by_naming['gpt2']} (GPT-2)"
         )
     layers = sum(name.startswith(prefix + "h.") and name.endswith("attn.c_attn.weight") for name in shapes)
     if layers != preset.layers and not is_generated(path):
@@ -173,14 +182,23 @@ def _detect_naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str,
     if prefix + "h.0.attn.c_proj.weight" not in shapes:
         raise UserError(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
     for name, shape in _expected_shapes(0, size, preset.projected_size).items():
-        found = shapes.get(prefix + name, shape)
-        if len(found) != len(shape) or any(a == 0 or b not in (None, a) for a, b in zip(found, shape, strict=True)):
+        stored_shape = shapes.get(prefix + name)
+        if stored_shape is not None and not _is_allowed_shape(stored_shape, shape):
             allowed = str(shape).replace("None", "any")
-            raise UserError(f"model.checkpoint {path}: {name} is {found}; allowed: {allowed}")
+            raise UserError(f"model.checkpoint {path}: {name} is {stored_shape}; allowed: {allowed}")
     return prefix, naming
 
 
-def _make_hidden_states(tensors: dict, layer: int, size: int, batch: int, seed: int):
+def _is_allowed_shape(stored: list[int], expected: list[int | None]) -> bool:
+    """Return whether a tensor has the expected shape, where None allows any length, and is not empty."""
+    if len(stored) != len(expected):
+        return False
+    lengths = zip(stored, expected, strict=True)
+    return all(length != 0 and allowed in (None, length) for length, allowed in lengths)
+
+
+def _make_hidden_states(tensors: dict[str, Array], layer: int, size: int, batch: int, seed: int) -> tuple[Array, str]:
+    """Return hidden states [batch, size] in fp32, and a few words on where they are from."""
     import numpy
 
     random = numpy.random.default_rng(seed)

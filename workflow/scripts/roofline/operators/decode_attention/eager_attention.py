@@ -1,8 +1,10 @@
 """Decode attention in plain array operations, one after another: the same code for CuPy and NumPy."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.terms import Array
 from roofline.operators.decode_attention.attention_arithmetic import (
     DecodeImplementation,
     attend,
@@ -12,18 +14,18 @@ from roofline.operators.decode_attention.attention_arithmetic import (
 )
 from roofline.records.seal_records import CostTerms
 
-# Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. Of fp16, CuPy
-# takes two more for each product of stacks, and one rounds the weights. bf16 is widened: query, keys and values before,
-# the result after. In fp32 heads that share keys are copied for either product, and so is the result.
+# Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. For fp16 CuPy
+# launches two more for each product of stacks, and one rounds the weights. bf16 is widened: query, keys and values
+# before, the result after. In fp32, heads that share keys are copied for either product, and so is the result.
 CORE_KERNELS = {"fp32": 7, "fp16": 12, "bf16": 11}
 GROUPED_KERNELS = {"fp32": 3, "fp16": 0, "bf16": 0}
-# A product, the bias and the scale before; a product and the bias after. bf16 rounds once more.
+# A product, the bias and the scale before the core; a product and the bias after it. bf16 rounds once more.
 PROJECTION_KERNELS = {"fp32": 5, "fp16": 5, "bf16": 6}
-SCORE_PASSES = 10  # over the scores in fp32: of these operations the reads and writes
+SCORE_PASSES = 10  # reads and writes of the scores in fp32, by all these kernels
 
 
 class EagerAttention(DecodeImplementation):
-    """Scores, softmax and weighted sum, each an operation of the array library with a result in memory."""
+    """Attention whose scores, softmax and weighted sum are operations of the array library, with results in memory."""
 
     name, kind = "eager", "gpu"
     scopes = ("core", "block")
@@ -36,55 +38,62 @@ class EagerAttention(DecodeImplementation):
 
         super().prepare(shared, copies)
         self.as_dtype = array_dtype(self.dtype)
-        # On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job.
+        # A number on the host would make CuPy import its sparse matrices, which takes 0.1 s or more of each job.
         self.scale = self.device.to_device(numpy.float32(self.shape.head_size**-0.5)).astype(self.as_dtype)
-        self.layers = self.rotated_layers()
-        self.scaled_query = self.columns(self.query)
+        self.layers = self.make_rotated_layers()
+        self.scaled_query = self.scale_to_columns(self.query)
 
-    def step(self, scope: str):
-        return self._core if scope == "core" else self._block
+    def step(self, scope: str) -> Callable[[int], Array]:
+        return self._run_core if scope == "core" else self._run_block
 
-    def _core(self, index: int):
+    def _run_core(self, index: int) -> Array:
         return self._attend(self.scaled_query, index)
 
-    def _block(self, index: int):
+    def _run_block(self, index: int) -> Array:
         layer = self.layers[index % len(self.layers)]
-        attended = self._attend(self.columns(project_query(self.device, self.shape, self.hidden, layer)), index)
+        query = project_query(self.device, self.shape, self.hidden, layer)
+        attended = self._attend(self.scale_to_columns(query), index)
         flat = attended.reshape(self.shape.batch, self.shape.hidden_size)
         return multiply(self.device, flat, layer["output"]) + layer["output_bias"]
 
     def costs(self, scope: str) -> CostTerms:
-        """Launches, passes over intermediates, and products of stacks, which read their matrices as slowly as they do
-        whether these are in memory or in the cache."""
-        shape, wide = self.shape, ITEM_BYTES["fp32"]
-        operations = float(CORE_KERNELS[self.dtype] + (PROJECTION_KERNELS[self.dtype] if scope == "block" else 0))
-        operations += GROUPED_KERNELS[self.dtype] * (shape.group > 1)
+        """Return the kernels, the passes over intermediates, and the products of stacked matrices, which read memory
+        and cache equally slowly."""
+        shape, fp32_bytes = self.shape, ITEM_BYTES["fp32"]
+        kernels = CORE_KERNELS[self.dtype]
+        if scope == "block":
+            kernels += PROJECTION_KERNELS[self.dtype]
+        if shape.group > 1:
+            kernels += GROUPED_KERNELS[self.dtype]
         elements = 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size
-        passes = SCORE_PASSES * wide * shape.batch * shape.heads * shape.seq_len
+        passed_bytes = SCORE_PASSES * fp32_bytes * shape.batch * shape.heads * shape.seq_len
         if self.dtype == "bf16":
-            passes += elements * (wide + ITEM_BYTES["bf16"])
-        stacks = f"{'fp16' if self.dtype == 'fp16' else 'fp32'}_column_product_s_per_element"
-        floor = {stacks: float(elements)}
+            passed_bytes += elements * (fp32_bytes + ITEM_BYTES["bf16"])
+        multiplied_as = "fp16" if self.dtype == "fp16" else "fp32"  # bf16 is widened
+        floor = {f"{multiplied_as}_column_product_s_per_element": float(elements)}
         if scope == "block" and shape.batch > 1:  # a single row is read as fast as the memory allows
-            of_weights = f"{'fp32' if self.dtype == 'fp32' else 'fp16'}_projection_s_per_element"
-            floor[of_weights] = projection_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
+            projected_as = "fp32" if self.dtype == "fp32" else "fp16"  # bf16 takes as long as fp16
+            weights = projection_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
+            floor[f"{projected_as}_projection_s_per_element"] = weights
         return CostTerms(
-            calls={"array_operation_s": operations},
-            start={"array_kernel_s": operations},
-            extra={"pass_s_per_byte": float(passes)},
+            calls={"array_operation_s": float(kernels)},
+            start={"array_kernel_s": float(kernels)},
+            extra={"pass_s_per_byte": float(passed_bytes)},
             floor=floor,
         )
 
-    def columns(self, query):
-        """Scaled, [batch, kv_heads, head size, group]: a column per query head, so that K q needs no transposed K."""
+    def scale_to_columns(self, query: Array) -> Array:
+        """Return the scaled query as [batch, kv_heads, head size, group]: with a column per query head, K q needs no
+        transposed K."""
         shape = self.shape
         scaled = query * self.scale
         if shape.group == 1:
             return scaled.reshape(shape.batch, shape.heads, shape.head_size, 1)
         return scaled.reshape(shape.batch, shape.kv_heads, shape.group, shape.head_size).swapaxes(-1, -2)
 
-    def _attend(self, query, index: int):
+    def _attend(self, query: Array, index: int) -> Array:
+        """Return [batch, heads, head size] in the dtype of the case, for a query by columns and a step's cache."""
         keys, values = self.caches[index % len(self.caches)]
-        widened = (self.device.widen(array) for array in (query, keys, values))
-        attended = attend(self.device.xp, *widened).astype(self.as_dtype, copy=False)
+        query, keys, values = (self.device.widen(array) for array in (query, keys, values))
+        attended = attend(self.device.xp, query, keys, values).astype(self.as_dtype, copy=False)
         return attended.reshape(self.shape.batch, self.shape.heads, self.shape.head_size)

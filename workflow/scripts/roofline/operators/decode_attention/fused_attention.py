@@ -1,42 +1,53 @@
 """Decode attention by one kernel of ours (kernels/decode_attention.cu): a launch per layer, or one graph for all."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.roofline_model import LANES_PER_WARP
+from roofline.core.terms import Array
+from roofline.core.units import KIB
+from roofline.devices.base import Device
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import ExecutedFlops
+from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
+from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
 from roofline.records.seal_records import CostTerms
 
+if TYPE_CHECKING:
+    import cupy
+
+    from roofline.devices.gpu.gpu_device import CudaDevice
+
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
-ARGUMENTS = 9  # of a launch
-HEAD_SIZES = (64, 128)  # that it is compiled for
+LAUNCH_ARGUMENTS = 9
+HEAD_SIZES = (64, 128)  # sizes that it is compiled for
 KERNEL_DTYPES = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 
-# As the kernel's headers have them.
+# As in the headers of the kernel.
+FLOAT_BYTES = ITEM_BYTES["fp32"]
 VECTOR_BYTES = 16
 LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
 MMA_QUERIES = 8
-MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
-PADDING_FLOATS = 4  # floats of a row in shared memory and of a split in the workspace, next to the vector
+MMA_FROM = (8, 0)  # first compute capability with mma.m16n8k16, and with cp.async, which fills stages
+PADDING_FLOATS = 4  # besides the vector, of a row in shared memory and of a split in the workspace
 
-WARPS_PER_BLOCK = (4, 2)  # of a block; the smaller ones need half the registers and shared memory
+WARPS_PER_BLOCK = (4, 2)  # the smaller block needs half the registers and shared memory
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
-STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
-RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes besides its own; units of it
+DEFAULT_SHARED_BYTES = 48 * KIB  # what every card grants a block without being asked
+SHARED_GRANULE_BYTES = 128  # unit in which shared memory is allocated
 
 # How the work is divided among blocks, found on H200s over batch 1 to 512 and S 60 to 131 072.
 LEAST_KEYS = 128  # of a split: joining splits takes as long as a block takes for about twice as many
 LONG_KEYS = 2048  # of a split, from which several blocks per multiprocessor read faster than one
-LEAST_OF_LONG = 512  # keys of a split where there are several per multiprocessor
+LEAST_OF_LONG = 512  # keys of a split where there are several blocks per multiprocessor
 LEAST_OF_WAVES = 1024  # keys of a split where there are WAVES
-EVEN_SHARE = 0.9  # of the busiest multiprocessor's blocks the others have on average: then none waits long for another
+EVEN_SHARE = 0.9  # average blocks of a multiprocessor over those of the busiest: then none waits long for another
 MOSTLY_EVEN_SHARE = 0.75  # below, more blocks gain more than they lose by being uneven
 WAVES = 5  # of blocks, after which an uneven end no longer matters; where keys are too few for so many, two or more
 # Waves of blocks in which the last one costs. A tenth of a wave does not: blocks do not all end at the same time, and
@@ -46,17 +57,18 @@ CROWDED_WAVES = (1.1, 2.0)
 
 @dataclass(frozen=True)
 class KernelVariant:
-    """How the kernel is compiled; `blocks` are resident on a multiprocessor, by registers and shared memory."""
+    """One way to compile the kernel. Registers and shared memory let `blocks` of it be resident on a multiprocessor."""
 
-    by_mma: bool
-    queries: int
-    stages: int
+    uses_mma: bool  # tensor cores, else multiply-adds
+    queries: int  # of a K/V head, that a block computes together
+    stages: int  # of tiles in shared memory; 0: tiles go through registers
     warps: int
     blocks: int
-    tile: int
+    tile: int  # keys that a warp takes at a time
     shared_bytes: int
 
     def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
+        """Return the -D options of the compiler for a dtype and head size."""
         macros = {
             "DTYPE": KERNEL_DTYPES[dtype],
             "HEAD_SIZE": head_size,
@@ -64,7 +76,7 @@ class KernelVariant:
             "WARPS": self.warps,
             "BLOCKS": self.blocks,
             "STAGES": self.stages,
-            "BY_MMA": int(self.by_mma),
+            "BY_MMA": int(self.uses_mma),
         }
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
@@ -80,194 +92,219 @@ class AttentionPlan:
     shared_bytes: int  # of a block, as launched
 
 
-def list_variants(
-    shape: AttentionShape, dtype: str, capability: tuple[int, int], shared_per_multiprocessor: int
-) -> Iterator[KernelVariant]:
-    """Ways to compile for a cell, the one with more bytes under way first.
+def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Iterator[KernelVariant]:
+    """Yield the variants that may compute a cell, those with more bytes in flight first.
 
-    Tensor cores where a K/V head serves several queries and the card has them for the dtype: for one query the
+    Tensor cores are used where a K/V head serves several queries and the card has them for the dtype: for one query the
     multiply-adds keep up with any memory. Tiles go through shared memory where two blocks have room for it.
     """
     vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
-    by_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and capability >= MMA_FROM
-    queries = MMA_QUERIES if by_mma else min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)
-    groups = (
-        1 if by_mma else LANES_PER_WARP // (8 if vectors < 16 else vectors // 2)
-    )  # of lanes, each with its own part
-    # With one query a head, few registers let a fourth block be there without shared memory.
-    ways = (
-        [(2, warps) for warps in (WARPS_PER_BLOCK if shape.group > 1 else WARPS_PER_BLOCK[:1])]
-        if capability >= MMA_FROM
-        else []
-    )
-    for stages, warps in [*ways, (0, WARPS_PER_BLOCK[0])]:
-        # As many as the registers allow without spilling.
-        wanted = 3 if stages or by_mma else {1: 4, 2: 3}.get(queries, 2)
-        wanted = wanted * WARPS_PER_BLOCK[0] // warps
-        of_parts = 4 * warps * groups * queries * (shape.head_size + PADDING_FLOATS + 2) + 16
-        shared_bytes = max(of_parts, 2 * warps * stages * LOADS * LANES_PER_WARP * VECTOR_BYTES)
-        blocks = max(1, min(wanted, shared_per_multiprocessor // (shared_bytes + RESERVED_BYTES)))
+    uses_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and limits.capability >= MMA_FROM
+    if uses_mma:
+        queries = MMA_QUERIES
+        parts = 1  # partial results of a warp
+    else:
+        queries = min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)  # rounded up to a power of two
+        lanes_per_row = 8 if vectors < 16 else vectors // 2
+        parts = LANES_PER_WARP // lanes_per_row
+    stages_and_warps = []
+    if limits.capability >= MMA_FROM:
+        stages_and_warps.append((2, WARPS_PER_BLOCK[0]))
+        # With one query per head, registers allow a fourth block without stages: smaller blocks are not needed.
+        if shape.group > 1:
+            stages_and_warps.append((2, WARPS_PER_BLOCK[1]))
+    stages_and_warps.append((0, WARPS_PER_BLOCK[0]))
+    for stages, warps in stages_and_warps:
+        # As many blocks as registers allow without spilling: fewer with more queries.
+        if stages or uses_mma:
+            resident = 3
+        else:
+            resident = {1: 4, 2: 3}.get(queries, 2)
+        resident = resident * WARPS_PER_BLOCK[0] // warps  # twice as many blocks of half the warps
+        # Vector, largest score and sum of weights of each query and part; then whether the block is the last.
+        parts_bytes = FLOAT_BYTES * warps * parts * queries * (shape.head_size + PADDING_FLOATS + 2) + 16
+        tiles_bytes = 2 * warps * stages * LOADS * LANES_PER_WARP * VECTOR_BYTES  # keys and values
+        shared_bytes = max(parts_bytes, tiles_bytes)
+        blocks = max(1, min(resident, limits.shared_per_sm // (shared_bytes + RESERVED_SHARED_BYTES)))
         if blocks > 1 or not stages:
-            yield KernelVariant(by_mma, queries, stages, warps, blocks, LOADS * LANES_PER_WARP // vectors, shared_bytes)
+            yield KernelVariant(
+                uses_mma=uses_mma,
+                queries=queries,
+                stages=stages,
+                warps=warps,
+                blocks=blocks,
+                tile=LOADS * LANES_PER_WARP // vectors,
+                shared_bytes=shared_bytes,
+            )
 
 
-def plan_attention(
-    shape: AttentionShape, dtype: str, capability: tuple[int, int], multiprocessors: int, shared_per_multiprocessor: int
-) -> AttentionPlan:
-    """The variant and the splits for a cell on a card.
+def plan_attention(shape: AttentionShape, dtype: str, limits: GpuLimits) -> AttentionPlan:
+    """Return the variant and the splits for a cell on a card.
 
-    The first variant; where its blocks would crowd into a second wave, the one of which all are there at once. Where a
-    block is done in a turn or two, the one of which most are there at once: but for multiply-adds with several
-    queries, whose blocks take longer.
+    This is the first variant; where its blocks would crowd into a second wave, the first that has all of them resident
+    at once. Where a block is done in a turn or two, it is the variant with most blocks resident at once, except for
+    multiply-adds with several queries, whose blocks take longer.
     """
 
-    def planned(variant: KernelVariant) -> AttentionPlan:
+    def plan_variant(variant: KernelVariant) -> AttentionPlan:
         tiles = math.ceil(shape.group / variant.queries)
         heads = shape.batch * shape.kv_heads * tiles
-        splits = choose_splits(heads, shape.seq_len, multiprocessors, variant.blocks)
+        splits = choose_splits(heads, shape.seq_len, limits.multiprocessors, variant.blocks)
         blocks = heads * splits
-        shared_bytes = _shared_bytes_for_spread(variant, blocks, multiprocessors, shared_per_multiprocessor)
-        return AttentionPlan(variant, splits, tiles, blocks, shared_bytes)
+        return AttentionPlan(variant, splits, tiles, blocks, _shared_bytes_for_spread(variant, blocks, limits))
 
-    def waves(one: AttentionPlan) -> float:
-        return one.blocks / (multiprocessors * one.variant.blocks)
+    def slots(plan: AttentionPlan) -> int:
+        return limits.multiprocessors * plan.variant.blocks
 
-    plans = [planned(variant) for variant in list_variants(shape, dtype, capability, shared_per_multiprocessor)]
-    if shape.seq_len <= 2 * LEAST_KEYS and (plans[0].variant.by_mma or shape.group == 1):
-        return max(plans, key=lambda one: min(one.blocks, multiprocessors * one.variant.blocks))
-    if CROWDED_WAVES[0] < waves(plans[0]) < CROWDED_WAVES[1]:
-        return next((one for one in plans if waves(one) <= 1), plans[0])
-    return plans[0]
+    plans = [plan_variant(variant) for variant in list_variants(shape, dtype, limits)]
+    first = plans[0]
+    if shape.seq_len <= 2 * LEAST_KEYS and (first.variant.uses_mma or shape.group == 1):
+        return max(plans, key=lambda plan: min(plan.blocks, slots(plan)))
+    if CROWDED_WAVES[0] < first.blocks / slots(first) < CROWDED_WAVES[1]:
+        return next((plan for plan in plans if plan.blocks <= slots(plan)), first)
+    return first
 
 
 def choose_splits(heads: int, seq_len: int, multiprocessors: int, resident: int) -> int:
-    """How many blocks share the keys of one K/V head, of which `resident` blocks fit a multiprocessor.
+    """Return how many blocks share the keys of one K/V head, where `resident` blocks fit a multiprocessor.
 
-    As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more. Where these are long, two on every
-    multiprocessor, or as many as give all of them nearly as much to do. Where no number does, and S is twice as long,
-    WAVES of blocks of LEAST_OF_WAVES or more; but heads that make two waves by themselves are left whole.
+    That is as many as it takes to give every multiprocessor a block, of LEAST_KEYS keys or more. Where such blocks are
+    long, it is as many as give every multiprocessor two, or all of them nearly as much to do. Where no number does, and
+    S is twice as long, it is as many as make WAVES of blocks of LEAST_OF_WAVES keys or more; but heads that make two
+    waves by themselves are not split.
     """
     if seq_len <= 2 * LEAST_KEYS:
         return 1
-    one_each = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
-    if seq_len < LONG_KEYS * one_each:
-        return one_each
-    most = seq_len // LEAST_OF_LONG
-    ways = {each: min(multiprocessors * each // heads, most) for each in range(1, resident + 1)}
-    shares = {each: heads * splits / (multiprocessors * each) for each, splits in ways.items()}
-    each = 2 if shares.get(2, 0) >= EVEN_SHARE else max(shares, key=lambda each: _evenness_key(shares[each], each))
+    one_per_sm = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
+    if seq_len < LONG_KEYS * one_per_sm:
+        return one_per_sm
+    most_splits = seq_len // LEAST_OF_LONG
+    splits_by_blocks = {}  # by blocks per multiprocessor
+    busy_shares = {}  # of these blocks the share that has keys, likewise
+    for blocks_per_sm in range(1, resident + 1):
+        splits = min(multiprocessors * blocks_per_sm // heads, most_splits)
+        splits_by_blocks[blocks_per_sm] = splits
+        busy_shares[blocks_per_sm] = heads * splits / (multiprocessors * blocks_per_sm)
+    if busy_shares.get(2, 0) >= EVEN_SHARE:
+        blocks_per_sm = 2
+    else:
+        blocks_per_sm = max(busy_shares, key=lambda count: _evenness_key(busy_shares[count], count))
     slots = multiprocessors * resident
-    if shares[each] < EVEN_SHARE and heads < CROWDED_WAVES[1] * slots and seq_len >= 2 * LONG_KEYS:
-        in_waves = min(math.ceil(WAVES * slots / heads), seq_len // LEAST_OF_WAVES)
-        if heads * in_waves >= CROWDED_WAVES[1] * slots:
-            return in_waves
-    return max(1, ways[each])
+    uneven = busy_shares[blocks_per_sm] < EVEN_SHARE
+    if uneven and heads < CROWDED_WAVES[1] * slots and seq_len >= 2 * LONG_KEYS:
+        splits_in_waves = min(math.ceil(WAVES * slots / heads), seq_len // LEAST_OF_WAVES)
+        if heads * splits_in_waves >= CROWDED_WAVES[1] * slots:
+            return splits_in_waves
+    return max(1, splits_by_blocks[blocks_per_sm])
 
 
-def _evenness_key(share: float, each: int) -> tuple[float, int]:
-    """By what to choose how many blocks each multiprocessor has: of equal shares the more, unless few are idle."""
-    return share, -each if share >= MOSTLY_EVEN_SHARE else each
+def _evenness_key(busy_share: float, blocks_per_sm: int) -> tuple[float, int]:
+    """Return the key that ranks numbers of blocks per multiprocessor: of equal shares more blocks, but fewer where the
+    share is at least MOSTLY_EVEN_SHARE."""
+    return busy_share, -blocks_per_sm if busy_share >= MOSTLY_EVEN_SHARE else blocks_per_sm
 
 
-def _shared_bytes_for_spread(
-    variant: KernelVariant, blocks: int, multiprocessors: int, shared_per_multiprocessor: int
-) -> int:
-    """Shared memory of a block: as much as keeps more blocks from a multiprocessor than each of them is to have.
+def _shared_bytes_for_spread(variant: KernelVariant, blocks: int, limits: GpuLimits) -> int:
+    """Return the shared memory of a block with which no multiprocessor holds more than its equal share of the blocks.
 
-    Else, as one kernel's blocks come where another's leave, some multiprocessors would get three and others one.
+    Otherwise, since blocks begin where those of the kernel before end, some multiprocessors would get three and others
+    one.
     """
-    each = math.ceil(blocks / multiprocessors)
-    if each >= variant.blocks:
+    blocks_per_sm = math.ceil(blocks / limits.multiprocessors)
+    if blocks_per_sm >= variant.blocks:
         return variant.shared_bytes
-    too_much_for_more = shared_per_multiprocessor // (each + 1) - RESERVED_BYTES + GRANULE
-    return max(variant.shared_bytes, min(too_much_for_more, shared_per_multiprocessor - RESERVED_BYTES))
+    too_much_for_more = limits.shared_per_sm // (blocks_per_sm + 1) - RESERVED_SHARED_BYTES + SHARED_GRANULE_BYTES
+    return max(variant.shared_bytes, min(too_much_for_more, limits.shared_per_sm - RESERVED_SHARED_BYTES))
 
 
 class FusedAttention(DecodeImplementation):
-    """One launch per layer."""
+    """Attention by one launch per layer."""
 
     name, kind, fused = "fused", "gpu", True
     sources = tuple(sorted(list_kernel_files(KERNEL)))
 
     @classmethod
-    def unsupported(cls, device, case) -> str | None:
+    def unsupported(cls, device: Device, case: Case) -> str | None:
         size = case.shape["head_size"]
         return None if size in HEAD_SIZES else f"heads of {size}; it takes {', '.join(map(str, HEAD_SIZES))}"
 
-    def __init__(self, operator, device, case, count: int = 1):
+    def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
-        of_all = device.properties["MaxSharedMemoryPerMultiprocessor"]
-        self.division = plan_attention(self.shape, self.dtype, device.capability, device.multiprocessors, of_all)
+        self.launch_plan = plan_attention(self.shape, self.dtype, device.limits)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
-        """The result and what blocks leave for one another, and the arguments of a launch for each cache."""
+        """Allocate the result and what blocks leave for one another, and list a launch's arguments for each cache."""
         import numpy
 
         super().prepare(shared, copies)
-        xp, shape = self.device.xp, self.shape
+        xp, shape, plan = self.device.xp, self.shape, self.launch_plan
         self.out = xp.empty_like(self.query)
-        queries = shape.batch * shape.heads if self.division.splits > 1 else 0
-        self.workspace = xp.empty((queries, self.division.splits, shape.head_size + PADDING_FLOATS), xp.float32)
-        self.arrived = xp.zeros(shape.batch * shape.kv_heads * self.division.tiles, xp.uint32)
-        numbers = map(numpy.int32, (shape.seq_len, shape.group, self.division.splits))
-        rest = (self.out, self.workspace, self.arrived, *numbers)
-        self.arguments = [(self.query, keys, values, *rest) for keys, values in self.caches]
+        queries = shape.batch * shape.heads if plan.splits > 1 else 0
+        self.workspace = xp.empty((queries, plan.splits, shape.head_size + PADDING_FLOATS), xp.float32)
+        self.arrived = xp.zeros(shape.batch * shape.kv_heads * plan.tiles, xp.uint32)
+        sizes = (numpy.int32(shape.seq_len), numpy.int32(shape.group), numpy.int32(plan.splits))
+        self.arguments = [
+            (self.query, keys, values, self.out, self.workspace, self.arrived, *sizes) for keys, values in self.caches
+        ]
 
     def poison(self) -> None:
         self.device.poison(self.out)
 
     def plan(self) -> dict:
-        """Splits of S that are joined, tiles of keys that a block goes through, and times as many blocks as fit."""
-        division = self.division
-        keys_per_turn = division.variant.warps * division.variant.tile
-        slots = self.device.multiprocessors * division.variant.blocks
+        """Return the splits of S, the blocks, the tiles of keys that a block goes through, and the waves of blocks."""
+        plan = self.launch_plan
+        keys_per_turn = plan.variant.warps * plan.variant.tile
+        keys_per_split = math.ceil(self.shape.seq_len / plan.splits)
+        slots = self.device.multiprocessors * plan.variant.blocks
         return {
-            "splits": division.splits,
-            "blocks": division.blocks,
-            "tiles_per_block": math.ceil(math.ceil(self.shape.seq_len / division.splits) / keys_per_turn),
-            "waves": max(1.0, division.blocks / slots),
+            "splits": plan.splits,
+            "blocks": plan.blocks,
+            "tiles_per_block": math.ceil(keys_per_split / keys_per_turn),
+            "waves": max(1.0, plan.blocks / slots),
         }
 
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(ARGUMENTS),
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(LAUNCH_ARGUMENTS),
             start={"graph_node_s": 1.0} if self.graph else LAUNCH_START_TERMS,
             extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
-            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(self.division.blocks)},
+            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(plan["blocks"])},
             waits={"wave_s": plan["waves"] - 1.0},
             share="stream_share",
         )
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
-        """On tensor cores, of whole tiles."""
-        shape, division, variant = self.shape, self.division, self.division.variant
-        if not variant.by_mma:
+        """Return the FLOPs of whole tiles on tensor cores; None where the kernel uses multiply-adds."""
+        shape, plan, variant = self.shape, self.launch_plan, self.launch_plan.variant
+        if not variant.uses_mma:
             return None
-        tiles = shape.batch * shape.kv_heads * division.tiles * math.ceil(shape.seq_len / variant.tile)
+        tiles = shape.batch * shape.kv_heads * plan.tiles * math.ceil(shape.seq_len / variant.tile)
         padded = f"queries padded to {variant.queries}, keys to {variant.tile}"
         return ExecutedFlops({"tensor": 4.0 * tiles * variant.tile * shape.head_size * variant.queries}, padded)
 
     @property
     def threads(self) -> int:
-        return self.division.variant.warps * LANES_PER_WARP
+        """Threads of a block."""
+        return self.launch_plan.variant.warps * LANES_PER_WARP
 
     def kernels(self) -> list[tuple]:
-        return [(KERNEL, "decode_attention", self.division.variant.defines(self.dtype, self.shape.head_size))]
+        return [(KERNEL, "decode_attention", self.launch_plan.variant.defines(self.dtype, self.shape.head_size))]
 
     @cached_property
-    def kernel(self):
+    def kernel(self) -> "cupy.RawKernel":
+        """The kernel of CuPy, allowed the shared memory that it is launched with."""
         kernel = self.device.load_kernel(*self.kernels()[0])
-        if self.division.shared_bytes > STATIC_SHARED_BYTES:
+        if self.launch_plan.shared_bytes > DEFAULT_SHARED_BYTES:
             # All that the card has: the limit is the kernel's, which other cells launch with more or less.
-            kernel.max_dynamic_shared_size_bytes = self.device.properties["MaxSharedMemoryPerBlockOptin"]
+            kernel.max_dynamic_shared_size_bytes = self.device.limits.shared_per_block
         return kernel
 
-    def step(self, scope: str | None):
-        kernel, grid, block = self.kernel, (self.division.blocks,), (self.threads,)
-        arguments, count, shared_bytes = self.arguments, len(self.arguments), self.division.shared_bytes
+    def step(self, scope: str | None) -> Callable[[int], Array]:
+        kernel, grid, block = self.kernel, (self.launch_plan.blocks,), (self.threads,)
+        arguments, count, shared_bytes = self.arguments, len(self.arguments), self.launch_plan.shared_bytes
 
-        def step(index: int):
+        def step(index: int) -> Array:
             kernel(grid, block, arguments[index % count], shared_mem=shared_bytes)
             return self.out
 
@@ -275,44 +312,41 @@ class FusedAttention(DecodeImplementation):
 
 
 class FusedAttentionGraph(FusedAttention):
-    """The attention of all layers in one graph, each layer with its own cache as far as caches rotate.
+    """The attention of all layers in one graph. Each layer reads its own cache, as far as there are copies.
 
-    Where the card can, a layer's kernel begins while the one before it ends and asks for keys and values, which are
-    there already; it reads its query when that one is done.
+    Where the card supports it, a layer's kernel begins while the one before it ends and fetches keys and values, which
+    are in memory already; it reads its query when that one is done.
     """
 
     name, graph = "fused_graph", True
 
     @classmethod
-    def copies_wanted(cls, case, least: int) -> int:
-        """Whole models of caches, where there are more than a model has: so few graphs go through all in turn."""
+    def copies_wanted(cls, case: Case, least_copies: int) -> int:
+        """Return whole models of caches, where there are more than a model has: then few graphs go through all in
+        turn."""
         layers = case.params["layers"]
-        return math.ceil(least / layers) * layers if least > layers else least
+        return math.ceil(least_copies / layers) * layers if least_copies > layers else least_copies
 
     @property
     def per_call(self) -> int:
         return self.case.params["layers"]
 
     @cached_property
-    def graphs(self) -> list:
+    def graphs(self) -> list["cupy.cuda.Graph"]:
         """Graphs that go through all caches in turn, from one to the next and from the last to the first."""
-        layers, count = self.per_call, len(self.arguments)
-        grid, block = (self.division.blocks,), (self.threads,)
-        return [
-            self.device.capture_launches(
-                self.kernel,
-                grid,
-                block,
-                [self.arguments[place % count] for place in range(first, first + layers)],
-                self.division.shared_bytes,
+        layers, count, graphs = self.per_call, len(self.arguments), []
+        for first in range(0, math.lcm(count, layers), layers):
+            arguments = [self.arguments[index % count] for index in range(first, first + layers)]
+            graph = self.device.capture_launches(
+                self.kernel, (self.launch_plan.blocks,), (self.threads,), arguments, self.launch_plan.shared_bytes
             )
-            for first in range(0, math.lcm(count, layers), layers)
-        ]
+            graphs.append(graph)
+        return graphs
 
-    def step(self, scope: str | None):
+    def step(self, scope: str | None) -> Callable[[int], Array]:
         graphs, stream, count = self.graphs, self.device.stream, len(self.graphs)
 
-        def step(index: int):
+        def step(index: int) -> Array:
             graphs[index % count].launch(stream)
             return self.out
 

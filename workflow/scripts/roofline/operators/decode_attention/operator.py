@@ -6,10 +6,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
-from roofline.core.terms import UserError
-from roofline.devices.base import Identity
+from roofline.core.terms import Array, UserError
+from roofline.devices.base import Device, Identity
 from roofline.operators.base import (
     COLD_CACHE_MULTIPLE,
+    LEAST_GPU_SAMPLES,
     LIBRARY_WORKSPACE_BYTES,
     Case,
     Implementation,
@@ -34,12 +35,11 @@ from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager_attention import EagerAttention
 from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
 from roofline.operators.decode_attention.numpy_attention import NumpyAttention
-from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Settings, Whole
+from roofline.operators.setting_types import ByEffort, CompletedConfig, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
 from roofline.records.timing_record import Check
 
-LEAST_SAMPLES = 1000  # of each cell at batch 1 on a GPU
 GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
@@ -76,8 +76,7 @@ class DecodeSettings(OperatorSettings):
     presets: Listed[str] = Field(default=["minigpt"])
     seq_lens: Listed[Whole] = Field(default=[128, 256, 512, 1024])
     dtypes: Annotated[
-        Listed[Literal["fp32", "fp16", "bf16"]] | None,
-        ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"]),
+        Listed[Literal["fp32", "fp16", "bf16"]] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])
     ] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
     implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None
@@ -101,6 +100,8 @@ class ModelSettings(Settings):
 
 
 class DecodeAttention(Operator):
+    """Attention of one token per sequence over its cached keys and values; scope `block` adds its two projections."""
+
     name = "decode_attention"
     rule = "decode_attn"
     picture = "attention"
@@ -116,7 +117,7 @@ class DecodeAttention(Operator):
         make=checkpoint.make_checkpoint,
     )
 
-    def jobs(self, config) -> list[Job]:
+    def jobs(self, config: CompletedConfig) -> list[Job]:
         settings, model = getattr(config, self.rule), config.model
         return [
             self._job(settings, model, preset, seq_len, dtype)
@@ -125,19 +126,18 @@ class DecodeAttention(Operator):
             for dtype in settings.dtypes
         ]
 
-    def _job(self, settings, model, preset: str, seq_len: int, dtype: str) -> Job:
+    def _job(self, settings: DecodeSettings, model: ModelSettings, preset: str, seq_len: int, dtype: str) -> Job:
+        """Return the job of a preset, S and dtype, with a case for each batch size."""
         weights = model.checkpoint or self.prerequisite.pattern.format(name=preset)
         sizes = model.presets[preset]
-        of_heads = {"heads": sizes.heads, "kv_heads": sizes.kv_heads or sizes.heads, "head_size": sizes.head_size}
-        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers, **of_heads}
-        cases = tuple(
-            Case(AttentionShape(batch=batch, seq_len=seq_len, **of_heads).as_dict(), dtype, preset, params)
-            for batch in settings.batch_sizes
-        )
+        head_sizes = {"heads": sizes.heads, "kv_heads": sizes.kv_heads or sizes.heads, "head_size": sizes.head_size}
+        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers, **head_sizes}
+        shapes = [AttentionShape(batch=batch, seq_len=seq_len, **head_sizes) for batch in settings.batch_sizes]
+        cases = tuple(Case(shape.as_dict(), dtype, preset, params) for shape in shapes)
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_SAMPLES if case.shape["batch"] == 1 else 1
+        return LEAST_GPU_SAMPLES if case.shape["batch"] == 1 else 1
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
         return attention_flops(AttentionShape(**case.shape), scope)
@@ -150,17 +150,17 @@ class DecodeAttention(Operator):
 
     # -- inputs and check
 
-    def inputs(self, device, case: Case, seed: int) -> dict:
+    def inputs(self, device: Device, case: Case, seed: int) -> dict:
         return self.rotated_inputs(device, case, seed, 1)[0]
 
-    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+    def rotated_inputs(self, device: Device, case: Case, seed: int, count: int) -> list[dict]:
         shape = AttentionShape(**case.shape)
         sizes = (count, 2, shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
         return [{"keys": keys, "values": values} for keys, values in device.normal(sizes, case.dtype, seed)]
 
-    def shared_inputs(self, device, case: Case, seed: int) -> dict:
-        """The projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state of one
-        token per sequence, and its query; of fewer heads than the model's the first."""
+    def shared_inputs(self, device: Device, case: Case, seed: int) -> dict:
+        """Return the projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state
+        of one token per sequence, and its query. A shape of fewer heads than the model's takes the first of them."""
         shape, params = AttentionShape(**case.shape), case.params
         preset = _preset_from(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
@@ -170,10 +170,10 @@ class DecodeAttention(Operator):
         states = device.to_device(hidden[:, :size]).astype(dtype)
         return {"layer": on_device, "hidden": states, "query": project_query(device, shape, states, on_device)}
 
-    def reference(self, case: Case, inputs: dict):
+    def reference(self, case: Case, inputs: dict) -> Array:
         return reference_attention(inputs["query"], inputs["keys"], inputs["values"])
 
-    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
         """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
 
         The error is that of the worst head; of a block, whose output projection mixes the heads, of the worst sequence.
@@ -190,25 +190,22 @@ class DecodeAttention(Operator):
             query = device.to_host(implementation.shared["query"][rows])
             expected, part = _compute_core_reference(implementation, rows, query, index), "heads"
         error, tolerance = worst_head_error(result, expected), implementation.tolerance[case.dtype]
-        what = f"{self.name}, {implementation.name} {scope}, {case}: the result"
-        require_close(what, error, tolerance)
+        label = f"{self.name}, {implementation.name} {scope}, {case}: the result"
+        require_close(label, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
-        return Check(compared=compared, error=error, tolerance=tolerance)
+        return Check(compared=compared, relative_error=error, tolerance=tolerance)
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
-        """What a cell needs at once: the rotated caches, scores and weights, and what libraries take."""
+        """Return the bytes of a case: rotated caches and weights, scores, caches that are widened, and libraries."""
         shape, dtype = AttentionShape(**case.shape), case.dtype
-        scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
-        caches = count_rotation_copies(kv_cache_bytes(shape, dtype), last_level_cache_bytes) * kv_cache_bytes(
-            shape, dtype
-        )
-        of_block = count_rotation_copies(attention_bytes(shape, dtype, "block"), last_level_cache_bytes)
-        weights = of_block * projection_bytes(shape, dtype)
-        widened = (
-            2 * kv_cache_bytes(shape, dtype) if ITEM_BYTES[dtype] < 4 else 0
-        )  # where the device emulates the dtype
+        cache_bytes = kv_cache_bytes(shape, dtype)
+        caches = count_rotation_copies(cache_bytes, last_level_cache_bytes) * cache_bytes
         # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
         rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
+        block_copies = count_rotation_copies(attention_bytes(shape, dtype, "block"), last_level_cache_bytes)
+        weights = block_copies * projection_bytes(shape, dtype)
+        widened = 2 * cache_bytes if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
+        scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
         return caches + rounding + weights + widened + scores + LIBRARY_WORKSPACE_BYTES
 
     # -- settings and records
@@ -227,63 +224,67 @@ class DecodeAttention(Operator):
             )
         ]
 
-    def notes(self, device, case: Case) -> list[str]:
-        found = super().notes(device, case)
+    def notes(self, device: Device, case: Case) -> list[str]:
+        """Return lines for the record: that the device emulates the dtype, or that eager steps widen bf16 matrices."""
+        notes = super().notes(device, case)
         if device.kind == "gpu" and case.dtype == "bf16":
-            found.append("eager: CuPy multiplies no stacks of bf16 matrices; they are fp32 in every step")
-        return found
+            notes.append("eager: CuPy multiplies no stacks of bf16 matrices; they are fp32 in every step")
+        return notes
 
-    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        wanted, path = getattr(config, self.rule).presets, config.model.checkpoint
-        known = {name: config.model.presets[name] for name in wanted if name in config.model.presets}
-        found = [
+    def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
+        names, path = getattr(config, self.rule).presets, config.model.checkpoint
+        known_presets = {name: config.model.presets[name] for name in names if name in config.model.presets}
+        faults = [
             f"{self.rule}.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
-            for name in wanted
-            if name not in known
+            for name in names
+            if name not in known_presets
         ]
-        found += [
+        faults += [
             f"model.presets.{name}: {preset.heads} heads cannot share {preset.kv_heads} K/V heads evenly; "
             f"allowed: kv_heads that divide heads"
             for name, preset in config.model.presets.items()
             if preset.kv_heads and preset.heads % preset.kv_heads
         ]
-        if path and len(known) > 1:
-            names = ", ".join(known)
-            return [*found, f"model.checkpoint: one file cannot be {names}; allowed: one of {self.rule}.presets"]
+        if not path:
+            return faults
+        if len(known_presets) > 1:
+            models = ", ".join(known_presets)
+            return [*faults, f"model.checkpoint: one file cannot be {models}; allowed: one of {self.rule}.presets"]
         try:
-            for preset in known.values() if path else ():
+            for preset in known_presets.values():
                 checkpoint.check_checkpoint(path, preset)
         except UserError as error:
-            found += error.lines
-        return found
+            faults += error.lines
+        return faults
 
 
 def _preset_from(params: dict) -> Preset:
+    """Return the preset whose sizes are among the params of a case."""
     return Preset(**{name: params[name] for name in Preset.model_fields})
 
 
-def _compute_core_reference(implementation: Implementation, rows: list[int], query, index: int):
-    """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
+def _compute_core_reference(implementation: Implementation, rows: list[int], query: Array, index: int) -> Array:
+    """Return [rows, heads, head size] for queries of that shape. Since a cache may be large, it goes through the K/V
+    heads one by one."""
     import numpy
 
     shape, copy = AttentionShape(**implementation.case.shape), implementation.copy_of(index)
     to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         for head in range(shape.kv_heads):
             group = slice(head * shape.group, (head + 1) * shape.group)
-            of_head = (to_host(copy[name][row, head])[None, None] for name in ("keys", "values"))
-            expected[place, group] = reference_attention(query[place : place + 1, group], *of_head)[0]
+            keys = to_host(copy["keys"][row, head])[None, None]
+            values = to_host(copy["values"][row, head])[None, None]
+            expected[position, group] = reference_attention(query[position : position + 1, group], keys, values)[0]
     return expected
 
 
-def _compute_block_reference(implementation: Implementation, rows: list[int], index: int):
+def _compute_block_reference(implementation: Implementation, rows: list[int], index: int) -> Array:
+    """Return the result of a block for some sequences, [rows, hidden]."""
     import numpy
 
-    shape, shared, to_host = (
-        AttentionShape(**implementation.case.shape),
-        implementation.shared,
-        implementation.device.to_host,
-    )
+    shape, shared = AttentionShape(**implementation.case.shape), implementation.shared
+    to_host = implementation.device.to_host
     weights = implementation.layers[index % len(implementation.layers)]
     layer = {name: to_host(array).astype(numpy.float64) for name, array in weights.items()}
     hidden = to_host(shared["hidden"][rows]).astype(numpy.float64)

@@ -1,29 +1,48 @@
 """Matrix products by cuBLASLt, through nvmath-python's bindings: every dtype of tensor cores, a choice of algorithms.
 
-Matrices are column-major there. A product D = op(A) op(B) is m x n, of inner size k; its layout names op(A) and op(B),
-N as stored and T transposed. Arrays of this module are row-major, so that A is (k, m) under N and (m, k) under T, B is
-(n, k) under N and (k, n) under T, and D is (n, m).
+cuBLASLt stores matrices by columns. A product D = op(A) op(B) is m x n, of inner size k. Its layout names op(A) and
+op(B): N as stored, T transposed. Arrays of this module are stored by rows, so that A is (k, m) under N and (m, k) under
+T, B is (n, k) under N and (k, n) under T, and D is (n, m).
 """
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import NamedTuple
 
 from roofline.core.terms import UnsupportedError
 
 BINDINGS = "nvmath.bindings.cublasLt"  # a module that takes 0.4 s to import
-CUBLASLT_WORKSPACE_BYTES = 64 << 20  # what NVIDIA recommends from Hopper on is 32 MiB
+CUBLASLT_WORKSPACE_BYTES = 64 << 20  # NVIDIA recommends 32 MiB from Hopper on
 
 # Values of cudaDataType (library_types.h) and of cublasComputeType_t (cublas_api.h).
 R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF, R_8F_E4M3 = 0, 1, 2, 3, 10, 14, 28
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32, COMPUTE_32I = 68, 70, 77, 72
+SCALE_CTYPES = {R_64F: ctypes.c_double, R_32F: ctypes.c_float, R_32I: ctypes.c_int32}
 TYPE_OF_OUTPUT = {"fp64": R_64F, "fp32": R_32F, "fp16": R_16F, "bf16": R_16BF, "int8": R_8I, "int32": R_32I}
 
 
+class GemmShape(NamedTuple):
+    """The sides of a product: D is m x n, and k is the inner size."""
+
+    m: int
+    n: int
+    k: int
+
+
+class GemmProblem(NamedTuple):
+    """A product to find algorithms for: the dtype of A and B, the sides, a layout such as TN, and the dtype of D."""
+
+    dtype: str
+    shape: GemmShape
+    layout: str
+    output: str
+
+
 class CublasArithmetic(NamedTuple):
-    """How cuBLASLt multiplies a dtype: types of A and B, of the sum, of the scale factors, and the layouts it has."""
+    """cuBLASLt's arithmetic for a dtype: types of A and B, of the sums and of the scale factors, and its layouts."""
 
     operand: int
     compute: int
@@ -46,48 +65,49 @@ ARITHMETIC_BY_DTYPE = {
 
 @dataclass(frozen=True)
 class CublasAlgorithm:
-    """One of the algorithms that the heuristic offers for a product, best first by its own estimate."""
+    """An algorithm that the heuristic offers for a product. It estimates rank 0 to be the fastest."""
 
     rank: int
     name: str
-    run: Callable[[int, int, int, int], None]  # pointers of A, B and D, and the stream's
+    run: Callable[[int, int, int, int], None]  # takes the addresses of A, B and D, and of the stream
 
 
 class CublasLt:
-    """A handle and its workspace. `workspace` is the address of WORKSPACE_BYTES on the device."""
+    """A cuBLASLt handle. `workspace` is the address of CUBLASLT_WORKSPACE_BYTES on the device."""
 
     def __init__(self, workspace: int):
         self._lt = import_module(BINDINGS)
         self._handle = self._lt.create()
         self._workspace = workspace
-        self._kept: list = []  # what descriptors and algorithms point into
+        self._kept_alive: list = []  # descriptors and algorithms hold addresses in these objects
 
-    def algorithms(
-        self, dtype: str, m: int, n: int, k: int, layout: str, output: str, *, alpha: float, fast: bool, count: int
-    ) -> list[CublasAlgorithm]:
-        """Up to `count` algorithms for a product; none where cuBLASLt has none for this shape and layout.
+    def find_algorithms(self, problem: GemmProblem, *, alpha: float, fast: bool, count: int) -> list[CublasAlgorithm]:
+        """Return up to `count` algorithms for a product; none if cuBLASLt has none for its shape and layout.
 
-        `output` is the dtype of D; `alpha` scales the sum; `fast` asks for fp8's fast accumulation, which keeps fewer
-        bits of partial sums.
+        `alpha` scales the sum. `fast` asks for the fast accumulation of fp8, which keeps fewer bits of partial sums.
         """
+        dtype, (m, n, k), layout, output = problem
         lt, arithmetic = self._lt, ARITHMETIC_BY_DTYPE[dtype]
         scale = R_32I if output == "int32" else arithmetic.scale
+        transposed_a, transposed_b = layout[0] == "T", layout[1] == "T"
         description = lt.matmul_desc_create(arithmetic.compute, scale)
-        for attribute, operation in (("TRANSA", layout[0]), ("TRANSB", layout[1])):
-            self._describe(description, attribute, ctypes.c_int32(int(operation == "T")))
+        self._set_attribute(description, "TRANSA", ctypes.c_int32(transposed_a))
+        self._set_attribute(description, "TRANSB", ctypes.c_int32(transposed_b))
         if fast:
-            self._describe(description, "FAST_ACCUM", ctypes.c_int8(1))
-        a = _create_layout(lt, arithmetic.operand, *((k, m) if layout[0] == "T" else (m, k)))
-        b = _create_layout(lt, arithmetic.operand, *((n, k) if layout[1] == "T" else (k, n)))
+            self._set_attribute(description, "FAST_ACCUM", ctypes.c_int8(1))
+        a_rows, a_columns = (k, m) if transposed_a else (m, k)
+        b_rows, b_columns = (n, k) if transposed_b else (k, n)
+        a = _create_layout(lt, arithmetic.operand, a_rows, a_columns)
+        b = _create_layout(lt, arithmetic.operand, b_rows, b_columns)
         d = _create_layout(lt, TYPE_OF_OUTPUT[output], m, n)
-        found = self._heuristic(description, a, b, d, count)
-        kinds = {R_64F: ctypes.c_double, R_32F: ctypes.c_float, R_32I: ctypes.c_int32}
-        one, zero = kinds[scale](1 if scale == R_32I else alpha), kinds[scale](0)
-        self._kept += [one, zero, found]
+        offered = self._ask_heuristic(description, a, b, d, count)
+        alpha_value = SCALE_CTYPES[scale](1 if scale == R_32I else alpha)
+        zero = SCALE_CTYPES[scale](0)
+        self._kept_alive += [alpha_value, zero, offered]
 
-        def runner(algorithm: int):
+        def make_run(algorithm: int) -> Callable[[int, int, int, int], None]:
             def run(a_address: int, b_address: int, d_address: int, stream: int) -> None:
-                operands = ctypes.addressof(one), a_address, a, b_address, b
+                operands = ctypes.addressof(alpha_value), a_address, a, b_address, b
                 result = ctypes.addressof(zero), d_address, d, d_address, d
                 workspace = self._workspace, CUBLASLT_WORKSPACE_BYTES
                 try:
@@ -98,15 +118,17 @@ class CublasLt:
             return run
 
         return [
-            CublasAlgorithm(rank, self._name(result), runner(result)) for rank, result in enumerate(found.addresses)
+            CublasAlgorithm(rank, self._algorithm_name(address), make_run(address))
+            for rank, address in enumerate(offered.addresses)
         ]
 
-    def _describe(self, description: int, attribute: str, value) -> None:
+    def _set_attribute(self, description: int, attribute: str, value: ctypes.c_int32 | ctypes.c_int8) -> None:
         self._lt.matmul_desc_set_attribute(
             description, self._lt.MatmulDescAttribute[attribute], ctypes.addressof(value), ctypes.sizeof(value)
         )
 
-    def _heuristic(self, description: int, a: int, b: int, d: int, count: int) -> "_HeuristicResults":
+    def _ask_heuristic(self, description: int, a: int, b: int, d: int, count: int) -> "_HeuristicResults":
+        """Return the algorithms that the library can run, of `count` that it is asked for."""
         lt = self._lt
         preference, limit = lt.matmul_preference_create(), ctypes.c_uint64(CUBLASLT_WORKSPACE_BYTES)
         lt.matmul_preference_set_attribute(
@@ -122,12 +144,12 @@ class CublasLt:
         finally:
             lt.matmul_preference_destroy(preference)
         size = lt.matmul_heuristic_result_dtype.itemsize
-        addresses = [results.ptr + place * size for place in range(returned.value)]
-        return _HeuristicResults(results, [place for place in addresses if _result_status(place) == 0])
+        addresses = [results.ptr + index * size for index in range(returned.value)]
+        return _HeuristicResults(results, [address for address in addresses if _result_status(address) == 0])
 
-    def _name(self, algorithm: int) -> str:
-        """The algorithm's number, tile and stages, as cuBLASLt numbers them."""
-        lt, said = self._lt, []
+    def _algorithm_name(self, algorithm: int) -> str:
+        """Return the algorithm's number, tile and stages, as cuBLASLt numbers them."""
+        lt, parts = self._lt, []
         for attribute in ("ID", "TILE_ID", "STAGES_ID", "CLUSTER_SHAPE_ID", "SPLITK_NUM"):
             value, written = ctypes.c_int32(0), ctypes.c_size_t(0)
             kind = lt.MatmulAlgoConfigAttribute[attribute]
@@ -138,8 +160,8 @@ class CublasLt:
                 )
             except lt.cuBLASLtError:  # an older library does not know it
                 continue
-            said.append(f"{attribute.removesuffix('_ID').removesuffix('_NUM').lower()} {value.value}")
-        return ", ".join(said).replace("id ", "algorithm ", 1)
+            parts.append(f"{attribute.removesuffix('_ID').removesuffix('_NUM').lower()} {value.value}")
+        return ", ".join(parts).replace("id ", "algorithm ", 1)
 
 
 class _HeuristicResults(NamedTuple):
@@ -148,10 +170,11 @@ class _HeuristicResults(NamedTuple):
 
 
 def _result_status(result: int) -> int:
-    """Whether the library can run an offered algorithm: 0 where it can (cublasLtMatmulHeuristicResult_t)."""
+    """Return the state of a result: 0 if the library can run the algorithm (cublasLtMatmulHeuristicResult_t)."""
     algorithm_and_workspace = 8 * 8 + 8
     return ctypes.c_int32.from_address(result + algorithm_and_workspace).value
 
 
-def _create_layout(lt, kind: int, rows: int, columns: int) -> int:
-    return lt.matrix_layout_create(kind, rows, columns, rows)
+def _create_layout(lt: ModuleType, data_type: int, rows: int, columns: int) -> int:
+    """Return the handle of a matrix that is stored by columns without gaps."""
+    return lt.matrix_layout_create(data_type, rows, columns, rows)

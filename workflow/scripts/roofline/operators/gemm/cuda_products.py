@@ -1,21 +1,31 @@
-"""Products on a GPU: the reference GEMM by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm; by a
-kernel of ours fp16 and bf16."""
+"""GEMM workloads of a GPU: the reference GEMM by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm;
+by a kernel of ours fp16 and bf16."""
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.core.terms import UnsupportedError
-from roofline.devices.base import Workload
+from roofline.core.terms import Array, UnsupportedError
+from roofline.devices.base import Step, Workload
 from roofline.operators.gemm import tensor_matmul
-from roofline.operators.gemm.cublaslt import ARITHMETIC_BY_DTYPE, CUBLASLT_WORKSPACE_BYTES, CublasLt
+from roofline.operators.gemm.cublaslt import (
+    ARITHMETIC_BY_DTYPE,
+    CUBLASLT_WORKSPACE_BYTES,
+    CublasAlgorithm,
+    CublasLt,
+    GemmProblem,
+    GemmShape,
+)
 from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
+if TYPE_CHECKING:
+    from roofline.devices.gpu.gpu_device import CudaDevice
+
 BY_CUPY = ("fp64", "fp32", "fp16", "bf16")
-# What cuBLASLt writes of a dtype, and how it sums: the first is the ceiling, the others are variants.
+# The outputs and accumulations of cuBLASLt for a dtype: the first is the ceiling, the others are variants.
 FAST_ACCUMULATION, EXACT_ACCUMULATION = "fp32 with fast accumulation", "fp32"
 OUTPUTS = {
     "fp64": [("fp64", "fp64")],
@@ -31,35 +41,42 @@ INPUTS = {
     "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
 }
 INT8_SCALE = 32.0
-ALGORITHMS = 8  # asked of the heuristic for each shape and layout
+ALGORITHMS = 8  # per shape and layout, that the heuristic is asked for
 
 # m, n and k over the reference GEMM's size. The best differ by dtype: a long k spends less on beginnings and ends,
 # a short product is over before the power limit acts.
-SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.5, 0.5, 4), (2, 2, 2), (0.75, 0.75, 0.75), (0.5, 0.5, 1))
-# m as a multiple of the multiprocessors, so that the last wave of tiles is full; n and k as above.
+RELATIVE_SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.5, 0.5, 4), (2, 2, 2), (0.75, 0.75, 0.75), (0.5, 0.5, 1))
+# m over the number of multiprocessors, so that the last wave of tiles is full; n and k as above.
 FULL_WAVES = ((64, 1, 2), (32, 1, 1), (16, 0.5, 1))
-SHAPES_BEFORE_FULL_WAVES = (
-    2  # SHAPES before FULL_WAVES: with the first two of these they were the fastest on every H100 and H200
-)
-ALIGNMENT = 64  # rows and columns a multiple of this suit every dtype's kernels
-SAMPLED_BLOCKS = 4  # blocks of rows, and of columns, compared with float64
-SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64
+# So many of RELATIVE_SHAPES are tried before FULL_WAVES. They and the first two of FULL_WAVES were the fastest on every
+# H100 and H200.
+SHAPES_BEFORE_FULL_WAVES = 2
+ALIGNMENT = 64  # kernels of every dtype suit rows and columns that are multiples of it
+SAMPLED_BLOCKS = 4  # blocks of rows, and of columns, that are compared with float64
+SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64  # of a block
 
 
-class GemmShape(NamedTuple):
-    m: int
-    n: int
-    k: int
+class DeviceMatrix(NamedTuple):
+    """A matrix in device memory, stored by rows from the start of `buffer`."""
+
+    buffer: Array
+    dtype: Any  # of NumPy
+    rows: int
+    columns: int
 
 
 def candidate_shapes(size: int, multiprocessors: int) -> list[GemmShape]:
-    """Shapes to try, the reference GEMM first, then those that were fastest before: time may end the search."""
-    found = [GemmShape(*(_aligned(part * size, size) for part in parts)) for parts in SHAPES]
-    found[SHAPES_BEFORE_FULL_WAVES:SHAPES_BEFORE_FULL_WAVES] = [
+    """Return the shapes to try in their order: time may end the search.
+
+    The reference GEMM is the first, before the shapes that were the fastest on other cards.
+    """
+    relative = [GemmShape(*(_aligned(factor * size, size) for factor in factors)) for factors in RELATIVE_SHAPES]
+    full_waves = [
         GemmShape(_full_waves(rows * multiprocessors), _aligned(n * size, size), _aligned(k * size, size))
         for rows, n, k in FULL_WAVES
     ]
-    return list(dict.fromkeys(found))
+    ordered = relative[:SHAPES_BEFORE_FULL_WAVES] + full_waves + relative[SHAPES_BEFORE_FULL_WAVES:]
+    return list(dict.fromkeys(ordered))
 
 
 def _aligned(length: float, size: int) -> int:
@@ -67,14 +84,14 @@ def _aligned(length: float, size: int) -> int:
 
 
 def _full_waves(length: int) -> int:
-    """Aligned downwards: a row of tiles too many would be its own wave."""
+    """Return the length aligned downwards: one more row of tiles would need another wave."""
     return max(ALIGNMENT, length // ALIGNMENT * ALIGNMENT)
 
 
 class CublasLtWorkloads:
-    """Products of one dtype by cuBLASLt and by ours, all on the same operands, which fit the largest shape."""
+    """Products of one dtype by cuBLASLt and by our kernel. All use the same operands, which fit the largest shape."""
 
-    def __init__(self, device, dtype: str, shapes: list[GemmShape], seed: int):
+    def __init__(self, device: "CudaDevice", dtype: str, shapes: list[GemmShape], seed: int):
         self._device, self._dtype, self._shapes = device, dtype, shapes
         self._inputs = inputs_text(dtype)
         self._workspace = device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
@@ -85,7 +102,7 @@ class CublasLtWorkloads:
         self._d = device.xp.empty(largest * max(shape.m * shape.n for shape in shapes), "uint8")
 
     def candidates(self, output: str, accumulation: str) -> Iterator[Workload]:
-        """The heuristic's first choice of every shape and layout, then every second choice, and so on."""
+        """Yield the heuristic's first choice for every shape and layout, then every second choice, and so on."""
         offered = [
             (shape, layout, self._algorithms(shape, layout, output, accumulation))
             for shape in self._shapes
@@ -96,35 +113,52 @@ class CublasLtWorkloads:
                 if rank < len(algorithms):
                     yield self._workload(shape, layout, algorithms[rank], output, accumulation)
 
-    def _algorithms(self, shape: GemmShape, layout: str, output: str, accumulation: str) -> list:
-        return self._lt.algorithms(
-            self._dtype,
-            *shape,
-            layout,
-            output,
+    def _algorithms(self, shape: GemmShape, layout: str, output: str, accumulation: str) -> list[CublasAlgorithm]:
+        return self._lt.find_algorithms(
+            GemmProblem(self._dtype, shape, layout, output),
             alpha=_int8_alpha(output, shape.k),
             fast=accumulation == FAST_ACCUMULATION,
             count=ALGORITHMS,
         )
 
-    def _workload(self, shape: GemmShape, layout: str, algorithm, output: str, accumulation: str) -> Workload:
+    def _workload(
+        self, shape: GemmShape, layout: str, algorithm: CublasAlgorithm, output: str, accumulation: str
+    ) -> Workload:
         a, b, d, stream = self._a.data.ptr, self._b.data.ptr, self._d.data.ptr, self._device.stream.ptr
 
         def step(index: int) -> None:
             algorithm.run(a, b, d, stream)
 
-        how = f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}"
-        return self._by("cuBLASLt", shape, layout, how, output, accumulation, step)
+        spec = WorkloadSpec(
+            library="cuBLASLt",
+            shape=shape._asdict(),
+            layout=layout,
+            algorithm=f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}",
+            accumulation=accumulation,
+            output=output,
+        )
+        return self._make_workload(spec, step)
 
-    def ours(self) -> Iterator[Workload]:
-        """By our kernel, of every shape. cuBLASLt's D is stored by columns: to ours it is D^T = B A^T, by rows."""
-        for shape in self._shapes if self._dtype in tensor_matmul.FIRST_CAPABILITY_BY_DTYPE else ():
-            yield self._by(
-                tensor_matmul.LIBRARY_NAME, shape, "TN", None, self._dtype, "fp32", self._step_of_ours(shape)
+    def own_kernel_workloads(self) -> Iterator[Workload]:
+        """Yield our kernel's product of every shape; none for a dtype that the kernel does not have."""
+        if self._dtype not in tensor_matmul.FIRST_CAPABILITY_BY_DTYPE:
+            return
+        for shape in self._shapes:
+            spec = WorkloadSpec(
+                library=tensor_matmul.LIBRARY_NAME,
+                shape=shape._asdict(),
+                layout="TN",
+                algorithm=None,
+                accumulation="fp32",
+                output=self._dtype,
             )
+            yield self._make_workload(spec, self._own_kernel_step(shape))
 
-    def _step_of_ours(self, shape: GemmShape):
-        """Compiled at once. Where the kernel has no such product, a step that is refused with the reason."""
+    def _own_kernel_step(self, shape: GemmShape) -> Step:
+        """Compile our kernel and return its step; for a shape that it does not take, a step that raises the reason.
+
+        D as cuBLASLt stores it, by columns, is to our kernel D^T = B A^T, stored by rows.
+        """
         m, n, k = shape
         if reason := tensor_matmul.refusal_reason(self._dtype, self._device.capability, m, k):
             return _refusing_step(reason)
@@ -133,41 +167,45 @@ class CublasLtWorkloads:
         run = tensor_matmul.make_launch(self._device, self._dtype, b, a, d)
         return lambda index: run()
 
-    def _by(
-        self, library: str, shape: GemmShape, layout: str, algorithm, output: str, accumulation: str, step
-    ) -> Workload:
+    def _make_workload(self, spec: WorkloadSpec, step: Step) -> Workload:
         return Workload(
-            product=WorkloadSpec(
-                library=library,
-                shape=shape._asdict(),
-                layout=layout,
-                algorithm=algorithm,
-                accumulation=accumulation,
-                output=output,
-            ),
-            flops=gemm_flops(*shape),
+            product=spec,
+            flops=gemm_flops(**spec.shape),
             step=step,
             clear=lambda: self._device.poison(self._d),
-            compare=lambda: self._compare(library, shape, layout, output),
+            compare=lambda: self._compare(spec),
             inputs=self._inputs,
         )
 
-    def _compare(self, library: str, shape: GemmShape, layout: str, output: str) -> Check:
-        """Blocks of rows and columns, from the corners and between, against float64."""
-        m, n, k = shape
+    def _compare(self, spec: WorkloadSpec) -> Check:
+        """Compare blocks of D, from the corners and between them, with float64."""
+        m, n, k = (spec.shape[side] for side in "mnk")
         self._device.synchronize()
-        kind, out = array_dtype(self._dtype), array_dtype(output)
+        operand = array_dtype(self._dtype)
         rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, SAMPLED_COLUMNS)
-        a = [_copy_block(self._a, kind, k, m, slice(0, k), r).T if layout[0] == "N" else _copy_block(self._a, kind, m, k, r)
-             for r in rows]  # fmt: skip
-        b = [_copy_block(self._b, kind, n, k, c).T if layout[1] == "N" else _copy_block(self._b, kind, k, n, slice(0, k), c)
-             for c in columns]  # fmt: skip
-        d = [[_copy_block(self._d, out, n, m, c, r).T for c in columns] for r in rows]
-        what = f"{self._dtype} product {m} x {n} x {k} {layout} by {library}"
-        return _compare_blocks(what, self._dtype, a, b, d, _int8_alpha(output, k), rounded=output == "int8")
+        if spec.layout[0] == "T":
+            a_matrix = DeviceMatrix(self._a, operand, m, k)
+            a = [_copy_block(a_matrix, rows=part) for part in rows]
+        else:
+            a_matrix = DeviceMatrix(self._a, operand, k, m)
+            a = [_copy_block(a_matrix, columns=part).T for part in rows]
+        if spec.layout[1] == "T":
+            b_matrix = DeviceMatrix(self._b, operand, k, n)
+            b = [_copy_block(b_matrix, columns=part) for part in columns]
+        else:
+            b_matrix = DeviceMatrix(self._b, operand, n, k)
+            b = [_copy_block(b_matrix, rows=part).T for part in columns]
+        d_matrix = DeviceMatrix(self._d, array_dtype(spec.output), n, m)
+        d = [
+            [_copy_block(d_matrix, rows=column_part, columns=row_part).T for column_part in columns]
+            for row_part in rows
+        ]
+        label = f"{self._dtype} product {m} x {n} x {k} {spec.layout} by {spec.library}"
+        alpha = _int8_alpha(spec.output, k)
+        return _compare_blocks(label, self._dtype, a, b, d, alpha=alpha, rounded=spec.output == "int8")
 
 
-def _refusing_step(reason: str):
+def _refusing_step(reason: str) -> Step:
     def step(index: int) -> None:
         raise UnsupportedError(reason)
 
@@ -175,55 +213,59 @@ def _refusing_step(reason: str):
 
 
 def _int8_alpha(output: str, k: int) -> float:
-    """The scale that keeps int8 results of int8 operands within their range: as spread as the operands."""
+    """Return the scale of the sums: for int8 results one that gives them the spread of the operands, else 1."""
     return INT8_SCALE / (INT8_SCALE**2 * math.sqrt(k)) if output == "int8" else 1.0
 
 
 def _sample_slices(length: int, width: int) -> list[slice]:
+    """Return SAMPLED_BLOCKS slices of at most `width`, evenly spread from the first index to the last."""
     width = min(width, length // SAMPLED_BLOCKS)
-    starts = [(length - width) * place // (SAMPLED_BLOCKS - 1) for place in range(SAMPLED_BLOCKS)]
+    starts = [(length - width) * index // (SAMPLED_BLOCKS - 1) for index in range(SAMPLED_BLOCKS)]
     return [slice(start, start + width) for start in starts]
 
 
-def _copy_block(buffer, kind, rows: int, columns: int, r: slice, c: slice | None = None):
-    """A block of a row-major matrix in device memory, copied to the host without compiling a kernel for it."""
+def _copy_block(matrix: DeviceMatrix, rows: slice | None = None, columns: slice | None = None) -> Array:
+    """Return these rows and columns (None: all) on the host. No kernel is compiled for the copy."""
     import cupy
     import numpy
 
-    c = c or slice(0, columns)
-    block = numpy.empty((r.stop - r.start, c.stop - c.start), kind)
-    width = block.shape[1] * kind.itemsize
-    start = buffer.data.ptr + (r.start * columns + c.start) * kind.itemsize
+    rows, columns = rows or slice(0, matrix.rows), columns or slice(0, matrix.columns)
+    block = numpy.empty((rows.stop - rows.start, columns.stop - columns.start), matrix.dtype)
+    item_bytes = matrix.dtype.itemsize
+    width, pitch = block.shape[1] * item_bytes, matrix.columns * item_bytes
+    start = matrix.buffer.data.ptr + (rows.start * matrix.columns + columns.start) * item_bytes
     copy_down = cupy.cuda.runtime.memcpyDeviceToHost
-    cupy.cuda.runtime.memcpy2D(
-        block.ctypes.data, width, start, columns * kind.itemsize, width, block.shape[0], copy_down
-    )
+    cupy.cuda.runtime.memcpy2D(block.ctypes.data, width, start, pitch, width, block.shape[0], copy_down)
     return block
 
 
-# ---------------------------------------------------------------- what the device offers
+# ---------------------------------------------------------------- the interface that numpy_products.py has too
 
 
-def planned_references(device, dtype: str, size: int) -> list[tuple[str, str]]:
-    """Library and output of the reference GEMM, and of ours next to it."""
+def planned_references(device: "CudaDevice", dtype: str, size: int) -> list[tuple[str, str]]:
+    """Return library and output of the workloads that are timed as operators: the reference GEMM, and our kernel's."""
     reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", OUTPUTS[dtype][0][0])
     refused = tensor_matmul.refusal_reason(dtype, device.capability, size, size)
     return [reference] if refused else [reference, (tensor_matmul.LIBRARY_NAME, dtype)]
 
 
-def reference_workload(device, dtype: str, size: int, seed: int) -> Workload:
-    """The reference GEMM: by cupy.matmul, or where CuPy has no such dtype by cuBLASLt's first choice."""
+def reference_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Workload:
+    """Return the reference GEMM: by cupy.matmul, or by cuBLASLt's first choice for a dtype that CuPy lacks.
+
+    Raises UnsupportedError if cuBLASLt offers no algorithm.
+    """
     if dtype in BY_CUPY:
         return _cupy_workload(device, dtype, size, seed)
-    for workload in CublasLtWorkloads(device, dtype, [GemmShape(size, size, size)], seed).candidates(
-        *OUTPUTS[dtype][0]
-    ):
-        return workload
-    raise UnsupportedError(f"cuBLASLt offers no {dtype} product of size {size} on this card")
+    workloads = CublasLtWorkloads(device, dtype, [GemmShape(size, size, size)], seed)
+    workload = next(workloads.candidates(*OUTPUTS[dtype][0]), None)
+    if workload is None:
+        raise UnsupportedError(f"cuBLASLt offers no {dtype} product of size {size} on this card")
+    return workload
 
 
-def _cupy_workload(device, dtype: str, size: int, seed: int) -> Workload:
-    a, b = (device.normal((size, size), dtype, seed + place) for place in range(2))
+def _cupy_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Workload:
+    a = device.normal((size, size), dtype, seed)
+    b = device.normal((size, size), dtype, seed + 1)
     c = device.empty((size, size), dtype)
 
     def step(index: int) -> None:
@@ -231,11 +273,11 @@ def _cupy_workload(device, dtype: str, size: int, seed: int) -> Workload:
 
     def compare() -> Check:
         device.synchronize()
-        kind = array_dtype(dtype)
         rows, columns = _sample_slices(size, SAMPLED_ROWS), _sample_slices(size, SAMPLED_COLUMNS)
-        sampled_a = [_copy_block(a, kind, size, size, r) for r in rows]
-        sampled_b = [_copy_block(b, kind, size, size, slice(0, size), column) for column in columns]
-        sampled_c = [[_copy_block(c, kind, size, size, r, column) for column in columns] for r in rows]
+        a_matrix, b_matrix, c_matrix = (DeviceMatrix(array, array_dtype(dtype), size, size) for array in (a, b, c))
+        sampled_a = [_copy_block(a_matrix, rows=part) for part in rows]
+        sampled_b = [_copy_block(b_matrix, columns=part) for part in columns]
+        sampled_c = [[_copy_block(c_matrix, row_part, column_part) for column_part in columns] for row_part in rows]
         return _compare_blocks(f"{dtype} matmul {size}", dtype, sampled_a, sampled_b, sampled_c)
 
     return Workload(
@@ -257,63 +299,69 @@ def _cupy_workload(device, dtype: str, size: int, seed: int) -> Workload:
 
 
 def _compare_blocks(
-    what: str, dtype: str, a: list, b: list, c: list, alpha: float = 1.0, rounded: bool = False
+    label: str, dtype: str, a: list, b: list, c: list, *, alpha: float = 1.0, rounded: bool = False
 ) -> Check:
-    """Blocks of rows of A and of columns of B, and the blocks of C where they meet."""
+    """Compare the blocks of C where these blocks of rows of A and of columns of B meet."""
     import numpy
 
-    return compare_product(what, dtype, numpy.vstack(a), numpy.hstack(b), numpy.block(c), alpha, rounded)
+    return compare_product(label, dtype, numpy.vstack(a), numpy.hstack(b), numpy.block(c), alpha=alpha, rounded=rounded)
 
 
-def candidate_workloads(device, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
-    """The reference GEMM, then ours and cuBLASLt's of no more than so many FLOPs."""
+def candidate_workloads(
+    device: "CudaDevice", dtype: str, size: int, most_flops: float, seed: int
+) -> Iterator[Workload]:
+    """Yield the reference GEMM by CuPy, then products by our kernel and by cuBLASLt of at most `most_flops`."""
     if dtype in BY_CUPY:
         yield _cupy_workload(device, dtype, size, seed)
-    offered = CublasLtWorkloads(device, dtype, _fitting_shapes(device, dtype, size, most_flops), seed)
-    yield from offered.ours()
-    yield from offered.candidates(*OUTPUTS[dtype][0])
+    workloads = CublasLtWorkloads(device, dtype, _fitting_shapes(device, dtype, size, most_flops), seed)
+    yield from workloads.own_kernel_workloads()
+    yield from workloads.candidates(*OUTPUTS[dtype][0])
 
 
-def own_reference_workloads(device, dtype: str, size: int, seed: int) -> list[Workload]:
-    """Ours of the reference GEMM's size, where there is one: an operator too."""
+def own_reference_workloads(device: "CudaDevice", dtype: str, size: int, seed: int) -> list[Workload]:
+    """Return our kernel's product of the reference GEMM's size, which is timed as an operator too; none if refused."""
     if tensor_matmul.refusal_reason(dtype, device.capability, size, size):
         return []  # the search's record has the reason
-    return list(CublasLtWorkloads(device, dtype, [GemmShape(size, size, size)], seed).ours())
+    workloads = CublasLtWorkloads(device, dtype, [GemmShape(size, size, size)], seed)
+    return list(workloads.own_kernel_workloads())
 
 
-def rebuild_workload(device, dtype: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
-    """The same product on its own operands."""
+def rebuild_workload(device: "CudaDevice", dtype: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
+    """Return the product of a record on new operands. Raises LookupError if cuBLASLt no longer offers it."""
     if product.library == "cupy.matmul":
         return _cupy_workload(device, dtype, size, seed)
-    lt = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
+    workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
     if product.library == tensor_matmul.LIBRARY_NAME:
-        return next(lt.ours())
-    for workload in lt.candidates(product.output, product.accumulation):
+        return next(workloads.own_kernel_workloads())
+    for workload in workloads.candidates(product.output, product.accumulation):
         if workload.product == product:
             return workload
     raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
 
 
-def variant_workloads(device, dtype: str, product: WorkloadSpec, seed: int) -> Iterator[list[Workload]]:
-    """The candidates of the same shape with another output or accumulation."""
+def variant_workloads(device: "CudaDevice", dtype: str, product: WorkloadSpec, seed: int) -> Iterator[list[Workload]]:
+    """Yield, for each other output or accumulation of the dtype, the candidates of the product's shape."""
     for output, accumulation in OUTPUTS[dtype][1:]:
-        lt = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
-        yield list(lt.candidates(output, accumulation))
+        workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
+        yield list(workloads.candidates(output, accumulation))
 
 
 def inputs_text(dtype: str) -> str:
+    """Return the description of a dtype's operands, for the record."""
     return INPUTS.get(dtype, f"standard normal numbers, rounded to {dtype}")
 
 
-def _fitting_shapes(device, dtype: str, size: int, most_flops: float) -> list[GemmShape]:
-    """Shapes of no more than so many FLOPs, whose operands and result take at most a quarter of the free memory.
+def _fitting_shapes(device: "CudaDevice", dtype: str, size: int, most_flops: float) -> list[GemmShape]:
+    """Return the shapes of at most `most_flops` whose operands and result take at most a quarter of the free memory.
 
-    The reference GEMM alone where none is.
+    The reference GEMM remains if none fits.
     """
-    found = candidate_shapes(size, device.multiprocessors)
     limit = device.identity.memory_free_bytes // 4
     item, result = ITEM_BYTES[dtype], max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
-    fitting = [
-        s for s in found if (s.m + s.n) * s.k * item + s.m * s.n * result <= limit and gemm_flops(*s) <= most_flops
-    ]
-    return fitting or found[:1]
+
+    def fits(shape: GemmShape) -> bool:
+        m, n, k = shape
+        return (m + n) * k * item + m * n * result <= limit and gemm_flops(m, n, k) <= most_flops
+
+    shapes = candidate_shapes(size, device.multiprocessors)
+    return [shape for shape in shapes if fits(shape)] or shapes[:1]

@@ -1,41 +1,54 @@
-"""Square products by NumPy's BLAS, on all cores. Imported once the threads of the BLAS are set: it loads NumPy."""
+"""GEMM workloads of a CPU: square products by NumPy's BLAS, on all cores.
+
+It loads NumPy, so it is imported only once the number of BLAS threads is set.
+"""
+
+from typing import TYPE_CHECKING
 
 import numpy
 
 from roofline.core.dtypes import relative_error, require_close
+from roofline.core.terms import Array
 from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.operators.gemm.gemm_arithmetic import GEMM_TOLERANCE, gemm_flops, square_gemm_bytes
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
+if TYPE_CHECKING:
+    from roofline.devices.cpu.cpu_device import CpuDevice
+
 SAMPLED_ROWS = 8
-SIDE_STEP = 256  # of sides
+SIDE_STEP = 256  # a side is a multiple of it
 
 
-def reference_workload(device, dtype: str, size: int, seed: int) -> Workload:
-    """C = A B by NumPy's BLAS, of size x size arrays of one dtype."""
-    a, b = (device.normal((size, size), dtype, seed + i) for i in range(2))
+def reference_workload(device: "CpuDevice", dtype: str, size: int, seed: int) -> Workload:
+    """Return C = A B of size x size arrays by NumPy's BLAS."""
+    a = device.normal((size, size), dtype, seed)
+    b = device.normal((size, size), dtype, seed + 1)
     c, workers = device.empty((size, size), dtype), device.workers
 
     def multiply(index: int) -> None:
         numpy.matmul(a, b, out=c)
 
     rows = numpy.linspace(0, size - 1, SAMPLED_ROWS).astype(int)
-    sampled, parts = a[rows], numpy.array_split(b, workers.count, axis=1)
-    # einsum calls no BLAS: in fp64, a reference from the library under test would share its errors.
-    sums = workers.run(workers.count, lambda part: numpy.einsum("ij,jk->ik", sampled, parts[part], dtype=numpy.float64))
-    expected = numpy.hstack(sums)
+    sampled, b_parts = a[rows], numpy.array_split(b, workers.count, axis=1)
+
+    def multiply_part(core: int) -> Array:
+        # einsum calls no BLAS: in fp64, a reference from the library under test would share its errors.
+        return numpy.einsum("ij,jk->ik", sampled, b_parts[core], dtype=numpy.float64)
+
+    expected = numpy.hstack(workers.run(workers.count, multiply_part))
 
     def clear() -> None:
         c[rows] = numpy.nan
 
     def compare() -> Check:
-        """Raises ArithmeticError where the sampled rows differ."""
+        """Compare the sampled rows. Raises ArithmeticError if they differ."""
         error = relative_error(c[rows], expected)
         require_close(f"{dtype} matmul {size}", error, GEMM_TOLERANCE[dtype])
         compared = f"{SAMPLED_ROWS} rows against float64 without the BLAS"
-        return Check(compared=compared, error=error, tolerance=GEMM_TOLERANCE[dtype])
+        return Check(compared=compared, relative_error=error, tolerance=GEMM_TOLERANCE[dtype])
 
     return Workload(
         product=WorkloadSpec(
@@ -53,33 +66,37 @@ def reference_workload(device, dtype: str, size: int, seed: int) -> Workload:
     )
 
 
-def candidate_workloads(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
-    """The largest square up to the size of no more than `most_flops` and half of the free memory, or one of STEP.
+def candidate_workloads(device: "CpuDevice", dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
+    """Return the largest square product of at most `most_flops` and half of the free memory: no smaller one is faster.
 
-    Smaller ones are no faster. An odd multiple of STEP: rows a power of two apart share places in the caches.
+    Its side is at most `size`, and else an odd multiple of SIDE_STEP: rows whose distance is a power of two would
+    compete for the same lines of the caches. If the memory is too small, the side is one SIDE_STEP.
     """
-    most = min(size, round((most_flops / 2) ** (1 / 3))) // SIDE_STEP
-    largest = min(size, SIDE_STEP * max(1, most - 1 | 1))
+    most_steps = min(size, round((most_flops / 2) ** (1 / 3))) // SIDE_STEP
+    odd_steps = most_steps if most_steps % 2 else most_steps - 1
+    largest = min(size, SIDE_STEP * max(1, odd_steps))
     fits = 2 * square_gemm_bytes(largest, dtype) <= host.memory_available_bytes()
     return [reference_workload(device, dtype, largest if fits else min(size, SIDE_STEP), seed)]
 
 
-def planned_references(device, dtype: str, size: int) -> list[tuple[str, str]]:
+def planned_references(device: "CpuDevice", dtype: str, size: int) -> list[tuple[str, str]]:
+    """Return library and output of the workload that is timed as an operator: the reference GEMM."""
     return [("numpy.matmul", dtype)]
 
 
-def own_reference_workloads(device, dtype: str, size: int, seed: int) -> list[Workload]:
+def own_reference_workloads(device: "CpuDevice", dtype: str, size: int, seed: int) -> list[Workload]:
+    """Return none: the library has no GEMM of ours for a CPU."""
     return []
 
 
-def rebuild_workload(device, dtype: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
-    """The candidate that is this product, on its own operands. Raises LookupError where none is."""
-    found = reference_workload(device, dtype, product.shape["m"], seed)
-    if found.product != product:
+def rebuild_workload(device: "CpuDevice", dtype: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
+    """Return the product of a record on new operands. Raises LookupError if NumPy does not have it."""
+    candidate = reference_workload(device, dtype, product.shape["m"], seed)
+    if candidate.product != product:
         raise LookupError(f"NumPy has no {product}")
-    return found
+    return candidate
 
 
-def variant_workloads(device, dtype: str, product: WorkloadSpec, seed: int) -> list[list[Workload]]:
-    """None: NumPy's product has one accumulation and one output for each dtype."""
+def variant_workloads(device: "CpuDevice", dtype: str, product: WorkloadSpec, seed: int) -> list[list[Workload]]:
+    """Return none: NumPy's product has one accumulation and one output for each dtype."""
     return []

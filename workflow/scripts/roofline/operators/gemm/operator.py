@@ -1,12 +1,14 @@
-"""GEMM: the reference GEMM, which the jobs of rule peak_flops time next to the fastest product that they find."""
+"""GEMM: the reference GEMM, which the jobs of rule peak_flops time as well as the fastest product that they find."""
 
 import math
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from roofline.core.dtypes import ITEM_BYTES, REGISTER_ONLY_DTYPES
-from roofline.devices.base import Identity
+from roofline.core.terms import Array
+from roofline.devices.base import Device, Identity, Step, Workload
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.constants import (
@@ -19,17 +21,18 @@ from roofline.operators.constants import (
     gpu_host_constants,
 )
 from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
+from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
 
 FOLDER = Path(__file__).parent
 PROFILED_DTYPE, PROFILED_SEED = "fp16", 3  # the dtype whose counters are read, on operands of this seed
-# Rows of a product by kind of device: on two cores of a CPU one of 16 gives an eighth of the peak, 128 two thirds.
+# The smallest size by kind of device: on two cores of a CPU, size 16 attains an eighth of the peak and 128 two thirds.
 LEAST_SIZE = {"cpu": 256}
-WORKLOAD_MODULES = {"gpu": "cuda_products", "cpu": "numpy_products"}  # modules that offer products, by kind of device
-TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of a product's tile on one multiprocessor, on tensor cores or not
-PIPE_SHARES = {"fp32": "fma_pipe_share"}  # of other dtypes tensor_pipe_share
-NARROWEST_TILE = 16  # the narrowest tile
-LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
+WORKLOAD_MODULES = {"gpu": "cuda_products", "cpu": "numpy_products"}  # by kind of device
+TENSOR_CORE_TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of C that a multiprocessor computes together
+PIPE_SHARES = {"fp32": "fma_pipe_share"}  # other dtypes have tensor_pipe_share
+NARROWEST_TILE = 16
+LEAST_DEPTH = 512  # of k that each multiprocessor takes where several share a tile: rule of thumb
 COST_CONSTANTS: dict[str, Constants] = {
     "gpu": {
         **gpu_host_constants("product_call_s", "empty_kernel_s"),
@@ -54,47 +57,55 @@ COST_CONSTANTS: dict[str, Constants] = {
 }
 
 
-def filled_share(m: int, n: int, k: int, multiprocessors: int, tile: int = TILE) -> float:
-    """Of the multiprocessors' multiply-adds, the share that C needs: tiles reach over its edges, and come in waves of
-    which the last leaves multiprocessors idle. Where tiles are few, several multiprocessors share a tile's k."""
+def filled_share(m: int, n: int, k: int, multiprocessors: int, tile: int = TENSOR_CORE_TILE) -> float:
+    """Return the share of the multiprocessors' multiply-adds that C needs.
+
+    The other multiply-adds are lost: tiles reach over the edges of C, and the last wave of tiles leaves multiprocessors
+    idle. If there are few tiles, several multiprocessors share the k of a tile.
+    """
     tiles = math.ceil(m / tile) * math.ceil(n / tile)
-    sharing = max(1, min(multiprocessors // tiles, k // LEAST_DEPTH))
-    waves = math.ceil(tiles * sharing / multiprocessors)
-    return _edge_share(m, tile) * _edge_share(n, tile) * tiles * sharing / (waves * multiprocessors)
+    multiprocessors_per_tile = max(1, min(multiprocessors // tiles, k // LEAST_DEPTH))
+    waves = math.ceil(tiles * multiprocessors_per_tile / multiprocessors)
+    needed_share = _edge_share(m, tile) * _edge_share(n, tile)
+    return needed_share * tiles * multiprocessors_per_tile / (waves * multiprocessors)
 
 
 def _pad_to_tile(side: int, tile: int) -> int:
     return math.ceil(side / tile) * tile
 
 
-def _edge_share(side: int, most: int) -> float:
-    tile = min(most, math.ceil(side / NARROWEST_TILE) * NARROWEST_TILE)
-    return side / (math.ceil(side / tile) * tile)
+def _edge_share(side: int, largest_tile: int) -> float:
+    """Return the share of a side in the tiles that cover it."""
+    tile = min(largest_tile, _pad_to_tile(side, NARROWEST_TILE))
+    return side / _pad_to_tile(side, tile)
 
 
-def workloads_module(device):
-    """The module that offers products on a device: reference_workload, own_reference_workloads, candidate_workloads, rebuild_workload,
-    variants."""
-    return import_module(f"roofline.operators.gemm.{WORKLOAD_MODULES[device.kind]}")  # it loads its array library
+def workloads_module(device: Device) -> ModuleType:
+    """Import the module with the workloads of a device, which loads the device's array library.
+
+    Each has the functions reference_workload, own_reference_workloads, planned_references, candidate_workloads,
+    rebuild_workload and variant_workloads.
+    """
+    return import_module(f"roofline.operators.gemm.{WORKLOAD_MODULES[device.kind]}")
 
 
 class GemmImplementation(Implementation):
-    """A workload of an array library; a step multiplies, the check is the workload's own."""
+    """A GEMM workload as a cell: the workload has its own inputs, step and check."""
 
-    workload = None
+    workload: Workload | None = None  # a planned cell has none
 
-    def __init__(self, operator, device, case: Case, library: str):
-        super().__init__(operator, device, case, count=0)  # a workload has its own inputs, which do not rotate
+    def __init__(self, operator: Operator, device: Device, case: Case, library: str):
+        super().__init__(operator, device, case, count=0)  # the workload's inputs do not rotate
         self.name = library
 
-    def step(self, scope: str | None):
+    def step(self, scope: str | None) -> Step:
         return self.workload.step
 
     def costs(self, scope: str | None) -> CostTerms:
-        by_array_library = self.name == CudaGemm.name
-        tile = CUDA_CORE_TILE if self.case.dtype == "fp32" else TILE
+        call = "product_call_s" if self.name == CudaGemm.name else "library_call_s"
+        tile = CUDA_CORE_TILE if self.case.dtype == "fp32" else TENSOR_CORE_TILE
         return CostTerms(
-            calls={"product_call_s" if by_array_library else "library_call_s": 1.0},
+            calls={call: 1.0},
             start=LAUNCH_START_TERMS,
             floor={"product_s_per_column": float(self.case.shape["k"])},
             share="stream_share",
@@ -104,11 +115,15 @@ class GemmImplementation(Implementation):
 
 
 class CudaGemm(GemmImplementation):
+    """GEMM on a GPU by CuPy, or under the name of another library that the workload uses, such as cuBLASLt."""
+
     name, kind, fused = "cupy.matmul", "gpu", True
     sources = (FOLDER / "cuda_products.py",)
 
 
 class TensorMatmul(CudaGemm):
+    """GEMM by our kernel for tensor cores."""
+
     name = tensor_matmul.LIBRARY_NAME
     sources = (*CudaGemm.sources, *sorted(list_kernel_files(tensor_matmul.KERNEL)))
 
@@ -116,14 +131,18 @@ class TensorMatmul(CudaGemm):
         return [tensor_matmul.kernel_spec(self.case.dtype, self.device.is_hopper)]
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops:
-        """Of whole tiles. cuBLASLt's C, stored by columns, is C^T to the kernel."""
+        """Return the FLOPs of whole tiles. C as cuBLASLt stores it, by columns, is C^T to the kernel."""
         rows, columns, depth = tensor_matmul.tile_shape(self.device.is_hopper)
         shape = self.case.shape
-        padded = [_pad_to_tile(*one) for one in ((shape["n"], rows), (shape["m"], columns), (shape["k"], depth))]
-        return ExecutedFlops({"tensor": float(gemm_arithmetic.gemm_flops(*padded))}, f"tiles of {rows} x {columns}")
+        flops = gemm_arithmetic.gemm_flops(
+            m=_pad_to_tile(shape["n"], rows), n=_pad_to_tile(shape["m"], columns), k=_pad_to_tile(shape["k"], depth)
+        )
+        return ExecutedFlops({"tensor": float(flops)}, f"tiles of {rows} x {columns}")
 
 
 class NumpyGemm(GemmImplementation):
+    """GEMM on a CPU by NumPy's BLAS."""
+
     name, kind, fused = "numpy.matmul", "cpu", True
     sources = (FOLDER / "numpy_products.py",)
 
@@ -132,6 +151,8 @@ class NumpyGemm(GemmImplementation):
 
 
 class Gemm(Operator):
+    """C = A B, with C of m x n and an inner size k. The jobs of the compute ceilings (rule peak_flops) measure it."""
+
     name = "gemm"
     rule = "peak_flops"
     unit = "tensor_core"
@@ -141,7 +162,7 @@ class Gemm(Operator):
     cached_when_warm = False
     measured_with_ceilings = True
 
-    def jobs(self, config) -> list[Job]:
+    def jobs(self, config: CompletedConfig) -> list[Job]:
         return []
 
     def flops(self, case: Case, scope: str | None = None) -> int:
@@ -155,68 +176,72 @@ class Gemm(Operator):
         shape = case.shape
         return shape["m"] * shape["n"] * ITEM_BYTES[case.params.get("output") or case.dtype]
 
-    def profiled(self, config) -> Job | None:
-        """The reference GEMM of PROFILED."""
+    def profiled(self, config: CompletedConfig) -> Job | None:
+        """Return a job of the reference GEMM in PROFILED_DTYPE; None if the settings leave that dtype out."""
         settings = config.peak_flops
-        shape = dict.fromkeys(("m", "n", "k"), settings.size)
-        return Job(PROFILED_DTYPE, (Case(shape, PROFILED_DTYPE),)) if PROFILED_DTYPE in settings.dtypes else None
+        if PROFILED_DTYPE not in settings.dtypes:
+            return None
+        return Job(PROFILED_DTYPE, (Case(dict.fromkeys(("m", "n", "k"), settings.size), PROFILED_DTYPE),))
 
-    def ready_cells(self, device, case: Case) -> Iterator[GemmImplementation]:
-        on, size = workloads_module(device), case.shape["m"]
+    def ready_cells(self, device: Device, case: Case) -> Iterator[GemmImplementation]:
+        workloads, size = workloads_module(device), case.shape["m"]
         for workload in (
-            on.reference_workload(device, case.dtype, size, PROFILED_SEED),
-            *on.own_reference_workloads(device, case.dtype, size, PROFILED_SEED),
+            workloads.reference_workload(device, case.dtype, size, PROFILED_SEED),
+            *workloads.own_reference_workloads(device, case.dtype, size, PROFILED_SEED),
         ):
-            yield self.measured(device, case.dtype, workload)
+            yield self.make_cell(device, case.dtype, workload)
 
     def smallest(self, case: Case) -> None:
-        """None: what a call costs is nothing next to a product that fills the device."""
+        """Return None: the cost of a call is negligible in a product that fills the device."""
 
-    def inputs(self, device, case: Case, seed: int) -> dict:
-        return {}  # workloads bring their own, on which they are checked
+    def inputs(self, device: Device, case: Case, seed: int) -> dict:
+        return {}  # a workload makes its own, on which it is checked
 
-    def reference(self, case: Case, inputs: dict):
+    def reference(self, case: Case, inputs: dict) -> Array:
         raise NotImplementedError("a workload is checked by its own check()")
 
-    def planned(self, device, dtype: str, size: int) -> list[GemmImplementation]:
-        """The products that are timed as operators: the reference GEMM, and ours of the same size."""
+    def plan_cells(self, device: Device, dtype: str, size: int) -> list[GemmImplementation]:
+        """Return the cells that will be timed, without workloads: the reference GEMM, and our kernel's of its size."""
         shape = dict.fromkeys(("m", "n", "k"), size)
-        return [
-            self._product(device, dtype, shape, *one)
-            for one in workloads_module(device).planned_references(device, dtype, size)
-        ]
+        references = workloads_module(device).planned_references(device, dtype, size)
+        return [self._make_cell(device, dtype, shape, library, output) for library, output in references]
 
-    def measured(self, device, dtype: str, workload) -> GemmImplementation:
-        product = workload.product
-        found = self._product(device, dtype, product.shape, product.library, product.output)
-        found.workload = workload
-        return found
+    def make_cell(self, device: Device, dtype: str, workload: Workload) -> GemmImplementation:
+        """Return the cell of a workload."""
+        spec = workload.product
+        cell = self._make_cell(device, dtype, spec.shape, spec.library, spec.output)
+        cell.workload = workload
+        return cell
 
-    def _product(self, device, dtype: str, shape: dict[str, int], library: str, output: str) -> GemmImplementation:
-        kind = next(one for one in (CudaGemm, NumpyGemm) if one.kind == device.kind)
-        kind = TensorMatmul if library == TensorMatmul.name else kind
-        return kind(self, device, Case(shape=shape, dtype=dtype, params={"output": output}), library)
+    def _make_cell(
+        self, device: Device, dtype: str, shape: dict[str, int], library: str, output: str
+    ) -> GemmImplementation:
+        if library == TensorMatmul.name:
+            implementation = TensorMatmul
+        else:
+            implementation = {"gpu": CudaGemm, "cpu": NumpyGemm}[device.kind]
+        return implementation(self, device, Case(shape=shape, dtype=dtype, params={"output": output}), library)
 
-    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        """Sizes that would measure something else: a device that is not filled, or does not hold the operands."""
+    def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
+        """Return a line for each device that the size does not fill, or whose memory does not hold the operands."""
         multiplied = [dtype for dtype in config.peak_flops.dtypes if dtype not in REGISTER_ONLY_DTYPES]
-        size, found = config.peak_flops.size, []
+        size, faults = config.peak_flops.size, []
         for identity in devices if multiplied else ():
-            filling = TILE * math.ceil(math.sqrt(identity.multiprocessors or 0))
+            filling = TENSOR_CORE_TILE * math.ceil(math.sqrt(identity.multiprocessors or 0))
             needed = max(gemm_arithmetic.square_gemm_bytes(size, dtype) for dtype in multiplied)
             if size < filling:
-                found.append(
+                faults.append(
                     f"peak_flops.size: {size} is too small to fill {identity.device}: "
                     f"{identity.multiprocessors} multiprocessors want {filling} or more"
                 )
             if size < LEAST_SIZE.get(identity.kind, 0):
-                found.append(
+                faults.append(
                     f"peak_flops.size: {size} is too small for {identity.device}: so small a product stays under the "
                     f"peak; allowed: {LEAST_SIZE[identity.kind]} or more"
                 )
             if needed > identity.memory_free_bytes:
-                found.append(
+                faults.append(
                     f"peak_flops.size: {size} needs {needed:,} bytes on {identity.device}, and "
                     f"{identity.memory_free_bytes:,} are free there"
                 )
-        return found
+        return faults

@@ -9,6 +9,8 @@ LARGER_BATCHES = ("more rows of x: larger batches share W",)
 
 
 class AboutRmsNormMatmul(About):
+    """Title, labels and advice of RMSNorm and the product that follows it."""
+
     name = "rmsnorm_matmul"
     title = "RMSNorm + matmul"
     counted = "W, x, g and y once"
@@ -19,7 +21,7 @@ class AboutRmsNormMatmul(About):
         "overlapped": "each begins while the one before it ends",
     }
     baselines = ("unfused", "unfused_graph")
-    ways: ClassVar = {
+    advice_by_implementation: ClassVar = {
         "unfused": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL,)),
         "unfused_graph": ImplementationAdvice(graph=True, improvements=(ONE_FUSED_KERNEL,)),
         "fused": ImplementationAdvice(fused=True, improvements=LARGER_BATCHES),

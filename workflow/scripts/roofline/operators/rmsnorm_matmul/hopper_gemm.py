@@ -2,14 +2,24 @@
 were found on an H200."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.roofline_model import LANES_PER_WARP
+from roofline.core.terms import Array
+from roofline.core.units import KIB
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
+from roofline.devices.gpu.limits import GpuLimits
+
+if TYPE_CHECKING:
+    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
 SOURCES = tuple(sorted(set().union(*map(list_kernel_files, KERNELS.values()))))
-EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # what follows a product: WAY
+EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # as epilogue.cuh numbers them
 SHAPE_FIELDS = [
     ("rows", "i4"),
     ("outputs", "i4"),
@@ -17,8 +27,9 @@ SHAPE_FIELDS = [
     ("heads", "i4"),
     ("key_heads", "i4"),
     ("context", "i4"),
+    ("parts", "i4"),
+    ("eps", "f4"),
 ]
-SHAPE_FIELDS += [("parts", "i4"), ("eps", "f4")]
 TENSOR_FIELDS = (
     "y",
     "stream",
@@ -31,32 +42,47 @@ TENSOR_FIELDS = (
     "bias",
     "query_norm",
     "key_norm",
+    "norm",
 )
-TENSOR_FIELDS += ("norm",)
 
 THREADS = 320
 FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
-DEPTH, SLICE_BYTES = 64, 128  # of k, and of a row: a slice
-ALIGNMENT = 1 << 10  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
-# Of few rows.
+SLICE_DEPTH, SLICE_BYTES = 64, 128  # numbers of k in a slice, and bytes of a row of it
+ALIGNMENT = KIB  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
+FLOAT_BYTES, BARRIER_BYTES = ITEM_BYTES["fp32"], 8
+MULTIPLYING_WARPS = 8  # of a block, besides two that fetch
+MMA_FLOPS = 4096.0  # of one mma.m16n8k16
+MOST_STAGES = 16
+# Few rows.
 OUTPUTS_PER_GROUP = 16  # outputs that belong together
-MOST_GROUPS, MOST_SUMS = 8, 20  # of a tile; groups times eights of rows
+MOST_GROUPS, MOST_SUMS = 8, 20  # groups of a tile; groups times eights of rows
 LONG_INPUTS = 4096  # inputs from which a block has enough to do with one group
 EVEN_FACTOR = 1.04  # of the least work of the busiest block: within it larger tiles are better
-STAGE_BYTES, MOST_STAGES = 16 << 10, 16  # of W, about
-# Of many rows: what a division costs, in bytes and clocks of an H200.
+STAGE_BYTES = 16 * KIB  # of W, about
+# Many rows: what a division costs, in bytes and clocks of an H200.
 MOST_OUTPUTS = 256
 SPLITS = (1, 2)  # parts of k: clusters of four blocks do not reach all multiprocessors, and come late
-SHARED_BYTES_PER_CLOCK = 115  # bytes a clock through a block's shared memory
-MEMORY_BYTES_PER_CLOCK, EXCHANGE_BYTES_PER_CLOCK = 2600, 18  # bytes a clock, of all blocks; of a block's sums
+SHARED_BYTES_PER_CLOCK = 115  # through the shared memory of a block
+MEMORY_BYTES_PER_CLOCK = 2600  # from memory, by all blocks
+EXCHANGE_BYTES_PER_CLOCK = 18  # of the sums of a block
 EXCHANGE_CLOCKS = 1000
 
 
 @dataclass(frozen=True)
+class Epilogue:
+    """Work of a kernel on its sums before it stores them: EPILOGUE_QKV, _ADDED, _GATED or _NONE, and sizes of heads."""
+
+    kind: int
+    head_size: int = 128
+    norms: bool = False  # queries and keys are normalised: of EPILOGUE_QKV alone
+    bias: bool = False
+
+
+@dataclass(frozen=True)
 class HopperGemmPlan:
-    """A kernel's macros next to those of what follows it, and its launch. `box` rows of W come at once."""
+    """The macros that divide a kernel's work, next to those of its epilogue, and its launch."""
 
     kernel: str
     rows: int
@@ -66,14 +92,16 @@ class HopperGemmPlan:
     stages: int
     macros: tuple[tuple[str, int], ...]
     grid: tuple[int, int]
-    box: int
+    w_rows_per_copy: int  # rows of W in the box of its tensor map
     shared_bytes: int
     threads, arguments = THREADS, 4  # of a block, of a launch
 
-    def source(self, dtype: str, way: int, head_size: int = 128, norms: bool = False, bias: bool = False) -> tuple:
-        """The kernel by its file, name and macros."""
-        macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros), "BOX": self.box, "WAY": way}
-        macros |= {"HEAD_SIZE": head_size, "HEAD_NORMS": int(norms and way == EPILOGUE_QKV), "BIAS": int(bias)}
+    def kernel_spec(self, dtype: str, epilogue: Epilogue) -> tuple[Path, str, tuple[str, ...]]:
+        """Return the kernel's file, its name, and the options that compile it for a dtype and an epilogue."""
+        macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros)}
+        macros |= {"BOX": self.w_rows_per_copy, "WAY": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
+        macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
+        macros["BIAS"] = int(epilogue.bias)
         defines = (f"-D{name}={value}" for name, value in macros.items())
         return KERNELS[self.kernel], self.kernel, (*HOPPER_OPTIONS, *defines)
 
@@ -83,142 +111,174 @@ class HopperGemmPlan:
 
     @property
     def padded_batch(self) -> int:
+        """Rows of all blocks."""
         return self.grid[1] * self.rows
 
     @property
-    def parts(self) -> int:
-        """Sums of squares that are left of each row of what is added."""
+    def squares_parts(self) -> int:
+        """Sums of squares that the kernel leaves of each row of the residual stream."""
         return self.tiles * output_parts(self.rows)
 
     @property
     def squares_on_tensor_cores(self) -> bool:
-        """Whether those of x's norm are, which the kernel takes itself."""
+        """True where the kernel takes x's norm itself, whose sums of squares are tensor products."""
         return bool(dict(self.macros).get("NORM"))
 
     @property
-    def sums_bytes(self) -> int:
-        """Of a block, where blocks share k and hand sums on."""
-        return 4 * self.rows * self.columns if self.splits > 1 else 0
+    def exchanged_bytes(self) -> int:
+        """Bytes of sums that a block exchanges with the others that share k."""
+        return FLOAT_BYTES * self.rows * self.columns if self.splits > 1 else 0
 
     def _slices(self, inputs: int) -> int:
-        """Of a block."""
-        return math.ceil(inputs // DEPTH / self.splits) * math.ceil(self.tiles * self.splits / self.grid[0])
+        """Return the slices that a block goes through, of all its tiles."""
+        tiles_per_block = math.ceil(self.tiles * self.splits / self.grid[0])
+        return math.ceil(inputs // SLICE_DEPTH / self.splits) * tiles_per_block
 
     def fetched_bytes(self, inputs: int) -> int:
-        """Of W and x, by a block."""
+        """Return the bytes of W and x that one block fetches, for a product of `inputs` inputs."""
         return self._slices(inputs) * SLICE_BYTES * (self.columns + self.rows)
 
     def staged_bytes(self, inputs: int) -> int:
-        """Through shared memory, by a block."""
+        """Return the bytes that one block moves through its shared memory, W and x in and out, for a product of
+        `inputs` inputs."""
         return self._slices(inputs) * staged_slice_bytes(self.columns, self.rows)
 
     def tensor_flops(self, inputs: int) -> float:
-        """Of whole tiles; of few rows with the squares, which are tensor products too."""
-        macros = dict(self.macros)
+        """Return the FLOPs of whole tiles, of few rows with the squares of the norm, which are tensor products too."""
         if self.kernel == "many_rows":
             return 2.0 * self.grid[1] * self.rows * self.tiles * self.columns * inputs
-        slices = math.ceil(inputs // DEPTH / macros["SLICES"]) * macros["SLICES"]
+        slices_per_stage = dict(self.macros)["SLICES"]
+        slices = math.ceil(inputs // SLICE_DEPTH / slices_per_stage) * slices_per_stage
         eights, groups = self.rows // 8, self.columns // OUTPUTS_PER_GROUP
-        of_warp = math.ceil(groups / 2) * eights + self.squares_on_tensor_cores * math.ceil(eights / 2)
-        return 4096.0 * self.tiles * slices * 8 * of_warp
+        products_per_warp = math.ceil(groups / 2) * eights
+        if self.squares_on_tensor_cores:
+            products_per_warp += math.ceil(eights / 2)
+        return MMA_FLOPS * self.tiles * slices * MULTIPLYING_WARPS * products_per_warp
 
 
 def output_parts(rows: int) -> int:
-    """Parts that a tile's outputs are divided into: one for each warpgroup, where rows are too few for both."""
+    """Return the parts of a tile's outputs: two where rows are too few for both warpgroups, one for each."""
     return 2 if rows == FEWEST_OF_MANY else 1
 
 
 def staged_slice_bytes(columns: int, rows: int) -> int:
-    """Through shared memory, of a slice: W and x come, each 64 rows read W, and each part of the outputs reads x."""
+    """Return the bytes of a slice through shared memory: W and x come in, every 64 rows read W, and every part of the
+    outputs reads x."""
     return SLICE_BYTES * (columns * (1 + math.ceil(rows / 64)) + rows * (1 + output_parts(rows)))
 
 
 def kernel_takes_norm(batch: int) -> bool:
-    """Whether the product's kernel can take x's norm too. In registers, as blocks of many rows would have to, it made a
-    card at its power limit slower: each block of outputs takes all of it again."""
+    """Return whether the product's kernel also takes x's norm.
+
+    Blocks of many rows would have to take it in registers, each block of outputs all of it again: this made a card at
+    its power limit slower.
+    """
     return batch <= FEW_ROWS
 
 
 def padded_rows(batch: int) -> int:
-    """As kernels have them: a power of two."""
+    """Return the rows that a kernel computes for a batch: a power of two from FEWEST_ROWS to MOST_ROWS."""
     return min(max(FEWEST_ROWS, 1 << (batch - 1).bit_length()), MOST_ROWS)
 
 
 @dataclass(frozen=True)
 class GemmTask:
-    """A product [batch, inputs] by [outputs, inputs]. `norm`: the kernel takes x's norm itself (of few rows); `added`:
-    it leaves sums of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has
-    whole ones; `alone`: no data of other kernels belong to x's rows, so that these may be divided among blocks."""
+    """A product of x [batch, inputs] and W [outputs, inputs], and what its kernel does besides."""
 
     batch: int
     outputs: int
     inputs: int
-    norm: bool = False
-    added: bool = False
-    head: int = 0
-    whole_heads: bool = False
-    alone: bool = False
+    norm: bool = False  # the kernel takes x's norm itself: of few rows
+    leaves_squares: bool = False  # it leaves sums of squares
+    head_size: int = 0  # of heads, whose two halves are rows of W that lie apart
+    whole_heads: bool = False  # each block has whole heads
+    splits_rows: bool = False  # x's rows may be divided among blocks: no other kernel's data belong to them
 
     @property
     def slices(self) -> int:
-        return self.inputs // DEPTH
+        """Slices of k."""
+        return self.inputs // SLICE_DEPTH
 
 
-def plan_gemm(work: GemmTask, multiprocessors: int, shared_bytes: int) -> HopperGemmPlan:
-    """`shared_bytes`: what a multiprocessor's one block has at most. Raises ValueError for too many rows."""
-    many = work.batch > FEW_ROWS or work.whole_heads
-    if many and (work.norm or (work.batch > MOST_ROWS and not work.alone)):
-        raise ValueError(f"{work.batch} rows; with a norm a product takes {FEW_ROWS} at most, in a chain {MOST_ROWS}")
-    return (_plan_many_rows if many else _plan_few_rows)(work, multiprocessors, shared_bytes - ALIGNMENT)
+def plan_gemm(task: GemmTask, limits: GpuLimits) -> HopperGemmPlan:
+    """Return the plan of a product, with one block on a multiprocessor. Raises ValueError for too many rows."""
+    many_rows = task.batch > FEW_ROWS or task.whole_heads
+    if many_rows and (task.norm or (task.batch > MOST_ROWS and not task.splits_rows)):
+        raise ValueError(f"{task.batch} rows; with a norm a product takes {FEW_ROWS} at most, in a chain {MOST_ROWS}")
+    room_bytes = limits.shared_per_block - ALIGNMENT
+    if many_rows:
+        return _plan_many_rows(task, limits.multiprocessors, room_bytes)
+    return _plan_few_rows(task, limits.multiprocessors, room_bytes)
 
 
-def _plan_few_rows(work: GemmTask, multiprocessors: int, room: int) -> HopperGemmPlan:
-    rows = padded_rows(work.batch)
-    groups = choose_groups(work, multiprocessors)
-    slices = 1 << max(0, int(math.log2(STAGE_BYTES / (groups * OUTPUTS_PER_GROUP * SLICE_BYTES))))
-    stage = slices * (groups * OUTPUTS_PER_GROUP + rows) * SLICE_BYTES
-    weights = math.ceil(work.slices / slices) * slices * SLICE_BYTES if work.norm else 0
-    own = 4 * groups * (rows // 8) * 512 + 4 * groups * rows + 4 * rows + (1 << 10) + 16 * MOST_STAGES + 8
-    stages = min(MOST_STAGES, (room - own - weights) // stage)
-    tiles = math.ceil(work.outputs / (groups * OUTPUTS_PER_GROUP))
+def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> HopperGemmPlan:
+    rows = padded_rows(task.batch)
+    groups = choose_groups(task, multiprocessors)
+    columns = groups * OUTPUTS_PER_GROUP
+    slices = 1 << max(0, int(math.log2(STAGE_BYTES / (columns * SLICE_BYTES))))
+    stage_bytes = slices * (columns + rows) * SLICE_BYTES
+    norm_bytes = math.ceil(task.slices / slices) * slices * SLICE_BYTES if task.norm else 0  # the norm's weights
+    # What few_rows.cu declares: parts, squares_of, factors, scratch and barriers.
+    partial_sums = 4 * groups * (rows // 8) * LANES_PER_WARP * 4 * FLOAT_BYTES  # four parts of k, float4
+    squares = FLOAT_BYTES * groups * rows
+    factors = FLOAT_BYTES * rows
+    scratch = FLOAT_BYTES * LANES_PER_WARP * MULTIPLYING_WARPS
+    barriers = BARRIER_BYTES * (2 * MOST_STAGES + 1)
+    static_bytes = partial_sums + squares + factors + scratch + barriers
+    stages = min(MOST_STAGES, (room_bytes - static_bytes - norm_bytes) // stage_bytes)
+    tiles = math.ceil(task.outputs / columns)
     return HopperGemmPlan(
         kernel="few_rows",
         rows=rows,
-        columns=groups * OUTPUTS_PER_GROUP,
+        columns=columns,
         tiles=tiles,
         splits=1,
         stages=stages,
-        macros=(("GROUPS", groups), ("SLICES", slices), ("STAGES", stages), ("NORM", int(work.norm))),
+        macros=(("GROUPS", groups), ("SLICES", slices), ("STAGES", stages), ("NORM", int(task.norm))),
         grid=(min(multiprocessors, tiles), 1),
-        box=8 * math.gcd(groups, work.head // OUTPUTS_PER_GROUP),
-        shared_bytes=stages * stage + weights + ALIGNMENT,
+        w_rows_per_copy=8 * math.gcd(groups, task.head_size // OUTPUTS_PER_GROUP),
+        shared_bytes=stages * stage_bytes + norm_bytes + ALIGNMENT,
     )
 
 
-def choose_groups(work: GemmTask, multiprocessors: int) -> int:
-    """The largest tile of those with which the busiest block has about the least to do."""
+def choose_groups(task: GemmTask, multiprocessors: int) -> int:
+    """Return the groups of the largest tile with which the busiest block has about the least to do."""
 
-    def busiest(groups: int) -> int:
-        return groups * math.ceil(math.ceil(work.outputs / (groups * OUTPUTS_PER_GROUP)) / multiprocessors)
+    def groups_of_busiest_block(groups: int) -> int:
+        tiles = math.ceil(task.outputs / (groups * OUTPUTS_PER_GROUP))
+        return groups * math.ceil(tiles / multiprocessors)
 
-    ways = range(1 if work.inputs >= LONG_INPUTS else 2, min(MOST_GROUPS, MOST_SUMS * 8 // padded_rows(work.batch)) + 1)
-    least = min(map(busiest, ways))
-    return max(groups for groups in ways if busiest(groups) <= EVEN_FACTOR * least)
+    fewest = 1 if task.inputs >= LONG_INPUTS else 2
+    most_groups = min(MOST_GROUPS, MOST_SUMS * 8 // padded_rows(task.batch))
+    group_counts = range(fewest, most_groups + 1)
+    least_work = min(map(groups_of_busiest_block, group_counts))
+    return max(groups for groups in group_counts if groups_of_busiest_block(groups) <= EVEN_FACTOR * least_work)
 
 
-def _plan_many_rows(work: GemmTask, multiprocessors: int, room: int) -> HopperGemmPlan:
-    """The division that costs least."""
-    padded = padded_rows(work.batch)
-    rows = min(max(FEWEST_OF_MANY, padded), MOST_ROWS // 2 if work.alone else MOST_ROWS)  # fewer were faster
-    ways = division_costs(work, rows, multiprocessors)
-    columns, splits = min(ways, key=ways.get)
-    part = columns // output_parts(rows)
-    stage = (columns + rows) * SLICE_BYTES
-    finished = rows * output_parts(rows) // splits  # rows of parts, by a block
-    own = 4 * finished * (part // OUTPUTS_PER_GROUP if work.added else 1) + 16 * MOST_STAGES + 16 + 4 * rows + (4 << 10)
-    stages = min(MOST_STAGES, (room - own) // stage)
-    inbox = 4 * rows * columns if splits > 1 else 0
-    tiles = math.ceil(work.outputs / columns)
+def _plan_many_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> HopperGemmPlan:
+    """Return the plan with the division of the least cost."""
+    padded = padded_rows(task.batch)
+    most_rows = MOST_ROWS // 2 if task.splits_rows else MOST_ROWS  # fewer were faster
+    rows = min(max(FEWEST_OF_MANY, padded), most_rows)
+    costs = division_costs(task, rows, multiprocessors)
+    columns, splits = min(costs, key=costs.get)
+    part_columns = columns // output_parts(rows)
+    stage_bytes = (columns + rows) * SLICE_BYTES
+    # What many_rows.cu declares: squares_of, of the rows of parts that a block finishes, barriers, factors and scratch.
+    finished_rows = rows * output_parts(rows) // splits
+    squares = FLOAT_BYTES * finished_rows * (part_columns // OUTPUTS_PER_GROUP if task.leaves_squares else 1)
+    barriers = BARRIER_BYTES * (2 * MOST_STAGES + 2)  # with padding
+    factors = FLOAT_BYTES * rows
+    scratch = FLOAT_BYTES * 4 * LANES_PER_WARP * MULTIPLYING_WARPS  # float4
+    static_bytes = squares + barriers + factors + scratch
+    stages = min(MOST_STAGES, (room_bytes - static_bytes) // stage_bytes)
+    tiles = math.ceil(task.outputs / columns)
+    if splits > 1:
+        inbox_bytes = FLOAT_BYTES * rows * columns  # for sums of the other blocks, in the place of the stages
+        blocks_across = tiles * splits
+    else:
+        inbox_bytes = 0
+        blocks_across = min(multiprocessors, tiles)
     return HopperGemmPlan(
         kernel="many_rows",
         rows=rows,
@@ -227,57 +287,68 @@ def _plan_many_rows(work: GemmTask, multiprocessors: int, room: int) -> HopperGe
         splits=splits,
         stages=stages,
         macros=(("PADDED", min(padded, rows)), ("OUTPUTS", columns), ("SPLITS", splits), ("STAGES", stages)),
-        grid=(tiles * splits if splits > 1 else min(multiprocessors, tiles), math.ceil(work.batch / rows)),
-        box=8 * math.gcd(part // OUTPUTS_PER_GROUP, work.head // OUTPUTS_PER_GROUP),
-        shared_bytes=max(stages * stage, inbox) + ALIGNMENT,
+        grid=(blocks_across, math.ceil(task.batch / rows)),
+        w_rows_per_copy=8 * math.gcd(part_columns // OUTPUTS_PER_GROUP, task.head_size // OUTPUTS_PER_GROUP),
+        shared_bytes=max(stages * stage_bytes, inbox_bytes) + ALIGNMENT,
     )
 
 
-def division_costs(work: GemmTask, rows: int, multiprocessors: int) -> dict[tuple[int, int], float]:
-    """What each division (outputs of a tile, parts of k) costs, in clocks."""
-    step = (work.head if work.whole_heads else OUTPUTS_PER_GROUP) * output_parts(rows)
-    most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
-    reach = max(1, multiprocessors // math.ceil(work.batch / rows))
-    found = {}
+def division_costs(task: GemmTask, rows: int, multiprocessors: int) -> dict[tuple[int, int], float]:
+    """Return the clocks that each division costs, by outputs of a tile and parts of k."""
+    step = (task.head_size if task.whole_heads else OUTPUTS_PER_GROUP) * output_parts(rows)
+    most_columns = MOST_OUTPUTS // 2 if rows == MOST_ROWS else MOST_OUTPUTS
+    blocks_at_once = max(1, multiprocessors // math.ceil(task.batch / rows))
+    costs = {}
     for splits in SPLITS:
-        at_once = max(1, reach // splits) * splits
-        for columns in range(step, most + 1, step):
-            blocks = math.ceil(work.outputs / columns) * splits
+        if splits > task.slices:
+            continue
+        whole_tiles_at_once = max(1, blocks_at_once // splits) * splits  # in blocks
+        for columns in range(step, most_columns + 1, step):
+            blocks = math.ceil(task.outputs / columns) * splits
             through_shared = staged_slice_bytes(columns, rows) / SHARED_BYTES_PER_CLOCK
-            from_memory = SLICE_BYTES * columns * min(blocks, at_once) / MEMORY_BYTES_PER_CLOCK
-            of_slice = max(through_shared, from_memory)
-            exchange = EXCHANGE_CLOCKS + 4 * rows * columns / EXCHANGE_BYTES_PER_CLOCK if splits > 1 else 0
-            waves = math.ceil(blocks / at_once)
-            found[columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)
-    return {way: cost for way, cost in found.items() if way[1] <= work.slices}
+            from_memory = SLICE_BYTES * columns * min(blocks, whole_tiles_at_once) / MEMORY_BYTES_PER_CLOCK
+            clocks_per_slice = max(through_shared, from_memory)
+            exchange = 0.0
+            if splits > 1:
+                exchange = EXCHANGE_CLOCKS + FLOAT_BYTES * rows * columns / EXCHANGE_BYTES_PER_CLOCK
+            waves = math.ceil(blocks / whole_tiles_at_once)
+            costs[columns, splits] = waves * (math.ceil(task.slices / splits) * clocks_per_slice + exchange)
+    return costs
 
 
 class HopperGemm:
-    """Products of one kernel on a device: x [batch, inputs] with w [outputs, inputs], and what follows. x may have
-    padding: a tensor map's box is fetched slowly where it reaches beyond the last of many rows."""
+    """One kernel on a device, for products of x [batch, inputs] and W [outputs, inputs] with an epilogue.
 
-    def __init__(
-        self, device, dtype: str, division: HopperGemmPlan, way: int, head_size: int = 128, norms=False, bias=False
-    ):
-        self.division = division
-        self.kernel = device.load_kernel(*division.source(dtype, way, head_size, norms, bias))
+    x may have padding: a tensor map's box is fetched slowly where it reaches beyond the last of many rows.
+    """
+
+    def __init__(self, device: "CudaDevice", dtype: str, launch_plan: HopperGemmPlan, epilogue: Epilogue):
+        self.launch_plan = launch_plan
+        self.kernel = device.load_kernel(*launch_plan.kernel_spec(dtype, epilogue))
         # All that there is: the limit is the kernel's, which other sizes launch with more or less.
-        room = device.properties["MaxSharedMemoryPerBlockOptin"] - self.kernel.shared_size_bytes
-        self.kernel.max_dynamic_shared_size_bytes = room
+        room_bytes = device.limits.shared_per_block - self.kernel.shared_size_bytes
+        self.kernel.max_dynamic_shared_size_bytes = room_bytes
 
-    def arguments(self, batch: int, x, w, sizes: tuple, tensors: dict) -> tuple:
-        """Of a launch. `sizes`: of SHAPE, after rows, outputs and inputs; tensors by their names in TENSORS."""
+    def make_arguments(self, batch: int, x: Array, w: Array, sizes: tuple, tensors: dict[str, Array]) -> tuple:
+        """Return the arguments of a launch.
+
+        `sizes` are those of SHAPE_FIELDS after rows, outputs and inputs; `tensors` are named as in TENSOR_FIELDS, and
+        the kernel gets null pointers for the others.
+        """
         import numpy
 
         from roofline.devices.gpu.driver_calls import make_tensor_map
 
         pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in TENSOR_FIELDS)
         return (
-            make_tensor_map(x, self.division.rows),
-            make_tensor_map(w, self.division.box),
+            make_tensor_map(x, self.launch_plan.rows),
+            make_tensor_map(w, self.launch_plan.w_rows_per_copy),
             numpy.array((batch, *w.shape, *sizes), SHAPE_FIELDS)[()],
             numpy.array(pointers, [(name, "u8") for name in TENSOR_FIELDS])[()],
         )
 
-    def launcher(self, device, overlap: bool):
-        return device.make_launcher(self.kernel, self.division.grid, (THREADS,), self.division.shared_bytes, overlap)
+    def make_launcher(self, device: "CudaDevice", overlap: bool) -> Callable[[tuple], None]:
+        """Return a function that launches the kernel with arguments. With `overlap` the launch may begin before the
+        kernel in front of it ends."""
+        plan = self.launch_plan
+        return device.make_launcher(self.kernel, plan.grid, (plan.threads,), plan.shared_bytes, overlap)

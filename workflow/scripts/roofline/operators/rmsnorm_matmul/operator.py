@@ -10,19 +10,21 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
+from roofline.core.terms import Array
+from roofline.devices.base import Device
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.constants import FITTED_SOURCE, Constant, Constants, gpu_host_constants
 from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
-from roofline.operators.rmsnorm_matmul.mma_plan import DEPTH
+from roofline.operators.rmsnorm_matmul.mma_plan import STAGE_DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import NORM_EPS, UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
-from roofline.operators.setting_types import ByEffort, Listed, OperatorSettings, Whole
+from roofline.operators.setting_types import ByEffort, CompletedConfig, Listed, OperatorSettings, Whole
 from roofline.records.timing_record import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
-SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
-NORM_WEIGHT_DEVIATION = 0.1  # about 1
-MOST_COMPARED_WEIGHTS = 1 << 21  # that a check multiplies in float64: of more, some outputs are compared
-MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
+SMALLEST_HIDDEN = 256  # a stage for each of four parts of k, so that the smallest case is divided like all cases
+NORM_WEIGHT_DEVIATION = 0.1  # of g, whose mean is 1
+MOST_COMPARED_WEIGHTS = 1 << 21  # that a check multiplies in float64; of a larger W it compares some outputs
+MOST_ROWS_OF_X = 4096  # operator gemm measures products of more rows
 
 
 GPU_CONSTANTS: Constants = {
@@ -48,48 +50,56 @@ GPU_CONSTANTS: Constants = {
 
 
 def rmsnorm_matmul_flops(batch: int, hidden: int) -> int:
+    """Return the FLOPs of the product, 2 x batch x hidden^2, and of the norm, 4 x batch x hidden."""
     return 2 * batch * hidden**2 + 4 * batch * hidden
 
 
 def rmsnorm_matmul_bytes(batch: int, hidden: int, dtype: str) -> int:
+    """Return the bytes of W, x, y and g, each moved once."""
     return (hidden**2 + 2 * batch * hidden + hidden) * ITEM_BYTES[dtype]
 
 
-def normalise(x, g, eps: float = NORM_EPS):
-    """x / sqrt(mean(x^2) + eps) * g, row by row, in the dtype of the arrays."""
+def normalise(x: Array, g: Array, eps: float = NORM_EPS) -> Array:
+    """Return x / sqrt(mean(x^2) + eps) * g, row by row, in the dtype of the arrays."""
     return x / ((x * x).mean(axis=-1, keepdims=True) + eps) ** 0.5 * g
 
 
-def reference_rmsnorm_matmul(x, w, g, eps: float = NORM_EPS):
-    """In float64, of these rounded inputs; of some rows of W the outputs that they give."""
+def reference_rmsnorm_matmul(x: Array, w: Array, g: Array, eps: float = NORM_EPS) -> Array:
+    """Return y in float64 from rounded inputs. For some rows of W it has the outputs of these."""
     x, w, g = (array.astype("float64") for array in (x, w, g))
     return normalise(x, g, eps) @ w.T
 
 
 def compared_outputs(hidden: int) -> slice:
-    """All outputs; of a large W every n-th. The step is odd: it meets every place of a block's outputs."""
-    return slice(None, None, -(-(hidden**2) // MOST_COMPARED_WEIGHTS) | 1)
+    """Return the outputs that a check compares: all, or every n-th of a large W.
+
+    The step is odd, so that it meets every position in a block of outputs.
+    """
+    every = -(-(hidden**2) // MOST_COMPARED_WEIGHTS)  # rounded up
+    if every % 2 == 0:
+        every += 1
+    return slice(None, None, every)
 
 
 class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
     batch_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None,
-        ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128]),
+        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None, ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128])
     ] = None
     hidden_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=DEPTH)]] | None,
+        Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=STAGE_DEPTH)]] | None,
         ByEffort([4096], [2048, 4096], [2048, 4096, 8192]),
     ] = None
     dtypes: Annotated[
-        Listed[Literal["fp16", "bf16"]] | None,
-        ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"]),
+        Listed[Literal["fp16", "bf16"]] | None, ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"])
     ] = None
     implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph"]] | None = None
 
 
 class RmsNormMatmul(Operator):
+    """RMSNorm of x, and the product with square weights W that follows it."""
+
     name = "rmsnorm_matmul"
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
@@ -98,7 +108,7 @@ class RmsNormMatmul(Operator):
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
     outputs = ("y",)
 
-    def jobs(self, config) -> list[Job]:
+    def jobs(self, config: CompletedConfig) -> list[Job]:
         settings = getattr(config, self.rule)
         return [
             Job(
@@ -126,33 +136,37 @@ class RmsNormMatmul(Operator):
 
     # -- inputs and check
 
-    def inputs(self, device, case: Case, seed: int) -> dict:
+    def inputs(self, device: Device, case: Case, seed: int) -> dict:
         return self.rotated_inputs(device, case, seed, 1)[0]
 
-    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
-        """x of variance 1, W of variance 1 / hidden."""
+    def rotated_inputs(self, device: Device, case: Case, seed: int, count: int) -> list[dict]:
+        """Return `count` sets of x of variance 1, W of variance 1 / hidden, and a buffer for y."""
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         w = device.normal((hidden, hidden), case.dtype, seed)
-        w *= to_device_scalar(
-            device, hidden**-0.5, case.dtype
-        )  # once: NumPy takes seconds for as many copies in 16 bits
-        all_w = [w, *(device.rolled_copies(w, count - 1) if count > 1 else [])]
+        # Scaled before it is copied: NumPy takes seconds to scale all copies in 16 bits.
+        w *= to_device_scalar(device, hidden**-0.5, case.dtype)
+        w_copies = [w]
+        if count > 1:
+            w_copies += device.rolled_copies(w, count - 1)
         x = device.normal((count, batch, hidden), case.dtype, seed + count)
         y = device.empty((count, batch, hidden), case.dtype)
-        return [{"x": x[place], "w": all_w[place], "y": y[place]} for place in range(count)]
+        return [{"x": x[index], "w": w_copies[index], "y": y[index]} for index in range(count)]
 
-    def shared_inputs(self, device, case: Case, seed: int) -> dict:
-        g, number = device.normal((case.shape["hidden"],), case.dtype, seed), array_dtype(case.dtype).type
-        return {
-            "g": device.to_device(device.to_host(g) * number(NORM_WEIGHT_DEVIATION) + number(1))
-        }  # CuPy would compile a kernel
+    def shared_inputs(self, device: Device, case: Case, seed: int) -> dict:
+        """Return g, normal numbers of mean 1. They are scaled on the host: CuPy would compile a kernel for it."""
+        as_dtype = array_dtype(case.dtype).type
+        normal_numbers = device.to_host(device.normal((case.shape["hidden"],), case.dtype, seed))
+        return {"g": device.to_device(normal_numbers * as_dtype(NORM_WEIGHT_DEVIATION) + as_dtype(1))}
 
-    def reference(self, case: Case, inputs: dict):
+    def reference(self, case: Case, inputs: dict) -> Array:
         return reference_rmsnorm_matmul(inputs["x"], inputs["w"], inputs["g"])
 
-    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
-        """Every row against float64 arithmetic on the same rounded inputs; of a large W every n-th output. All of
-        them must be finite: poisoned ones are not."""
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
+        """Compare every row with float64 arithmetic on the same rounded inputs, for a large W every n-th output.
+
+        All outputs must be finite, which those of the poisoned buffer are not. Raises ArithmeticError where they are
+        wrong.
+        """
         import numpy
 
         device, case, copy = implementation.device, implementation.case, implementation.copy_of(index)
@@ -162,15 +176,17 @@ class RmsNormMatmul(Operator):
         expected = self.reference(case, {name: device.to_host(array) for name, array in on_host.items()})
         error = relative_error(result[:, outputs], expected) if numpy.isfinite(result).all() else float("inf")
         tolerance = self.tolerance[case.dtype]
-        way = " ".join(filter(None, (implementation.name, scope)))
-        what = f"{self.name}, {way}, {case}: the result"
-        require_close(what, error, tolerance)
+        implementation_label = f"{implementation.name} {scope}" if scope else implementation.name
+        require_close(f"{self.name}, {implementation_label}, {case}: the result", error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
-        return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)
+        return Check(compared=f"{part} against float64", relative_error=error, tolerance=tolerance)
 
 
-def to_device_scalar(device, value: float, dtype: str):
-    """On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job."""
+def to_device_scalar(device: Device, value: float, dtype: str) -> Array:
+    """Return a number as an array on the device.
+
+    A number on the host would make CuPy import its sparse matrices, which takes 0.1 s or more of each job.
+    """
     import numpy
 
     return device.to_device(numpy.array(value, array_dtype(dtype)))

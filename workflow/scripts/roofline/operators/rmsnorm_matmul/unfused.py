@@ -4,63 +4,77 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roofline.core.roofline_model import LANES_PER_WARP
-from roofline.core.terms import UnsupportedError
+from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import Implementation
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation
 from roofline.operators.constants import launch_terms
-from roofline.operators.gemm.cublaslt import BINDINGS, CUBLASLT_WORKSPACE_BYTES, CublasLt
+from roofline.operators.gemm.cublaslt import (
+    BINDINGS,
+    CUBLASLT_WORKSPACE_BYTES,
+    CublasAlgorithm,
+    CublasLt,
+    GemmProblem,
+    GemmShape,
+)
 from roofline.operators.gemm.tensor_matmul import missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
+
+if TYPE_CHECKING:
+    import cupy
+
+    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
 NORM_EPS = 1e-6
-NUMBERS_PER_VECTOR = 8  # numbers of 16 bytes
+NUMBERS_PER_VECTOR = 8  # in 16 bytes
 MOST_THREADS = 512  # 1024 were slower before a product of ours
-FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many
 WAITING, OVERLAPPED = "waiting", "overlapped"
 NORM_ARGUMENTS = 5
 
 
 class TensorCoreImplementation(Implementation):
-    """Of kernels of ours, which take what tensor cores take."""
+    """Base of the implementations: kernels of ours, for the dtypes of the card's tensor cores."""
 
     kind = "gpu"
     scopes = (WAITING,)
 
     @classmethod
-    def unsupported(cls, device, case) -> str | None:
+    def unsupported(cls, device: "CudaDevice", case: Case) -> str | None:
         return missing_tensor_cores_reason(case.dtype, device.capability)
 
 
-def norm_kernel_spec(dtype: str) -> tuple:
+def norm_kernel_spec(dtype: str) -> tuple[Path, str, tuple[str, ...]]:
+    """Return the file of the norm's kernel, its name, and the options that compile it for a dtype."""
     return RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",)
 
 
 class RmsNormKernel:
-    """RMSNorm by a kernel of ours: of x [batch, hidden] to `result`, which may have more rows."""
+    """RMSNorm by a kernel of ours, of x [batch, hidden] to `result`, which may have more rows."""
 
-    def __init__(self, device, dtype: str, x, g, rows: int | None = None):
+    def __init__(self, device: "CudaDevice", dtype: str, x: Array, g: Array, rows: int | None = None):
+        """Load the kernel, and allocate the result of `rows` rows, by default as many as x. Only x's shape is used."""
         import numpy
 
         batch, hidden = x.shape
         self.device, self.result = device, device.empty((rows or batch, hidden), dtype)
         self.kernel = device.load_kernel(*norm_kernel_spec(dtype))
-        self.grid, self.block = (
-            (batch,),
-            (min(MOST_THREADS, math.ceil(hidden / NUMBERS_PER_VECTOR / LANES_PER_WARP) * LANES_PER_WARP),),
-        )
-        self.rest = (g, self.result, numpy.int32(hidden), numpy.float32(NORM_EPS))
+        warps = math.ceil(hidden / NUMBERS_PER_VECTOR / LANES_PER_WARP)
+        self.grid, self.block = (batch,), (min(MOST_THREADS, warps * LANES_PER_WARP),)
+        self.fixed_arguments = (g, self.result, numpy.int32(hidden), numpy.float32(NORM_EPS))
 
-    def launcher(self, overlap: bool) -> Callable:
-        """A function of x, over the end of the kernel before or not."""
+    def make_launcher(self, overlap: bool) -> Callable[[Array], None]:
+        """Return a function that normalises x. With `overlap` it may begin before the kernel in front of it ends."""
         launch = self.device.make_launcher(self.kernel, self.grid, self.block, 0, overlap)
-        return lambda x: launch((x, *self.rest))
+        return lambda x: launch((x, *self.fixed_arguments))
 
 
 class UnfusedRmsNormMatmul(TensorCoreImplementation):
+    """RMSNorm and then CuPy's product, by two launches."""
+
     name, launches = "unfused", 2
     sources = tuple(sorted(list_kernel_files(RMS_NORM)))
 
@@ -70,14 +84,15 @@ class UnfusedRmsNormMatmul(TensorCoreImplementation):
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
         self.norm = RmsNormKernel(self.device, self.case.dtype, copies[0]["x"], shared["g"])
-        self.normalise = self.norm.launcher(overlap=False)
+        self.normalise = self.norm.make_launcher(overlap=False)
 
-    def compute(self, inputs: dict):
+    def compute(self, inputs: dict) -> Array:
         self.normalise(inputs["x"])
         self.multiply(inputs["w"], inputs["y"])
         return inputs["y"]
 
-    def multiply(self, w, y) -> None:
+    def multiply(self, w: Array, y: Array) -> None:
+        """Queue the product of normalised x [batch, hidden] and W [outputs, inputs], into y [batch, outputs]."""
         self.device.xp.matmul(self.norm.result, w.T, out=y)
 
     def costs(self, scope: str | None) -> CostTerms:
@@ -90,26 +105,27 @@ class UnfusedRmsNormMatmul(TensorCoreImplementation):
 
 
 class GraphImplementation(TensorCoreImplementation):
-    """Several applications a call, which go through all copies in turn."""
+    """Several applications in one graph, which go through all copies in turn."""
 
     graph = True
 
     @property
     def per_call(self) -> int:
-        return math.ceil(FEWEST_IN_GRAPH / self.count) * self.count
+        return math.ceil(GRAPH_APPLICATIONS / self.count) * self.count
 
     @property
-    def turns(self) -> list[int]:
-        """Numbers of the copies, in the order in which a graph goes through them."""
-        return [*range(self.count)] * (self.per_call // self.count)
+    def copy_order(self) -> list[int]:
+        """The index of the copy that each application of a graph is applied to."""
+        return [application % self.count for application in range(self.per_call)]
 
-    def captured(self, scope: str | None):
+    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
+        """Return a CUDA graph of all applications."""
         raise NotImplementedError
 
-    def step(self, scope: str | None):
-        graph, stream, result = self.captured(scope), self.device.stream, self.copies[-1]["y"]
+    def step(self, scope: str | None) -> Callable[[int], Array]:
+        graph, stream, result = self.capture(scope), self.device.stream, self.copies[-1]["y"]
 
-        def step(index: int):
+        def step(index: int) -> Array:
             graph.launch(stream)
             return result
 
@@ -117,28 +133,30 @@ class GraphImplementation(TensorCoreImplementation):
 
 
 class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
-    """By cuBLASLt's first choice: CuPy refuses to have cuBLAS in a graph."""
+    """Many applications in one graph, with cuBLASLt's first choice of a product: CuPy refuses to capture cuBLAS."""
 
     name = "unfused_graph"
     modules = (BINDINGS,)
 
     @cached_property
-    def product(self):
+    def cublaslt_algorithm(self) -> CublasAlgorithm:
+        """The algorithm that cuBLASLt ranks first. Raises UnsupportedError where it offers none."""
         batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
         self.workspace = self.device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
         self.library = CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
-        found = self.library.algorithms(dtype, *sides, "TN", dtype, alpha=1.0, fast=False, count=1)
-        if not found:
+        problem = GemmProblem(dtype, GemmShape(*sides), "TN", dtype)
+        algorithms = self.library.find_algorithms(problem, alpha=1.0, fast=False, count=1)
+        if not algorithms:
             raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
-        return found[0]
+        return algorithms[0]
 
-    def multiply(self, w, y) -> None:
-        self.product.run(w.data.ptr, self.norm.result.data.ptr, y.data.ptr, self.device.stream.ptr)
+    def multiply(self, w: Array, y: Array) -> None:
+        self.cublaslt_algorithm.run(w.data.ptr, self.norm.result.data.ptr, y.data.ptr, self.device.stream.ptr)
 
-    def captured(self, scope: str | None):
+    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
         self.compute(self.copies[0])  # what is loaded at a first launch would not be captured
-        return self.device.capture_graph(lambda: [self.compute(self.copies[place]) for place in self.turns])
+        return self.device.capture_graph(lambda: [self.compute(self.copies[index]) for index in self.copy_order])
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(

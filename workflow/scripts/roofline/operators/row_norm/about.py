@@ -9,19 +9,17 @@ MORE_ROWS = ("larger matrices: more rows than fill the card once",)
 
 
 class AboutRowNorm(About):
+    """The text of row normalisation."""
+
     name = "row_norm"
     title = "row normalisation"
     counted = "each number read once and written once"
     axis = Axis(key=BYTES_AXIS_KEY, symbol="sizes")
     baselines = ("array", "naive", "numpy")
-    ways: ClassVar = {
+    advice_by_implementation: ClassVar = {
         "naive": ImplementationAdvice(
             fused=True,
-            improvements=(
-                "a row kept in registers instead of read three times",
-                "16-byte accesses",
-                "warp shuffles",
-            ),
+            improvements=("a row kept in registers instead of read three times", "16-byte accesses", "warp shuffles"),
         ),
         "welford": ImplementationAdvice(fused=True, improvements=MORE_ROWS),
         "welford_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_ROWS),

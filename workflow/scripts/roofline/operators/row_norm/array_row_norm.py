@@ -1,130 +1,139 @@
-"""Row normalisation by array operations: CuPy's on a GPU, NumPy's on the cores of a CPU; and there by a compiled loop.
+"""Row normalisation by array operations, on a GPU CuPy's and on the cores of a CPU NumPy's; on a CPU also by a loop.
 
-The loop is in rows_loop.py, which loads llvmlite.
+The compiled loop is in row_norm_loop.py, which loads llvmlite.
 """
 
 from itertools import pairwise
+from types import ModuleType
 
 from roofline.core.cell_prediction import divided_cost_terms
+from roofline.core.terms import Array
+from roofline.devices.base import Device, Step
 from roofline.operators.base import Case, Implementation
 from roofline.records.seal_records import CostTerms
 
 CUPY_CALLS = 9  # a shift, the mean, three of the deviation, two that look for 0, a difference, a quotient
-CUPY_KERNELS = 12  # of CuPy, as ncu lists them: either mean takes two, and one more copies the deviation's
-# Besides one read of x and one write: the shifted x is written, read for the mean, twice for the deviation and
+CUPY_KERNELS = 12  # as ncu lists them: each of the two means takes two, and one more copies the deviation's mean
+# On top of one read of x and one write of y: the shifted x is written, read for the mean, twice for the deviation and
 # for the difference, which is written and read.
 EXTRA_PASSES = 7
-MEAN_ROWS = 32  # that a block of CuPy's mean goes through at once, with the fewer threads for each
-NUMPY_CALLS, NUMPY_PASSES = (
-    18,
-    15,
-)  # of NumPy on a CPU: calls, of which a mean is several, and passes over x, all counted
-PIECE_ITEMS = 1 << 16  # of x, from which on another core takes part
-COLUMNS = 64  # the compiled loop goes by vectors of up to 16 numbers, four at once
+MEAN_ROWS = 32  # that a block of CuPy's mean goes through together: more rows leave each of them fewer threads
+NUMPY_CALLS = 18  # a mean is several
+NUMPY_PASSES = 15  # over x, with those that read x and write y
+ITEMS_PER_CORE = 1 << 16  # another core takes part for every so many numbers of x
+COLUMN_MULTIPLE = 64  # the compiled loop goes by vectors of up to 16 numbers, four together
 
 
-def normalise_rows(x, xp):
-    """As one would write it, of rows shifted by their first number, so that a row of equal numbers is exactly 0."""
+def normalise_rows(x: Array, xp: ModuleType) -> Array:
+    """Return each row less its mean, divided by its deviation, by the operations of the array library `xp`.
+
+    The rows are shifted by their first numbers, so that a row of equal numbers is exactly 0.
+    """
     shifted = x - x[:, :1]
     deviation = shifted.std(axis=1, keepdims=True)
     return (shifted - shifted.mean(axis=1, keepdims=True)) / xp.where(deviation == 0, xp.float32(1), deviation)
 
 
 class ArrayRowNorm(Implementation):
+    """Row normalisation by CuPy's array operations."""
+
     name, kind, launches = "array", "gpu", CUPY_CALLS
 
-    def compute(self, inputs: dict):
+    def compute(self, inputs: dict) -> Array:
         return normalise_rows(inputs["x"], self.device.xp)
 
     def costs(self, scope: str | None) -> CostTerms:
         rows, columns = self.case.shape["rows"], self.case.shape["columns"]
-        passed = EXTRA_PASSES * self.operator.bytes(self.case) / 2
+        passed_bytes = EXTRA_PASSES * self.operator.bytes(self.case) / 2
         return CostTerms(
             calls={"array_operation_s": float(CUPY_CALLS)},
             start={"array_kernel_s": float(CUPY_KERNELS)},
-            extra={"pass_s_per_byte": passed},
+            extra={"pass_s_per_byte": passed_bytes},
             floor={"mean_s_per_column": 2.0 * columns * min(1.0, rows / MEAN_ROWS)},
         )
 
 
 class CpuRowNorm(Implementation):
-    """Rows divided among the cores of a CPU."""
+    """Row normalisation whose rows are divided among the cores of a CPU."""
 
     kind = "cpu"
 
     @property
-    def pieces(self) -> int:
-        """How many cores have rows to normalise."""
+    def core_count(self) -> int:
+        """The number of cores that normalise rows."""
         rows, columns = self.case.shape["rows"], self.case.shape["columns"]
-        return max(1, min(self.device.cores, rows, rows * columns // PIECE_ITEMS))
+        return max(1, min(self.device.cores, rows, rows * columns // ITEMS_PER_CORE))
 
     def plan(self) -> dict:
-        return {"cores": self.pieces}
+        return {"cores": self.core_count}
 
     def cores(self, scope: str | None) -> int:
-        return self.pieces
+        return self.core_count
 
 
 class NumpyRowNorm(CpuRowNorm):
+    """Row normalisation by NumPy's array operations, a part of the rows on each core."""
+
     name = "numpy"
 
-    def compute(self, inputs: dict):
-        x, y, pieces, xp = inputs["x"], inputs["y"], self.pieces, self.device.xp
+    def compute(self, inputs: dict) -> Array:
+        x, y, core_count, xp = inputs["x"], inputs["y"], self.core_count, self.device.xp
 
-        def work(piece: int) -> None:
-            rows = slice(len(x) * piece // pieces, len(x) * (piece + 1) // pieces)
+        def normalise_part(core: int) -> None:
+            rows = slice(len(x) * core // core_count, len(x) * (core + 1) // core_count)
             y[rows] = normalise_rows(x[rows], xp)
 
-        self.device.workers.run(pieces, work)
+        self.device.workers.run(core_count, normalise_part)
         return y
 
     def costs(self, scope: str | None) -> CostTerms:
-        """The calls of all cores take turns, since each holds the interpreter's lock."""
-        pieces = self.pieces
+        """Return the costs. The calls of all cores take turns, since each holds the interpreter's lock."""
+        passed_bytes, further_cores = NUMPY_PASSES * self.operator.bytes(self.case) / 2, self.core_count - 1.0
         return CostTerms(
             calls={"array_operation_s": float(NUMPY_CALLS), "handover_s": 1.0},
-            extra={"array_operation_s": NUMPY_CALLS * (pieces - 1.0), "handover_s": pieces - 1.0},
-            floor=divided_cost_terms("pass_s_per_byte", NUMPY_PASSES * self.operator.bytes(self.case) / 2, pieces),
+            extra={"array_operation_s": NUMPY_CALLS * further_cores, "handover_s": further_cores},
+            floor=divided_cost_terms("pass_s_per_byte", passed_bytes, self.core_count),
         )
 
 
 class CompiledRowNorm(CpuRowNorm):
-    """Each row is read from memory once: the passes for its deviation and its result find it in the core's cache."""
+    """Row normalisation by a compiled loop, which reads each row from memory once.
+
+    The passes for the row's deviation and its result find it in the core's cache.
+    """
 
     name, fused = "compiled", True
 
     @classmethod
-    def unsupported(cls, device, case: Case) -> str | None:
-        if case.shape["columns"] % COLUMNS:
-            return f"columns are not a multiple of {COLUMNS}: the loop reads whole vectors"
+    def unsupported(cls, device: Device, case: Case) -> str | None:
+        if case.shape["columns"] % COLUMN_MULTIPLE:
+            return f"columns are not a multiple of {COLUMN_MULTIPLE}: the loop reads whole vectors"
         return None
 
-    def step(self, scope: str | None):
+    def step(self, scope: str | None) -> Step:
         from roofline.devices.cpu.loops import run_together
         from roofline.operators.row_norm.row_norm_loop import compile_rows_loop
 
-        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
-        edges = [rows * piece // self.pieces for piece in range(self.pieces + 1)]
-        arguments = [
-            [
-                (*(copy[name].ctypes.data + 4 * columns * first for name in ("x", "y")), last - first, columns)
-                for first, last in pairwise(edges)
-            ]
-            for copy in self.copies
-        ]
+        arguments = [self._thread_arguments(copy) for copy in self.copies]
         results = [copy["y"] for copy in self.copies]
         loop, workers, count = compile_rows_loop(), self.device.workers, len(self.copies)
 
-        def step(index: int):
+        def step(index: int) -> Array:
             run_together(workers, loop, arguments[index % count])
             return results[index % count]
 
         return step
 
+    def _thread_arguments(self, copy: dict) -> list[tuple[int, int, int, int]]:
+        """Return for each thread the addresses of its part of x and y, and the part's rows and columns."""
+        rows, columns, x, y = self.case.shape["rows"], self.case.shape["columns"], copy["x"], copy["y"]
+        bounds = [rows * core // self.core_count for core in range(self.core_count + 1)]
+        return [(x[first:].ctypes.data, y[first:].ctypes.data, end - first, columns) for first, end in pairwise(bounds)]
+
     def costs(self, scope: str | None) -> CostTerms:
-        """As the smallest case, the calls are one thread's; the threads beyond it are the implementation's."""
+        """Return the costs: the smallest case has one thread's call, and further threads are the implementation's."""
         return CostTerms(
             calls={"loop_s": 1.0},
-            extra={"loop_s": self.pieces - 1.0},
-            floor=divided_cost_terms("pass_s_per_byte", float(self.operator.bytes(self.case)), self.pieces),
+            extra={"loop_s": self.core_count - 1.0},
+            floor=divided_cost_terms("pass_s_per_byte", float(self.operator.bytes(self.case)), self.core_count),
         )

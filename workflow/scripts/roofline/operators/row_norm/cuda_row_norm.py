@@ -1,35 +1,43 @@
-"""Row normalisation by kernels of ours: how the work is divided among threads, and their launches."""
+"""Row normalisation by our CUDA kernels: the division of the work among threads, and the launches."""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from roofline.core.roofline_model import LANES_PER_WARP
+from roofline.core.terms import Array
+from roofline.devices.base import Step
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import Implementation
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation, Operator
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.records.seal_records import CostTerms
 
+if TYPE_CHECKING:
+    from roofline.devices.gpu.gpu_device import CudaDevice
+
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
-ARGUMENTS = 4  # of either kernel
-NAIVE_THREADS = 256  # as the source has it
+KERNEL_ARGUMENTS = 4  # of either kernel
+NAIVE_THREADS = 256  # as in the source
 
-NUMBERS_PER_THREAD = (
-    8  # numbers of a row per thread, of short rows up to a warp's and of LONG ones up to MOST_OF_LONG threads'
-)
+# A thread takes so many numbers of a row while a warp is enough, or for a long row MOST_THREADS_OF_LONG_ROW threads.
+NUMBERS_PER_THREAD = 8
 MOST_NUMBERS_PER_THREAD, MOST_THREADS = 32, 1024
 LONG_ROW_COLUMNS, MOST_THREADS_OF_LONG_ROW = 1024, 512
-# Threads of a block, at least, which several rows share that need fewer; more where each holds at most HELD numbers.
+# A block has at least so many threads, shared by several rows that need fewer. It has the larger number where a thread
+# holds at most NUMBERS_PER_THREAD.
 LEAST_BLOCK_THREADS, LEAST_BLOCK_THREADS_LIGHT = 64, 128
-THREADS_FILLING_SM = 256  # threads per multiprocessor, below which rows are given more of them
-APPLICATIONS = 24  # of a graph, a number with many divisors
+THREADS_FILLING_SM = 256  # rows get more threads while a multiprocessor has fewer than this
 
 
 @dataclass(frozen=True)
 class RowDivision:
-    """Of a matrix's work: `threads` per row, each with `vectors` of `width` numbers in registers, `rows` per block."""
+    """The division of a matrix: `threads` per row with `vectors` of `width` numbers each, and `rows` per block.
+
+    The threads hold the numbers in registers. `even` says that they hold exactly one row.
+    """
 
     width: int
     threads: int
@@ -39,6 +47,7 @@ class RowDivision:
     blocks: int
 
     def defines(self) -> tuple[str, ...]:
+        """Return the macros that compile the kernel for this division."""
         macros = {
             "WIDTH": self.width,
             "THREADS": self.threads,
@@ -50,37 +59,47 @@ class RowDivision:
 
 
 def divide_rows(rows: int, columns: int, multiprocessors: int) -> RowDivision:
-    """The division for a matrix: as many threads per row as hold it, more where rows are too few to fill the card.
+    """Return the division of a matrix: as many threads per row as hold it, more if rows are too few to fill the card.
 
-    A warp exchanges its sums by shuffles, more of them through shared memory: a row below LONG gets longer lanes before
-    it gets a second warp. A row that is too long for the registers of a block is read once more to write it.
+    The lanes of a warp exchange their sums by shuffles, several warps through shared memory. A row of fewer than
+    LONG_ROW_COLUMNS therefore gives its lanes more numbers before it gets a second warp. A row that is too long for the
+    registers of a block is read once more to write it.
     """
     width = next(width for width in (4, 2, 1) if columns % width == 0)
-    vectors = columns // width
-    few = min(
-        _next_power_of_two(-(-columns // NUMBERS_PER_THREAD)),
-        MOST_THREADS_OF_LONG_ROW if columns >= LONG_ROW_COLUMNS else LANES_PER_WARP,
-    )
-    threads = max(few, min(_next_power_of_two(-(-columns // MOST_NUMBERS_PER_THREAD)), MOST_THREADS))
-    while rows * threads < THREADS_FILLING_SM * multiprocessors and threads < min(
-        MOST_THREADS, _next_power_of_two(vectors)
-    ):
+    row_vectors = columns // width
+    threads = _threads_per_row(columns)
+    most_threads = min(MOST_THREADS, _next_power_of_two(row_vectors))
+    while rows * threads < THREADS_FILLING_SM * multiprocessors and threads < most_threads:
         threads *= 2
-    each = min(-(-vectors // threads), MOST_NUMBERS_PER_THREAD // width)
-    in_block = max(
-        1, (LEAST_BLOCK_THREADS_LIGHT if each * width <= NUMBERS_PER_THREAD else LEAST_BLOCK_THREADS) // threads
+    vectors = min(math.ceil(row_vectors / threads), MOST_NUMBERS_PER_THREAD // width)
+    is_light = vectors * width <= NUMBERS_PER_THREAD
+    least_threads = LEAST_BLOCK_THREADS_LIGHT if is_light else LEAST_BLOCK_THREADS
+    rows_per_block = max(1, least_threads // threads)
+    return RowDivision(
+        width=width,
+        threads=threads,
+        vectors=vectors,
+        rows=rows_per_block,
+        even=threads * vectors == row_vectors,
+        blocks=math.ceil(rows / rows_per_block),
     )
-    blocks = -(-rows // in_block)
-    return RowDivision(width, threads, each, in_block, threads * each == vectors, blocks)
+
+
+def _threads_per_row(columns: int) -> int:
+    """Return the threads of a row on a card that has rows enough, a power of two."""
+    preferred = _next_power_of_two(math.ceil(columns / NUMBERS_PER_THREAD))
+    most_preferred = MOST_THREADS_OF_LONG_ROW if columns >= LONG_ROW_COLUMNS else LANES_PER_WARP
+    needed = _next_power_of_two(math.ceil(columns / MOST_NUMBERS_PER_THREAD))
+    return max(min(preferred, most_preferred), min(needed, MOST_THREADS))
 
 
 def _next_power_of_two(number: int) -> int:
-    """The power of two that is as large or the next larger one."""
+    """Return the smallest power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()
 
 
 class NaiveRowNorm(Implementation):
-    """A block per row, a pass for each step."""
+    """Row normalisation by a kernel with a block per row, which reads the row three times."""
 
     name, kind, fused = "naive", "gpu", True
     sources = (NAIVE,)
@@ -88,15 +107,15 @@ class NaiveRowNorm(Implementation):
     def kernels(self) -> list[tuple]:
         return [(NAIVE, "row_norm_naive", ())]
 
-    def step(self, scope: str | None):
+    def step(self, scope: str | None) -> Step:
         kernel = self.device.load_kernel(*self.kernels()[0])
-        return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
+        return self._make_step(kernel, self.case.shape["rows"], NAIVE_THREADS)
 
     def costs(self, scope: str | None) -> CostTerms:
-        at_once = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
-        waves = self.case.shape["rows"] / at_once
+        resident_blocks = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
+        waves = self.case.shape["rows"] / resident_blocks
         return CostTerms(
-            calls=launch_terms(ARGUMENTS),
+            calls=launch_terms(KERNEL_ARGUMENTS),
             start=LAUNCH_START_TERMS,
             waits={"naive_wave_s": waves, "row_s_per_column": float(self.case.shape["columns"])},
             extra={"reread_s_per_byte": float(self.operator.bytes(self.case))},
@@ -104,16 +123,18 @@ class NaiveRowNorm(Implementation):
         )
 
     @cached_property
-    def arguments(self) -> list[tuple]:  # of a launch for each copy
+    def arguments(self) -> list[tuple]:
+        """The arguments of a launch, for each copy."""
         import numpy
 
-        numbers = [numpy.int32(self.case.shape[name]) for name in ("rows", "columns")]
-        return [(copy["x"], copy["y"], *numbers) for copy in self.copies]
+        rows, columns = numpy.int32(self.case.shape["rows"]), numpy.int32(self.case.shape["columns"])
+        return [(copy["x"], copy["y"], rows, columns) for copy in self.copies]
 
-    def _launching(self, kernel, blocks: int, threads: int):
+    def _make_step(self, kernel: Any, blocks: int, threads: int) -> Step:
+        """Return a step that launches a kernel of CuPy's on one copy after another."""
         arguments, count = self.arguments, len(self.arguments)
 
-        def step(index: int):
+        def step(index: int) -> Array:
             kernel((blocks,), (threads,), arguments[index % count])
             return arguments[index % count][1]
 
@@ -121,28 +142,30 @@ class NaiveRowNorm(Implementation):
 
 
 class WelfordRowNorm(NaiveRowNorm):
-    """One launch per matrix, which reads each row once."""
+    """Row normalisation by one launch per matrix, which reads each row once."""
 
     name = "welford"
     sources = tuple(sorted(list_kernel_files(KERNEL)))
 
-    def __init__(self, operator, device, case, count: int = 1):
+    def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         self.division = divide_rows(case.shape["rows"], case.shape["columns"], device.multiprocessors)
 
     @property
-    def threads(self) -> int:  # of a block
+    def threads(self) -> int:
+        """The threads of a block."""
         return self.division.threads * self.division.rows
 
     def kernels(self) -> list[tuple]:
         return [(KERNEL, "row_norm", self.division.defines())]
 
     @property
-    def kernel(self):
+    def kernel(self) -> Any:
+        """The compiled kernel, as CuPy has it."""
         return self.device.load_kernel(*self.kernels()[0])
 
-    def step(self, scope: str | None):
-        return self._launching(self.kernel, self.division.blocks, self.threads)
+    def step(self, scope: str | None) -> Step:
+        return self._make_step(self.kernel, self.division.blocks, self.threads)
 
     def plan(self) -> dict:
         division = self.division
@@ -150,7 +173,7 @@ class WelfordRowNorm(NaiveRowNorm):
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(ARGUMENTS),
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(KERNEL_ARGUMENTS),
             start={"graph_node_s": 1.0} if self.graph else LAUNCH_START_TERMS,
             waits={"row_s_per_column": float(self.case.shape["columns"])},
             share="stream_share",
@@ -158,43 +181,42 @@ class WelfordRowNorm(NaiveRowNorm):
 
 
 class WelfordRowNormGraph(WelfordRowNorm):
-    """Many matrices one after another in a CUDA graph.
+    """Row normalisation of many matrices one after another, in a CUDA graph.
 
-    Where the card can, a launch begins while the one before it ends; it reads its matrix when that one is done.
+    If the card can overlap launches, one begins while the last ends, and reads its matrix when that one is done.
     """
 
     name, graph = "welford_graph", True
 
     @classmethod
-    def copies_wanted(cls, case, least: int) -> int:
-        """As many as a graph goes through whole times, or whole graphs go through."""
-        if least > APPLICATIONS:
-            return math.ceil(least / APPLICATIONS) * APPLICATIONS
-        return next(count for count in range(least, APPLICATIONS + 1) if APPLICATIONS % count == 0)
+    def copies_wanted(cls, case: Case, least_copies: int) -> int:
+        """Return the least number of copies that divides the applications of a graph, or is a multiple of them."""
+        if least_copies > GRAPH_APPLICATIONS:
+            return math.ceil(least_copies / GRAPH_APPLICATIONS) * GRAPH_APPLICATIONS
+        return next(count for count in range(least_copies, GRAPH_APPLICATIONS + 1) if GRAPH_APPLICATIONS % count == 0)
 
     @property
     def per_call(self) -> int:
-        return APPLICATIONS
+        return GRAPH_APPLICATIONS
 
-    def step(self, scope: str | None):
-        graphs, stream = self._captured(), self.device.stream
+    def step(self, scope: str | None) -> Step:
+        graphs, stream = self._capture_graphs(), self.device.stream
         count = len(graphs)
 
-        def step(index: int):
+        def step(index: int) -> Array:
             graph, result = graphs[index % count]
             graph.launch(stream)
             return result
 
         return step
 
-    def _captured(self) -> list[tuple]:
-        """Graphs that go through all copies in turn, each with what its last launch writes."""
+    def _capture_graphs(self) -> list[tuple[Any, Array]]:
+        """Return graphs that go through all copies in turn, each with the result of its last launch."""
         kernel, grid, block = self.kernel, (self.division.blocks,), (self.threads,)
         count, arguments = len(self.copies), self.arguments
-        launches = [
-            [arguments[place % count] for place in range(first, first + APPLICATIONS)]
-            for first in range(0, math.lcm(count, APPLICATIONS), APPLICATIONS)
-        ]
-        return [
-            (self.device.capture_launches(kernel, grid, block, of_graph, 0), of_graph[-1][1]) for of_graph in launches
-        ]
+        graphs = []
+        for first in range(0, math.lcm(count, GRAPH_APPLICATIONS), GRAPH_APPLICATIONS):
+            launches = [arguments[index % count] for index in range(first, first + GRAPH_APPLICATIONS)]
+            _, result, *_ = launches[-1]
+            graphs.append((self.device.capture_launches(kernel, grid, block, launches, 0), result))
+        return graphs

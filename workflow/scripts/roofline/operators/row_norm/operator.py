@@ -6,17 +6,26 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from roofline.core.dtypes import relative_error, require_close
-from roofline.operators.base import LIBRARY_WORKSPACE_BYTES, Case, Implementation, Job, Operator, count_rotation_copies
+from roofline.core.terms import Array
+from roofline.devices.base import Device
+from roofline.operators.base import (
+    LEAST_GPU_SAMPLES,
+    LIBRARY_WORKSPACE_BYTES,
+    Case,
+    Implementation,
+    Job,
+    Operator,
+    count_rotation_copies,
+)
 from roofline.operators.constants import CPU_HOST_CONSTANTS, FITTED_SOURCE, Constant, Constants, gpu_host_constants
 from roofline.operators.row_norm.array_row_norm import ArrayRowNorm, CompiledRowNorm, NumpyRowNorm
 from roofline.operators.row_norm.cuda_row_norm import NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph
-from roofline.operators.setting_types import Listed, OperatorSettings
+from roofline.operators.setting_types import CompletedConfig, Listed, OperatorSettings
 from roofline.records.timing_record import Check
 
 FP32_BYTES = 4
-LARGEST_SIDE = 1 << 24  # rows, or columns: far below what 32 bits count
-LEAST_SAMPLES = 1000  # of each cell on a GPU
-ROWS_COMPARED = 509  # a prime: evenly spread, they lie at every place within a block's rows
+LARGEST_SIDE = 1 << 24  # rows or columns, which the kernels count in 32 bits
+ROWS_COMPARED = 509  # a prime: evenly spread over a matrix, they fall on every row position of a block
 SHAPE_PATTERN = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
 
 
@@ -47,11 +56,11 @@ GPU_CONSTANTS: Constants = {
 
 
 def parse_shape(shape: str) -> tuple[int, int]:
-    """Rows and columns of ROWSxCOLUMNS. Raises ValueError where it is none."""
-    found = SHAPE_PATTERN.fullmatch(shape)
-    if not found or max(map(int, found.groups())) > LARGEST_SIDE:
+    """Return the rows and columns of ROWSxCOLUMNS. Raises ValueError for any other text."""
+    match = SHAPE_PATTERN.fullmatch(shape)
+    if not match or max(map(int, match.groups())) > LARGEST_SIDE:
         raise ValueError(f"should be ROWSxCOLUMNS such as 1024x128, each from 1 to {LARGEST_SIDE}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _require_shape(shape: str) -> str:
@@ -69,6 +78,8 @@ class RowNormSettings(OperatorSettings):
 
 
 class RowNorm(Operator):
+    """y = (x - mean) / deviation of each row of x [rows, columns], in fp32; y has the shape of x."""
+
     name = "row_norm"
     Settings = RowNormSettings
     mix = "copy"
@@ -76,19 +87,25 @@ class RowNorm(Operator):
     implementations = (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph, NumpyRowNorm, CompiledRowNorm)
     constants: ClassVar = {"gpu": GPU_CONSTANTS, "cpu": CPU_HOST_CONSTANTS}
     outputs = ("y",)
-    # Of normal random numbers: see docs/kernels.md.
+    # For rows of normal random numbers: see docs/kernels.md.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
 
-    def jobs(self, config) -> list[Job]:
-        """One: a process takes longer to start than a shape to measure, and shapes are compared with one another."""
-        cases = (dict(zip(("rows", "columns"), parse_shape(shape), strict=True)) for shape in config.row_norm.shapes)
-        return [Job("fp32", tuple(Case(shape, "fp32") for shape in cases))]
+    def jobs(self, config: CompletedConfig) -> list[Job]:
+        """Return one job for all shapes: they are compared, and a process takes longer to start than one to measure."""
+        cases = []
+        for shape in config.row_norm.shapes:
+            rows, columns = parse_shape(shape)
+            cases.append(Case({"rows": rows, "columns": columns}, "fp32"))
+        return [Job("fp32", tuple(cases))]
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_SAMPLES
+        return LEAST_GPU_SAMPLES
 
     def flops(self, case: Case, scope: str | None = None) -> int:
-        """A number is summed, less the mean, squared, summed, less the mean again and divided; a row has a root."""
+        """Return the FLOPs: six for a number, a root for a row.
+
+        A number is added to the sum, loses the mean, is squared, is added again, loses the mean again and is divided.
+        """
         return case.shape["rows"] * (6 * case.shape["columns"] + 1)
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
@@ -98,44 +115,47 @@ class RowNorm(Operator):
         return case.resized(rows=1)
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
-        """The rotated matrices, and what array operations leave in between."""
-        moved = self.bytes(case)
-        copies = WelfordRowNormGraph.copies_wanted(case, count_rotation_copies(moved, last_level_cache_bytes))
-        return (copies + 2) * moved + LIBRARY_WORKSPACE_BYTES
+        """Return the bytes of the rotated matrices, and of the intermediate arrays of array operations."""
+        copy_bytes = self.bytes(case)
+        copies = WelfordRowNormGraph.copies_wanted(case, count_rotation_copies(copy_bytes, last_level_cache_bytes))
+        return (copies + 2) * copy_bytes + LIBRARY_WORKSPACE_BYTES
 
     # -- inputs and check
 
-    def inputs(self, device, case: Case, seed: int) -> dict:
+    def inputs(self, device: Device, case: Case, seed: int) -> dict:
         return self.rotated_inputs(device, case, seed, 1)[0]
 
-    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+    def rotated_inputs(self, device: Device, case: Case, seed: int, count: int) -> list[dict]:
         shape = (count, case.shape["rows"], case.shape["columns"])
         x, y = device.normal(shape, case.dtype, seed), device.empty(shape, case.dtype)
-        return [{"x": x[place], "y": y[place]} for place in range(count)]
+        return [{"x": x[index], "y": y[index]} for index in range(count)]
 
-    def reference(self, case: Case, inputs: dict):
-        """A row without deviation is 0 throughout."""
+    def reference(self, case: Case, inputs: dict) -> Array:
+        """Return the result in float64. A row without deviation is 0 throughout."""
         import numpy
 
         x = inputs["x"].astype(numpy.float64)
-        apart = x - x.mean(axis=1, keepdims=True)
+        centred = x - x.mean(axis=1, keepdims=True)
         deviation = x.std(axis=1, keepdims=True)
-        return apart / numpy.where(deviation == 0, 1, deviation)
+        return centred / numpy.where(deviation == 0, 1, deviation)
 
-    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
-        """Every row must be finite; ROWS_COMPARED of them, the first and the last among these, are compared."""
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
+        """Compare ROWS_COMPARED rows, with the first and the last, and require every number to be finite.
+
+        Raises ArithmeticError if the result is wrong.
+        """
         import numpy
 
         device, case = implementation.device, implementation.case
         rows = case.shape["rows"]
-        chosen = numpy.unique(numpy.linspace(0, rows - 1, ROWS_COMPARED).round().astype(int))
-        places = device.to_device(chosen)
-        x, y = (device.to_host(array[places]) for array in (implementation.copy_of(index)["x"], result))
-        # One NaN or infinity spoils the sum, which CuPy has compiled; to ask each number it would compile kernels.
-        finite = bool(numpy.isfinite(device.to_host(result.sum())))
-        error = relative_error(y, self.reference(case, {"x": x})) if finite else float("inf")
+        row_indices = numpy.unique(numpy.linspace(0, rows - 1, ROWS_COMPARED).round().astype(int))
+        indices_on_device = device.to_device(row_indices)
+        x = device.to_host(implementation.copy_of(index)["x"][indices_on_device])
+        y = device.to_host(result[indices_on_device])
+        # One NaN or infinity spoils the sum, which CuPy has compiled; to look at each number it would compile kernels.
+        is_finite = bool(numpy.isfinite(device.to_host(result.sum())))
+        error = relative_error(y, self.reference(case, {"x": x})) if is_finite else float("inf")
         tolerance = self.tolerance[case.dtype]
-        what = f"{self.name}, {implementation.name}, {case}: the result"
-        require_close(what, error, tolerance)
-        compared = f"{len(chosen)} of {rows} rows against float64; the others are finite"
-        return Check(compared=compared, error=error, tolerance=tolerance)
+        require_close(f"{self.name}, {implementation.name}, {case}: the result", error, tolerance)
+        compared = f"{len(row_indices)} of {rows} rows against float64; the others are finite"
+        return Check(compared=compared, relative_error=error, tolerance=tolerance)

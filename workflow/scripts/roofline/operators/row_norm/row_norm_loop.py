@@ -1,10 +1,10 @@
-"""The loop over rows, in LLVM's representation, for the host's vectors."""
+"""The loop over rows that a CPU normalises, as LLVM IR for the host's vectors."""
 
 from functools import cache
 
 from roofline.devices.cpu.loops import Loop, compile_loop, host_vectors
 
-UNROLLED_VECTORS = 4  # vectors of a turn, with sums of their own: one addition need not wait for the one before
+UNROLLED_VECTORS = 4  # of a turn, each with its own sum, so that no addition waits for the last
 
 FUNCTION_IR = """
 declare float @llvm.vector.reduce.fadd.v{lanes}f32(float, {v})
@@ -45,28 +45,28 @@ out:
   ret i64 0
 }}
 """
-IN_EVERY_LANE = """  %{name}_one = insertelement {v} poison, float %{name}, i64 0
+BROADCAST_IR = """  %{name}_one = insertelement {v} poison, float %{name}, i64 0
   %{name}_v = shufflevector {v} %{name}_one, {v} poison, <{lanes} x i32> zeroinitializer
 """
-# Of one vector of a turn: x less the first number of the row, and what a pass does with it.
+# For one vector of a turn: x less the first number of the row, then the body of the pass.
 DIFFERENCE_IR = """  %{name}_place{n} = add i64 %{name}_i, {offset}
   %{name}_at{n} = getelementptr float, ptr %x, i64 %{name}_place{n}
   %{name}_x{n} = load {v}, ptr %{name}_at{n}, align 4
   %{name}_apart{n} = fsub {v} %{name}_x{n}, %first_v
 """
-FROM_MEAN = "  %{name}_d{n} = fsub {v} %{name}_apart{n}, %mean_v\n"
+FROM_MEAN_IR = "  %{name}_d{n} = fsub {v} %{name}_apart{n}, %mean_v\n"
 PASS_BODIES_IR = {
     "mean": "  %mean_new{n} = fadd {v} %mean_old{n}, %mean_apart{n}\n",
-    "square": FROM_MEAN
+    "square": FROM_MEAN_IR
     + "  %square_new{n} = call {v} @llvm.fmuladd.v{lanes}f32({v} %square_d{n}, {v} %square_d{n}, {v} %square_old{n})\n",
-    "result": FROM_MEAN
+    "result": FROM_MEAN_IR
     + """  %result_out{n} = fmul {v} %result_d{n}, %scale_v
   %result_to{n} = getelementptr float, ptr %y, i64 %result_place{n}
   store {v} %result_out{n}, ptr %result_to{n}, align 4
 """,
 }
-SUM = "  %{name}_old{n} = phi {v} [zeroinitializer, %{before}], [%{name}_new{n}, %{name}_turn]\n"
-PASS = """  br label %{name}_turn
+SUM_IR = "  %{name}_old{n} = phi {v} [zeroinitializer, %{before}], [%{name}_new{n}, %{name}_turn]\n"
+PASS_IR = """  br label %{name}_turn
 {name}_turn:
   %{name}_i = phi i64 [0, %{before}], [%{name}_next, %{name}_turn]
 {sums}{bodies}  %{name}_next = add i64 %{name}_i, {turn}
@@ -74,7 +74,7 @@ PASS = """  br label %{name}_turn
   br i1 %{name}_again, label %{name}_turn, label %{name}_done
 {name}_done:
 """
-TOTAL = """  %{name}_a = fadd {v} %{name}_new0, %{name}_new1
+TOTAL_IR = """  %{name}_a = fadd {v} %{name}_new0, %{name}_new1
   %{name}_b = fadd {v} %{name}_new2, %{name}_new3
   %{name}_c = fadd {v} %{name}_a, %{name}_b
   %{name}_total = call reassoc float @llvm.vector.reduce.fadd.v{lanes}f32(float -0.0, {v} %{name}_c)
@@ -83,44 +83,44 @@ TOTAL = """  %{name}_a = fadd {v} %{name}_new0, %{name}_new1
 
 @cache
 def compile_rows_loop() -> Loop:
-    """Its arguments are the addresses of x and y, then rows and columns (a multiple of arrays.COLUMNS).
+    """Return the loop, compiled for the host, that writes to y the rows of x, normalised.
 
-    y is x normalised row by row.
+    Its arguments are the addresses of x and y, then rows and columns, a multiple of array_row_norm.COLUMN_MULTIPLE.
     """
     return compile_loop(rows_loop_ir(host_vectors()[0] // 4))
 
 
 def rows_loop_ir(lanes: int) -> str:
-    """By vectors of so many numbers.
+    """Return the LLVM IR of the loop, for vectors of `lanes` numbers.
 
-    Three passes over a row: the sum of its differences from its first number, the sum of the squares of their
+    It has three passes over a row: the sum of its differences from its first number, the sum of the squares of their
     distances from their mean, and the result. The first finds the row in memory, the others in a cache.
     """
     names = {"v": f"<{lanes} x float>", "lanes": lanes}
     return FUNCTION_IR.format(
         **names,
-        **{name: IN_EVERY_LANE.format(name=name, **names) for name in ("first", "mean", "scale")},
-        mean_pass=_pass_ir("mean", "row", names) + TOTAL.format(name="mean", **names),
-        square_pass=_pass_ir("square", "mean_done", names) + TOTAL.format(name="square", **names),
+        **{name: BROADCAST_IR.format(name=name, **names) for name in ("first", "mean", "scale")},
+        mean_pass=_pass_ir("mean", "row", names) + TOTAL_IR.format(name="mean", **names),
+        square_pass=_pass_ir("square", "mean_done", names) + TOTAL_IR.format(name="square", **names),
         result_pass=_pass_ir("result", "square_done", names),
     )
 
 
 def _pass_ir(name: str, before: str, names: dict) -> str:
-    """A pass over a row, which begins in block `before` and ends in block %name_done."""
-
-    def each(template: str) -> str:
-        texts = (
-            template.format(name=name, before=before, n=n, offset=n * lanes, **names) for n in range(UNROLLED_VECTORS)
-        )
-        return "".join(texts)
-
+    """Return the IR of a pass over a row. It follows the basic block `before` and ends in block %name_done."""
     lanes = names["lanes"]
-    sums = each(SUM) if name != "result" else ""
-    return PASS.format(
+
+    def repeat_per_vector(template: str) -> str:
+        return "".join(
+            template.format(name=name, before=before, n=vector, offset=vector * lanes, **names)
+            for vector in range(UNROLLED_VECTORS)
+        )
+
+    sums = repeat_per_vector(SUM_IR) if name != "result" else ""
+    return PASS_IR.format(
         name=name,
         before=before,
         sums=sums,
-        bodies=each(DIFFERENCE_IR + PASS_BODIES_IR[name]),
+        bodies=repeat_per_vector(DIFFERENCE_IR + PASS_BODIES_IR[name]),
         turn=UNROLLED_VECTORS * lanes,
     )

@@ -1,4 +1,4 @@
-"""The lab's stop conditions, for the settings that were asked for: not applicable if these ask for less."""
+"""The lab's stop conditions, for the settings that were requested: not applicable if these ask for less."""
 
 from roofline.devices.datasheets import DTYPES
 from roofline.table.checks.ceilings import datasheet_shares, is_near
@@ -13,53 +13,55 @@ QUESTIONS = "the three questions answered"
 
 
 @register_check(DTYPES_MEASURED)
-def check_dtypes(known: Evidence) -> Outcome:
-    near = [name for name, share in datasheet_shares(known).items() if is_near(share)]
-    disturbed = {one.name for one in known.mine(known.table.ceilings) if one.doubt in DISTURBED}
-    asked = [name for name in DTYPES if name in known.device.vendor.peaks and name in (known.dtypes or DTYPES)]
-    possible = [name for name in asked if name not in disturbed]
-    if len(near) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
+def check_dtypes(evidence: Evidence) -> Outcome:
+    """Check how many dtypes have a burst near the datasheet's peak."""
+    near_dtypes = [name for name, share in datasheet_shares(evidence).items() if is_near(share)]
+    disturbed = {row.name for row in evidence.of_device(evidence.table.ceilings) if row.doubt in DISTURBED}
+    requested = [name for name in DTYPES if name in (evidence.dtypes or DTYPES)]
+    possible = [name for name in requested if name in evidence.device.datasheet.peaks and name not in disturbed]
+    if len(near_dtypes) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
-    result = "pass" if len(near) >= ENOUGH_DTYPES else "fail"
-    return Outcome(result, ", ".join(near) or "none", len(near), ENOUGH_DTYPES)
+    result = "pass" if len(near_dtypes) >= ENOUGH_DTYPES else "fail"
+    return Outcome(result, ", ".join(near_dtypes) or "none", len(near_dtypes), ENOUGH_DTYPES)
 
 
 @register_check(SWEPT, of_cpus=True)
-def check_swept(known: Evidence) -> Outcome | None:
-    """Of operators that name a least number of values of their axis."""
-    for about in known.table.operator_info.values():
+def check_swept(evidence: Evidence) -> Outcome | None:
+    """Check that the first operator whose axis asks for a number of values was measured at as many."""
+    for about in evidence.table.operator_info.values():
         if not about.axis or not about.axis.at_least:
             continue
-        key, symbol, least = about.axis
-        asked = {shape[key] for shape in known.shapes.get(about.name, [])}
-        if about.name in known.shapes and len(asked) < least:
-            return Outcome("not_applicable", f"{about.title}: {len(asked)} values of {symbol} were asked for")
-        found = sorted({one.shape[key] for one in known.mine(known.table.operators) if one.operator == about.name})
-        if not found:
-            return Outcome("not_applicable", f"{about.title} was not measured on {known.device.device}")
-        words = f"{about.title}: {symbol} = {', '.join(map(str, found))}"
-        return Outcome("pass" if len(found) >= least else "fail", words, len(found), least)
+        key, symbol, at_least = about.axis
+        requested = {shape[key] for shape in evidence.shapes.get(about.name, [])}
+        if about.name in evidence.shapes and len(requested) < at_least:
+            return Outcome("not_applicable", f"{about.title}: {len(requested)} values of {symbol} were asked for")
+        cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.operator == about.name]
+        values = sorted({cell.shape[key] for cell in cells})
+        if not values:
+            return Outcome("not_applicable", f"{about.title} was not measured on {evidence.device.device}")
+        words = f"{about.title}: {symbol} = {', '.join(map(str, values))}"
+        return Outcome("pass" if len(values) >= at_least else "fail", words, len(values), at_least)
     return None
 
 
 @register_check(PLACED, of_cpus=True)
-def check_placed(known: Evidence) -> Outcome:
-    """Both kinds of ceiling were measured, and so was the roof declared for each operator."""
-    ceilings = [one.kind for one in known.mine(known.table.ceilings)]
-    compute, memory = ceilings.count("compute"), ceilings.count("memory")
-    operators = [one for one in known.mine(known.table.operators) if not one.no_roof]
-    lost = [known.table.full_name(one) for one in operators if not (one.compute_ceiling and one.memory_ceiling)]
-    words = f"{compute} compute and {memory} memory ceilings, {len(operators)} operators"
-    words += f", a ceiling is missing for {len(lost)}, such as {lost[0]}" if lost else ""
-    return Outcome("pass" if compute and memory and not lost else "fail", words, len(lost), 0)
+def check_placed(evidence: Evidence) -> Outcome:
+    """Check that both kinds of ceiling were measured, and the two ceilings of every cell that declares a roof."""
+    kinds = [row.kind for row in evidence.of_device(evidence.table.ceilings)]
+    compute, memory = kinds.count("compute"), kinds.count("memory")
+    cells = [cell for cell in evidence.of_device(evidence.table.operators) if not cell.no_roof_reason]
+    roofless = [evidence.table.full_name(cell) for cell in cells if not (cell.compute_ceiling and cell.memory_ceiling)]
+    words = f"{compute} compute and {memory} memory ceilings, {len(cells)} operators"
+    words += f", a ceiling is missing for {len(roofless)}, such as {roofless[0]}" if roofless else ""
+    return Outcome("pass" if compute and memory and not roofless else "fail", words, len(roofless), 0)
 
 
 @register_check(QUESTIONS, of_cpus=True)
-def check_questions(known: Evidence) -> Outcome:
-    """What interpretation.md rests on: ceilings, operators under them, and a GPU next to the CPU."""
-    lacking = [] if known.mine(known.table.ceilings) else ["no ceiling was measured"]
-    if not any(one.fraction_of_roof for one in known.mine(known.table.operators)):
+def check_questions(evidence: Evidence) -> Outcome:
+    """Check for what interpretation.md rests on: ceilings, operators under them, and a GPU next to the CPU."""
+    lacking = [] if evidence.of_device(evidence.table.ceilings) else ["no ceiling was measured"]
+    if not any(cell.fraction_of_roof for cell in evidence.of_device(evidence.table.operators)):
         lacking.append("no operator was placed under a roof")
-    if not lacking and len({one.kind for one in known.table.devices.values()}) < 2:
+    if not lacking and len({device.device_kind for device in evidence.table.devices.values()}) < 2:
         return Outcome("not_applicable", "the third needs a GPU and the CPU")
     return Outcome("fail" if lacking else "pass", "; ".join(lacking) or "ceilings, operators, a GPU and the CPU")

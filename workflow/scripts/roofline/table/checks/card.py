@@ -1,54 +1,59 @@
 """The card itself: its memory, power limit, links and cooling."""
 
+import math
+
 from roofline.core.formatting import count_words, number, percent
+from roofline.core.terms import PEER_KEY_PREFIX
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.checks.judge import Evidence, Outcome, register_check
 
-# Share of what the lanes of the host link carry that copies from and to pinned memory must reach: Azure's node checks
-# (AzNHC) ask for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); the lower of the two shares.
-COPIES_OF_LINK = 0.66
+# The share of the host link's rate that copies from and to pinned memory must reach. Azure's node checks (AzNHC) ask
+# for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); this is the lower of the two shares.
+LINK_SHARE = 0.66
 GB_PER_S_OF_LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}  # by PCIe generation, in one direction
-# Share of the rate of the active NVLinks in one direction. AzNHC asks for copies of 238 of 300 GB/s between A100s
-# and of 335 of 450 GB/s between H100s or H200s: 79 and 74 %. Two H200s copied at 88 %.
-COPIES_OF_NVLINKS = 0.74
+# The share of the active NVLinks' rate that copies in one direction must reach. AzNHC asks for copies of 238 of
+# 300 GB/s between A100s and of 335 of 450 GB/s between H100s or H200s: 79 and 74 %. Two H200s copied at 88 %.
+NVLINK_SHARE = 0.74
 MOST_REMAPPED_ROWS = 512  # AzNHC fails a card with more
 MOST_RETIRED_PAGES = 10  # Meta's gcm
-LONG_S = 30  # of load: rate and temperature still move before that
-FALL = 0.03  # of the rate, from the first cycle that counts to the last
+LONG_LOAD_S = 30  # rate and temperature still move before that
+MOST_RATE_LOSS = 0.03  # of the rate, from the first cycle that counts to the last
 MARGIN_C = 5  # below the temperature at which the hardware slows down
 
 MEMORY = "no uncorrected memory errors, no repair pending or failed"
 REPAIRS = "few rows or pages of memory taken out of use"
 POWER_LIMIT = "power limit as the vendor's"
-LINK = f"host link at full width and generation, copies at {percent(COPIES_OF_LINK)} of it or more"
-PEER_COPIES = f"peer copies at {percent(COPIES_OF_NVLINKS)} or more of what the active NVLinks carry"
-HOLDS = f"rate within {percent(FALL)} and temperature below slowdown under {LONG_S} s of load or more"
+LINK = f"host link at full width and generation, copies at {percent(LINK_SHARE)} of it or more"
+PEER_COPIES = f"peer copies at {percent(NVLINK_SHARE)} or more of what the active NVLinks carry"
+HOLDS = f"rate within {percent(MOST_RATE_LOSS)} and temperature below slowdown under {LONG_LOAD_S} s of load or more"
 
-ANOTHER, ANOTHER_HOST = "ask for another card", "ask for another host"
-RESTART = f"reset the GPU or restart the machine; if it comes back, {ANOTHER}"
+CHANGE_CARD, CHANGE_HOST = "ask for another card", "ask for another host"
+RESTART = f"reset the GPU or restart the machine; if it comes back, {CHANGE_CARD}"
 
 
 @register_check(MEMORY, doubts_figures=True, action=RESTART)
-def check_memory_errors(known: Evidence) -> Outcome:
-    """Errors since the driver was loaded: earlier ones were repaired."""
-    found = known.device.hardware
-    errors = found.get("ecc_uncorrected_errors")
+def check_memory_errors(evidence: Evidence) -> Outcome:
+    """Check memory errors since the driver was loaded, since earlier ones were repaired, and open repairs."""
+    hardware = evidence.device.hardware
+    errors = hardware.get("ecc_uncorrected_errors")
     states = {
-        "a row remap is pending: reset the GPU": found.get("row_remap_pending"),
-        "a row remap failed: the memory is defective": found.get("row_remap_failed"),
-        "a page retirement is pending: reset the GPU": found.get("page_retirement_pending"),
+        "a row remap is pending: reset the GPU": hardware.get("row_remap_pending"),
+        "a row remap failed: the memory is defective": hardware.get("row_remap_failed"),
+        "a page retirement is pending: reset the GPU": hardware.get("page_retirement_pending"),
     }
-    bad = [count_words(errors, "uncorrected memory error")] if errors else []
-    bad += [words for words, state in states.items() if state]
-    if not bad and errors is None and set(states.values()) == {None}:
+    problems = [count_words(errors, "uncorrected memory error")] if errors else []
+    problems += [words for words, state in states.items() if state]
+    if not problems and errors is None and set(states.values()) == {None}:
         return Outcome("not_applicable", "NVML reports neither errors of the memory nor repairs")
-    return Outcome("fail" if bad else "pass", "; ".join(bad) or "none since the driver was loaded", errors, 0)
+    words = "; ".join(problems) or "none since the driver was loaded"
+    return Outcome("fail" if problems else "pass", words, errors, 0)
 
 
-@register_check(REPAIRS, action=ANOTHER)
-def check_repairs(known: Evidence) -> Outcome:
+@register_check(REPAIRS, action=CHANGE_CARD)
+def check_repairs(evidence: Evidence) -> Outcome:
+    """Check the numbers of remapped rows and retired pages against their limits."""
     limits = {"remapped_rows": MOST_REMAPPED_ROWS, "retired_pages": MOST_RETIRED_PAGES}
-    counts = {key: count for key in limits if (count := known.device.hardware.get(key)) is not None}
+    counts = {key: count for key in limits if (count := evidence.device.hardware.get(key)) is not None}
     if not counts:
         return Outcome("not_applicable", "NVML reports neither remapped rows nor retired pages")
     worst = max(counts, key=lambda key: counts[key] / limits[key])
@@ -60,64 +65,77 @@ def check_repairs(known: Evidence) -> Outcome:
 @register_check(
     POWER_LIMIT, action="ask the provider whether that is meant: sustained products get slower by about as much"
 )
-def check_power_limit(known: Evidence) -> Outcome:
-    limit, vendor = known.device.hardware.get("power_limit_w"), known.device.vendor.power_limit_w
+def check_power_limit(evidence: Evidence) -> Outcome:
+    """Check that the power limit is the vendor's; a lower one is noted."""
+    limit, vendor = evidence.device.hardware.get("power_limit_w"), evidence.device.datasheet.power_limit_w
     if not limit or not vendor:
         return Outcome("not_applicable", "the limit, or that of the vendor, is not known", limit)
     return Outcome("note" if limit < vendor else "pass", f"{limit:.0f} W of {vendor:.0f} W", limit, vendor)
 
 
 @register_check(
-    LINK, doubts_figures=True, action=f"{ANOTHER_HOST}: the card is not seated well, or its slot has fewer lanes"
+    LINK, doubts_figures=True, action=f"{CHANGE_HOST}: the card is not seated well, or its slot has fewer lanes"
 )
-def check_link(known: Evidence) -> Outcome:
-    """NVML is not believed if copies were faster than the link that it reports."""
-    widest, newest = (known.device.hardware.get(f"pcie_{what}_max") for what in ("width", "generation"))
-    records = [one for one in known.records.values() if isinstance(one, BandwidthRecord)]
-    copies = [one for record in records for one in record.bandwidths if one.level == "pcie"]
-    links = [(one.pcie_width, one.pcie_generation) for copy in copies for one in copy.states]
-    links = [one for one in links if all(one)]
-    if not links or not widest or not newest:
+def check_link(evidence: Evidence) -> Outcome:
+    """Check the width and generation of the host link, then the rate of copies from and to pinned memory.
+
+    NVML is not believed if copies were faster than the link that it reports.
+    """
+    widest = evidence.device.hardware.get("pcie_width_max")
+    newest = evidence.device.hardware.get("pcie_generation_max")
+    records = [record for record in evidence.records.values() if isinstance(record, BandwidthRecord)]
+    copies = [bandwidth for record in records for bandwidth in record.bandwidths if bandwidth.level == "pcie"]
+    states = [state for copy in copies for state in copy.states if state.pcie_width and state.pcie_generation]
+    if not states or not widest or not newest:
         return Outcome("not_applicable", "NVML did not report the link while host copies ran")
-    width, generation = (max(numbers) for numbers in zip(*links, strict=True))
-    carried = width * GB_PER_S_OF_LANE.get(generation, float("inf"))
+    width = max(state.pcie_width for state in states)
+    generation = max(state.pcie_generation for state in states)
+    link_gb_per_s = width * GB_PER_S_OF_LANE.get(generation, math.inf)
     words = f"x{width} of x{widest}, generation {generation} of {newest}"
     if width < widest or generation < newest:
-        believed = max(one.gb_per_s for one in copies) <= carried
+        believed = max(copy.gb_per_s for copy in copies) <= link_gb_per_s
         return Outcome("fail" if believed else "not_applicable", f"the host link runs at {words}", width, widest)
-    rates = {one.name: one.gb_per_s for one in copies if one.host_memory == "pinned"}
+    rates = {copy.name: copy.gb_per_s for copy in copies if copy.host_memory == "pinned"}
     if not rates:
         return Outcome("pass", words, width, widest)
-    words += "".join(f", {name} {number(rate)} GB/s of {number(carried)}" for name, rate in rates.items())
-    share = min(rates.values()) / carried
-    return Outcome("fail" if share < COPIES_OF_LINK else "pass", words, share, COPIES_OF_LINK, doubts=False)
+    for name, gb_per_s in rates.items():
+        words += f", {name} {number(gb_per_s)} GB/s of {number(link_gb_per_s)}"
+    share = min(rates.values()) / link_gb_per_s
+    return Outcome("fail" if share < LINK_SHARE else "pass", words, share, LINK_SHARE, doubts_figures=False)
 
 
-@register_check(PEER_COPIES, action=f"{ANOTHER_HOST}, or restart it: a link is down, or its switch is slow")
-def check_peer_copies(known: Evidence) -> Outcome | None:
-    """Copies in one direction over NVLink."""
-    peers = {f"p2p_{one.peer}": one.path for one in known.mine(known.table.peers)}
-    if not peers:
+@register_check(PEER_COPIES, action=f"{CHANGE_HOST}, or restart it: a link is down, or its switch is slow")
+def check_peer_copies(evidence: Evidence) -> Outcome | None:
+    """Check the slowest copy in one direction over NVLink against the rate of the active links."""
+    links = {f"{PEER_KEY_PREFIX}{path.peer}": path.link for path in evidence.of_device(evidence.table.peers)}
+    if not links:
         return None
-    judged = [one for one in known.memory if one.fraction_of_datasheet and peers.get(one.name) == "nvlink"]
+    over_nvlink = [row for row in evidence.memory_ceilings if links.get(row.name) == "nvlink"]
+    judged = [row for row in over_nvlink if row.fraction_of_datasheet]
     if not judged:
         return Outcome("not_applicable", "no peer is reached over NVLink of a known rate")
-    least = min(judged, key=lambda one: one.fraction_of_datasheet)
-    share = least.fraction_of_datasheet
-    words = f"{least.name} {percent(share)} of {number(least.datasheet_gb_per_s)} GB/s"
-    return Outcome("fail" if share < COPIES_OF_NVLINKS else "pass", words, share, COPIES_OF_NVLINKS)
+    slowest = min(judged, key=lambda row: row.fraction_of_datasheet)
+    share = slowest.fraction_of_datasheet
+    words = f"{slowest.name} {percent(share)} of {number(slowest.datasheet_gb_per_s)} GB/s"
+    return Outcome("fail" if share < NVLINK_SHARE else "pass", words, share, NVLINK_SHARE)
 
 
-@register_check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {ANOTHER}")
-def check_holds(known: Evidence) -> Outcome | None:
-    loads = {one.name: one.load for one in known.compute if one.load}
-    loads = {dtype: load for dtype, load in loads.items() if load.seconds >= LONG_S and load.drift is not None}
+@register_check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {CHANGE_CARD}")
+def check_holds(evidence: Evidence) -> Outcome | None:
+    """Check the loss of rate, and the temperature, under sustained loads of LONG_LOAD_S or more."""
+    loads = {row.name: row.sustained for row in evidence.compute_ceilings if row.sustained}
+    loads = {dtype: load for dtype, load in loads.items() if load.duration_s >= LONG_LOAD_S and load.drift is not None}
     if not loads:
         return None
-    dtype, load = min(loads.items(), key=lambda one: one[1].drift)
-    hottest = max((one.temperature_c for one in loads.values() if one.temperature_c is not None), default=None)
-    limit = known.device.hardware.get("slowdown_temperature_c")
-    words = f"{dtype} changed by {percent(load.drift)} in {load.seconds:.0f} s"
+    dtype = min(loads, key=lambda name: loads[name].drift)
+    load, loss = loads[dtype], -loads[dtype].drift
+    hottest = max((load.temperature_c for load in loads.values() if load.temperature_c is not None), default=None)
+    limit = evidence.device.hardware.get("slowdown_temperature_c")
+    words = f"{dtype} changed by {percent(load.drift)} in {load.duration_s:.0f} s"
     words += f", at most {hottest:.0f} degrees Celsius" if hottest is not None else ""
-    hot = bool(limit and hottest is not None and hottest > limit - MARGIN_C)
-    return Outcome("fail" if -load.drift > FALL else "note" if hot else "pass", words, max(0, -load.drift), FALL)
+    result = "pass"
+    if loss > MOST_RATE_LOSS:
+        result = "fail"
+    elif limit and hottest is not None and hottest > limit - MARGIN_C:
+        result = "note"
+    return Outcome(result, words, max(0, loss), MOST_RATE_LOSS)

@@ -1,82 +1,108 @@
-"""Whether figures fit each other: roofs, seals, counters, and a CPU's ceilings."""
+"""The consistency of figures with each other: roofs, seals, counters, and a CPU's ceilings."""
 
 from roofline.core.formatting import percent
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
 from roofline.table.rows import USERS, Counted
 
-SHOWN = 3  # in a reason
-BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
+MOST_SHOWN = 3  # entries in a reason
+BUSY = 0.5  # the share of cycles in which tensor cores must be active in a product that is to fill them
 
-BELOW = "no operator above its roof by more than its samples spread"
+BELOW_ROOF = "no operator above its roof by more than its samples spread"
 VERIFIED = "every prediction has its measured counterpart, sealed before it"
 COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
 AGREE = "ceilings agree with each other"
-AGAIN = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
+REPEAT_CPU = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
 
 
-@register_check(BELOW, of_cpus=True)
-def check_below_roofs(known: Evidence) -> Outcome:
-    cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
-    if above := [one for one in cells if one.doubt == "impossible"]:
-        words = _first([f"{known.table.full_name(one)} at {percent(one.above_roof)} of its roof" for one in above])
-        gpu, users = DEVICE_TRAITS[known.device.device_kind].accelerator, any(one.operator == USERS for one in above)
-        words += "; are its numbers in `operations` right?" if users else "" if gpu else f"; {AGAIN}"
-        return Outcome("fail" if gpu else "note", words, max(one.above_roof for one in above), 1)
-    shares = [one.share for one in cells if one.share is not None]
-    result = "pass" if shares else "not_applicable"
-    return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
+@register_check(BELOW_ROOF, of_cpus=True)
+def check_below_roofs(evidence: Evidence) -> Outcome:
+    """Check that no cell exceeds its roof even at its slow end; on a CPU such cells are noted only."""
+    cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.roof_doubt not in DISTURBED]
+    above = [cell for cell in cells if cell.doubt == "impossible"]
+    if not above:
+        shares = [cell.reliable_fraction_of_roof for cell in cells if cell.reliable_fraction_of_roof is not None]
+        result = "pass" if shares else "not_applicable"
+        return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
+    on_gpu = DEVICE_TRAITS[evidence.device.device_kind].accelerator
+    lines = []
+    for cell in above:
+        share = percent(cell.fraction_of_exceeded_ceiling)
+        lines.append(f"{evidence.table.full_name(cell)} at {share} of its roof")
+    words = _join_first(lines)
+    if any(cell.operator == USERS for cell in above):
+        words += "; are its numbers in `operations` right?"
+    elif not on_gpu:
+        words += f"; {REPEAT_CPU}"
+    largest_share = max(cell.fraction_of_exceeded_ceiling for cell in above)
+    return Outcome("fail" if on_gpu else "note", words, largest_share, 1)
 
 
 @register_check(VERIFIED, of_cpus=True)
-def check_verified(known: Evidence) -> Outcome:
-    cells = known.mine(known.table.entries)
+def check_verified(evidence: Evidence) -> Outcome:
+    """Check that no seal was violated, and that every measured cell has a regime to compare with."""
+    cells = evidence.of_device(evidence.table.measured_cells)
     if not cells:
         return Outcome("not_applicable", "nothing was predicted")
-    errors = list(known.table.devices[known.device.device].violations)
-    unknown = sum(not (one.regime or one.no_roof) for one in cells)
-    errors += [f"{unknown} of {len(cells)} cells have no regime, since a ceiling was not measured"] if unknown else []
-    return Outcome("fail" if errors else "pass", _first(errors) or f"{len(cells)} cells")
+    errors = list(evidence.table.devices[evidence.device.device].violations)
+    unknown = sum(not (cell.regime or cell.no_roof_reason) for cell in cells)
+    if unknown:
+        errors.append(f"{unknown} of {len(cells)} cells have no regime, since a ceiling was not measured")
+    return Outcome("fail" if errors else "pass", _join_first(errors) or f"{len(cells)} cells")
 
 
 @register_check(COUNTED, of_cpus=True)
-def check_counters(known: Evidence) -> Outcome | None:
-    """Traffic of cold memory-bound cells, FLOPs of our kernels, and tensor cores in products that they limit."""
-    if not known.profiled:
+def check_counters(evidence: Evidence) -> Outcome | None:
+    """Check the counters of cells against what was declared.
+
+    These are the traffic of cold memory-bound cells, the FLOPs of our kernels, and the tensor cores' share of cycles in
+    compute-bound GEMMs.
+    """
+    if not evidence.profiled:
         return None
-    if not DEVICE_TRAITS[known.device.device_kind].accelerator:
+    if not DEVICE_TRAITS[evidence.device.device_kind].accelerator:
         return Outcome("not_applicable", "Nsight Compute counts on GPUs")
-    cells = known.mine(known.table.counted)
-    refused = _first(list(dict.fromkeys(one.reason for one in known.mine(known.table.not_counted))))
-    judged = [one for one in cells if _judged(one)]
+    cells = evidence.of_device(evidence.table.counters)
+    reasons = [row.refused_reason for row in evidence.of_device(evidence.table.refused_counters)]
+    refused = _join_first(list(dict.fromkeys(reasons)))
+    verdicts = [(cell, _judge_cell(cell)) for cell in cells]
+    judged = [cell for cell, verdict in verdicts if verdict is not None]
     if not judged:
         return Outcome("not_applicable", refused or "no cell was counted that can be judged")
-    wrong = [known.table.full_name(one) for one in judged if False in _judged(one)]
-    words = "; ".join(filter(None, [_first(wrong), f"{len(judged)} of {len(cells)} profiled cells judged", refused]))
-    return Outcome("fail" if wrong else "pass", words, len(wrong), 0)
+    wrong = [evidence.table.full_name(cell) for cell, verdict in verdicts if verdict is False]
+    parts = [_join_first(wrong), f"{len(judged)} of {len(cells)} profiled cells judged", refused]
+    return Outcome("fail" if wrong else "pass", "; ".join(part for part in parts if part), len(wrong), 0)
 
 
-def _judged(one: Counted) -> list[bool]:
-    found = [one.reads_agree, one.writes_agree] if one.limited_by_memory else []
-    found += [one.flops_agree]
-    active = one.tensor_pipe_active_fraction
-    found += [active > BUSY] if (one.operator, one.regime) == ("gemm", "compute") and active is not None else []
-    return [judged for judged in found if judged is not None]
+def _judge_cell(cell: Counted) -> bool | None:
+    """Return whether all counts of a cell that can be judged agree; None if none can be judged."""
+    agreements = [cell.flops_agree]
+    if cell.limited_by_memory:
+        agreements += [cell.reads_agree, cell.writes_agree]
+    if (cell.operator, cell.regime) == ("gemm", "compute") and cell.tensor_pipe_active_fraction is not None:
+        agreements.append(cell.tensor_pipe_active_fraction > BUSY)
+    judged = [agreement for agreement in agreements if agreement is not None]
+    return all(judged) if judged else None
 
 
-@register_check(AGREE, of_cpus=True, action=AGAIN)
-def check_agree(known: Evidence) -> Outcome | None:
-    """Of CPUs: a GPU's are compared with its clock and the vendor's."""
-    if DEVICE_TRAITS[known.device.device_kind].accelerator:
+@register_check(AGREE, of_cpus=True, action=REPEAT_CPU)
+def check_agree(evidence: Evidence) -> Outcome | None:
+    """Check a CPU's ceilings against each other; a GPU's are compared with its clock and the vendor's figures."""
+    if DEVICE_TRAITS[evidence.device.device_kind].accelerator:
         return None
-    ceilings = [*known.compute, *known.memory]
+    ceilings = [*evidence.compute_ceilings, *evidence.memory_ceilings]
     if not ceilings:
         return Outcome("not_applicable", "no ceiling was measured undisturbed")
-    apart = [one.name for one in ceilings if one.doubt == "impossible"]
-    words = f"contradicted by another ceiling: {', '.join(apart)}" if apart else f"{len(ceilings)} ceilings"
-    return Outcome("note" if apart else "pass", words, len(apart), 0)
+    impossible = [row.name for row in ceilings if row.doubt == "impossible"]
+    words = f"{len(ceilings)} ceilings"
+    if impossible:
+        words = f"contradicted by another ceiling: {', '.join(impossible)}"
+    return Outcome("note" if impossible else "pass", words, len(impossible), 0)
 
 
-def _first(words: list[str]) -> str:
-    more = [f"and {len(words) - SHOWN} more"] if len(words) > SHOWN else []
-    return "; ".join([*words[:SHOWN], *more])
+def _join_first(lines: list[str]) -> str:
+    """The first MOST_SHOWN lines and the number of the rest, joined by semicolons."""
+    shown = lines[:MOST_SHOWN]
+    if len(lines) > MOST_SHOWN:
+        shown.append(f"and {len(lines) - MOST_SHOWN} more")
+    return "; ".join(shown)

@@ -1,103 +1,132 @@
-"""The registry: a check is a function of the evidence on one device, with what to do if it fails."""
+"""The registry of checks: a check is a function of the evidence on one device, with the action if it fails."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
-from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, TableRow
 from roofline.table.run_records import Results
 
-OF_MACHINE = ("surroundings", "card", "ceilings")
-MODULES = (*OF_MACHINE, "consistency", "acceptance")  # in the order of their rows
+if TYPE_CHECKING:
+    from roofline.table.load import Request
 
-DISTURBED = ("disturbed", "throttled")  # doubts of which surroundings report the reason
+MACHINE_MODULES = ("surroundings", "card", "ceilings")  # whose checks need no operators
+MODULES = (*MACHINE_MODULES, "consistency", "acceptance")  # in the order of their rows
+
+DISTURBED = ("disturbed", "throttled")  # doubts whose reason the checks of surroundings report
+
+RowT = TypeVar("RowT", bound=TableRow)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of one device."""
+    """The facts about one device that its checks look at: its record, the table of the run, and the request."""
 
     device: DeviceRecord
     table: Roofline | None = None
     records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
-    dtypes: Sequence[str] = ()  # asked for; empty if not known
-    shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # asked for, by operator
-    profiled: bool = False  # whether counters were asked for
+    dtypes: Sequence[str] = ()  # requested; empty if not known
+    shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # requested, by operator
+    profiled: bool = False  # whether counters were requested
 
     @property
-    def compute(self) -> list[ComputeCeiling]:
-        return [one for one in self._ceilings if one.kind == "compute"]
+    def compute_ceilings(self) -> list[ComputeCeiling]:
+        """The compute ceilings of the device that were not disturbed."""
+        return [row for row in self._ceilings if row.kind == "compute"]
 
     @property
-    def memory(self) -> list[MemoryCeiling]:
-        return [one for one in self._ceilings if one.kind == "memory"]
+    def memory_ceilings(self) -> list[MemoryCeiling]:
+        """The memory ceilings of the device that were not disturbed."""
+        return [row for row in self._ceilings if row.kind == "memory"]
 
     @property
     def _ceilings(self) -> list[ComputeCeiling | MemoryCeiling]:
-        mine = self.mine(self.table.ceilings)
-        return [one for one in mine if one.doubt not in DISTURBED]
+        return [row for row in self.of_device(self.table.ceilings) if row.doubt not in DISTURBED]
 
-    def mine(self, rows: Sequence) -> list:
-        return [one for one in rows if one.device == self.device.device]
+    def of_device(self, rows: Sequence[RowT]) -> list[RowT]:
+        """Return the rows of the table that are of this device."""
+        return [row for row in rows if row.device == self.device.device]
 
 
 class Outcome(NamedTuple):
+    """The verdict of a check on one device, with its reason and the figure that decides."""
+
     result: Result
     reason: str
     value: float | None = None
     limit: float | None = None
-    records: Sequence[str] = ()  # to measure again
-    doubts: bool = True  # False if this failure leaves the figures reliable
+    records: Sequence[str] = ()  # paths of those to measure again
+    doubts_figures: bool = True  # False if this failure leaves the figures reliable
 
 
-Judge = Callable[[Evidence], Outcome | None]  # None if what it looks at was not asked for
+CheckFunction = Callable[[Evidence], Outcome | None]  # None if what it looks at was not requested
 
 
-REGISTRY: dict[str, list[Callable[[Evidence], CheckResult | None]]] = {}  # by module
+REGISTRY: dict[str, list[Callable[[Evidence], CheckResult | None]]] = {}  # by module of this package
 
 
 def register_check(
     name: str, *, action: str | None = None, of_cpus: bool = False, doubts_figures: bool = False
-) -> Callable[[Judge], Judge]:
-    """Register a function as the check of this name.
+) -> Callable[[CheckFunction], CheckFunction]:
+    """Register a function as the check of this name; return it unchanged.
 
-    `doubts_figures` says whether a failure makes the figures of the device, or of the records named, doubtful.
+    `action` is shown if the check fails. `of_cpus` says whether CPUs are checked too, `doubts_figures` whether a
+    failure makes the figures of the device, or of the records that it names, doubtful.
     """
 
-    def register(judge: Judge) -> Judge:
-        def judged(known: Evidence) -> CheckResult | None:
-            asked = of_cpus or DEVICE_TRAITS[known.device.device_kind].accelerator
-            if not asked or not (found := judge(known)):
+    def register(function: CheckFunction) -> CheckFunction:
+        def run_check(evidence: Evidence) -> CheckResult | None:
+            if not of_cpus and not DEVICE_TRAITS[evidence.device.device_kind].accelerator:
                 return None
-            wrong = {"action": action if found.result in ("fail", "note") else None, "records": list(found.records)}
-            own = {"device": known.device.device, "check": name, "doubts_figures": doubts_figures and found.doubts}
-            return CheckResult.like(found, **own | wrong)
+            outcome = function(evidence)
+            if outcome is None:
+                return None
+            return CheckResult(
+                device=evidence.device.device,
+                check=name,
+                result=outcome.result,
+                reason=outcome.reason,
+                action=action if outcome.result in ("fail", "note") else None,
+                value=outcome.value,
+                limit=outcome.limit,
+                doubts_figures=doubts_figures and outcome.doubts_figures,
+                records=list(outcome.records),
+            )
 
-        REGISTRY.setdefault(judge.__module__.rpartition(".")[2], []).append(judged)
-        return judge
+        module = function.__module__.removeprefix(f"{__package__}.")
+        REGISTRY.setdefault(module, []).append(run_check)
+        return function
 
     return register
 
 
-def run_checks(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult]:
-    """The checks of one device. What was disturbed is reported once, and left out of other checks."""
+def run_checks(evidence: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult]:
+    """Return the results of the checks that apply to one device, in the order of `modules`.
+
+    A disturbed measurement is reported once, and left out of the other checks.
+    """
     for module in modules:
-        import_module(f"{__package__}.{module}")
-    rows = (judged(known) for module in modules for judged in REGISTRY[module])
-    return [row for row in rows if row]
+        import_module(f"{__package__}.{module}")  # which registers its checks
+    results = [run_check(evidence) for module in modules for run_check in REGISTRY[module]]
+    return [result for result in results if result]
 
 
-def check_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
-    """All checks of a run, device by device; `asked` has the settings `dtypes` and `shapes`."""
+def check_run(table: Roofline, results: Results, request: "Request") -> list[CheckResult]:
+    """Return the results of all checks of a run, device by device."""
     rows: list[CheckResult] = []
-    for name, device in found.device_records().items():
-        records = {path: one for path, one in found.measured if one.device == name}
-        records |= {path: one for path, one in found.seals.items() if one.kind == "calibration" and one.device == name}
-        known = Evidence(device, table, records, asked.dtypes, asked.shapes, bool(found.profilers))
-        rows += run_checks(known)
+    for name, device in results.device_records().items():
+        records = {path: record for path, record in results.measured if record.device == name}
+        for path, seal in results.seals.items():
+            if isinstance(seal, CalibrationRecord) and seal.device == name:
+                records[path] = seal
+        rows += run_checks(
+            Evidence(
+                device, table, records, dtypes=request.dtypes, shapes=request.shapes, profiled=bool(results.profilers)
+            )
+        )
     return rows
