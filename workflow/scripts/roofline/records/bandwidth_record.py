@@ -8,7 +8,7 @@ from roofline.core.terms import AccessPattern, HostMemory
 from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record
 from roofline.records.energy_record import EnergyPoint, Idle, MemoryLoad
 from roofline.records.operator_record import JobRecord
-from roofline.records.timing_record import Contention, DeviceState, Search, Timing
+from roofline.records.timing_record import ALL_THROTTLED, Contention, DeviceState, Search, Timing
 
 
 class GridTrial(Record):
@@ -18,8 +18,8 @@ class GridTrial(Record):
     gb_per_s: Rate
 
 
-class Bandwidth(Record):
-    """One memory ceiling: the bandwidth of a level under one access pattern."""
+class BandwidthFigures(Record):
+    """The figures of a memory ceiling, which its record and its row have in common."""
 
     name: str
     level: str
@@ -27,11 +27,19 @@ class Bandwidth(Record):
     cores: AtLeastOne | None = Field(default=None, description="that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(default=None, description="of transfers between host and device")
     both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
-    counting_rule: str = Field(description="which bytes count")
-    bytes: AtLeastOne
     gb_per_s: Rate
     ci95_gb_per_s: Interval | None
     datasheet_gb_per_s: Rate | None
+    sm_clock_mhz: Mhz | None = Field(description="counted inside the kernel, where it is ours")
+    throttle_reasons: list[str] = Field(description="under its load, as NVML reports them")
+    all_throttled: bool | None = Field(description=ALL_THROTTLED)
+
+
+class Bandwidth(BandwidthFigures):
+    """One memory ceiling: what a level gives to one access pattern, and how it was found."""
+
+    counting_rule: str = Field(description="which bytes count")
+    bytes: AtLeastOne
     threads: AtLeastOne | None
     grid: str = Field(description="the fastest of the trials")
     search: Search
@@ -39,17 +47,10 @@ class Bandwidth(Record):
     repeats_gb_per_s: list[Positive] = Field(
         default=[], description="the median of each block in order of time; all else here is of the fastest"
     )
-    sm_clock_mhz: Mhz | None = Field(description="counted inside the kernel, where it is ours")
-    throttle_reasons: list[str]
-    all_throttled: bool | None = Field(
-        description="whether heat or the power brake held back every sample; null if not reported"
-    )
     timing: Timing
     states: list[DeviceState]
     checked_against: str = Field(description="what the result was compared with")
-    sustained: MemoryLoad | None = Field(
-        default=None, description="load without a pause: reads and copies of a GPU's memory, for its energy"
-    )
+    sustained: MemoryLoad | None = Field(default=None, description="a GPU's reads and copies without a pause")
 
 
 class SweepPoint(Record):

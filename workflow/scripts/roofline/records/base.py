@@ -6,7 +6,7 @@ What is not known is null; NaN and Infinity are refused. Keys carry their unit.
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -40,6 +40,11 @@ class RunRecord(Record):
     """A file that a job of a run writes, with the version of its format."""
 
     schema_version: Literal[9] = RECORD_VERSION
+
+
+def shared_fields(record: Record, base: type[Record]) -> dict[str, Any]:
+    """Return the fields of a base class of a record, by name, for a row of the same base class to embed."""
+    return {name: getattr(record, name) for name in base.model_fields}
 
 
 def write(record: Record, path: Path | str) -> None:

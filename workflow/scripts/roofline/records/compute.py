@@ -6,9 +6,9 @@ from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
-from roofline.records.energy_record import LoadEnergy
+from roofline.records.energy_record import LoadFigures
 from roofline.records.operator_record import JobRecord
-from roofline.records.timing_record import Check, Contention, DeviceState, Search, Timing
+from roofline.records.timing_record import ALL_THROTTLED, Check, Contention, DeviceState, Search, Timing
 
 
 class WorkloadSpec(Record):
@@ -89,54 +89,48 @@ class LoadPoint(Record):
     throttle_reasons: list[str] | None = None
 
 
-class Sustained(Record):
+class Sustained(LoadFigures):
     """Load without a pause, and its rate over whole cycles of power control once it had settled."""
 
     product: WorkloadSpec
-    duration_s: Positive
-    settled_after_s: NotNegative | None = Field(description="what counts begins here")
     cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
     ci95_tflops: Interval | None
     drift: float | None = Field(default=None, description="the last cycle over the first, or quarter, less 1")
-    sm_clock_mhz: Positive | None = Field(description="median of what counts")
     power_w: Positive | None = Field(description="median of what counts")
-    temperature_c: float | None = Field(default=None, description="the highest of what counts")
     power_reading: Literal["instant", "average"] | None = None
-    throttle_reasons: list[str] = Field(description="those that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")
     starved_points: int = Field(description="moments left out because the device had no work")
     all_throttled: bool = Field(description="whether heat or the power brake held back every moment of the load")
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
-    energy: LoadEnergy | None = None
     contention: Contention | None = None
 
 
-class PeakFlops(Record):
-    """A measured compute ceiling: its burst, its sustained rate and the search that found it."""
+class PeakFigures(Record):
+    """The figures of a compute ceiling, which its record and its row have in common."""
 
     workload: Literal["gemm", "fma"]
     compute_unit: ComputeUnit
+    inputs: str = Field(description="operands")
     tflops: Rate = Field(description="the ceiling: the higher of burst and sustained")
-    reference_tflops: Rate | None = Field(
-        description="the reference GEMM's, which is in `measurements`; null for our own kernels"
-    )
-    burst_tflops: Rate = Field(description="the median of `repeats`")
+    burst_tflops: Rate = Field(description="the median of the repeats")
     sustained_tflops: Rate | None
-    datasheet_tflops: Rate | None = Field(description="the peak of the datasheet; of a CPU by formula")
+    reference_tflops: Rate | None = Field(description="of the reference GEMM; null for a kernel in registers")
+    datasheet_tflops: Rate | None = Field(description="the peak of the datasheet; by formula for a CPU")
     sm_clock_mhz: Positive | None = Field(description="of the burst")
     fraction_of_clock: Positive | None = Field(description="the burst over what the units could do at that clock")
-    inputs: str
     throttle_reasons: list[str] = Field(description="of the burst and of sustained load, as NVML reports them")
-    burst_throttle_reasons: list[str] | None = Field(
-        default=None, description="null where the burst was too short for NVML to tell, or it does not report"
-    )
-    sustained_throttle_reasons: list[str] | None = None
-    all_throttled: bool | None = Field(
-        description="whether heat or the power brake held back every sample; null if not reported"
-    )
+    burst_throttle_reasons: list[str] | None = Field(default=None, description="null if not known: too short a burst")
+    sustained_throttle_reasons: list[str] | None = Field(default=None, description="null if not known")
+    all_throttled: bool | None = Field(description=ALL_THROTTLED)
     remarks: list[str] = Field(description="what does not fit, but is not an error")
+    investigation: Investigation | None = Field(description="of a peak that seemed low")
+
+
+class PeakFlops(PeakFigures):
+    """One compute ceiling, and how it was found."""
+
     search: Search
     candidates: list[Candidate]
     not_repeated: list[NotRepeated] = Field(description="faster candidates, which fell out")
@@ -146,7 +140,6 @@ class PeakFlops(Record):
     sustained: Sustained | None
     variants: list[WorkloadBlock] = Field(description="the same product with another output or accumulation")
     kernel: KernelIdentity
-    investigation: Investigation | None
 
     @property
     def burst(self) -> WorkloadBlock:

@@ -40,18 +40,26 @@ class Flops(Record):
         return sum(counted) if counted else None
 
 
-class CountedCell(CellRecord):
-    """The counters of one cell, for one step; null is what was not counted."""
+class CountFigures(Record):
+    """What was declared of a profiled cell, and counts of it that need no conversion; null is what was not counted."""
 
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
     declared_flops: NotNegative
+    dram_read_bytes: NotNegative | None = None
+    tensor_pipe_active_fraction: NotNegative | None = Field(default=None, description="of the cycles while profiled")
+    achieved_occupancy_fraction: NotNegative | None = Field(default=None, description="active warps of those that fit")
+    not_counted: dict[str, str] = Field(default={}, description="why, by the counter's name")
+
+
+class CountedCell(CellRecord, CountFigures):
+    """The counters of one cell, for one step; null is what was not counted."""
+
     formula_flops_by_pipe: Flops | None = Field(
         default=None, description="by the kernel's FLOP formula, where it has one"
     )
     formula_flops_reason: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
     kernels: list[str] = Field(default=[], description="each counted by itself, behind emptied caches")
-    dram_read_bytes: NotNegative | None = None
     l2_read_sectors: NotNegative | None = None
     l2_write_sectors: NotNegative | None = Field(default=None, description="with those from partition to partition")
     sm_write_sectors: NotNegative | None = Field(default=None, description="that multiprocessors wrote to the L2")
@@ -65,9 +73,6 @@ class CountedCell(CellRecord):
     warp_instructions: NotNegative | None = None
     predicated_on_thread_instructions: NotNegative | None = None
     counted_flops_by_pipe: Flops = Flops()
-    tensor_pipe_active_fraction: NotNegative | None = Field(default=None, description="of the cycles while profiled")
-    achieved_occupancy_fraction: NotNegative | None = None
-    not_counted: dict[str, str] = Field(default={}, description="why, by the field's name")
 
 
 class CountersRecord(RunRecord):

@@ -46,22 +46,27 @@ class DatasheetFigures(Record):
     nvlink: DatasheetBandwidth | None = Field(default=None, description="all active links, in one direction")
 
 
-class DeviceRecord(RunRecord):
+class DeviceFacts(Record):
+    """What the record and the row of a device have in common."""
+
+    device_kind: DeviceKind
+    name: str
+    queried_at: str
+    memory_total_bytes: int
+    hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
+    software: dict[str, str | None] = Field(description="versions by library")
+    host: dict[str, Any]
+
+
+class DeviceRecord(RunRecord, DeviceFacts):
     """results/{device}/device_query.json: a device, its host, and the datasheet's figures for it."""
 
     kind: Literal["device_query"] = "device_query"
     device: str
-    device_kind: DeviceKind
-    name: str
     uuid: str
-    memory_total_bytes: int
     memory_free_bytes: int
     last_level_cache_bytes: int
-    hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
     timer_ratio: Positive | None = Field(description="the host's clock over a GPU's events, of half a second")
-    software: dict[str, str | None] = Field(description="versions by library")
     datasheet: DatasheetFigures
     unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")
-    host: dict[str, Any]
-    queried_at: str
     method: AtLeastOne = Field(default=1, description="of measuring ceilings: those of different ones are not compared")

@@ -31,16 +31,21 @@ class Idle(Record):
     temperature_c: float | None
 
 
-class MemoryLoad(Record):
-    """A bandwidth benchmark without a pause, and its rate once it had settled."""
+class LoadFigures(Record):
+    """What a device did under load without a pause."""
 
     duration_s: Positive
-    settled_after_s: NotNegative | None
+    settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    sm_clock_mhz: Positive | None = Field(description="median of what counts")
+    temperature_c: float | None = Field(default=None, description="the highest of what counts")
+    throttle_reasons: list[str] = Field(description="those that NVML reported under this load")
+    energy: LoadEnergy | None = None
+
+
+class MemoryLoad(LoadFigures):
+    """A bandwidth benchmark without a pause, and what it gave once it had settled."""
+
     gb_per_s: Rate
-    sm_clock_mhz: Positive | None
-    temperature_c: float | None
-    throttle_reasons: list[str]
-    energy: LoadEnergy | None
 
 
 class PowerPoint(Record):

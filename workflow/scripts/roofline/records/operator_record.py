@@ -19,16 +19,22 @@ class DataFile(Record):
     description: str
 
 
-class CellRecord(Record):
-    """The key of a cell: one operator, implementation, case and scope."""
+class CellKey(Record):
+    """What distinguishes a cell from the other cells of a device."""
 
     operator: str
     implementation: str
-    preset: str | None
-    scope: str | None
+    preset: str | None = None
+    scope: str | None = None
     dtype: str
+    cache: Cache | None = None
+    shape: dict[str, int] = Field(description="sizes of the case, by the names of its dimensions")
+
+
+class CellRecord(CellKey):
+    """A cell of a device of this run, with its inputs cold or warm."""
+
     cache: Cache
-    shape: dict[str, int]
 
     @property
     def identity(self) -> tuple:

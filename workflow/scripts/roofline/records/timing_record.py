@@ -18,6 +18,8 @@ from roofline.records.base import (
     Whole,
 )
 
+ALL_THROTTLED = "whether heat or the power brake held back every sample; null if not reported"
+
 
 class Contention(Record):
     """The other load during a timed block; null where the system does not tell."""

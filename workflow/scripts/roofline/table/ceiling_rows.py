@@ -10,9 +10,10 @@ from roofline.core.roofline_model import ridge_point
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.datasheets import highest_possible_tflops
-from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
+from roofline.records.bandwidth_record import Bandwidth, BandwidthFigures, BandwidthRecord, PeerLink, SweepCurve
+from roofline.records.base import shared_fields
 from roofline.records.cards import CardRun
-from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
+from roofline.records.compute import PeakFigures, PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
 from roofline.records.device_record import DeviceRecord
 from roofline.records.energy_record import MemoryLoad
 from roofline.records.operator_record import JobRecord
@@ -67,37 +68,22 @@ def _compute(
     datasheet = peak.datasheet_tflops
     ridge = ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if reads_gb_per_s and not doubt else None
     return ComputeCeiling(
+        **shared_fields(peak, PeakFigures),
         device=record.device,
         kind="compute",
         name=record.name,
-        workload=peak.workload,
-        compute_unit=peak.compute_unit,
         dtype=operand_dtype(record.name),
         product=burst.product,
-        inputs=peak.inputs,
-        tflops=peak.tflops,
-        burst_tflops=peak.burst_tflops,
-        sustained_tflops=peak.sustained_tflops,
         sample_count=samples,
         repeat_spread=spread,
         ridge_flops_per_byte=ridge,
-        reference_tflops=peak.reference_tflops,
-        datasheet_tflops=datasheet,
         fraction_of_datasheet=_fraction(peak.tflops, datasheet),
         burst_fraction_of_datasheet=_fraction(peak.burst_tflops, datasheet),
         sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, datasheet),
         datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
-        sm_clock_mhz=peak.sm_clock_mhz,
-        fraction_of_clock=peak.fraction_of_clock,
-        throttle_reasons=peak.throttle_reasons,
-        burst_throttle_reasons=peak.burst_throttle_reasons,
-        sustained_throttle_reasons=peak.sustained_throttle_reasons,
-        all_throttled=peak.all_throttled,
         variants=[_variant(block) for block in peak.variants],
         sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
         energy=_energy(peak.sustained, "flop", device),
-        investigation=peak.investigation,
-        remarks=peak.remarks,
         doubt=doubt,
         standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
         record=path,
@@ -199,27 +185,16 @@ def _memory(
     )
     datasheet = bandwidth.datasheet_gb_per_s
     return MemoryCeiling(
+        **shared_fields(bandwidth, BandwidthFigures),
         device=record.device,
         kind="memory",
-        name=bandwidth.name,
-        level=bandwidth.level,
-        mix=bandwidth.mix,
-        cores=bandwidth.cores,
-        host_memory=bandwidth.host_memory,
-        both_ways=bandwidth.both_ways,
         peer=record.peer and record.peer.peer,
-        gb_per_s=bandwidth.gb_per_s,
-        ci95_gb_per_s=bandwidth.ci95_gb_per_s,
         sample_count=len(bandwidth.timing.samples_s),
         repeat_spread=spread,
         load_latency_s=_load_latency_s(record, bandwidth),
         sustained_gb_per_s=bandwidth.sustained and bandwidth.sustained.gb_per_s,
         energy=_energy(bandwidth.sustained, "byte", device),
-        sm_clock_mhz=bandwidth.sm_clock_mhz,
-        datasheet_gb_per_s=datasheet,
         fraction_of_datasheet=_fraction(bandwidth.gb_per_s, datasheet),
-        throttle_reasons=bandwidth.throttle_reasons,
-        all_throttled=bandwidth.all_throttled,
         doubt=doubt,
         standing=None if doubt else rank_among_cards(bandwidth.name, bandwidth.gb_per_s, card_runs),
         record=path,
@@ -246,30 +221,15 @@ def is_record_disturbed(
 
 def sweep_rows(path: str, record: BandwidthRecord) -> list[SweepRow]:
     """Return the sweeps of a record, each with the plateaus that it shows."""
-    return [
-        SweepRow(
-            device=record.device,
-            series=sweep.series,
-            reader=sweep.reader,
-            counting_rule=sweep.counting_rule,
-            points=sweep.points,
-            plateaus=sweep.plateaus,
-            record=path,
-        )
-        for sweep in record.sweeps
-    ]
+    return [SweepRow(**shared_fields(sweep, SweepCurve), device=record.device, record=path) for sweep in record.sweeps]
 
 
 def peer_path_row(path: str, record: BandwidthRecord) -> PeerPath:
     """Return the link of a GPU to the peer of this record, with its latencies in seconds and the loaded cards."""
     latencies_s = {latency.name: latency.timing.median_s for latency in record.latencies}
     return PeerPath(
+        **shared_fields(record.peer, PeerLink),
         device=record.device,
-        peer=record.peer.peer,
-        link=record.peer.link,
-        active_nvlinks=record.peer.active_nvlinks,
-        nvlink_version=record.peer.nvlink_version,
-        inactive_nvlinks=record.peer.inactive_nvlinks,
         load_latency_s=latencies_s.get("load"),
         copy_latency_s=latencies_s.get("copy"),
         loaded=record.loaded,

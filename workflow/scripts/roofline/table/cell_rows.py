@@ -12,11 +12,12 @@ from roofline.core.terms import DeviceKind
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.devices.levels import memory_ceiling_names as memory_ceilings
 from roofline.operators.about import About
-from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
+from roofline.records.base import shared_fields
+from roofline.records.operator_record import CellKey, JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import is_record_disturbed
 from roofline.table.prediction_error import attribute_error, find_largest_cause
-from roofline.table.rows import USERS, Cause, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp, cell_key_fields
+from roofline.table.rows import USERS, Cause, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
 from roofline.table.scores import predict_baseline
 
 Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
@@ -58,7 +59,8 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     limiting = memory if lower == "memory" else compute
     cause, cause_s = _cause_of_error(measured, context, peak, gb_per_s)
     return CellRow(
-        **cell_key_fields(record.device, measured),
+        **shared_fields(measured, CellKey),
+        device=record.device,
         graph=context.about.runs_in_graph(measured.implementation),
         flops=measured.flops,
         bytes=measured.bytes,

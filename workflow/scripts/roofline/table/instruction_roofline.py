@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping
 from roofline.core.repeatability import find_doubt
 from roofline.core.roofline_model import fewest_transactions, peak_issue_rate
 from roofline.devices.levels import TRANSACTION_ROOFS
+from roofline.records.base import shared_fields
 from roofline.records.counters_record import CountedCell
 from roofline.records.instructions_record import AccessLimit, InstructionsRecord
+from roofline.records.operator_record import CellKey
 from roofline.table.cell_rows import Ceilings
-from roofline.table.rows import CellRow, InstructionRoofline, PlacedKernel, case_key, cell_key_fields
+from roofline.table.rows import CellRow, InstructionRoofline, PlacedKernel, case_key
 
 LIMITING_SHARE = 0.6  # of a measured rate: a kernel that reaches more of it is limited by it
 
@@ -41,22 +43,9 @@ def build_instruction_row(
         sample_count=len(issue.timing.samples_s),
         doubt=find_doubt(kind="gpu", samples=len(issue.timing.samples_s), throttled=issue.timing.all_throttled),
         transactions_per_s=transactions_per_s,
-        walls=[_access_limit(wall) for wall in record.walls],
+        walls=[AccessLimit(**shared_fields(wall, AccessLimit)) for wall in record.walls],
         kernels=kernels,
         record=path,
-    )
-
-
-def _access_limit(wall: AccessLimit) -> AccessLimit:
-    """The limit without its samples."""
-    return AccessLimit(
-        pattern=wall.pattern,
-        degree=wall.degree,
-        requests=wall.requests,
-        transactions_per_request=wall.transactions_per_request,
-        requests_per_s=wall.requests_per_s,
-        sm_clock_mhz=wall.sm_clock_mhz,
-        cycles_per_request=wall.cycles_per_request,
     )
 
 
@@ -82,7 +71,8 @@ def place_kernel(
     shares = [(fraction_of_issue, "issue"), *((share, level) for level, share in fraction_of_level.items())]
     largest_share, limit = max(shares)
     return PlacedKernel(
-        **cell_key_fields(cell.device, cell),
+        **shared_fields(cell, CellKey),
+        device=cell.device,
         warp_instructions=issued,
         warp_instructions_per_s=issued / seconds,
         active_lanes=(counts.predicated_on_thread_instructions or 0) / issued or None,

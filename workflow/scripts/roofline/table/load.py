@@ -9,10 +9,12 @@ from roofline.core.terms import DeviceKind, Regime
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
+from roofline.records.base import shared_fields
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.counters_record import CountedCell
+from roofline.records.counters_record import CountedCell, CountFigures
+from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
-from roofline.records.operator_record import Measurement
+from roofline.records.operator_record import CellKey, Measurement
 from roofline.table import ceiling_rows
 from roofline.table.cell_rows import CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
@@ -28,7 +30,6 @@ from roofline.table.rows import (
     Roofline,
     Skipped,
     case_key,
-    cell_key_fields,
 )
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
@@ -109,14 +110,8 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
     bandwidths = [bandwidth for _, bandwidth in results.of_kind(BandwidthRecord) if bandwidth.device == name]
     idle = next((bandwidth.idle for bandwidth in bandwidths if bandwidth.idle), None)
     return DeviceRow(
-        device_kind=record.device_kind,
-        name=record.name,
+        **shared_fields(record, DeviceFacts),
         record=path,
-        queried_at=record.queried_at,
-        memory_total_bytes=record.memory_total_bytes,
-        hardware=record.hardware,
-        software=record.software,
-        host=record.host,
         peaks_by=record.datasheet.peaks_by,
         idle_power_w=idle and idle.power_w,
         idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
@@ -214,21 +209,16 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regi
     # The bytes that multiprocessors wrote to the L2: most of them are still in it when a kernel ends.
     written_bytes = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
     return Counted(
-        **cell_key_fields(device, cell),
-        declared_read_bytes=cell.declared_read_bytes,
-        declared_write_bytes=cell.declared_write_bytes,
-        dram_read_bytes=cell.dram_read_bytes,
+        **shared_fields(cell, CellKey),
+        **shared_fields(cell, CountFigures),
+        device=device,
         sm_write_bytes=written_bytes,
-        declared_flops=cell.declared_flops,
         formula_flops=formula_flops,
         counted_flops=counted_flops,
-        tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
-        achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
         regime=regimes.get((cell.implementation, *case_key(device, cell))),
         reads_agree=_agree(cell.declared_read_bytes, cell.dram_read_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
         writes_agree=_agree(cell.declared_write_bytes, written_bytes, TRAFFIC_SHARE, TRAFFIC_BYTES),
         flops_agree=_agree(formula_flops, counted_flops, FLOPS_SHARE, FLOPS_AMOUNT),
-        not_counted=cell.not_counted,
         record=path,
     )
 

@@ -6,39 +6,29 @@ waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A mult
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from roofline.core.cell_prediction import is_within_factor
 from roofline.core.repeatability import Doubt
-from roofline.core.terms import (
-    BYTES_AXIS_KEY,
-    AccessPattern,
-    Axis,
-    Cache,
-    ComputeUnit,
-    DeviceKind,
-    HostMemory,
-    Regime,
-    RegimeLevel,
-)
+from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperatorRecord, StoredAbout, UnknownAbout, load_abouts
-from roofline.records.bandwidth_record import Loaded, PeerLink, SweepCurve
+from roofline.records.bandwidth_record import BandwidthFigures, Loaded, PeerLink, SweepCurve
 from roofline.records.bandwidth_record import Plateau as Plateau  # of a sweep; pages import rows alone
 from roofline.records.base import Interval, NotNegative, Positive, Record
-from roofline.records.compute import Investigation, LoadPoint, WorkloadSpec
+from roofline.records.compute import LoadPoint, PeakFigures, WorkloadSpec
+from roofline.records.counters_record import CountFigures
+from roofline.records.device_record import DeviceFacts
 from roofline.records.energy_record import PowerPoint
 from roofline.records.instructions_record import AccessLimit
+from roofline.records.operator_record import CellKey
 from roofline.records.seal_records import CellPrediction
 
 SCHEMA_VERSION = 8  # of roofline.json
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
-REPEAT_SPREAD = (
-    "a fraction: the fastest of the timed blocks that start alike over the slowest, less 1; null for fewer than two"
-)
-ALL_THROTTLED = "whether heat or the power brake held back every sample; null if not reported"
+REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
 
@@ -48,20 +38,11 @@ class TableRow(Record):
     model_config = ConfigDict(frozen=True)
 
 
-class DeviceRow(TableRow):
+class DeviceRow(TableRow, DeviceFacts):
     """A device of the run, with its hardware and software, its idle power and its seals."""
 
-    device_kind: DeviceKind
-    name: str
     record: str
-    queried_at: str
-    memory_total_bytes: int
-    hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
-    software: dict[str, str | None] = Field(description="versions by library")
-    host: dict[str, Any]
-    peaks_by: Literal["datasheet", "formula"] = Field(
-        description="where its `datasheet_` figures are from: a datasheet of exactly this device, or a formula"
-    )
+    peaks_by: Literal["datasheet", "formula"] = Field(description="where its `datasheet_` figures are from")
     idle_power_w: Positive | None = Field(default=None, description="with a context and an empty queue, before loads")
     idle_sm_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
@@ -84,9 +65,7 @@ class SustainedRow(TableRow):
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
     sm_clock_mhz: Positive | None = Field(description="median of what counts")
     temperature_c: float | None = Field(description="the highest of what counts")
-    drift: float | None = Field(
-        description="a fraction: the rate of the last cycle, or quarter, over that of the first, less 1"
-    )
+    drift: float | None = Field(description="a fraction: the last cycle, or quarter, over the first, less 1")
     point_count: int = Field(description="moments of the whole curve")
     product_flops: int = Field(description="FLOPs of one product")
     first_products_s: list[Positive] = Field(description="seconds of each product of the first 0.1 s")
@@ -119,71 +98,41 @@ class Standing(TableRow):
     rank_at_worst: int | None = Field(default=None, description="the place at worst; null with few other cards")
 
 
-class ComputeCeiling(TableRow):
+class ComputeCeiling(TableRow, PeakFigures):
     """The highest FLOP rate that a device was measured to reach with one dtype on one kind of unit."""
 
     device: str
     kind: Literal["compute"]
     name: str
-    workload: Literal["gemm", "fma"]
-    compute_unit: ComputeUnit
     dtype: str = Field(description="of the operands")
     product: WorkloadSpec = Field(description="what reached the burst: its library, shape and arithmetic")
-    inputs: str = Field(description="operands")
-    tflops: Positive = Field(description="the higher of burst and sustained")
-    burst_tflops: Positive
-    sustained_tflops: Positive | None
     sample_count: int = Field(description="timed samples of the burst")
     repeat_spread: NotNegative | None = Field(description=REPEAT_SPREAD)
-    ridge_flops_per_byte: Positive | None = Field(
-        description="the intensity at which this ceiling meets the device's reads of main memory"
-    )
-    reference_tflops: Positive | None = Field(description="of the reference GEMM; null for a kernel in registers")
-    datasheet_tflops: Positive | None = Field(description="of the datasheet; by formula for a CPU")
+    ridge_flops_per_byte: Positive | None = Field(description="where it meets the device's reads of main memory")
     fraction_of_datasheet: Positive | None = Field(description="tflops over datasheet_tflops")
     burst_fraction_of_datasheet: Positive | None = Field(description="burst_tflops over datasheet_tflops")
     sustained_fraction_of_datasheet: Positive | None = Field(description="sustained_tflops over datasheet_tflops")
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
-    sm_clock_mhz: Positive | None = Field(description="of the burst")
-    fraction_of_clock: Positive | None = Field(description="the burst over what the units could do at that clock")
-    throttle_reasons: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
-    burst_throttle_reasons: list[str] | None = Field(description="those during the burst; null if not known")
-    sustained_throttle_reasons: list[str] | None = Field(description="those under sustained load; null if not known")
-    all_throttled: bool | None = Field(description=ALL_THROTTLED)
     variants: list[VariantRow] = Field(description="the burst's product by other arithmetic, or operands")
     sustained: SustainedRow | None
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
-    investigation: Investigation | None = Field(description="of a peak that seemed low")
-    remarks: list[str] = Field(description="what does not fit, but is not an error")
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="of the burst; null if no other card is known")
     record: str
 
 
-class MemoryCeiling(TableRow):
+class MemoryCeiling(TableRow, BandwidthFigures):
     """The bandwidth that a memory level or a link was measured to give to one access pattern."""
 
     device: str
     kind: Literal["memory"]
-    name: str
-    level: str
-    mix: AccessPattern
-    cores: int | None = Field(description="CPU cores that read or write, where these are fewer than all")
-    host_memory: HostMemory | None = Field(description="of transfers between host and device")
-    both_ways: bool = Field(description="both directions of a link at once, of which this is the sum")
     peer: str | None = Field(description="the other GPU of a link between two")
-    gb_per_s: Positive
-    ci95_gb_per_s: Interval | None
     sample_count: int
     repeat_spread: NotNegative | None = Field(description=REPEAT_SPREAD)
     load_latency_s: Positive | None = Field(default=None, description="of a load that waits for the one before")
     sustained_gb_per_s: Positive | None = Field(default=None, description="over seconds without a pause")
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
-    sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
-    datasheet_gb_per_s: Positive | None
     fraction_of_datasheet: Positive | None = Field(description="gb_per_s over datasheet_gb_per_s")
-    throttle_reasons: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
-    all_throttled: bool | None = Field(description=ALL_THROTTLED)
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="null if no other card is known")
     record: str
@@ -239,43 +188,10 @@ class SpeedUp(TableRow):
 Cause = Literal["launch", "start", "ceiling", "share"]
 
 
-class CellKeyRow(TableRow):
-    """The fields that distinguish a cell from others. Its title and labels are in about.py, and in no table."""
+class CellKeyRow(TableRow, CellKey):
+    """A cell of a device. Its title and labels are in about.py, and in no table."""
 
     device: str
-    operator: str
-    implementation: str
-    preset: str | None = None
-    scope: str | None = None
-    dtype: str
-    cache: Cache | None = None
-    shape: dict[str, int] = Field(description="sizes of the case, by the names of its dimensions")
-
-
-class CellKey(Protocol):
-    """The fields that a cell of a record and a row of a cell have in common."""
-
-    operator: str
-    implementation: str
-    preset: str | None
-    scope: str | None
-    dtype: str
-    cache: Cache | None
-    shape: dict[str, int]
-
-
-def cell_key_fields(device: str, cell: CellKey) -> dict[str, Any]:
-    """Return the fields of a CellKeyRow by their names."""
-    return {
-        "device": device,
-        "operator": cell.operator,
-        "implementation": cell.implementation,
-        "preset": cell.preset,
-        "scope": cell.scope,
-        "dtype": cell.dtype,
-        "cache": cell.cache,
-        "shape": cell.shape,
-    }
 
 
 def case_key(device: str, cell: CellKey) -> tuple:
@@ -297,9 +213,7 @@ class CellRow(CellKeyRow):
     intensity_flops_per_byte: NotNegative | None = Field(description="null without traffic")
     cpu_time_s: NotNegative | None = Field(description="null of an operation that the user did not time")
     cpu_time_ci95_s: Interval | None = None
-    cpu_time_decile_ratio: Positive | None = Field(
-        default=None, description="the ninth decile of the CPU time's samples over the first"
-    )
+    cpu_time_decile_ratio: Positive | None = Field(default=None, description="the ninth decile over the first")
     gpu_time_s: NotNegative | None = Field(default=None, description="null on a CPU")
     gpu_time_ci95_s: Interval | None = None
     sample_count: int | None = Field(default=None, description="of the CPU time; null of a user's own operation")
@@ -311,34 +225,22 @@ class CellRow(CellKeyRow):
     lower_ceiling: Literal["compute", "memory"] = Field(description="the lower one at this cell's intensity")
     no_roof_reason: str | None = Field(default=None, description="why no roof was declared; null where one was")
     roof_tflops: NotNegative | None
-    fraction_of_roof: NotNegative | None = Field(
-        description="attained_tflops over roof_tflops; without FLOPs, attained_gb_per_s over the memory ceiling"
-    )
+    fraction_of_roof: NotNegative | None = Field(description="attained over roof; without FLOPs, of the bandwidth")
     gpu_fraction_of_roof: NotNegative | None = Field(default=None, description="the same by the GPU time")
     fraction_of_compute_peak: NotNegative | None = Field(description="attained_tflops over the compute ceiling")
-    fraction_of_exceeded_ceiling: Positive | None = Field(
-        description="what it reaches of a ceiling that it exceeds even at its slow end, above 1"
-    )
+    fraction_of_exceeded_ceiling: Positive | None = Field(description="above 1 even at the slow end of its interval")
     regime: Regime | None = Field(description="null where a ceiling was not measured")
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
     start_s: NotNegative | None = Field(default=None, description="the GPU time of the smallest case")
     estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
     roofline_time_s: NotNegative | None = Field(default=None, description="of the user's: the longer of its two limits")
-    roof_fraction_of_compute_peak: NotNegative | None = Field(
-        default=None, description="of the user's: its roof over the compute peak"
-    )
+    roof_fraction_of_compute_peak: NotNegative | None = Field(default=None, description="of the user's: roof over peak")
     sealed: CellPrediction | None = Field(default=None, description="written and hashed before the cell was timed")
     sealed_tflops: NotNegative | None = Field(default=None, description="FLOPs over the sealed CPU time")
-    baseline_prediction: CellPrediction | None = Field(
-        default=None, description="by the roof of the datasheet and a start-up time, without a model"
-    )
-    sealed_cpu_time_error: float | None = Field(
-        default=None, description="a fraction: (predicted - measured) / measured, of the CPU time"
-    )
-    sealed_gpu_time_error: float | None = Field(
-        default=None, description="a fraction: (predicted - measured) / measured, of the GPU time"
-    )
+    baseline_prediction: CellPrediction | None = Field(default=None, description="by datasheet roof and start-up time")
+    sealed_cpu_time_error: float | None = Field(default=None, description="a fraction: predicted over measured, less 1")
+    sealed_gpu_time_error: float | None = Field(default=None, description="a fraction: predicted over measured, less 1")
     sealed_regime_right: bool | None = None
     cause: Cause | None = Field(default=None, description="of most of the sealed CPU time's error; null within 1 %")
     cause_s: float | None = Field(default=None, description="what that adds to the sealed CPU time")
@@ -390,9 +292,7 @@ class PlacedKernel(CellKeyRow):
     warp_instructions: Positive = Field(description="of one application of the operator")
     warp_instructions_per_s: Positive
     active_lanes: NotNegative | None = Field(description="lanes of 32 per warp instruction; null if not counted")
-    transactions: dict[str, NotNegative] = Field(
-        description="memory transactions of one application by level; a level that is not known is absent"
-    )
+    transactions: dict[str, NotNegative] = Field(description="of one application, by level, if it was counted")
     fraction_of_issue: NotNegative = Field(description="of the measured issue rate")
     fraction_of_level: dict[str, NotNegative] = Field(description="of each level's measured transactions per second")
     fraction_of_roof: NotNegative | None = Field(description="of the operator's own roof, by FLOPs and bytes")
@@ -418,23 +318,16 @@ class InstructionRoofline(TableRow):
         return [(kernel, level) for kernel in self.kernels for level, count in kernel.transactions.items() if count]
 
 
-class Counted(CellKeyRow):
-    """A profiled cell: the declared bytes and FLOPs of one step next to those that the hardware counted."""
+class Counted(CellKeyRow, CountFigures):
+    """A profiled cell: what was declared next to what the hardware counted, of one step."""
 
-    declared_read_bytes: NotNegative
-    declared_write_bytes: NotNegative
-    dram_read_bytes: NotNegative | None
     sm_write_bytes: NotNegative | None = Field(description="to the L2, by multiprocessors")
-    declared_flops: NotNegative
     formula_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
     counted_flops: NotNegative | None
-    tensor_pipe_active_fraction: NotNegative | None
-    achieved_occupancy_fraction: NotNegative | None
     regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
     reads_agree: bool | None = Field(description="within 5 % or 1 MB, whichever is more")
     writes_agree: bool | None = Field(description="the same")
     flops_agree: bool | None = Field(description="with the kernel's FLOP formula, within 2 %")
-    not_counted: dict[str, str] = Field(description="why, by the counter's name")
     record: str
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, CellCosts, is_within_factor, predict_cell
 from roofline.core.statistics import median
+from roofline.records.base import shared_fields
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import CellPrediction, CostTerms, PredictionRecord
 from roofline.table.rows import CellRow, Score, Tally
@@ -60,11 +61,7 @@ def score_predictions(cells: Iterable[CellRow]) -> Score:
     if with_baseline:
         baseline_tally = _tally(with_baseline, [cell.baseline_prediction for cell in with_baseline])
     return Score(
-        cell_count=tally.cell_count,
-        regimes_right=tally.regimes_right,
-        times_right=tally.times_right,
-        times_close=tally.times_close,
-        median_cpu_time_error=tally.median_cpu_time_error,
+        **shared_fields(tally, Tally),
         both_right=sum(bool(cell.sealed_regime_right and cell.sealed_time_right) for cell in judged),
         baseline_tally=baseline_tally,
     )
