@@ -11,6 +11,7 @@ from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 
 from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
+from roofline.core.units import MIB
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.discovery import describe_device, open_device
 from roofline.measure.compute_ceiling import GemmSizes
@@ -21,7 +22,6 @@ from roofline.records.base import read, write
 pytestmark = pytest.mark.gpu
 
 DATASHEETS = Path(__file__).parents[1] / "config" / "datasheets.yaml"
-MIB = 1 << 20
 FMA = tuple(ceiling for ceiling in COMPUTE_CEILINGS if ceiling.endswith("_fma"))
 
 
@@ -76,7 +76,7 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
     skip_unless_supported(device, ceiling)
     peak = record.vendor.peaks.get(ceiling)
     for workload in device.candidate_fma_workloads(ceiling, seed=1):
-        check = workload.check()
+        check = workload.run_and_check()
         assert 0 <= check.error <= check.tolerance
         seconds = median(device.time_steps(workload.step, 5))
         assert 1e-4 < seconds < 1e-2

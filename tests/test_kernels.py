@@ -9,12 +9,13 @@ import pytest
 from cuda.bindings import nvrtc
 
 import roofline
+from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.operators.decode_attention import fused_attention
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
-from roofline.operators.decode_attention.fused_attention import LANES_PER_WARP, KernelVariant
+from roofline.operators.decode_attention.fused_attention import KernelVariant
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul import mma_plan as fused_product
 from roofline.operators.row_norm import cuda_row_norm as row_norm

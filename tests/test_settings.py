@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.core.terms import UserError
+from roofline.core.units import GIB
 from roofline.devices.base import Identity
 from roofline.operators.setting_types import EFFORTS, ByEffort
 from roofline.run import targets
@@ -147,7 +148,6 @@ def test_a_device_without_code_for_an_operator_is_reported(tmp_path):
 
 # ---------------------------------------------------------------- held against the machine
 
-GIB = 1 << 30
 CPU = Identity("cpu", "cpu", "A CPU", "uuid", None, 64 * GIB, 48 * GIB, last_level_cache_bytes=32 << 20)
 GPU = Identity("gpu0", "gpu", "NVIDIA H200", "uuid", "580", 141 * GIB, 140 * GIB, 60 << 20, "9.0", multiprocessors=132)
 PRESENT = {"gpu0": GPU, "gpu1": replace(GPU, device="gpu1"), "cpu": CPU}

@@ -24,7 +24,7 @@ def repeat(device, dtype: str, size: int, seconds: float) -> dict:
     product = workloads_module(device).reference_workload(device, dtype, size, seed=21)
     fault = None
     try:
-        product.check()
+        product.run_and_check()
     except ArithmeticError as error:
         fault = str(error)
     result = product.result.reshape(-1).view("uint32")

@@ -162,8 +162,8 @@ def rated(launches: int, total_s, whole_s: float, flops, roofs: list[Roof], star
         "memory": max((one.least_s for one in roofs if one.least_s and one.level != "compute"), default=0.0),
     }
     complete = whole and not any(one.ceiling is None for one in roofs)
-    seconds = {"latency_s": mean_s, "compute_s": least["compute"], "memory_s": least["memory"]}
-    regime = mean_s and found_regime(**seconds, device_latency_s=None, start_s=start_s)
+    seconds = {"cpu_time_s": mean_s, "compute_s": least["compute"], "memory_s": least["memory"]}
+    regime = mean_s and found_regime(**seconds, gpu_time_s=None, start_s=start_s)
     if regime == "implementation" and not complete:  # a count is missing, and the others explain too little
         regime = None
     limit = next((one for one in roofs if one.least_s is not None and one.least_s == least.get(regime)), None)

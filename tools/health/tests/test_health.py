@@ -12,6 +12,7 @@ from factories import seals_for
 from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
+from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.discovery import describe_device
 from roofline.devices.gpu import gpu_fma
@@ -30,7 +31,6 @@ FEW, ALL = 2, 132
 RATES = {"read": 4600, "write": 4600, "copy": 4300, "triad": 4300, "link": 55, "fma": 65.5 * FEW / ALL, "bfloat16": 800}
 IDENTITY = Identity("gpu0", "gpu", "of an unknown model", "GPU-1", None, 1 << 37, 1 << 37)
 BUDGET = TimingBudget(warmup=1, iterations=10, time_budget_s=0.02)
-MIB = 1 << 20
 JOB = {"device": "gpu0", "seals": {}, "started_at": "2026-11-22T12:00:00+00:00", "elapsed_s": 1}
 
 

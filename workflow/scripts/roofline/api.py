@@ -27,7 +27,7 @@ from roofline.core.formatting import (
     regime_text,
 )
 from roofline.core.regimes import classify_regime
-from roofline.core.roofline_model import peak_issue_rate
+from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, UserError
 from roofline.devices import datasheets, discovery
