@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import floor, log10
 
-from roofline.core.terms import BYTES_AXIS_KEY, Axis
+from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, Axis
 
 
 def number(value: float) -> str:
@@ -17,10 +17,15 @@ def number(value: float) -> str:
 
 def percent(share: float) -> str:
     """A share in percent, two significant digits below 10 %: 77 %, 3.1 %, 0.31 %."""
+    return f"{percent_digits(share)} %"
+
+
+def percent_digits(share: float) -> str:
+    """A share in percent without the sign: 77, 3.1, 0.31."""
     value = 100 * share
     if value >= 9.95:
-        return f"{value:.0f} %"
-    return f"{value:.{max(1, 1 - floor(log10(value)))}f} %" if value > 0 else "0 %"
+        return f"{value:.0f}"
+    return f"{value:.{max(1, 1 - floor(log10(value)))}f}" if value > 0 else "0"
 
 
 def mark_doubtful(text: str, doubtful: object) -> str:
@@ -77,6 +82,16 @@ def flops_rate_text(tflops: float) -> str:
     return _in_units(tflops * 1e12, (("TFLOPS", 1e12), ("GFLOPS", 1e9), ("MFLOPS", 1e6)), "FLOPS")
 
 
+def issue_rate_text(warp_instructions_per_s: float) -> str:
+    """1045 G warp instructions/s."""
+    return f"{number(warp_instructions_per_s / 1e9)} G warp instructions/s"
+
+
+def picojoules(joules: float) -> str:
+    """The picojoules of one FLOP or byte, without the unit: 0.85."""
+    return number(1e12 * joules)
+
+
 def _in_units(count: float, units: Iterable[tuple[str, float]], one: str = "bytes") -> str:
     for unit, size in units:
         if count >= size:
@@ -96,4 +111,4 @@ def plateau_label(name: str | None, knee_bytes: int | None) -> str:
 
 def level_label(name: str) -> str:
     """L1 for l1: a level of caches, and what is named after one, as people write it."""
-    return name[0].upper() + name[1:] if name.split("_")[0] in ("l1", "l2", "l3") else name
+    return name[0].upper() + name[1:] if name.split("_")[0] in CACHE_LEVELS else name

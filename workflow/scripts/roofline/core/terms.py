@@ -40,6 +40,7 @@ QuantityKind = Literal[
 KNEE_SHARE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")
 BYTES_AXIS_KEY = "bytes"
+CACHE_LEVELS = ("l1", "l2", "l3")  # from the cores out; a GPU has the first two
 
 
 class Axis(NamedTuple):

@@ -11,7 +11,8 @@ from roofline.core.terms import AccessPattern, DeviceKind
 class MemoryLevel:
     """A level by the name that `bandwidth.levels` and its record have.
 
-    `holds` is the level that its ceilings are of: copies on the device and our kernels both measure `hbm`.
+    `holds` is the level that its ceilings are of: copies on the device and our kernels both measure `hbm`. `title` is
+    how people write that level, `colour` how pictures show its transactions and traffic.
     `roofs` are the ceilings that operators of an access pattern may stand under, best first.
     """
 
@@ -20,6 +21,7 @@ class MemoryLevel:
     holds: str
     medium: Literal["memory", "cache", "link"] | None
     title: str = ""
+    colour: str = ""
     arrays: int = 0  # of bandwidth.size_mib that it needs at once, if that applies
     transfer: bool = False  # whether its size is bandwidth.transfer_size_mib
     roofs: Mapping[AccessPattern, tuple[str, ...]] = field(default_factory=dict)
@@ -30,14 +32,14 @@ _DRAM = {mix: (f"dram_{mix}", "dram_copy") for mix in ("read", "write", "triad")
 _D2D = dict.fromkeys(("read", "write", "copy", "triad"), ("d2d",))
 
 MEMORY_LEVELS = (
-    MemoryLevel("hbm", "gpu", "hbm", "memory", "HBM", arrays=3, roofs=_HBM),
+    MemoryLevel("hbm", "gpu", "hbm", "memory", "HBM", "#D55E00", arrays=3, roofs=_HBM),
     MemoryLevel("d2d", "gpu", "hbm", "memory", "HBM", arrays=2, roofs=_D2D),
-    MemoryLevel("l2", "gpu", "l2", "cache", "L2"),
-    MemoryLevel("l1", "gpu", "l1", "cache", "L1"),
-    MemoryLevel("shared", "gpu", "shared", "cache", "shared memory"),
-    MemoryLevel("h2d", "gpu", "pcie", "link", transfer=True),
-    MemoryLevel("d2h", "gpu", "pcie", "link", transfer=True),
-    MemoryLevel("p2p", "gpu", "p2p", "link", arrays=4),
+    MemoryLevel("l2", "gpu", "l2", "cache", "L2", "#0072B2"),
+    MemoryLevel("l1", "gpu", "l1", "cache", "L1", "#009E73"),
+    MemoryLevel("shared", "gpu", "shared", "cache", "shared memory", "#CC79A7"),
+    MemoryLevel("h2d", "gpu", "pcie", "link", "host link", transfer=True),
+    MemoryLevel("d2h", "gpu", "pcie", "link", "host link", transfer=True),
+    MemoryLevel("p2p", "gpu", "p2p", "link", "other GPUs", arrays=4),
     MemoryLevel("dram", "cpu", "dram", "memory", "memory", arrays=3, roofs=_DRAM),
     MemoryLevel("sweep", None, "", None),  # finds the caches and their capacities by itself
 )
@@ -51,7 +53,8 @@ MEASURED_TOGETHER = (
     ("l2", "l1", "shared"),
     TRANSFER_LEVELS,
 )  # measured by one job: their settings are the same
-LEVEL_TITLES = {level.name: level.title for level in MEMORY_LEVELS if level.title}
+LEVEL_TITLES = {level.holds: level.title for level in MEMORY_LEVELS if level.title}
+LEVEL_COLOURS = {level.holds: level.colour for level in MEMORY_LEVELS if level.colour}
 MAIN_MEMORY = {"gpu": "hbm", "cpu": "dram"}
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
 MEMORY_PLATEAU, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not
@@ -71,6 +74,11 @@ def group_by_job(asked: Collection[str]) -> list[list[str]]:
 def memory_ceiling_names(kind: str, mix: AccessPattern) -> list[str]:
     """The memory ceilings that an operator of an access pattern may stand under on a kind of device, best first."""
     return [name for one in MEMORY_LEVELS if one.device_kind == kind for name in one.roofs.get(mix, ())]
+
+
+def main_memory_ceiling(kind: DeviceKind, mix: AccessPattern) -> str:
+    """Return the name of a device's ceiling of main memory for an access pattern: hbm_read."""
+    return f"{MAIN_MEMORY[kind]}_{mix}"
 
 
 def level_medium(holds: str) -> str:
