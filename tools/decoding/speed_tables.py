@@ -23,7 +23,7 @@ Times = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 
 def one_card(steps: Sequence[DecodeStepBound], times: Times) -> api.MarkdownTable:
     rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
-    return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left=0)
+    return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
 
 
 def _row(step: DecodeStepBound, timed: MeasuredStep | None) -> dict[str, str]:
@@ -74,7 +74,7 @@ def side_by_side(cards: Sequence[CardLimits], steps: Sequence[Sequence[DecodeSte
         usd = {name: one.usd_per_million for name, one in zip(names, same, strict=True) if one.fits is not False}
         rows.append([*row, min(filter(usd.get, usd), key=usd.__getitem__, default="-")])
     heads = [f"{head}, {name}" for name in names for head in _speeds(steps[0][0])]
-    return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left=0)
+    return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
 
 
 def narrow(table: api.MarkdownTable) -> str:

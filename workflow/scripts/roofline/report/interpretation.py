@@ -89,7 +89,9 @@ def _trust(report: ReportView) -> dict:
         cell for cell in cells if cell.share and cell.lower_ceiling == "compute" and cell.record in records
     ]
     spreads = [ceiling.repeat_spread for ceiling in sound if ceiling.repeat_spread is not None]
-    impossible = [cell for cell in report.table.operators if cell.device == device.device and cell.doubt == "impossible"]
+    impossible = [
+        cell for cell in report.table.operators if cell.device == device.device and cell.doubt == "impossible"
+    ]
     return {
         "device": device,
         "unit": unit,
@@ -195,9 +197,7 @@ def _gpu_vs_cpu(report: ReportView) -> dict:
 def _cores(device: DeviceView) -> dict:
     """One core of a machine without a GPU against all."""
     cores = device.row.hardware.get("cores_usable")
-    ceilings = [
-        ceiling for ceiling in device.memory if ceiling.level == MAIN_MEMORY["cpu"] and not ceiling.doubt
-    ]
+    ceilings = [ceiling for ceiling in device.memory if ceiling.level == MAIN_MEMORY["cpu"] and not ceiling.doubt]
     one_core = {ceiling.mix: ceiling for ceiling in ceilings if ceiling.cores == 1}
     all_cores = {ceiling.mix: ceiling for ceiling in ceilings if ceiling.cores is None}
     partial_reads = [ceiling for ceiling in ceilings if ceiling.mix == "read" and (ceiling.cores or 0) > 1]

@@ -9,26 +9,28 @@ from tabulate import tabulate
 
 
 class MarkdownTable(NamedTuple):
-    """A table of texts, which as text is Markdown. Its first columns are aligned to the left, all others to the right."""
+    """A table of texts, which as text is Markdown. Columns are aligned to the left or, after those, to the right."""
 
     columns: list[str]
     rows: list[list[str]]
-    left: int = 1  # the number of columns that are aligned to the left
+    left_columns: int = 1  # the number of columns on the left, which are aligned to it
 
     def __str__(self) -> str:
-        align = ["left" if place < self.left else "right" for place in range(len(self.columns))]
+        align = ["left" if place < self.left_columns else "right" for place in range(len(self.columns))]
         escaped = [list(map(escape_pipes, row)) for row in self.rows]
         return tabulate(escaped, self.columns, "pipe", colalign=align, disable_numparse=True)
 
 
-def drop_empty_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> MarkdownTable:
-    """Return a table without the columns that are empty throughout; the first `left` columns always stay."""
+def drop_empty_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left_columns: int = 1) -> MarkdownTable:
+    """Return a table without the columns that are empty throughout; the first `left_columns` stay."""
     rows = [list(row) for row in rows]
     places = [
-        place for place in range(len(columns)) if place < left or any(row[place] not in ("", "-") for row in rows)
+        place
+        for place in range(len(columns))
+        if place < left_columns or any(row[place] not in ("", "-") for row in rows)
     ]
     return MarkdownTable(
-        [columns[place] for place in places], [[row[place] for place in places] for row in rows], left
+        [columns[place] for place in places], [[row[place] for place in places] for row in rows], left_columns
     )
 
 

@@ -1,6 +1,14 @@
 """The pages of a run, each a template of the model of the report."""
 
-from roofline.core.formatting import axis_value_text, duration, flops_rate_text, mark_doubtful, number, percent, regime_key
+from roofline.core.formatting import (
+    axis_value_text,
+    duration,
+    flops_rate_text,
+    mark_doubtful,
+    number,
+    percent,
+    regime_key,
+)
 from roofline.core.terms import BYTES_AXIS_KEY, Axis
 from roofline.report import counter_agreement, interpretation, predictions_page, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
@@ -37,7 +45,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
 def _shapes(report: ReportView) -> MarkdownTable:
     operators = [operator for device in report.distinct_devices for operator in device.operators]
     cells = [cell for operator in operators for cell in operator.fastest_cells]
-    return drop_empty_columns(SHAPE_COLUMNS, predictions_page.build_shape_rows(cells, report.table), left=4)
+    return drop_empty_columns(SHAPE_COLUMNS, predictions_page.build_shape_rows(cells, report.table), left_columns=4)
 
 
 def _html_facts(report: ReportView) -> dict:
@@ -101,7 +109,7 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
                 *(number(ratio.gpu_time_ratio or ratio.cpu_time_ratio) if ratio else "-" for ratio in speed_ups),
             ]
         )
-    return drop_empty_columns(columns, rows, left=2)
+    return drop_empty_columns(columns, rows, left_columns=2)
 
 
 def build_operation_table(report: ReportView) -> MarkdownTable:
@@ -122,4 +130,4 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
         ]
         for cell in report.user_operations
     ]
-    return drop_empty_columns([*columns, "of roof", "limited by"], rows, left=2)
+    return drop_empty_columns([*columns, "of roof", "limited by"], rows, left_columns=2)

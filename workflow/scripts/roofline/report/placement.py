@@ -12,7 +12,7 @@ ANGLES = (0, 180, -15, 15, -30, 30, 165, 195, 150, 210, -50, 50, 130, 230, -75, 
 LEADER_CLEARANCE = 3.5  # a leader passes no other dot or text nearer than this
 UNPLACED_COST = 1e6  # of a label without a place, in points of leaders
 Point = tuple[float, float]
-Box = tuple[float, float, float, float]  # left, bottom, right, top
+Box = tuple[float, float, float, float]  # x_min, y_min, x_max, y_max
 
 
 def sample_lines(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
@@ -74,8 +74,8 @@ def _place_in_order(
 
 def nearest_point(box: Box, dot: Point) -> Point:
     """Return the point of a box that is nearest to a dot, where the leader ends."""
-    left, bottom, right, top = box
-    return float(np.clip(dot[0], left, right)), float(np.clip(dot[1], bottom, top))
+    x_min, y_min, x_max, y_max = box
+    return float(np.clip(dot[0], x_min, x_max)), float(np.clip(dot[1], y_min, y_max))
 
 
 def _candidates(dot: Point, size: Point) -> Iterator[Box]:
@@ -83,9 +83,9 @@ def _candidates(dot: Point, size: Point) -> Iterator[Box]:
     (x, y), (width, height) = dot, size
     for distance in np.arange(NEAREST, FARTHEST, DISTANCE_STEP):
         for angle in np.radians(ANGLES):
-            anchor, bottom = x + distance * np.cos(angle), y + distance * np.sin(angle) - height / 2
-            left = anchor - width * _share_left_of_anchor(np.cos(angle))
-            yield left, bottom, left + width, bottom + height
+            anchor, y_min = x + distance * np.cos(angle), y + distance * np.sin(angle) - height / 2
+            x_min = anchor - width * _share_left_of_anchor(np.cos(angle))
+            yield x_min, y_min, x_min + width, y_min + height
 
 
 def _share_left_of_anchor(cosine: float) -> float:
@@ -111,8 +111,9 @@ def _is_free(
 
 def _within(points: np.ndarray, box: Box, clearance: float = TEXT_CLEARANCE) -> np.ndarray:
     """Return whether each point is in a box, or within a clearance of it."""
-    (x, y), (left, bottom, right, top) = points.T, box
-    return (x > left - clearance) & (x < right + clearance) & (y > bottom - clearance) & (y < top + clearance)
+    (x, y), (x_min, y_min, x_max, y_max) = points.T, box
+    inside_x = (x > x_min - clearance) & (x < x_max + clearance)
+    return inside_x & (y > y_min - clearance) & (y < y_max + clearance)
 
 
 def _overlap(a: Box, b: Box) -> bool:

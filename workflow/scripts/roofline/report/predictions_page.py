@@ -19,7 +19,7 @@ def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> Markd
         measured = f"{regime}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
         rows.append([name, predicted, measured, format_error(cell.sealed_cpu_time_error), _cause(cell)])
-    return drop_empty_columns(VERIFICATION_COLUMNS, rows, left=len(VERIFICATION_COLUMNS))
+    return drop_empty_columns(VERIFICATION_COLUMNS, rows, left_columns=len(VERIFICATION_COLUMNS))
 
 
 def _cause(cell: CellRow) -> str:

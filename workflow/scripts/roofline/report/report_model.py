@@ -72,7 +72,7 @@ class DeviceView:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether this is the CPU."""
+        """True for the CPU, false for a GPU."""
         return not DEVICE_TRAITS[self.row.device_kind].accelerator
 
     @property
@@ -92,7 +92,7 @@ class DeviceView:
 
     @property
     def checks_passed(self) -> str:
-        """How many checks passed, in words."""
+        """The number of checks that passed, in words."""
         return count_passed(self.checks)
 
     def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
@@ -186,7 +186,7 @@ class ReportView:
 
     @property
     def checks_passed(self) -> str:
-        """How many checks passed, in words."""
+        """The number of checks that passed, in words."""
         return count_passed(self.table.checks)
 
     @property
@@ -257,9 +257,7 @@ def _facts(device: DeviceRow) -> dict[str, str]:
 
 
 def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
-    cells = [
-        cell for cell in table.operators if (cell.device, cell.operator) == (device, name) and cell.cpu_time_s
-    ]
+    cells = [cell for cell in table.operators if (cell.device, cell.operator) == (device, name) and cell.cpu_time_s]
     if not cells:
         return None
     scope = _compared_scope(cells, table)
@@ -357,11 +355,7 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
 
 
 def _comparable(table: Roofline, device: str, operator: str) -> list[CellRow]:
-    cells = [
-        cell
-        for cell in table.operators
-        if (cell.device, cell.operator, cell.dtype) == (device, operator, "fp32")
-    ]
+    cells = [cell for cell in table.operators if (cell.device, cell.operator, cell.dtype) == (device, operator, "fp32")]
     return [
         cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == _compared_scope(cells, table)
     ]

@@ -98,12 +98,12 @@ class RooflineContent:
 
     @property
     def has_sustained(self) -> bool:
-        """Whether the label of a roof has a sustained rate."""
+        """True if the label of a roof has a sustained rate."""
         return any(roof.names_sustained for roof in self.roofs)
 
     @property
     def has_peak_shares(self) -> bool:
-        """Whether the label of a dot has its share of the compute peak."""
+        """True if the label of a dot has its share of the compute peak."""
         return any(dot.has_peak_share for dot in self.dots)
 
     def crossings(self) -> list[float]:
@@ -147,9 +147,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     )
 
 
-def _drawn_ceilings(
-    roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool
-) -> list[ComputeCeiling]:
+def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool) -> list[ComputeCeiling]:
     """Compute ceilings that cells stand under; in the picture of a device also all GEMMs and fp32 on CUDA cores."""
     under = {cell.compute_ceiling for cell in cells}
     drawn = []
@@ -357,9 +355,7 @@ def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline:
 
 def _peak_shares(cells: Sequence[CellRow], roofline: Roofline) -> list[float | None]:
     """The shares of the compute peak of cells that may be relied on, as may their ceilings."""
-    sound = {
-        ceiling.name for ceiling in roofline.ceilings if ceiling.device == cells[0].device and not ceiling.doubt
-    }
+    sound = {ceiling.name for ceiling in roofline.ceilings if ceiling.device == cells[0].device and not ceiling.doubt}
     return [cell.fraction_of_compute_peak for cell in cells if cell.share and cell.compute_ceiling in sound]
 
 
@@ -377,5 +373,5 @@ def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:
 
 
 def is_roofline(about: About) -> bool:
-    """Return whether an operator's picture is a roofline: its cases differ in bytes alone, and so have one intensity."""
+    """Return whether an operator's picture is a roofline, because its cases differ in bytes alone, not in intensity."""
     return bool(about.axis and about.axis.key == BYTES_AXIS_KEY)

@@ -17,7 +17,7 @@ from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, 
 from roofline.table.rows import Roofline
 
 SLOPE_COLOUR = "#4a515b"
-# Points: the plot of a device or of one operator, the title above it, the axis below it, the names of roofs to its right.
+# Points: the plot of a device or of one operator, the title above, the axis below, the names of roofs to the right.
 DEVICE_PLOT, OPERATOR_PLOT, TITLE_SPACE, AXIS_SPACE, ROOF_NAMES_WIDTH = 400.0, 340.0, 52.0, 46.0, 168.0
 SUSTAINED_DASHES, REGISTER_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2))
 SLOPE_DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
@@ -111,12 +111,14 @@ def axis_limits(content: RooflineContent) -> tuple[float, float, float, float]:
     intensities = [dot.intensity_flops_per_byte for dot in content.dots]
     rates = [dot.tflops for dot in content.dots]
     crossings, peaks = content.crossings(), [roof.tflops for roof in content.roofs]
-    left = min([x / 24 for x in intensities] + [crossing / 30 for crossing in crossings], default=0.1)
-    right = max([3 * x for x in intensities] + [3 * crossing for crossing in crossings], default=100 * left)
+    x_min = min([x / 24 for x in intensities] + [crossing / 30 for crossing in crossings], default=0.1)
+    x_max = max([3 * x for x in intensities] + [3 * crossing for crossing in crossings], default=100 * x_min)
     slopes = [slope.gb_per_s / 1e3 for slope in content.slopes]
-    high = max([*rates, *(peaks or [right * slope for slope in slopes])], default=1.0)
-    low = min([*rates, *(20 * left * slope for slope in slopes), *(peak / 30 for peak in peaks)], default=high / 1e3)
-    return left, right, low / 8, 4 * high
+    highest = max([*rates, *(peaks or [x_max * slope for slope in slopes])], default=1.0)
+    lowest = min(
+        [*rates, *(20 * x_min * slope for slope in slopes), *(peak / 30 for peak in peaks)], default=highest / 1e3
+    )
+    return x_min, x_max, lowest / 8, 4 * highest
 
 
 # ---------------------------------------------------------------- lines
@@ -219,7 +221,7 @@ def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
 
 
 def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.ndarray) -> None:
-    """Put each label at the nearest free place, led to its dot if that is not next to it; without room, leave it out."""
+    """Put each label at the nearest free place, with a leader unless it is next to its dot; leave it out without room."""
     points = [_to_points(axes, dot.intensity_flops_per_byte, dot.tflops) for dot in dots]
     labelled = [(dot, point) for dot, point in zip(dots, points, strict=True) if dot.label]
     labels = [style.shorten_middle(dot.label, 260, style.SMALL_SIZE) for dot, _ in labelled]

@@ -98,9 +98,7 @@ def _head(device: DeviceView, cost: Sequence[str]) -> str:
     checks = device.checks_passed
     if device.noted_checks:
         checks += f", {count_words(len(device.noted_checks), 'note')}"
-    return " · ".join(
-        [f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks]
-    )
+    return " · ".join([f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks])
 
 
 def _action(check: CheckResult) -> str:
@@ -142,20 +140,22 @@ def _compute(device: DeviceView) -> list[Line]:
 def _memory(device: DeviceView) -> list[Line]:
     main = [ceiling for mix in MAIN_MEMORY_MIXES if (ceiling := device.memory_ceiling(mix))]
     by_name = {ceiling.name: ceiling for ceiling in device.memory}
-    others = [by_name[name] for name in OTHER_CEILINGS if name in by_name]
+    caches_and_links = [by_name[name] for name in OTHER_CEILINGS if name in by_name]
     one_core = [ceiling for ceiling in device.memory if ceiling.cores == 1 and ceiling.mix == "read"]
     peers = [ceiling for ceiling in device.memory if ceiling.level == "p2p" and ceiling.mix == "copy"]
     parts = []
     if main:
         rates = ", ".join(f"{ceiling.mix} {format_bandwidth(ceiling)}" for ceiling in main)
         parts.append(f"{LEVEL_TITLES[main[0].level]} {rates}")
-    parts += [f"{LEVEL_TITLES.get(ceiling.name, ceiling.name)} {format_bandwidth(ceiling)}" for ceiling in others]
+    parts += [
+        f"{LEVEL_TITLES.get(ceiling.name, ceiling.name)} {format_bandwidth(ceiling)}" for ceiling in caches_and_links
+    ]
     parts += [f"{ceiling.mix} by one core {format_bandwidth(ceiling)}" for ceiling in one_core]
     for ceiling in peers:
         parts.append(f"to {ceiling.peer} {format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
     if not parts:
         return []
-    doubt = _any_doubt([*main, *others, *one_core, *peers])
+    doubt = _any_doubt([*main, *caches_and_links, *one_core, *peers])
     return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=doubt)]
 
 
