@@ -221,7 +221,7 @@ def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
 
 
 def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.ndarray) -> None:
-    """Put each label at the nearest free place, with a leader unless it is next to its dot; leave it out without room."""
+    """Put each label at the nearest free place, with a leader unless it is next to its dot; without room, omit it."""
     points = [_to_points(axes, dot.intensity_flops_per_byte, dot.tflops) for dot in dots]
     labelled = [(dot, point) for dot, point in zip(dots, points, strict=True) if dot.label]
     labels = [style.shorten_middle(dot.label, 260, style.SMALL_SIZE) for dot, _ in labelled]
