@@ -17,9 +17,9 @@ from records_factory import (
 
 from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
-from roofline.report.pages import build_pages
+from roofline.report.pages import build_operation_table, build_pages
 from roofline.report.report_model import build_report
-from roofline.table.rows import Roofline
+from roofline.table.rows import USERS, Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
 GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 0.9)
@@ -119,6 +119,14 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     shown = screen.format_summary(build_report(REAL["the CPU, disturbed"](reference)))
     assert re.search(r"^    fp32 +\S+\*", shown, re.MULTILINE)
     assert "*" not in screen.format_summary(build_report(reference))
+
+
+def test_the_efficiency_of_a_users_operation_is_in_percent(reference):
+    gemm = next(cell for cell in reference.operators if cell.operator == "gemm")
+    user = {"operator": USERS, "name": "mine", "record": None, "roof_fraction_of_compute_peak": 0.25}
+    table = reference.model_copy(update={"operators": [*reference.operators, gemm.model_copy(update=user)]})
+    (row,) = build_operation_table(build_report(table)).rows
+    assert row[0] == f"{gemm.device}: mine" and "25 %" in row
 
 
 @pytest.mark.parametrize(("link", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])

@@ -121,7 +121,7 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
             cell.dtype,
             "infinite" if cell.no_traffic else number(cell.intensity_flops_per_byte or 0),
             flops_rate_text(cell.roof_tflops) if cell.roof_tflops else "-",
-            f"{number(cell.roof_fraction_of_compute_peak)} %" if cell.roof_fraction_of_compute_peak else "-",
+            f"{number(100 * cell.roof_fraction_of_compute_peak)} %" if cell.roof_fraction_of_compute_peak else "-",
             duration(cell.estimated_time_s) if cell.estimated_time_s else "-",
             duration(cell.roofline_time_s) if cell.roofline_time_s else "-",
             duration(cell.cpu_time_s) if cell.cpu_time_s else "-",
