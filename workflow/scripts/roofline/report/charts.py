@@ -39,10 +39,7 @@ def _trace(
 
 
 def _log_log(traces: list[dict], x_title: str, y_title: str, **layout: Any) -> dict:
-    axes = {
-        "xaxis": {"title": {"text": x_title}, "type": "log"},
-        "yaxis": {"title": {"text": y_title}, "type": "log"},
-    }
+    axes = {"xaxis": {"title": {"text": x_title}, "type": "log"}, "yaxis": {"title": {"text": y_title}, "type": "log"}}
     return {"data": traces, "layout": axes | layout}
 
 

@@ -4,26 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from roofline.core.disturbance import throttle_reasons_text
-from roofline.core.formatting import (
-    join_words,
-    mark_doubtful,
-    number,
-    percent,
-    percent_digits,
-    picojoules,
-    regime_text,
-)
+from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
 from roofline.table.memory_levels import main_memory_ceiling
-from roofline.table.rows import (
-    CellRow,
-    CheckResult,
-    ComputeCeiling,
-    DeviceRow,
-    MemoryCeiling,
-    Roofline,
-    Score,
-    Tally,
-)
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {
     "launch": "launch overhead",
