@@ -34,6 +34,7 @@ from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
 from roofline.devices.gpu import counter_names, kernel_compiler
+from roofline.devices.levels import LEVEL_COLOURS as LEVEL_COLOURS
 from roofline.devices.levels import LEVEL_TITLES as LEVEL_TITLES
 from roofline.devices.levels import memory_ceiling_names as memory_ceilings
 from roofline.measure import ncu
@@ -57,7 +58,6 @@ from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import CostTerms
 from roofline.records.timing_record import Check
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
-from roofline.report.palette import LEVEL_COLOURS
 from roofline.run.archive import manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive

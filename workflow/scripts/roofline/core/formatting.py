@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import floor, log10
 
-from roofline.core.terms import BYTES_AXIS_KEY, Axis
+from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, Axis
 from roofline.core.units import GIB, KIB, MIB
 
 
@@ -18,10 +18,15 @@ def number(value: float) -> str:
 
 def percent(share: float) -> str:
     """Return a share in percent, with two significant digits below 10 %: 77 %, 3.1 %, 0.31 %."""
+    return f"{percent_digits(share)} %"
+
+
+def percent_digits(share: float) -> str:
+    """Return a share in percent without the sign: 77, 3.1, 0.31."""
     value = 100 * share
     if value >= 9.95:
-        return f"{value:.0f} %"
-    return f"{value:.{max(1, 1 - floor(log10(value)))}f} %" if value > 0 else "0 %"
+        return f"{value:.0f}"
+    return f"{value:.{max(1, 1 - floor(log10(value)))}f}" if value > 0 else "0"
 
 
 def mark_doubtful(text: str, doubtful: object) -> str:
@@ -78,6 +83,16 @@ def flops_rate_text(tflops: float) -> str:
     return _in_units(tflops * 1e12, (("TFLOPS", 1e12), ("GFLOPS", 1e9), ("MFLOPS", 1e6)), "FLOPS")
 
 
+def issue_rate_text(warp_instructions_per_s: float) -> str:
+    """Return a rate of warp instructions as text: 1045 G warp instructions/s."""
+    return f"{number(warp_instructions_per_s / 1e9)} G warp instructions/s"
+
+
+def picojoules(joules: float) -> str:
+    """Return the picojoules of one FLOP or byte, without the unit: 0.85."""
+    return number(1e12 * joules)
+
+
 def _in_units(count: float, units: Iterable[tuple[str, float]], base_unit: str = "bytes") -> str:
     """Return a count in the first of the units, largest first, of which there is at least one."""
     for unit, size in units:
@@ -103,4 +118,4 @@ def plateau_label(name: str | None, knee_bytes: int | None) -> str:
 
 def level_label(name: str) -> str:
     """Return a level's name, or a name that begins with a cache level, as people write it: L1 for l1."""
-    return name[0].upper() + name[1:] if name.split("_")[0] in ("l1", "l2", "l3") else name
+    return name[0].upper() + name[1:] if name.split("_")[0] in CACHE_LEVELS else name

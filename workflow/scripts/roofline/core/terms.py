@@ -43,6 +43,7 @@ PEER_KEY_PREFIX = "p2p_"  # of levels and quantities between two GPUs
 KNEE_SHARE = 0.9  # the capacity of a level is used up where the bandwidth has fallen to this share of its plateau
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")
 BYTES_AXIS_KEY = "bytes"
+CACHE_LEVELS = ("l1", "l2", "l3")  # from the cores out; a GPU has the first two
 
 
 class Axis(NamedTuple):

@@ -29,7 +29,7 @@ def measure_issue_rate(device: "CudaDevice", budget: TimingBudget) -> IssueRate:
         work_of=lambda kernel: kernel.warp_instructions,
     )
     best = min(trials, key=lambda trial: trial.seconds / trial.candidate.warp_instructions).candidate
-    check, log = best.run_and_check(), StateLog(device)
+    check, log = best.check(), StateLog(device)
     timing = time_until_precise(device, best.step, log, budget)
     return IssueRate(
         kernel=best.name,
