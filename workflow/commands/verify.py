@@ -45,7 +45,7 @@ def verify(run: Path) -> int:
 
 def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Write the words, numbers and pictures that follow from records into a folder. Return the table."""
-    source = Source(manifest.sources.commit, manifest.sources.url)
+    source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
     roofline = write_derived(results, manifest.asked, hashes(manifest.outputs), folder, source)
     pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])
     return roofline

@@ -125,10 +125,11 @@ class Ratio:
 
 
 class Source(NamedTuple):
-    """The commit and the repository of a run's sources; each None if it is not known."""
+    """The commit and the repository of a run's sources, each None if not known, and what was replaced since the run."""
 
     commit: str | None
     url: str | None
+    amendments: Sequence[str] = ()  # a line each time
 
 
 UNKNOWN_SOURCE = Source(None, None)
@@ -155,6 +156,7 @@ class ReportView:
     worst_cells: list[CellRow]  # those with the largest errors of prediction, the largest first
     predicted_cells: list[CellRow]  # with a sealed and a measured time
     reproduction: Reproduction | None
+    amendments: Sequence[str]
 
     @property
     def first_device(self) -> DeviceView:
@@ -219,6 +221,7 @@ def build_report(
         worst_cells=sorted(sound, key=_error_factor, reverse=True)[:WORST_PREDICTIONS],
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
+        amendments=source.amendments,
     )
 
 
