@@ -141,7 +141,7 @@ def print_summary(results: Path) -> None:
         times = read(Manifest, results / "manifest.json").times
     except (OSError, UserError):
         return
-    width = shutil.get_terminal_size((screen.WIDTH, 24)).columns
+    width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns
     arguments, archive = os.environ.get(ARGUMENTS, ""), format_make_command("archive")
     print(screen.format_summary(build_report(roofline), times.span_s, times.cost_usd, arguments, width))
     print(f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md")
