@@ -13,11 +13,8 @@ from roofline.core.terms import Array
 from roofline.core.units import MIB
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Operator, emulation_skip_reason
-from roofline.operators.decode_attention.attention_arithmetic import (
-    DecodeImplementation,
-    attention_bytes,
-    projection_bytes,
-)
+from roofline.operators.decode_attention import attention_arithmetic as arithmetic
+from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
@@ -93,12 +90,12 @@ class NumpyAttention(DecodeImplementation):
         chunks = max(cores, -(-self.units // self.units_per_chunk))  # rounded up
         calls, later_calls = CALLS_PER_STEP + CHUNK_CALLS, CHUNK_CALLS * (chunks - 1)
         handovers = cores if cores > 1 else 0
-        work = self._read_terms(attention_bytes(shape, self.dtype, "core"), cores)
+        work = self._read_terms(arithmetic.attention_bytes(shape, self.dtype, "core"), cores)
         if scope != "core":
             calls += 2 * PROJECTION_CALLS
             projection_cores = self._projection_cores(shape.batch)
             handovers += 2 * projection_cores if projection_cores > 1 else 0
-            weight_terms = self._read_terms(projection_bytes(shape, self.dtype), projection_cores)
+            weight_terms = self._read_terms(arithmetic.projection_bytes(shape, self.dtype), projection_cores)
             work = {name: work.get(name, 0.0) + amount for name, amount in weight_terms.items()}
         scores = shape.batch * shape.heads * shape.seq_len
         return CostTerms(

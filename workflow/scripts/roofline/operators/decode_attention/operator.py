@@ -8,29 +8,12 @@ from pydantic import Field
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
 from roofline.core.terms import Array, UserError
 from roofline.devices.base import Device, Identity
-from roofline.operators.base import (
-    COLD_CACHE_MULTIPLE,
-    LEAST_GPU_SAMPLES,
-    LIBRARY_WORKSPACE_BYTES,
-    Case,
-    Implementation,
-    Job,
-    Operator,
-    Prerequisite,
-    count_rotation_copies,
-)
+from roofline.operators import base
+from roofline.operators.base import Case, Implementation, Job, Operator, Prerequisite
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constants, fitted, gpu_host_constants
+from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention import checkpoint
-from roofline.operators.decode_attention.attention_arithmetic import (
-    AttentionShape,
-    attention_bytes,
-    attention_flops,
-    kv_cache_bytes,
-    project_query,
-    projection_bytes,
-    reference_attention,
-    worst_head_error,
-)
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
 from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager_attention import EagerAttention
 from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
@@ -131,13 +114,13 @@ class DecodeAttention(Operator):
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_GPU_SAMPLES if case.shape["batch"] == 1 else 1
+        return base.LEAST_GPU_SAMPLES if case.shape["batch"] == 1 else 1
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
-        return attention_flops(AttentionShape(**case.shape), scope)
+        return arithmetic.attention_flops(AttentionShape(**case.shape), scope)
 
     def bytes(self, case: Case, scope: str | None = "core") -> int:
-        return attention_bytes(AttentionShape(**case.shape), case.dtype, scope)
+        return arithmetic.attention_bytes(AttentionShape(**case.shape), case.dtype, scope)
 
     def smallest(self, case: Case) -> Case:
         return case.resized(batch=1, seq_len=1, heads=AttentionShape(**case.shape).group, kv_heads=1)
@@ -162,10 +145,14 @@ class DecodeAttention(Operator):
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
         on_device = {name: device.to_device(weights).astype(dtype) for name, weights in layer.items()}
         states = device.to_device(hidden[:, :size]).astype(dtype)
-        return {"layer": on_device, "hidden": states, "query": project_query(device, shape, states, on_device)}
+        return {
+            "layer": on_device,
+            "hidden": states,
+            "query": arithmetic.project_query(device, shape, states, on_device),
+        }
 
     def reference(self, case: Case, inputs: dict) -> Array:
-        return reference_attention(inputs["query"], inputs["keys"], inputs["values"])
+        return arithmetic.reference_attention(inputs["query"], inputs["keys"], inputs["values"])
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
         """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
@@ -183,7 +170,7 @@ class DecodeAttention(Operator):
         else:
             query = device.to_host(implementation.shared["query"][rows])
             expected, part = _compute_core_reference(implementation, rows, query, index), "heads"
-        error, tolerance = worst_head_error(result, expected), implementation.tolerance[case.dtype]
+        error, tolerance = arithmetic.worst_head_error(result, expected), implementation.tolerance[case.dtype]
         label = f"{self.name}, {implementation.name} {scope}, {case}: the result"
         require_close(label, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
@@ -192,15 +179,17 @@ class DecodeAttention(Operator):
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """Return the bytes of a case: rotated caches and weights, scores, caches that are widened, and libraries."""
         shape, dtype = AttentionShape(**case.shape), case.dtype
-        cache_bytes = kv_cache_bytes(shape, dtype)
-        caches = count_rotation_copies(cache_bytes, last_level_cache_bytes) * cache_bytes
+        cache_bytes = arithmetic.kv_cache_bytes(shape, dtype)
+        caches = base.count_rotation_copies(cache_bytes, last_level_cache_bytes) * cache_bytes
         # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
-        rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
-        block_copies = count_rotation_copies(attention_bytes(shape, dtype, "block"), last_level_cache_bytes)
-        weights = block_copies * projection_bytes(shape, dtype)
+        rounding = base.COLD_CACHE_MULTIPLE * last_level_cache_bytes
+        block_copies = base.count_rotation_copies(
+            arithmetic.attention_bytes(shape, dtype, "block"), last_level_cache_bytes
+        )
+        weights = block_copies * arithmetic.projection_bytes(shape, dtype)
         widened = 2 * cache_bytes if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
         scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
-        return caches + rounding + weights + widened + scores + LIBRARY_WORKSPACE_BYTES
+        return caches + rounding + weights + widened + scores + base.LIBRARY_WORKSPACE_BYTES
 
     # -- settings and records
 
@@ -269,7 +258,9 @@ def _compute_core_reference(implementation: Implementation, rows: list[int], que
             group = slice(head * shape.group, (head + 1) * shape.group)
             keys = to_host(copy["keys"][row, head])[None, None]
             values = to_host(copy["values"][row, head])[None, None]
-            expected[position, group] = reference_attention(query[position : position + 1, group], keys, values)[0]
+            expected[position, group] = arithmetic.reference_attention(
+                query[position : position + 1, group], keys, values
+            )[0]
     return expected
 
 

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.base import Step, Workload
-from roofline.operators.gemm import tensor_matmul
-from roofline.operators.gemm.cublaslt import (
-    ARITHMETIC_BY_DTYPE,
-    CUBLASLT_WORKSPACE_BYTES,
-    CublasAlgorithm,
-    CublasLt,
-    GemmProblem,
-    GemmShape,
-)
+from roofline.operators.gemm import cublaslt, tensor_matmul
+from roofline.operators.gemm.cublaslt import CublasLt, GemmProblem, GemmShape
 from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
@@ -94,7 +87,7 @@ class CublasLtWorkloads:
     def __init__(self, device: "CudaDevice", dtype: str, shapes: list[GemmShape], seed: int):
         self._device, self._dtype, self._shapes = device, dtype, shapes
         self._inputs = inputs_text(dtype)
-        self._workspace = device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
+        self._workspace = device.xp.empty(cublaslt.CUBLASLT_WORKSPACE_BYTES, "uint8")
         self._lt = CublasLt(self._workspace.data.ptr)
         self._a = device.normal((max(shape.m * shape.k for shape in shapes),), dtype, seed)
         self._b = device.normal((max(shape.n * shape.k for shape in shapes),), dtype, seed + 1)
@@ -106,14 +99,16 @@ class CublasLtWorkloads:
         offered = [
             (shape, layout, self._algorithms(shape, layout, output, accumulation))
             for shape in self._shapes
-            for layout in ARITHMETIC_BY_DTYPE[self._dtype].layouts
+            for layout in cublaslt.ARITHMETIC_BY_DTYPE[self._dtype].layouts
         ]
         for rank in range(ALGORITHMS):
             for shape, layout, algorithms in offered:
                 if rank < len(algorithms):
                     yield self._workload(shape, layout, algorithms[rank], output, accumulation)
 
-    def _algorithms(self, shape: GemmShape, layout: str, output: str, accumulation: str) -> list[CublasAlgorithm]:
+    def _algorithms(
+        self, shape: GemmShape, layout: str, output: str, accumulation: str
+    ) -> list[cublaslt.CublasAlgorithm]:
         return self._lt.find_algorithms(
             GemmProblem(self._dtype, shape, layout, output),
             alpha=_int8_alpha(output, shape.k),
@@ -122,7 +117,7 @@ class CublasLtWorkloads:
         )
 
     def _workload(
-        self, shape: GemmShape, layout: str, algorithm: CublasAlgorithm, output: str, accumulation: str
+        self, shape: GemmShape, layout: str, algorithm: cublaslt.CublasAlgorithm, output: str, accumulation: str
     ) -> Workload:
         a, b, d, stream = self._a.data.ptr, self._b.data.ptr, self._d.data.ptr, self._device.stream.ptr
 

@@ -8,15 +8,8 @@ from pydantic import AfterValidator, Field
 from roofline.core.dtypes import relative_error, require_close
 from roofline.core.terms import Array
 from roofline.devices.base import Device
-from roofline.operators.base import (
-    LEAST_GPU_SAMPLES,
-    LIBRARY_WORKSPACE_BYTES,
-    Case,
-    Implementation,
-    Job,
-    Operator,
-    count_rotation_copies,
-)
+from roofline.operators import base
+from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constants, fitted, gpu_host_constants
 from roofline.operators.row_norm.array_row_norm import ArrayRowNorm, CompiledRowNorm, NumpyRowNorm
 from roofline.operators.row_norm.cuda_row_norm import NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph
@@ -93,7 +86,7 @@ class RowNorm(Operator):
         return [Job("fp32", tuple(cases))]
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_GPU_SAMPLES
+        return base.LEAST_GPU_SAMPLES
 
     def flops(self, case: Case, scope: str | None = None) -> int:
         """Return the FLOPs: six for a number, a root for a row.
@@ -111,8 +104,8 @@ class RowNorm(Operator):
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """Return the bytes of the rotated matrices, and of the intermediate arrays of array operations."""
         copy_bytes = self.bytes(case)
-        copies = WelfordRowNormGraph.copies_wanted(case, count_rotation_copies(copy_bytes, last_level_cache_bytes))
-        return (copies + 2) * copy_bytes + LIBRARY_WORKSPACE_BYTES
+        copies = WelfordRowNormGraph.copies_wanted(case, base.count_rotation_copies(copy_bytes, last_level_cache_bytes))
+        return (copies + 2) * copy_bytes + base.LIBRARY_WORKSPACE_BYTES
 
     # -- inputs and check
 
