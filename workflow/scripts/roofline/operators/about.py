@@ -160,9 +160,10 @@ def describe_own_operator(operator: Any) -> OwnOperatorRecord:
     names = ("title", "counted", "axis", "baselines", "usual_share_of_peak")
     declared = {name: getattr(operator, name) for name in names if hasattr(operator, name)}
     advice = {}
-    for member in operator.implementations:
-        improvements = getattr(member, "improvements", ())
-        advice[member.name] = ImplementationAdvice(fused=member.fused, graph=member.graph, improvements=improvements)
+    for implementation in operator.implementations:
+        fused, graph = implementation.fused, implementation.graph
+        improvements = getattr(implementation, "improvements", ())
+        advice[implementation.name] = ImplementationAdvice(fused=fused, graph=graph, improvements=improvements)
     return OwnOperatorRecord(
         name=operator.name,
         picture=operator.picture,

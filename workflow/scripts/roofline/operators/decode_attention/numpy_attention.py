@@ -27,11 +27,8 @@ BYTES_PER_CORE = 2 * MIB  # of K and V as fp32: a cell is computed by one core f
 # Bytes of K as fp32 in a chunk. Threads that call NumPy at short intervals wait for the interpreter's lock: chunks of
 # 4 MiB were seen to take half the time of chunks of 512 KiB.
 CHUNK_BYTES = 4 * MIB
-WIDENED_BYTES = {
-    "fp32": 0,
-    "fp16": 6,
-    "bf16": 3,
-}  # widening a number costs as much as reading and writing so many bytes
+# Widening a number costs as much as reading and writing so many bytes.
+WIDENED_BYTES = {"fp32": 0, "fp16": 6, "bf16": 3}
 FEWEST_COLUMNS = 64  # of a projection's weights, for each core that multiplies
 CALLS_PER_STEP, CHUNK_CALLS, PROJECTION_CALLS = 6, 9, 6  # calls of NumPy in a step, a chunk and a projection
 

@@ -1,5 +1,6 @@
 """Decode attention behind the operator interface: settings, cases, inputs and check."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
@@ -96,12 +97,8 @@ class DecodeAttention(Operator):
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
         settings, model = getattr(config, self.rule), config.model
-        return [
-            self._job(settings, model, preset, seq_len, dtype)
-            for preset in settings.presets
-            for seq_len in settings.seq_lens
-            for dtype in settings.dtypes
-        ]
+        choices = itertools.product(settings.presets, settings.seq_lens, settings.dtypes)
+        return [self._job(settings, model, preset, seq_len, dtype) for preset, seq_len, dtype in choices]
 
     def _job(self, settings: DecodeSettings, model: ModelSettings, preset: str, seq_len: int, dtype: str) -> Job:
         """Return the job of a preset, S and dtype, with a case for each batch size."""
@@ -139,17 +136,14 @@ class DecodeAttention(Operator):
         """Return the projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state
         of one token per sequence, and its query. A shape of fewer heads than the model's takes the first of them."""
         shape, params = AttentionShape(**case.shape), case.params
-        preset = _preset_from(params)
+        preset = checkpoint.preset_from(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
         size, dtype = shape.hidden_size, array_dtype(case.dtype)
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
         on_device = {name: device.to_device(weights).astype(dtype) for name, weights in layer.items()}
         states = device.to_device(hidden[:, :size]).astype(dtype)
-        return {
-            "layer": on_device,
-            "hidden": states,
-            "query": arithmetic.project_query(device, shape, states, on_device),
-        }
+        query = arithmetic.project_query(device, shape, states, on_device)
+        return {"layer": on_device, "hidden": states, "query": query}
 
     def reference(self, case: Case, inputs: dict) -> Array:
         return arithmetic.reference_attention(inputs["query"], inputs["keys"], inputs["values"])
@@ -183,9 +177,8 @@ class DecodeAttention(Operator):
         caches = base.count_rotation_copies(cache_bytes, last_level_cache_bytes) * cache_bytes
         # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
         rounding = base.COLD_CACHE_MULTIPLE * last_level_cache_bytes
-        block_copies = base.count_rotation_copies(
-            arithmetic.attention_bytes(shape, dtype, "block"), last_level_cache_bytes
-        )
+        block_bytes = arithmetic.attention_bytes(shape, dtype, "block")
+        block_copies = base.count_rotation_copies(block_bytes, last_level_cache_bytes)
         weights = block_copies * arithmetic.projection_bytes(shape, dtype)
         widened = 2 * cache_bytes if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
         scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
@@ -196,16 +189,11 @@ class DecodeAttention(Operator):
     def data_files(self, job: Job) -> list[DataFile]:
         case = job.cases[0]
         params, path = case.params, case.params["weights"]
-        preset = _preset_from(params)
+        preset = checkpoint.preset_from(params)
         _, _, naming, hidden_from = checkpoint.load_layer(path, preset, 1, seed=params["seed"])
-        return [
-            DataFile(
-                path=path,
-                sha256=file_sha256(path),
-                generated=checkpoint.is_generated(path),
-                description=f"weights in {naming}'s naming; hidden state: {hidden_from}",
-            )
-        ]
+        description = f"weights in {naming}'s naming; hidden state: {hidden_from}"
+        generated = checkpoint.is_generated(path)
+        return [DataFile(path=path, sha256=file_sha256(path), generated=generated, description=description)]
 
     def notes(self, device: Device, case: Case) -> list[str]:
         """Return lines for the record: that the device emulates the dtype, or that eager steps widen bf16 matrices."""
@@ -215,19 +203,14 @@ class DecodeAttention(Operator):
         return notes
 
     def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
-        names, path = getattr(config, self.rule).presets, config.model.checkpoint
-        known_presets = {name: config.model.presets[name] for name in names if name in config.model.presets}
-        faults = [
-            f"{self.rule}.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
-            for name in names
-            if name not in known_presets
-        ]
-        faults += [
-            f"model.presets.{name}: {preset.heads} heads cannot share {preset.kv_heads} K/V heads evenly; "
-            f"allowed: kv_heads that divide heads"
-            for name, preset in config.model.presets.items()
-            if preset.kv_heads and preset.heads % preset.kv_heads
-        ]
+        names, path, presets = getattr(config, self.rule).presets, config.model.checkpoint, config.model.presets
+        known_presets = {name: presets[name] for name in names if name in presets}
+        allowed = f"allowed: {', '.join(presets)} (model.presets)"
+        faults = [f"{self.rule}.presets: {name!r} is unknown; {allowed}" for name in names if name not in presets]
+        for name, preset in presets.items():
+            if preset.kv_heads and preset.heads % preset.kv_heads:
+                problem = f"{preset.heads} heads cannot share {preset.kv_heads} K/V heads evenly"
+                faults.append(f"model.presets.{name}: {problem}; allowed: kv_heads that divide heads")
         if not path:
             return faults
         if len(known_presets) > 1:
@@ -239,11 +222,6 @@ class DecodeAttention(Operator):
         except UserError as error:
             faults += error.lines
         return faults
-
-
-def _preset_from(params: dict) -> Preset:
-    """Return the preset whose sizes are among the params of a case."""
-    return Preset(**{name: params[name] for name in Preset.model_fields})
 
 
 def _compute_core_reference(implementation: Implementation, rows: list[int], query: Array, index: int) -> Array:
@@ -258,9 +236,8 @@ def _compute_core_reference(implementation: Implementation, rows: list[int], que
             group = slice(head * shape.group, (head + 1) * shape.group)
             keys = to_host(copy["keys"][row, head])[None, None]
             values = to_host(copy["values"][row, head])[None, None]
-            expected[position, group] = arithmetic.reference_attention(
-                query[position : position + 1, group], keys, values
-            )[0]
+            row_query = query[position : position + 1, group]
+            expected[position, group] = arithmetic.reference_attention(row_query, keys, values)[0]
     return expected
 
 

@@ -93,9 +93,8 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
         workspace = device.xp.empty(self.launch_plan.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.launch_plan.split_groups, device.xp.uint32)
         sizes = (numpy.int32(batch), numpy.int32(hidden), numpy.int32(hidden), numpy.float32(unfused.NORM_EPS))
-        self.arguments = [
-            (copy["x"], copy["w"], self.shared["g"], copy["y"], workspace, arrived, *sizes) for copy in self.copies
-        ]
+        fixed = (workspace, arrived, *sizes)
+        self.arguments = [(copy["x"], copy["w"], self.shared["g"], copy["y"], *fixed) for copy in self.copies]
 
     def make_launcher(self, overlap: bool, fetch_early: bool) -> Callable[[int], None]:
         """Return a function that applies the operator to the copy of an index.
@@ -105,9 +104,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
         """
         plan = self.launch_plan
         may_overlap = fetch_early if self.norm else overlap
-        multiply = self.device.make_launcher(
-            self.kernel, plan.grid, (plan.threads,), plan.shared_bytes, overlap=may_overlap
-        )
+        multiply = self.device.make_launcher(self.kernel, plan.grid, (plan.threads,), plan.shared_bytes, may_overlap)
         if self.norm is None:
             return lambda index: multiply(self.arguments[index])
         normalise = self.norm.make_launcher(overlap)

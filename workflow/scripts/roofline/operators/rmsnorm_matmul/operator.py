@@ -5,6 +5,7 @@ inputs]. FLOPs 2 x batch x hidden^2 of the product, and 4 x batch x hidden of th
 the factor, and g. Bytes: W, x, g and y once each.
 """
 
+import itertools
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -79,16 +80,15 @@ def compared_outputs(hidden: int) -> slice:
     return slice(None, None, every)
 
 
+BatchSize = Annotated[Whole, Field(le=MOST_ROWS_OF_X)]
+HiddenSize = Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=STAGE_DEPTH)]
+
+
 class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
-    batch_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None, ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128])
-    ] = None
-    hidden_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=STAGE_DEPTH)]] | None,
-        ByEffort([4096], [2048, 4096], [2048, 4096, 8192]),
-    ] = None
+    batch_sizes: Annotated[Listed[BatchSize] | None, ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128])] = None
+    hidden_sizes: Annotated[Listed[HiddenSize] | None, ByEffort([4096], [2048, 4096], [2048, 4096, 8192])] = None
     dtypes: Annotated[
         Listed[Literal["fp16", "bf16"]] | None, ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"])
     ] = None
@@ -107,15 +107,11 @@ class RmsNormMatmul(Operator):
     outputs = ("y",)
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
-        settings = getattr(config, self.rule)
-        return [
-            Job(
-                f"hidden{hidden}_{dtype}",
-                tuple(Case({"batch": batch, "hidden": hidden}, dtype) for batch in settings.batch_sizes),
-            )
-            for hidden in settings.hidden_sizes
-            for dtype in settings.dtypes
-        ]
+        settings, jobs = getattr(config, self.rule), []
+        for hidden, dtype in itertools.product(settings.hidden_sizes, settings.dtypes):
+            cases = tuple(Case({"batch": batch, "hidden": hidden}, dtype) for batch in settings.batch_sizes)
+            jobs.append(Job(f"hidden{hidden}_{dtype}", cases))
+        return jobs
 
     def flops(self, case: Case, scope: str | None = None) -> int:
         return rmsnorm_matmul_flops(**case.shape)
