@@ -26,14 +26,14 @@ CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu
 
 def placed(**counted) -> placing.Profile:
     """A launch of a millisecond with these bytes, every other count 0."""
-    counts = ncu_counts.counts(lambda name: 0.0, HOPPER)
+    counts = ncu_counts.read_counts(lambda name: 0.0, HOPPER)
     counts |= {"duration_s": 1e-3, "sm_clock_mhz": 1980.0} | counted
     launch = ncu.ProfiledKernel("kernel", "void kernel(float*)", 0, (1024, 1, 1), (128, 1, 1), counts)
-    return placing.place(ncu.NcuReport("my.ncu-rep", H200, [launch], 0, []), RUN)
+    return placing.place_report(ncu.NcuReport("my.ncu-rep", H200, [launch], 0, []), RUN)
 
 
 def read(path: Path) -> ncu.NcuReport:
-    return ncu.read_report(path, ncu_counts.counts)
+    return ncu.read_report(path, ncu_counts.read_counts)
 
 
 # ---------------------------------------------------------------- reports
@@ -42,7 +42,7 @@ def read(path: Path) -> ncu.NcuReport:
 def test_a_real_report_is_read_without_a_gpu():
     found = read(REPORT)
     assert (found.card.name, found.card.capability, found.card.multiprocessors) == (H200.name, HOPPER, 132)
-    groups = {(one.name, one.grid[0]): one for one in ncu_counts.grouped(found.kernels)}
+    groups = {(one.name, one.grid[0]): one for one in ncu_counts.group_launches(found.kernels)}
     large = groups["decode_attention", 2048]
     assert large.block == (128, 1, 1) and large.launches == 2 and len(groups) == 3
     assert large.columns["duration_s"] == pytest.approx([123.264e-6, 122.848e-6])
@@ -52,7 +52,7 @@ def test_a_real_report_is_read_without_a_gpu():
 
 
 def test_a_real_decode_layer_of_pytorch_is_placed_whole():
-    profile = placing.place(read(REPORTS / "pytorch_layer.ncu-rep"), RUN)
+    profile = placing.place_report(read(REPORTS / "pytorch_layer.ncu-rep"), RUN)
     products = [one for one in profile.kernels if one.name.startswith("nvjet_")]
     assert len(products) == 4 and not any(one.missing for one in profile.kernels)
     weights = 2 * 4096 * (6144 + 4096 + 3 * 14336)  # bytes, of the layer's four
@@ -65,11 +65,11 @@ def test_a_real_decode_layer_of_pytorch_is_placed_whole():
 
 @pytest.mark.parametrize("capability", CHIPS, ids="{0[0]}.{0[1]}".format)
 def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability):
-    asked = ncu_counts.asked(capability)
+    asked = ncu_counts.list_metrics(capability)
     assert {name.split(".")[0] for name in asked} <= known(CHIPS[capability])
-    found = ncu_counts.counts(lambda name: 1.0 if name in asked else None, capability)
+    found = ncu_counts.read_counts(lambda name: 1.0 if name in asked else None, capability)
     assert [key for key, count in found.items() if count is None] == ["memory_bytes"]  # which is asked for in parts
-    assert set(asked) <= set(ncu_counts.command(capability).split("--metrics ")[1].split()[0].split(","))
+    assert set(asked) <= set(ncu_counts.collect_command(capability).split("--metrics ")[1].split()[0].split(","))
 
 
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
@@ -91,21 +91,21 @@ def test_loads_by_tma_are_named_only_if_they_were_counted():
 
 def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_kept():
     def counts(value, capability):
-        found = ncu_counts.counts(value, capability)
-        return found if found["tensor_core", "bf16"] else ncu_counts.counts(lambda name: None, capability)
+        found = ncu_counts.read_counts(value, capability)
+        return found if found["tensor_core", "bf16"] else ncu_counts.read_counts(lambda name: None, capability)
 
     report = ncu.read_report(REPORTS / "pytorch_layer.ncu-rep", counts)
     assert len(report.kernels) == 5 and "splitKreduce_kernel" in report.failed
-    profile = placing.place(report, RUN)
+    profile = placing.place_report(report, RUN)
     assert profile.launches == 5 and profile.failed == report.failed
 
 
 @pytest.mark.parametrize(("capability", "expected"), [((7, 0), 8), (HOPPER, 0)])
 def test_the_page_lists_what_an_architecture_does_not_count(capability, expected):
     launch = ncu.ProfiledKernel("k", "k()", 0, (1, 1, 1), (1, 1, 1), {"duration_s": 1e-3})
-    profile = placing.place(ncu.NcuReport("r", replace(H200, capability=capability), [launch], 0, []), RUN)
+    profile = placing.place_report(ncu.NcuReport("r", replace(H200, capability=capability), [launch], 0, []), RUN)
     assert len(profile.uncounted) == expected
-    text = " ".join(place_page.words(profile, ""))
+    text = " ".join(place_page.profile_notes(profile, ""))
     assert all(f"{dtype} on {place_page.UNITS[unit]}" in text for unit, dtype in profile.uncounted)
 
 
@@ -134,7 +134,7 @@ def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
 
 def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
     status, said = place_in("--card", H100)  # which is packed
-    assert status == 0 and ncu_counts.command(HOPPER) in said.splitlines()
+    assert status == 0 and ncu_counts.collect_command(HOPPER) in said.splitlines()
     assert f"make place REPORT=my.ncu-rep CARD={H100}" in said
 
 

@@ -12,7 +12,7 @@ import trace_events
 import trace_page
 import trace_rows
 import trace_steps
-from formulas.base import Call, Tensor, find
+from formulas.base import Call, Tensor, find_formula
 
 from roofline.api import UserError, open_run
 
@@ -73,7 +73,7 @@ class Written:
 @pytest.fixture
 def sections(tmp_path):
     def placed(trace: Written) -> list[trace_rows.Section]:
-        return trace_rows.sections(trace_events.read(trace.write(tmp_path / "my.json")), RUN)
+        return trace_rows.place_trace(trace_events.read_trace(trace.write(tmp_path / "my.json")), RUN)
 
     return placed
 
@@ -118,7 +118,7 @@ SQUARE = tensor(4, 64)
     ],
 )  # fmt: skip
 def test_work_follows_from_shapes(name, inputs, flops, least_bytes, dtype):
-    work = find(name)(Call(name, tuple(inputs), "kernel"))
+    work = find_formula(name)(Call(name, tuple(inputs), "kernel"))
     assert work.flops == flops and work.dtype == dtype
     assert work.read_bytes + work.write_bytes == least_bytes
 
@@ -127,19 +127,21 @@ def test_a_convolution_backward_counts_each_gradient_that_is_asked_for():
     image, weight, gradient = tensor(2, 16, 32, 32), tensor(24, 16, 3, 3), tensor(2, 24, 16, 16)
     options = ("[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1")
     for mask, count in (("[True, True, False]", 2), ("[False, True, True]", 1)):
-        work = find("convolution_backward")(Call("convolution_backward", (gradient, image, weight, *options, mask), ""))
+        work = find_formula("convolution_backward")(
+            Call("convolution_backward", (gradient, image, weight, *options, mask), "")
+        )
         assert work.flops == count * 2 * gradient.count * 16 * 9
 
 
 def test_types_of_lists_and_arithmetic_follow_from_the_kernel():
     lists = (tensor(4, 4), tensor(3))
-    adam = find("_fused_adamw_")(Call("_fused_adamw_", (lists,) * 4, "multi_tensor_apply<FusedAdam<float>>"))
+    adam = find_formula("_fused_adamw_")(Call("_fused_adamw_", (lists,) * 4, "multi_tensor_apply<FusedAdam<float>>"))
     assert (adam.read_bytes, adam.write_bytes) == (4 * 4 * 19, 4 * 3 * 19)
-    cat = find("cat")(Call("cat", (lists, "0"), "CatArrayBatchedCopy<OpaqueType<2u>>"))
+    cat = find_formula("cat")(Call("cat", (lists, "0"), "CatArrayBatchedCopy<OpaqueType<2u>>"))
     assert (cat.read_bytes, cat.write_bytes) == (38, 38)
     pair = (tensor(4, 4, kind=FP32), tensor(4, 4, kind=FP32))
-    assert find("mm")(Call("mm", pair, "sm80_xmma_gemm_f32f32_tf32f32")).dtype == "tf32"
-    assert find("mm")(Call("mm", pair, "ampere_sgemm_128x64")).dtype == "fp32"
+    assert find_formula("mm")(Call("mm", pair, "sm80_xmma_gemm_f32f32_tf32f32")).dtype == "tf32"
+    assert find_formula("mm")(Call("mm", pair, "ampere_sgemm_128x64")).dtype == "fp32"
 
 
 def test_a_product_at_its_ceiling_is_at_its_roof(sections):
@@ -186,7 +188,7 @@ def test_what_has_no_formula_has_a_time_and_no_share(sections):
     lacking = {one.label.lacking for one in section.kernels if one.name != "idle"}
     assert lacking == {"my::op", "mm with these inputs", trace_calls.NO_OPERATOR}
     assert not any(one.roofs or (one.saving_s and one.name != "idle") for one in section.kernels)
-    assert "my::op" in " ".join(trace_page.notes(section))
+    assert "my::op" in " ".join(trace_page.step_notes(section))
 
 
 # Of a step: what its events took, microseconds; FLOPs by torch.utils.flop_counter, which ignores the causal mask.
@@ -200,7 +202,7 @@ TRAINING |= {"_cudnn_attention_forward": 137438953472, "_cudnn_attention_backwar
     [("llama_prefill_graph", 1438.997, GRAPH, 0), ("training", 13439.263, TRAINING, 4)],
 )
 def test_steps_that_ran_on_an_h100(name, ran_us, flops, lacking):
-    (section,) = trace_rows.sections(trace_events.read(DATA / f"{name}.json.gz"), RUN)
+    (section,) = trace_rows.place_trace(trace_events.read_trace(DATA / f"{name}.json.gz"), RUN)
     rows, found = [one for one in section.kernels if one.name != "idle"], {}
     for one in rows:
         found[one.name] = found.get(one.name, 0) + (one.flops or 0) * one.launches
@@ -212,7 +214,7 @@ def test_steps_that_ran_on_an_h100(name, ran_us, flops, lacking):
 
 def test_shapes_of_a_graph_are_taken_in_turn():
     """Three of its products ran the same kernel with the same grid."""
-    (section,) = trace_rows.sections(trace_events.read(DATA / "llama_prefill_graph.json.gz"), RUN)
+    (section,) = trace_rows.place_trace(trace_events.read_trace(DATA / "llama_prefill_graph.json.gz"), RUN)
     products = [one for one in section.kernels if one.name == "mm"]
     assert {one.label.shape for one in products} == {
         *("2048 x 6144 x 4096", "2048 x 4096 x 4096", "2048 x 28672 x 4096", "2048 x 4096 x 14336")
@@ -309,7 +311,7 @@ def test_gaps_by_their_cause(sections):
     (section,) = sections(trace)
     expected = {trace_steps.QUEUED: 5, trace_steps.LAUNCH: 40, trace_steps.WAITED: 30, trace_steps.NEXT_TO_COPY: 8}
     assert {kind: round(seconds * 1e6, 3) for kind, seconds in section.step.gaps.items()} == expected
-    assert trace_steps.LAUNCH in trace_page.verdict(section)
+    assert trace_steps.LAUNCH in trace_page.step_verdict(section)
 
 
 def test_streams_that_overlap_count_once_and_collectives_are_exposed(sections):
