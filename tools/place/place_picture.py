@@ -57,11 +57,13 @@ def draw_kernels(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
 def _draw_chart(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], scales: dict[str, float]) -> None:
     """Draw ceilings, kernels and legend. `scales` has the clock scale of ceilings that are drawn dashed too."""
     peaks, slopes = select_ceilings(kernels, ceilings)
-    left, right, bottom, top = axis_limits(kernels, peaks, slopes)
-    axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
+    x_low, x_high, y_low, y_high = axis_limits(kernels, peaks, slopes)
+    axes.set(
+        xlim=(x_low, x_high), ylim=(y_low, y_high), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS"
+    )
     for axis in (axes.xaxis, axes.yaxis):
         style.set_log_axis(axis, "{:g}".format, numticks=30)
-    _draw_slopes(axes, slopes, scales, max((peak.tflops for peak in peaks), default=top))
+    _draw_slopes(axes, slopes, scales, max((peak.tflops for peak in peaks), default=y_high))
     _draw_peaks(axes, peaks, scales, max((slope.gb_per_s for _, slope in slopes), default=None))
     _draw_dots(axes, kernels)
     handles = [style.legend_line(format_ceiling(slope), COLOURS[level]) for level, slope in slopes]
@@ -71,10 +73,10 @@ def _draw_chart(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceilin
 
 def _draw_slopes(axes: Axes, slopes: Sequence[Slope], scales: dict[str, float], top_tflops: float) -> None:
     """Draw the memory ceilings, up to the highest compute ceiling."""
-    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    (x_low, x_high), (y_low, _) = axes.get_xlim(), axes.get_ylim()
     for level, slope in slopes:
         for rate, dashes in _rates(slope.gb_per_s / 1e3, scales.get(slope.name)):
-            ends = max(left, bottom / rate), min(right, top_tflops / rate)
+            ends = max(x_low, y_low / rate), min(x_high, top_tflops / rate)
             axes.plot(ends, [end * rate for end in ends], color=COLOURS[level], lw=1.3, ls=dashes, zorder=2)
 
 
@@ -82,17 +84,17 @@ def _draw_peaks(
     axes: Axes, peaks: Iterable[ComputeCeiling], scales: dict[str, float], fastest_gb_per_s: float | None
 ) -> None:
     """Draw the compute ceilings, from the steepest slope on, and write their names without overlaps."""
-    left, right = axes.get_xlim()
+    x_low, x_high = axes.get_xlim()
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
     name_y = None
     for peak in sorted(peaks, key=lambda peak: -peak.tflops):
-        start = max(left, peak.tflops * 1e3 / fastest_gb_per_s) if fastest_gb_per_s else left
+        start = max(x_low, peak.tflops * 1e3 / fastest_gb_per_s) if fastest_gb_per_s else x_low
         for rate, dashes in _rates(peak.tflops, scales.get(peak.name)):
-            axes.plot([start, right], [rate, rate], color=style.INK, lw=1.1, ls=dashes, zorder=2)
-        _, line_y = _in_points(axes, right, peak.tflops)
+            axes.plot([start, x_high], [rate, rate], color=style.INK, lw=1.1, ls=dashes, zorder=2)
+        _, line_y = _in_points(axes, x_high, peak.tflops)
         name_y = line_y if name_y is None else min(line_y, name_y - style.LINE)
         offset = (4, name_y - line_y)
-        axes.annotate(format_ceiling(peak), (right, peak.tflops), offset, textcoords="offset points", **look)
+        axes.annotate(format_ceiling(peak), (x_high, peak.tflops), offset, textcoords="offset points", **look)
 
 
 def _rates(rate: float, scale: float | None) -> list[tuple[float, Any]]:
