@@ -24,9 +24,9 @@ LEGEND = (
 
 def format_summary(comparison: "Comparison") -> str:
     """Return the number of figures by verdict, and of all, in a line."""
-    same = "; both lists hold the same runs" if comparison.identical else ""
+    suffix = "; both lists hold the same runs" if comparison.identical else ""
     count = count_words(len(comparison.figures), "figure")
-    return f"{_counts(comparison.figures)}: of {count} that both sides have{same}"
+    return f"{_counts(comparison.figures)}: of {count} that both sides have{suffix}"
 
 
 def format_page(comparison: "Comparison") -> str:

@@ -18,7 +18,7 @@ class Spread(NamedTuple):
 
 
 class Variation(NamedTuple):
-    """How much one figure varies; None where it is unknown."""
+    """The variation of one figure; a part is None where it is unknown."""
 
     runs: Spread | None  # between runs of one card
     cards: Spread | None  # between cards, beyond that
@@ -61,8 +61,8 @@ def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Coll
     for quantity in quantities:
         variation, of_kind = raw[quantity.key], by_kind[quantity.kind]
         moderated[quantity.key] = Variation(
-            runs=_moderate(variation.runs, [other.runs for other in of_kind]),
-            cards=_moderate(variation.cards, [other.cards for other in of_kind]),
+            runs=_moderate(variation.runs, [of_figure.runs for of_figure in of_kind]),
+            cards=_moderate(variation.cards, [of_figure.cards for of_figure in of_kind]),
         )
     return moderated
 
