@@ -51,9 +51,9 @@ def find_levels(points: SweepPoints) -> list[SweepLevel]:
     first plateau START_PRICE. Each level starts lower than the last one ended by SMALLEST_JUMP. Levels within 15 % of
     each other, or seen by a single point, are not separated.
     """
-    x = [math.log2(size) for size, _ in points]
-    y = [math.log(bandwidth) for _, bandwidth in points]
-    plateaus = _choose_cheapest_row(y, _list_plateaus(x, y, _estimate_noise(y)))
+    log_sizes = [math.log2(size) for size, _ in points]
+    log_rates = [math.log(bandwidth) for _, bandwidth in points]
+    plateaus = _choose_cheapest_row(log_rates, _list_plateaus(log_sizes, log_rates, _estimate_noise(log_rates)))
     levels = []
     for plateau in plateaus:
         figure = median([bandwidth for _, bandwidth in points[plateau.first : plateau.last + 1]])
@@ -79,57 +79,63 @@ def find_knee(points: SweepPoints, plateau_gb_per_s: float) -> float | None:
     return knee
 
 
-def _estimate_noise(y: list[float]) -> float:
+def _estimate_noise(log_rates: list[float]) -> float:
     """Return the relative scatter of a point, estimated from the median second difference as of normal noise.
 
     The steps between levels hardly change that median.
     """
-    bends = [abs(y[i] - (y[i - 1] + y[i + 1]) / 2) for i in range(1, len(y) - 1)]
+    bends = [abs(log_rates[i] - (log_rates[i - 1] + log_rates[i + 1]) / 2) for i in range(1, len(log_rates) - 1)]
     scatter = 1.4826 * median(bends) / math.sqrt(1.5) if bends else 0.0
     return min(max(scatter, NOISE_RANGE[0]), NOISE_RANGE[1])
 
 
-def _list_plateaus(x: list[float], y: list[float], noise: float) -> list[_FittedPlateau]:
+def _list_plateaus(log_sizes: list[float], log_rates: list[float], noise: float) -> list[_FittedPlateau]:
     """Return every run of points that costs less as a plateau than as loose points, by their first points."""
     plateaus = []
-    for first in range(len(x)):
-        for last in range(first + 1, len(x)):
-            if x[last] - x[first] < SHORTEST_OCTAVES:
+    for first in range(len(log_sizes)):
+        for last in range(first + 1, len(log_sizes)):
+            if log_sizes[last] - log_sizes[first] < SHORTEST_OCTAVES:
                 continue
-            fits = [_fit_plateau(x, y, first, last, step, noise) for step in range(len(PLATEAU_SLOPES))]
+            fits = [_fit_plateau(log_sizes, log_rates, first, last, step, noise) for step in range(len(PLATEAU_SLOPES))]
             cheapest = min(fits, key=lambda fit: fit.price)
             if cheapest.price < LOOSE_PRICE * (last - first + 1):
                 plateaus.append(cheapest)
     return plateaus
 
 
-def _fit_plateau(x: list[float], y: list[float], first: int, last: int, step: int, noise: float) -> _FittedPlateau:
+def _fit_plateau(
+    log_sizes: list[float], log_rates: list[float], first: int, last: int, step: int, noise: float
+) -> _FittedPlateau:
     """Fit a plateau with one of PLATEAU_SLOPES to the points first to last, through their median.
 
     Both ends must fit, else its price is infinite: a finely swept transition would pass for a plateau with outliers.
     """
-    heights = [y[i] - PLATEAU_SLOPES[step] * (x[i] - x[first]) for i in range(first, last + 1)]
+    heights = [log_rates[i] - PLATEAU_SLOPES[step] * (log_sizes[i] - log_sizes[first]) for i in range(first, last + 1)]
     start = median(heights)
     misfits = [(height - start) ** 2 / (2 * noise**2) for height in heights]
     price = LEVEL_PRICE + SLOPE_PRICE * step + sum(min(misfit, OUTLIER_PRICE) for misfit in misfits)
-    if max(misfits[0], misfits[-1]) > LOOSE_PRICE or _is_falling(x[first : last + 1], y[first : last + 1], noise):
+    if max(misfits[0], misfits[-1]) > LOOSE_PRICE or _is_falling(
+        log_sizes[first : last + 1], log_rates[first : last + 1], noise
+    ):
         price = math.inf
-    return _FittedPlateau(first, last, start, start + PLATEAU_SLOPES[step] * (x[last] - x[first]), price)
+    return _FittedPlateau(
+        first, last, start, start + PLATEAU_SLOPES[step] * (log_sizes[last] - log_sizes[first]), price
+    )
 
 
-def _is_falling(x: list[float], y: list[float], noise: float) -> bool:
+def _is_falling(log_sizes: list[float], log_rates: list[float], noise: float) -> bool:
     """Return whether the points fall faster than STEEP_SLOPE and than twice the error of their slope.
 
     The slope is that between the medians of the first and the second half.
     """
-    half = len(x) // 2
-    octaves = median(x[-half:]) - median(x[:half])
-    slope = (median(y[-half:]) - median(y[:half])) / octaves
+    half = len(log_sizes) // 2
+    octaves = median(log_sizes[-half:]) - median(log_sizes[:half])
+    slope = (median(log_rates[-half:]) - median(log_rates[:half])) / octaves
     error = noise * math.sqrt(math.pi / 2 * 2 / half) / octaves  # of two medians
     return slope < min(STEEP_SLOPE, -2 * error)
 
 
-def _choose_cheapest_row(y: list[float], plateaus: list[_FittedPlateau]) -> list[_FittedPlateau]:
+def _choose_cheapest_row(log_rates: list[float], plateaus: list[_FittedPlateau]) -> list[_FittedPlateau]:
     """Return the falling row of plateaus that costs least, with the points that are in none of them.
 
     `plateaus` are ordered by their first points, so that the best row up to each one follows from earlier ones.
@@ -138,7 +144,7 @@ def _choose_cheapest_row(y: list[float], plateaus: list[_FittedPlateau]) -> list
     row_prices: list[float] = []  # of the best row that ends with each plateau, without the points after it
     predecessors: list[int | None] = []
     for plateau in plateaus:
-        price = sum(START_PRICE if value < plateau.start else LOOSE_PRICE for value in y[: plateau.first])
+        price = sum(START_PRICE if value < plateau.start else LOOSE_PRICE for value in log_rates[: plateau.first])
         predecessor = None
         # Plateaus that end before this one starts also started before it: their prices are known.
         for index, row_price in enumerate(row_prices):
@@ -152,7 +158,8 @@ def _choose_cheapest_row(y: list[float], plateaus: list[_FittedPlateau]) -> list
     if not plateaus:
         return []
     prices = [
-        price + LOOSE_PRICE * (len(y) - 1 - plateau.last) for price, plateau in zip(row_prices, plateaus, strict=True)
+        price + LOOSE_PRICE * (len(log_rates) - 1 - plateau.last)
+        for price, plateau in zip(row_prices, plateaus, strict=True)
     ]
     row = []
     index: int | None = prices.index(min(prices))
