@@ -124,7 +124,7 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     table, manifest = run.read("roofline.json"), read(Manifest, run.results / "manifest.json")
     (placed,) = (one for one in table["operators"] if one["operator"] == "operation")
     assert (placed["name"], placed["cpu_time_s"], placed["regime"]) == ("memory <bound>", 100, "memory")
-    (skipped,) = (one for one in table["skipped"] if one["what"] == "operation")
+    (skipped,) = (one for one in table["skipped"] if one["kind"] == "operation")
     assert (skipped["name"], skipped["dtype"]) == ("no ceiling", "bf16") and "bf16" in skipped["reason"]
     assert "memory &lt;bound&gt;" in (run.results / "report.html").read_text(encoding="utf-8")
     of_earlier_runs = {one.path.removeprefix("results/") for one in manifest.outputs if not one.of_this_run}
@@ -171,7 +171,7 @@ def test_a_failed_job_loses_no_other_result_and_one_cell_is_measured_by_name(run
     assert ATTENTION[0] in run.files() and ATTENTION[1] not in run.files()
     (weights,) = run.read(ATTENTION[0])["data"]
     assert (weights["path"], weights["generated"]) == ("own.safetensors", False)
-    assert all(one["check"]["error"] <= one["check"]["tolerance"] for one in run.read(ATTENTION[0])["measurements"])
+    assert all(one["check"]["relative_error"] <= one["check"]["tolerance"] for one in run.read(ATTENTION[0])["measurements"])
 
 
 @pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32"])

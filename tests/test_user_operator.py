@@ -52,7 +52,7 @@ def test_its_record_and_every_result_hold_what_was_measured_with_what(extended_r
     record = extended_run.read("cpu/mine/n3000.json")
     (cell,) = record["measurements"]
     assert (cell["operator"], cell["shape"], cell["flops"], cell["bytes"]) == ("mine", {"n": 3000}, 27_000, 24_000)
-    assert cell["check"]["error"] <= cell["check"]["tolerance"] == 1e-5
+    assert cell["check"]["relative_error"] <= cell["check"]["tolerance"] == 1e-5
     assert set(record["seals"]) == {"cpu/prediction.json", "cpu/calibration.json", "cpu/mine/prediction.json"}
     (path,) = extended_run.root.with_name("files-of-the-user").glob("*.py")
     assert record["sources"] == {str(path): sha256(path)}
