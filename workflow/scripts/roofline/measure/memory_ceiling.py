@@ -46,7 +46,9 @@ def measure_bandwidth(
     blocks = list(_time_blocks(device, benchmark, step, fastest.seconds, budget))
     timing, log = min(blocks, key=lambda block: block[0].median_s)
     if benchmark.level == "pcie":
-        device.look_while_busy(step, fastest.seconds, LINK_LOOK_S, lambda: _read_host_link(device, log))
+        device.look_while_busy(
+            step, fastest.seconds, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link())
+        )
     clock_mhz = benchmark.clock_mhz()  # before the check runs other kernels
 
     def gb_per_s(seconds: float) -> float:
@@ -76,10 +78,6 @@ def measure_bandwidth(
         states=log.states,
         checked_against=benchmark.verify(grid),
     )
-
-
-def _read_host_link(device: Device, log: StateLog) -> None:
-    log.read("during", **device.read_host_link())
 
 
 def measure_load_latency(device: Device, chain: tuple[Step, int, Callable[[], str]], budget: TimingBudget) -> Latency:
@@ -121,17 +119,14 @@ def _time_blocks(
     device: Device, benchmark: BandwidthBenchmark, step: Step, step_s: float, budget: TimingBudget
 ) -> Iterator[tuple[Timing, StateLog]]:
     """Yield the timing and the readings of each block, as many of the benchmark's as there is time for."""
-    time_budget_s = budget.time_budget_s
-    if benchmark.blocks > 1:
-        time_budget_s *= BLOCKS_BUDGET_FACTOR
+    time_budget_s = budget.time_budget_s * (BLOCKS_BUDGET_FACTOR if benchmark.blocks > 1 else 1)
     least_samples = max(LEAST_BLOCK_SAMPLES, benchmark.least_samples)
     count = max(1, min(benchmark.blocks, int(time_budget_s / (least_samples * step_s))))
-    first_budget = replace(budget, time_budget_s=time_budget_s / count)
-    for index in range(count):
+    block_budget = replace(budget, time_budget_s=time_budget_s / count, least_samples=benchmark.least_samples)
+    for _ in range(count):
         log = StateLog(device)
-        block_budget = replace(first_budget, warmup=1) if index else first_budget
-        timing = time_until_precise(device, step, log, block_budget, least_samples=benchmark.least_samples)
-        yield timing, log
+        yield time_until_precise(device, step, log, block_budget), log
+        block_budget = replace(block_budget, warmup=1)
 
 
 def _datasheet_gb_per_s(record: DeviceRecord, benchmark: BandwidthBenchmark) -> float | None:
@@ -162,9 +157,9 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     )
     log.read("after")
     levels = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
-    if levels and not levels[-1].knee_bytes and benchmark.memory_from_bytes:
-        bandwidth = record.datasheet.bandwidth
-        levels[-1] = _restrict_to_memory(levels[-1], points, benchmark.memory_from_bytes, bandwidth)
+    from_bytes, bandwidth = benchmark.memory_from_bytes, record.datasheet.bandwidth
+    if levels and not levels[-1].knee_bytes and from_bytes:
+        levels[-1] = _restrict_to_memory(levels[-1], points, from_bytes, bandwidth)
     return SweepRecord(
         series=benchmark.series,
         reader=benchmark.reader,

@@ -41,12 +41,12 @@ def measure_sustained(device: Device, work: LoadedWork, seconds: float, step_s: 
     `step_s` is about what one step takes. Moments of throttling and of an empty queue are left out. The load is
     repeated when disturbed. None if the device ran no chunk.
     """
+
+    def run_once() -> Sustained | None:
+        return measure_sustained_once(device, work, seconds, step_s)
+
     load, contention = repeat_until_undisturbed(
-        device,
-        lambda: measure_sustained_once(device, work, seconds, step_s),
-        lambda load: -load.tflops,
-        "device",
-        list_other_processes=False,
+        device, run_once, lambda load: -load.tflops, "device", list_processes=False
     )
     return load and load.model_copy(update={"contention": contention})
 
@@ -69,16 +69,9 @@ def measure_sustained_once(device: Device, work: LoadedWork, seconds: float, ste
             state = log.read("during")
             if len(curve) < chunks_timed_singly:
                 first_steps_s += [round(sample_s, 10) for sample_s in chunk_steps_s]
-            curve.append(
-                LoadPoint(
-                    at_s=round(at_s, 4),
-                    tflops=work.amount * len(chunk_steps_s) / sum(chunk_steps_s) / 1e12,
-                    sm_clock_mhz=clock_mhz,
-                    power_w=state.power_w,
-                    temperature_c=state.temperature_c,
-                    throttle_reasons=state.throttle_reasons,
-                )
-            )
+            readings = state.model_dump(include={"power_w", "temperature_c", "throttle_reasons"})
+            tflops = work.amount * len(chunk_steps_s) / sum(chunk_steps_s) / 1e12
+            curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **readings))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
     if not curve:
@@ -101,6 +94,7 @@ def summarise_load(
     unthrottled = [point for point in settled if not is_throttled(point.throttle_reasons)]
     usable = unthrottled or settled
     counted = select_fed(usable)
+    reported = [point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S]
     tflops, parts = mean_rate(counted), _part_rates(counted, cycle)
     return Sustained(
         product=spec,
@@ -113,9 +107,7 @@ def summarise_load(
         sm_clock_mhz=_median_of(point.sm_clock_mhz for point in counted),
         power_w=_median_of(point.power_w for point in counted),
         temperature_c=max((point.temperature_c for point in counted if point.temperature_c is not None), default=None),
-        throttle_reasons=collect_throttle_reasons(
-            point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S
-        ),
+        throttle_reasons=collect_throttle_reasons(reported),
         throttled_points=len(settled) - len(unthrottled),
         starved_points=len(usable) - len(counted),
         all_throttled=not unthrottled,
@@ -130,9 +122,7 @@ def select_fed(points: Sequence[LoadPoint]) -> list[LoadPoint]:
     An empty queue lowers the work per clock cycle, a lower clock does not.
     """
     usual = _median_of(point.tflops / point.sm_clock_mhz for point in points if point.sm_clock_mhz)
-    if not usual:
-        return list(points)
-    least_per_clock = (1 - STARVED_SHARE) * usual
+    least_per_clock = (1 - STARVED_SHARE) * (usual or 0.0)
     return [point for point in points if point.tflops >= least_per_clock * (point.sm_clock_mhz or 0)]
 
 
@@ -150,9 +140,7 @@ def first_counted_point(curve: Sequence[LoadPoint], cycle: int | None) -> int:
     first = next((index for index, point in enumerate(curve) if point.at_s > LOAD_SETTLING_S), len(curve))
     first = min(first, len(curve) // 2)
     remaining = len(curve) - first
-    if cycle is None or remaining < cycle:
-        return first
-    return first + remaining % cycle  # whole cycles remain
+    return first + remaining % cycle if cycle and remaining >= cycle else first  # whole cycles remain
 
 
 def find_cycle_points(curve: Sequence[LoadPoint]) -> int | None:
@@ -174,15 +162,14 @@ def find_cycle_points(curve: Sequence[LoadPoint]) -> int | None:
         return fmean(products) * len(deviations) / power
 
     correlations = [autocorrelation(lag) for lag in range(len(deviations) // 2 + 2)]
+
+    def is_peak(lag: int) -> bool:
+        return correlations[lag - 1] < correlations[lag] >= correlations[lag + 1]
+
     shortest = max(2, round(SHORTEST_CYCLE_S / _seconds_of_points(curve, 1)))
-    best = None
-    for lag in range(shortest, len(correlations) - 1):
-        is_peak = correlations[lag - 1] < correlations[lag] >= correlations[lag + 1]
-        if is_peak and (best is None or correlations[lag] > correlations[best]):
-            best = lag
-    if best is None or correlations[best] < LEAST_AUTOCORRELATION:
-        return None
-    return best
+    peaks = [lag for lag in range(shortest, len(correlations) - 1) if is_peak(lag)]
+    best = max(peaks, key=lambda lag: correlations[lag], default=None)
+    return best if best and correlations[best] >= LEAST_AUTOCORRELATION else None
 
 
 def _remove_trend(rates: Sequence[float]) -> list[float]:
