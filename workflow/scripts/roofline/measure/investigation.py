@@ -17,7 +17,6 @@ EXPLAINING_GAIN = 1.10  # a trial explains the gap when it is this much faster; 
 def investigate(
     device: Device,
     dtype: str,
-    *,
     burst_tflops: float,
     load: Sustained | None,
     figures: DatasheetFigures,

@@ -69,9 +69,9 @@ def measure_sustained_once(device: Device, work: LoadedWork, seconds: float, ste
             state = log.read("during")
             if len(curve) < chunks_timed_singly:
                 first_steps_s += [round(sample_s, 10) for sample_s in chunk_steps_s]
-            readings = state.model_dump(include={"power_w", "temperature_c", "throttle_reasons"})
+            sensors = state.model_dump(include={"power_w", "temperature_c", "throttle_reasons"})
             tflops = work.amount * len(chunk_steps_s) / sum(chunk_steps_s) / 1e12
-            curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **readings))
+            curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **sensors))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
     if not curve:
