@@ -140,7 +140,7 @@ def measure_compute_ceiling(
     options, time_budget_s = BlockOptions(budget, REST_S), budget.time_budget_s
     gemms = None if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
     target = CeilingTarget(device, record, ceiling, sizes, gemms, time_budget_s)
-    cells = [_measure_as_operator(device, seals, workload, ceiling, options) for workload in target.references()]
+    cells = [_measure_as_operator(target, seals, workload, options) for workload in target.references()]
     reference = cells[0] if cells else None
     candidates, search_record = _rank_candidates(target, reference)
     if not reference:
@@ -223,7 +223,8 @@ def _peak_record(
     kernel = compute.KernelIdentity(**device.identify_kernel(repeated.workload.step))
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
-    if reference and _is_low_peak(device, peak, tflops):
+    has_datasheet = peak and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
+    if reference and has_datasheet and tflops < LOW_PEAK_SHARE * peak.tflops:
         budget_s = target.time_budget_s
         investigation = investigate(device, target.ceiling, median.tflops, load, datasheet, kernel, budget_s)
     reports = any(state.throttle_reasons is not None for block in repeated.blocks for state in block.states)
@@ -257,13 +258,6 @@ def _peak_record(
     )
 
 
-def _is_low_peak(device: Device, peak: DatasheetPeak | None, tflops: float) -> bool:
-    """Return whether a ceiling is so far below the datasheet's peak that the cause is looked for."""
-    if peak is None or DEVICE_TRAITS[device.kind].peaks_by != "datasheet":
-        return False
-    return tflops < LOW_PEAK_SHARE * peak.tflops
-
-
 def _clock_block(blocks: Sequence[WorkloadBlock], median: WorkloadBlock) -> WorkloadBlock:
     """Return the block with a counted clock whose rate is nearest the median block's; that one if none has a clock."""
     blocks_with_clock = [block for block in blocks if block.sm_clock_mhz]
@@ -285,14 +279,12 @@ def _clock_tflops(peak: DatasheetPeak | None, record: DeviceRecord, clock_mhz: f
     return datasheets.clock_peak_tflops(rate, multiprocessors, clock_mhz)
 
 
-def _measure_as_operator(
-    device: Device, seals: Seals, workload: Workload, dtype: str, options: BlockOptions
-) -> Measurement:
+def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload, options: BlockOptions) -> Measurement:
     """Measure a GEMM as an operator under its roof, with its own prediction."""
-    cell = Gemm().make_cell(device, dtype, workload)
+    device, budget_s = target.device, target.time_budget_s
+    cell = Gemm().make_cell(device, target.ceiling, workload)
     declared = declare_cell(cell, None, seals, cold=False)
     run = _time_checked(device, workload, options)
-    budget_s = options.budget.time_budget_s
     gpu_time, doubts = time_device_checked(
         device, workload.step, run.timing, time_budget_s=budget_s, rest=lambda: _rest(device, options.rest_s)
     )
@@ -349,9 +341,7 @@ def _most_flops(device: Device, reference: Measurement | None) -> float:
     return max(most_flops, reference.flops) if device.kind == "gpu" else most_flops
 
 
-def _try_workloads(
-    device: Device, workloads: Sequence[Workload], budget_s: float
-) -> tuple[list[WorkloadTrial], Search]:
+def _try_workloads(device: Device, workloads: list[Workload], budget_s: float) -> tuple[list[WorkloadTrial], Search]:
     """Return the trials of workloads, which all have a counted clock or none has."""
     trials, search_record = search.try_candidates(
         device, workloads, lambda workload: workload.step, budget_s, work_of=lambda workload: workload.flops
@@ -406,7 +396,7 @@ def _time_block_tflops(device: Device, trial: WorkloadTrial) -> float:
     return workload.flops * len(samples) / sum(samples) / 1e12
 
 
-def _time_fastest_block(device: Device, workloads: Sequence[Workload], options: BlockOptions) -> WorkloadBlock | None:
+def _time_fastest_block(device: Device, workloads: list[Workload], options: BlockOptions) -> WorkloadBlock | None:
     """Return a block of the fastest of some workloads; None if the library runs none."""
     try:
         trials, _ = _try_workloads(device, workloads, options.budget.time_budget_s / 2)
@@ -433,17 +423,15 @@ def _time_block(device: Device, workload: Workload, options: BlockOptions) -> Wo
 
 
 def _block_record(device: Device, workload: Workload, run: TimedRun) -> WorkloadBlock:
-    timing = run.timing
-    if DEVICE_TRAITS[device.kind].synchronous:
-        seconds = timing.median_s  # other guests of a CPU's host slow single steps
-    else:
-        seconds = sum(timing.samples_s) / len(timing.samples_s)
+    samples_s, seconds = run.timing.samples_s, run.timing.median_s
+    if not DEVICE_TRAITS[device.kind].synchronous:  # other guests of a CPU's host slow single steps
+        seconds = sum(samples_s) / len(samples_s)
     return WorkloadBlock(
         product=workload.product,
         inputs=workload.inputs,
         flops=workload.flops,
         check=run.check,
-        timing=timing,
+        timing=run.timing,
         tflops=workload.flops / seconds / 1e12,
         states=run.states,
         sm_clock_mhz=run.sm_clock_mhz,

@@ -41,14 +41,11 @@ def measure_bandwidth(
     trials, search_record = search.try_candidates(
         device, candidates, step_of=lambda grid_and_step: grid_and_step[1], budget_s=budget.time_budget_s
     )
-    fastest = min(trials, key=lambda trial: trial.seconds)
-    grid, step = fastest.candidate
-    blocks = list(_time_blocks(device, benchmark, step, fastest.seconds, budget))
+    (grid, step), step_s, _ = min(trials, key=lambda trial: trial.seconds)
+    blocks = list(_time_blocks(device, benchmark, step, step_s, budget))
     timing, log = min(blocks, key=lambda block: block[0].median_s)
     if benchmark.level == "pcie":
-        device.look_while_busy(
-            step, fastest.seconds, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link())
-        )
+        device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))
     clock_mhz = benchmark.clock_mhz()  # before the check runs other kernels
 
     def gb_per_s(seconds: float) -> float:
@@ -212,16 +209,9 @@ def name_levels(
         if name is None and not level.knee_bytes and cached_bytes is not None:
             name = MEMORY_PLATEAU if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
         capacity = unmatched.pop(name, None) if name else None
-        plateaus.append(
-            Plateau(
-                name=name,
-                gb_per_s=level.gb_per_s,
-                first_bytes=level.first_bytes,
-                last_bytes=level.last_bytes,
-                knee_bytes=level.knee_bytes and round(level.knee_bytes),
-                reported_bytes=None if name in assumed else capacity,
-            )
-        )
+        reported_bytes = None if name in assumed else capacity
+        figures = level._asdict() | {"knee_bytes": level.knee_bytes and round(level.knee_bytes)}
+        plateaus.append(Plateau(name=name, reported_bytes=reported_bytes, **figures))
     return plateaus
 
 
