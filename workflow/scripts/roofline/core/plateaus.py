@@ -14,6 +14,7 @@ SMALLEST_JUMP = 1.15  # between two levels; less may be a plateau that sags
 SHORTEST_OCTAVES = 0.75  # of working-set size that a plateau spans: less is a step of a transition
 PLATEAU_SLOPES = (0.0, -0.02)  # of a plateau, in relative bandwidth per octave of size
 STEEP_SLOPE = -0.03  # per octave: what falls by more, beyond what noise explains, is still falling and no plateau
+MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that level's
 NOISE_RANGE = (0.01, 0.04)  # the smallest and the largest that a point's scatter is taken for, relative
 
 # Prices in units of half a squared residual over the noise, as a log-likelihood counts them: 0.5 for a usual point.
@@ -151,3 +152,20 @@ def _choose_cheapest_row(y: list[float], plateaus: list[_FittedPlateau]) -> list
         row.append(plateaus[number])
         number = before[number]
     return row[::-1]
+
+
+def spans(level: SweepLevel, capacity: int) -> bool:
+    """Return whether a plateau begins well below a capacity and ends well above it."""
+    return level.first_bytes * MATCH_FACTOR <= capacity <= level.last_bytes / MATCH_FACTOR
+
+
+def match_capacity(level: SweepLevel, capacities: dict[str, int]) -> str | None:
+    """Return the name of the capacity that fits a plateau: the nearest to its knee, within MATCH_FACTOR; None if none does.
+
+    Without a knee it is the first capacity that holds all of the plateau.
+    """
+    if not level.knee_bytes:
+        return next((name for name, size in capacities.items() if size >= level.last_bytes), None)
+    ratio_by_name = {name: max(size / level.knee_bytes, level.knee_bytes / size) for name, size in capacities.items()}
+    name = min(ratio_by_name, key=ratio_by_name.get, default=None)
+    return name if name and ratio_by_name[name] <= MATCH_FACTOR else None

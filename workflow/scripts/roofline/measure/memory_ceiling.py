@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from roofline.core.plateaus import SweepLevel, find_levels
+from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
 from roofline.core.statistics import median
 from roofline.devices.base import BandwidthBenchmark, Device, Step, SweepBenchmark
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
@@ -23,7 +23,6 @@ SWEEP_RUNS = 3  # of each working set, after one to warm up
 BLOCKS_BUDGET_FACTOR = 2  # times the budget for a benchmark that is timed in several blocks
 LEAST_BLOCK_SAMPLES = 4  # for which each of several blocks has time
 LINK_LOOK_S = 0.1  # of copies around a reading of the host link, whose generation an idle card lowers
-MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that level's
 
 
 def measure_bandwidth(
@@ -203,8 +202,8 @@ def name_levels(
     """
     plateaus, unmatched = [], dict(capacities)
     for level in levels:
-        name = _match_level_name(level, unmatched)
-        if any(_spans(level, size) for size in capacities.values()):
+        name = match_capacity(level, unmatched)
+        if any(spans(level, size) for size in capacities.values()):
             name = None
         if name is None and not level.knee_bytes and cached_bytes is not None:
             name = MEMORY_PLATEAU if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
@@ -213,17 +212,3 @@ def name_levels(
         figures = level._asdict() | {"knee_bytes": level.knee_bytes and round(level.knee_bytes)}
         plateaus.append(Plateau(name=name, reported_bytes=reported_bytes, **figures))
     return plateaus
-
-
-def _spans(level: SweepLevel, capacity: int) -> bool:
-    """Return whether a plateau begins well below a capacity and ends well above it."""
-    return level.first_bytes * MATCH_FACTOR <= capacity <= level.last_bytes / MATCH_FACTOR
-
-
-def _match_level_name(level: SweepLevel, capacities: dict[str, int]) -> str | None:
-    """Return the name of the capacity that fits a plateau; None if none does."""
-    if not level.knee_bytes:
-        return next((name for name, size in capacities.items() if size >= level.last_bytes), None)
-    ratio_by_name = {name: max(size / level.knee_bytes, level.knee_bytes / size) for name, size in capacities.items()}
-    name = min(ratio_by_name, key=ratio_by_name.get, default=None)
-    return name if name and ratio_by_name[name] <= MATCH_FACTOR else None

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from roofline.core import statistics
 from roofline.core.disturbance import collect_throttle_reasons, is_throttled
+from roofline.core.periods import find_period
 from roofline.devices.base import Device, Step
 from roofline.devices.energy_counter import watch_energy
 from roofline.measure.energy import compute_load_energy
@@ -19,8 +20,6 @@ CHUNKS_TIMED_SINGLY = 2  # the first chunks, whose steps are timed one by one
 MOST_STEPS_TIMED_SINGLY = 1000  # of a chunk; with more no step is timed by itself
 LOAD_SETTLING_S = 1.0  # the opening burst and the first dip of power control
 SHORTEST_CYCLE_S = 0.3  # of power control: an H200's dips come every 0.9 s
-LEAST_SWING = 0.002  # of the mean rate: one that varies less has no cycles
-LEAST_AUTOCORRELATION = 0.3  # of a rate that has cycles, at a lag of one cycle
 FEWEST_CURVE_POINTS = 8  # from which cycles and an interval are computed
 INTERVAL_PARTS = 4  # of a load without cycles
 STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on an H200 that is kept busy
@@ -146,41 +145,12 @@ def first_counted_point(curve: Sequence[LoadPoint], cycle: int | None) -> int:
 def find_cycle_points(curve: Sequence[LoadPoint]) -> int | None:
     """Return the number of points from one dip of the clock to the next; None where there are no cycles.
 
-    It is the lag, between SHORTEST_CYCLE_S and half of the load, at which the autocorrelation of the rate after
-    LOAD_SETTLING_S is highest.
+    A cycle takes from SHORTEST_CYCLE_S to half of the load. The rates after LOAD_SETTLING_S decide.
     """
     rates = [point.tflops for point in curve if point.at_s > LOAD_SETTLING_S]
     if len(rates) < FEWEST_CURVE_POINTS:
         return None
-    deviations = _remove_trend(rates)
-    power = sum(deviation * deviation for deviation in deviations)
-    if power <= (LEAST_SWING * fmean(rates)) ** 2 * len(rates):
-        return None
-
-    def autocorrelation(lag: int) -> float:
-        products = [a * b for a, b in zip(deviations, deviations[lag:], strict=False)]
-        return fmean(products) * len(deviations) / power
-
-    correlations = [autocorrelation(lag) for lag in range(len(deviations) // 2 + 2)]
-
-    def is_peak(lag: int) -> bool:
-        return correlations[lag - 1] < correlations[lag] >= correlations[lag + 1]
-
-    shortest = max(2, round(SHORTEST_CYCLE_S / _seconds_of_points(curve, 1)))
-    peaks = [lag for lag in range(shortest, len(correlations) - 1) if is_peak(lag)]
-    best = max(peaks, key=lambda lag: correlations[lag], default=None)
-    return best if best and correlations[best] >= LEAST_AUTOCORRELATION else None
-
-
-def _remove_trend(rates: Sequence[float]) -> list[float]:
-    """Return the deviations of rates from a straight line, by least squares.
-
-    A slow fall resembles itself too, and is no cycle.
-    """
-    middle, mean = (len(rates) - 1) / 2, fmean(rates)
-    slope = sum((index - middle) * (rate - mean) for index, rate in enumerate(rates))
-    slope /= sum((index - middle) ** 2 for index in range(len(rates)))
-    return [rate - mean - slope * (index - middle) for index, rate in enumerate(rates)]
+    return find_period(rates, shortest=max(2, round(SHORTEST_CYCLE_S / _seconds_of_points(curve, 1))))
 
 
 def _seconds_of_points(curve: Sequence[LoadPoint], points: int) -> float:
