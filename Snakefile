@@ -38,8 +38,8 @@ onstart:
 
 onsuccess:
     if any(job.rule.name == "derive" for job in workflow.dag.jobs):
-        console.summarise(RESULTS)
+        console.print_summary(RESULTS)
 
 
 onerror:
-    console.explain()
+    console.print_failure_help()

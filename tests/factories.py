@@ -36,11 +36,11 @@ class FakeDevice:
         self.kind, self.reasons = kind, reasons
         self.now, self.numbers = 0.0, []
 
-    def time_steps(self, step, count, first=0, look=None):
+    def time_steps(self, step, count, first=0, read_during=None):
         times = []
         for number in range(first, first + count):
-            if look and number == first + count // 2:
-                look()
+            if read_during and number == first + count // 2:
+                read_during()
             times.append(step(number))
             self.numbers.append(number)
             self.now += times[-1]
@@ -84,7 +84,9 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
         clock = SimpleNamespace(monotonic=lambda: device.now, sleep=device.sleep)
         for module in (compute_ceiling, protocol, search, undisturbed):
             patch.setattr(module, "time", clock)
-        patch.setattr(undisturbed.host, "read_usage", lambda others=True: HostUsage(at=device.now, own=device.now))
+        patch.setattr(
+            undisturbed.host, "read_usage", lambda list_other_processes=True: HostUsage(device.now, device.now)
+        )
         yield
 
 

@@ -26,8 +26,8 @@ def reference() -> Roofline:
     """The table of the newest reference run, from its records."""
     with unpacked(NEWEST) as root:
         manifest = read(Manifest, root / "results/manifest.json")
-        found = read_results(root / "results", [root / output.path for output in manifest.outputs])
-    return build_table(found, Request(**manifest.asked), hashes(manifest.outputs))
+        results = read_results(root / "results", [root / output.path for output in manifest.outputs])
+    return build_table(results, Request(**manifest.asked), hashes(manifest.outputs))
 
 
 def texts_of(figure):
@@ -35,12 +35,12 @@ def texts_of(figure):
     rotated text has several."""
     with styled():
         figure.draw_without_rendering()  # which places the legends
-        found, legends = list(figure.texts), list(figure.legends)
+        texts, legends = list(figure.texts), list(figure.legends)
         for axes in figure.axes:
-            found += axes.texts
+            texts += axes.texts
             legends += [axes.get_legend()] if axes.get_legend() else []
-        found += [text for legend in legends for text in legend.get_texts()]
-        return [(text, list(boxes_of(text))) for text in found if text.get_text().strip()]
+        texts += [text for legend in legends for text in legend.get_texts()]
+        return [(text, list(boxes_of(text))) for text in texts if text.get_text().strip()]
 
 
 def boxes_of(text):
@@ -57,32 +57,34 @@ def boxes_of(text):
 def overlapping_texts(figure):
     return [
         (a.get_text(), b.get_text())
-        for (a, some), (b, others) in combinations(texts_of(figure), 2)
-        if any(
-            one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-            for one in some
-            for other in others
-        )
+        for (a, boxes_of_a), (b, boxes_of_b) in combinations(texts_of(figure), 2)
+        if any(overlap(box_of_a, box_of_b) for box_of_a in boxes_of_a for box_of_b in boxes_of_b)
     ]
+
+
+def overlap(a, b):
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def crossed_texts(figure, lines=()):
     """Texts that a line of the axes runs through, and dots that they cover."""
-    found = []
+    crossed = []
     texts = [(text, box) for text, boxes in texts_of(figure) for box in boxes]
     for dot in dots_of(figure):
-        places, near = dot.get_transform().transform(dot.get_xydata()), 0.4 * dot.get_markersize()
-        found += [text.get_text() for text, box in texts if within(places, box, near)]
+        points, clearance = dot.get_transform().transform(dot.get_xydata()), 0.4 * dot.get_markersize()
+        crossed += [text.get_text() for text, box in texts if within(points, box, clearance)]
     for line in lines:
         ends = line.get_transform().transform(line.get_xydata())
-        places = np.concatenate([np.linspace(a, b, 400) for a, b in pairwise(ends)])
-        found += [text.get_text() for text, box in texts if within(places, box, -0.5)]
-    return found
+        points = np.concatenate([np.linspace(a, b, 400) for a, b in pairwise(ends)])
+        crossed += [text.get_text() for text, box in texts if within(points, box, -0.5)]
+    return crossed
 
 
-def within(places, box, near):
-    x, y = places.T
-    return np.any((box[0] - near < x) & (x < box[2] + near) & (box[1] - near < y) & (y < box[3] + near))
+def within(points, box, clearance):
+    """Whether a point is in a box, or within a clearance of it."""
+    (x, y), (left, bottom, right, top) = points.T, box
+    inside_x = (left - clearance < x) & (x < right + clearance)
+    return np.any(inside_x & (bottom - clearance < y) & (y < top + clearance))
 
 
 def texts_outside(figure):

@@ -46,17 +46,17 @@ def test_the_new_record_is_kept_only_if_it_is_less_disturbed(results, old, new, 
     if new is not None:
         write(record(new, latency_s=0.5), RECORD)
     expected = earlier if kept == "old" else content(RECORD)
-    assert again.settle(RESULTS) == ([RECORD] if kept == "old" else [])
+    assert again.restore_less_disturbed(RESULTS) == ([RECORD] if kept == "old" else [])
     assert content(RECORD) == expected
-    assert not (RESULTS / "previous/again").exists() and again.settle(RESULTS) == []
+    assert not (RESULTS / "previous/again").exists() and again.restore_less_disturbed(RESULTS) == []
 
 
 def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_again(results):
     asked = ["cpu/a", "cpu/b"]
-    assert again.disturbed(RESULTS, asked) == []
+    assert again.list_disturbed_records(RESULTS, asked) == []
     table = verified(record())
     write(table, RESULTS / "roofline.json")
-    assert again.disturbed(RESULTS, asked) == []
+    assert again.list_disturbed_records(RESULTS, asked) == []
     known = {"device": "cpu", "check": "no other load", "reason": "made up", "doubts_figures": True}
     checks = [
         CheckResult(result="fail", records=["cpu/b.json", "cpu/calibration.json", "cpu/not_asked.json"], **known),
@@ -64,4 +64,4 @@ def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_aga
         CheckResult(result="pass", records=["cpu/a.json"], **known),
     ]
     write(table.model_copy(update={"checks": checks}), RESULTS / "roofline.json")
-    assert again.disturbed(RESULTS, [*asked, "cpu/calibration"]) == ["results/cpu/b.json"]
+    assert again.list_disturbed_records(RESULTS, [*asked, "cpu/calibration"]) == ["results/cpu/b.json"]

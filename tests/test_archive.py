@@ -13,8 +13,9 @@ from small_run import DATA, SmallRun
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
+from roofline.records.files import file_sha256
 from roofline.records.manifest_record import Manifest
-from roofline.run.archive import contents, opened, pack, unpack
+from roofline.run.archive import list_packed_paths, opened, pack, unpack
 
 COMMANDS = Path(__file__).parents[1] / "workflow/commands"
 NAME = "a-cpu-20261105T120200Z"
@@ -28,7 +29,7 @@ def run(small_run, tmp_path):
 
 def packed(run, name=NAME, notes=None) -> Path:
     manifest = read(Manifest, run.root / "results/manifest.json")
-    return run.root / pack(name, contents(manifest, [], []), [run.root], notes or {})
+    return run.root / pack(name, list_packed_paths(manifest, [], []), [run.root], notes or {})
 
 
 def members(path: Path) -> dict[str, bytes]:
@@ -137,3 +138,17 @@ def test_verify_draws_the_run_again_and_shows_what_failed_in_it(tmp_path):
     assert (done.returncode, done.stderr) == (0, "") and "FAIL, cpu: " in done.stdout
     drawn = tmp_path / "results/rendered" / NAME / "roofline.json"
     assert drawn.read_bytes() == (run.root / "results/roofline.json").read_bytes()
+
+
+def test_a_run_with_a_replaced_file_says_so_in_the_terminal_and_on_its_pages(tmp_path):
+    run = SmallRun(tmp_path / "run")
+    run.derive()
+    run.write_manifest()
+    manifest = run.root / "results/manifest.json"
+    hashes = {"old_sha256": "0" * 64, "new_sha256": file_sha256(run.root / FP32), "commit": "1" * 40}
+    amendment = {"path": FP32, **hashes, "amended_at": "2026-11-29T12:00:00+00:00", "reason": "Renamed for a test"}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"amended": [amendment]}))
+    done = command("verify", packed(run), cwd=tmp_path)
+    pages = tmp_path / "results/rendered" / NAME
+    texts = [done.stdout, *((pages / name).read_text() for name in ("ROOFLINE.md", "report.html"))]
+    assert [amendment["reason"] in text for text in texts] == [True] * 3

@@ -7,6 +7,7 @@ from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.core.units import KIB
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.measure.operator_job import JobPlan, measure_job
 from roofline.measure.protocol import TimingBudget
@@ -24,7 +25,6 @@ from roofline.operators.decode_attention.fused_attention import (
 from roofline.operators.decode_attention.operator import GPU_CONSTANTS
 from roofline.run import settings
 
-KIB = 1 << 10
 H200 = GpuLimits(multiprocessors=132, shared_per_block=227 * KIB, shared_per_sm=228 * KIB, capability=(9, 0))
 T4 = GpuLimits(multiprocessors=40, shared_per_block=64 * KIB, shared_per_sm=64 * KIB, capability=(7, 5))
 L4 = GpuLimits(multiprocessors=58, shared_per_block=99 * KIB, shared_per_sm=100 * KIB, capability=(8, 9))

@@ -10,6 +10,7 @@ import yaml
 from workflow_run import CHECKOUT, TINY, Run, changed
 
 from roofline.core.terms import UserError
+from roofline.core.units import GIB
 from roofline.devices.base import Identity
 from roofline.run import machine_checks, previous_results, settings
 
@@ -47,7 +48,6 @@ def test_bad_values_end_snakemake_before_anything_is_planned(tmp_path):
     assert_lines([line for line in done.stderr.splitlines() if re.match("devices|Trace", line)], ("devices: ", "h100"))
 
 
-GIB = 1 << 30
 CARD = {"memory_total_bytes": 80 * GIB, "memory_free_bytes": 80 * GIB, "last_level_cache_bytes": 50 << 20}
 HOST = {"memory_total_bytes": 8 * GIB, "memory_free_bytes": 8 * GIB, "last_level_cache_bytes": 16 << 20}
 CASE, SMALL = "decode_attn: minigpt fp32 batch", "bandwidth.size_mib: 16 is too small for "

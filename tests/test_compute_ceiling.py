@@ -102,8 +102,8 @@ class Card(FakeDevice):
     def rebuild_fma_workload(self, ceiling, product, seed):
         return self.product(BEST, seed)
 
-    def time_steps(self, step, count, first=0, look=None):
-        start, *others = super().time_steps(step, count, first, look)
+    def time_steps(self, step, count, first=0, read_during=None):
+        start, *others = super().time_steps(step, count, first, read_during)
         return [start * (1.1 if others else 1), *others]
 
     def time_load_chunks(self, step, count, seconds, singly):

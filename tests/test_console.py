@@ -20,9 +20,9 @@ def said(text: str, **more) -> logging.LogRecord:
 @pytest.mark.parametrize(("signal", "kills", "for_memory"), [("SIGKILL: 9", 1, True), ("SIGSEGV: 11", 0, False)])
 def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys, signal, kills, for_memory):
     monkeypatch.setattr(host, "count_oom_kills", lambda: console._kills_before + kills)
-    assert not console.is_passed_on(said(f"Command 'x' died with <Signals.{signal}>."))
+    assert not console.should_show(said(f"Command 'x' died with <Signals.{signal}>."))
     failed = said("Error in rule peak_flops, jobid: 3", output=["results/cpu/x.json"], log=["logs/cpu/x.log"])
-    assert console.is_passed_on(failed) and console.is_passed_on(failed)  # the second has written its own line
+    assert console.should_show(failed) and console.should_show(failed)  # the second has written its own line
     (line,) = capsys.readouterr().err.splitlines()
     assert {"results/cpu/x.json", "logs/cpu/x.log)"} <= {*line.split()}
     assert (console.OUT_OF_MEMORY in line, signal.split(":")[0] in line) == (for_memory, not for_memory)
@@ -30,7 +30,7 @@ def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys,
 
 @pytest.mark.parametrize(("status", "shown"), [(1, False), (130, False), (139, True)])
 def test_what_a_job_has_said_in_its_own_line_is_not_said_again(status, shown):
-    assert console.is_passed_on(said(f"Command 'x' returned non-zero exit status {status}.")) == shown
+    assert console.should_show(said(f"Command 'x' returned non-zero exit status {status}.")) == shown
 
 
 # ---------------------------------------------------------------- folders that cannot be written

@@ -9,14 +9,14 @@ from roofline.devices.gpu import counter_names
 from roofline.measure import hardware_counters, ncu
 from roofline.operators import registry
 from roofline.records.counters_record import CountedCell, CountersRecord
-from roofline.run.config import by_effort, config_model
+from roofline.run.config import config_model, fill_by_effort
 from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
 
 
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
     operators = registry.collect_operators()
-    config = by_effort(config_model(operators)(), "quick")
+    config = fill_by_effort(config_model(operators)(), "quick")
     found = dict(
         hardware_counters.choose_representative_jobs((one, one.profiled(config)) for one in operators.values())
     )

@@ -39,9 +39,9 @@ def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch
     pieces = values.reshape(-1)
     assert abs(numpy.corrcoef(pieces[: 1 << 20], pieces[1 << 20 : 1 << 21])[0, 1]) < 0.01
     array = device.normal((3, 5), "fp32", seed=0)
-    every = [array, *device.rolled_copies(array, 7)]
-    assert len(every) == 8 and all(sorted(one.ravel()) == sorted(array.ravel()) for one in every)
-    assert all((one != other).all() for place, one in enumerate(every) for other in every[:place])
+    arrays = [array, *device.rolled_copies(array, 7)]
+    assert len(arrays) == 8 and all(sorted(copy.ravel()) == sorted(array.ravel()) for copy in arrays)
+    assert all((copy != earlier).all() for index, copy in enumerate(arrays) for earlier in arrays[:index])
 
 
 def test_peak_formula_by_hand():
@@ -70,13 +70,13 @@ def test_simd_units():
 def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error):
     workload = numpy_products.reference_workload(device, dtype, 96, seed=1)
     assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
-    assert workload.check().relative_error < error
+    assert workload.run_and_check().relative_error < error
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[95].fill(0))
     with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96"):
-        workload.check()
+        workload.run_and_check()
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: None)
     with pytest.raises(ArithmeticError, match="inf"):
-        workload.check()
+        workload.run_and_check()
 
 
 def candidates(device, most_flops=1e12):
@@ -85,11 +85,11 @@ def candidates(device, most_flops=1e12):
 
 def test_the_largest_product_within_size_flops_and_memory_is_taken(device, monkeypatch):
     (workload,) = candidates(device)
-    again = numpy_products.rebuild_workload(device, "fp32", 48, workload.product, seed=9)
-    assert (again.product, again.flops) == (workload.product, workload.flops)
-    again.check()
+    rebuilt = numpy_products.rebuild_workload(device, "fp32", 48, workload.product, seed=9)
+    assert (rebuilt.product, rebuilt.flops) == (workload.product, workload.flops)
+    rebuilt.run_and_check()
     monkeypatch.setattr(numpy_products, "SIDE_STEP", 8)
     limits = (1e12, 2 * 48**3, 2 * 41**3, 1)  # an odd multiple
-    assert [candidates(device, most)[0].product.shape["m"] for most in limits] == [40, 40, 40, 8]
+    assert [candidates(device, flops_limit)[0].product.shape["m"] for flops_limit in limits] == [40, 40, 40, 8]
     monkeypatch.setattr(host, "memory_available_bytes", lambda: gemm_arithmetic.square_gemm_bytes(48, "fp32"))
     assert candidates(device)[0].product.shape["m"] == 8

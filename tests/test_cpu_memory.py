@@ -7,13 +7,13 @@ import numpy
 import pytest
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.units import MIB
 from roofline.devices import discovery
 from roofline.devices.cpu import cpu_fma, dram_benchmarks, loops
 from roofline.devices.cpu.cpu_fma import FmaLoop
 from roofline.devices.cpu.topology import measured_core_counts
 from roofline.devices.cpu.workers import Workers
 
-MIB = 1 << 20
 SIZE = 3 * MIB
 MIXES = {"read": 1, "write": 1, "copy": 2, "triad": 3}
 WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors()[0]]
@@ -26,67 +26,71 @@ def device():
 
 def array_of(values):
     """Float32 in memory aligned for vectors, with a guard at the end."""
-    room = loops.allocate_aligned(4 * len(values) + 64, 64).view(numpy.float32)
-    room[: len(values)], room[len(values) :] = values, 77
-    return room
+    array = loops.allocate_aligned(4 * len(values) + 64, 64).view(numpy.float32)
+    array[: len(values)], array[len(values) :] = values, 77
+    return array
 
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_a_loop_does_what_numpy_does_and_no_more(mix):
-    for width, streaming, blocks in itertools.product(WIDTHS, (True, False), (0, 1, 3, 37)):
+    for width, non_temporal, blocks in itertools.product(WIDTHS, (True, False), (0, 1, 3, 37)):
         items = blocks * loops.ITERATION_BYTES // 4
         rng = numpy.random.default_rng(blocks)
         a, b, c = (array_of(rng.integers(1, 1000, items)) for _ in range(3))
-        kept = [array.copy() for array in (a, b, c)]
+        originals = [array.copy() for array in (a, b, c)]
         arguments = [*(array.ctypes.data for array in (a, b, c)), 4 * items, 3]
         run = loops.run_together(
-            Workers(1), loops.compile_loop(loops.access_loop_ir(mix, streaming, width)), [arguments]
+            Workers(1), loops.compile_loop(loops.access_loop_ir(mix, non_temporal, width)), [arguments]
         )
         expected = {
-            "read": kept[2],
+            "read": originals[2],
             "write": loops.TRIAD_SCALE,
-            "copy": kept[0],
-            "triad": kept[0] + loops.TRIAD_SCALE * kept[1],
+            "copy": originals[0],
+            "triad": originals[0] + loops.TRIAD_SCALE * originals[1],
         }
         assert numpy.array_equal(c[:items], numpy.broadcast_to(expected[mix], c.shape)[:items])
-        assert (c[items:] == 77).all() and numpy.array_equal(a, kept[0]) and numpy.array_equal(b, kept[1])
+        assert (c[items:] == 77).all() and numpy.array_equal(a, originals[0]) and numpy.array_equal(b, originals[1])
         if mix == "read":
-            words = int(kept[0][:items].view(numpy.uint64).sum(dtype=numpy.uint64))
+            words = int(originals[0][:items].view(numpy.uint64).sum(dtype=numpy.uint64))
             assert (run.results[0] - 3 * words) % 2**64 == 0
         assert run.seconds > 0 and run.clocks_mhz == []
 
 
 def streams_of(device, size_bytes=SIZE):
-    return {stream.name: stream for stream in device.bandwidth_benchmarks("dram", size_bytes)}
+    return {benchmark.name: benchmark for benchmark in device.bandwidth_benchmarks("dram", size_bytes)}
 
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_every_way_to_run_a_stream_is_right_and_a_piece_left_out_is_found(device, monkeypatch, mix):
-    stream = streams_of(device, SIZE + dram_benchmarks.PARTS_PER_ARRAY * loops.ITERATION_BYTES)[f"dram_{mix}"]
-    for grid, step in stream.grids.items():
-        assert step(0) > 0 and stream.verify(grid)
-        assert stream.threads(grid) == int(grid.split()[0])
+    benchmark = streams_of(device, SIZE + dram_benchmarks.PARTS_PER_ARRAY * loops.ITERATION_BYTES)[f"dram_{mix}"]
+    for grid, step in benchmark.steps_by_grid.items():
+        assert step(0) > 0 and benchmark.verify(grid)
+        assert benchmark.threads_of_grid(grid) == int(grid.split()[0])
 
     def lazy(workers, loop, arguments, *more, run=loops.run_together):
         return run(workers, loop, [(*arguments[0][:3], 0, 1), *arguments[1:]], *more)
 
     monkeypatch.setattr(dram_benchmarks, "run_together", lazy)
-    for grid in stream.grids:
+    for grid in benchmark.steps_by_grid:
         with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
-            stream.verify(grid)
+            benchmark.verify(grid)
 
 
 def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
         assert measured_core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
-        streams = dram_benchmarks.bandwidth_benchmarks(workers, SIZE)
-        reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
+        benchmarks = dram_benchmarks.bandwidth_benchmarks(workers, SIZE)
+        reads = {
+            benchmark.name: [benchmark.threads_of_grid(grid) for grid in benchmark.steps_by_grid]
+            for benchmark in benchmarks
+            if benchmark.mix == "read"
+        }
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}
     monkeypatch.setattr(device, "cores", 16)
-    for working, lower in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
-        assert device.memory_ceiling_names("read", working) == [*lower, "dram_read", "dram_copy"]
+    for cores_used, names in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
+        assert device.memory_ceiling_names("read", cores_used) == [*names, "dram_read", "dram_copy"]
     assert device.memory_ceiling_names("copy", 1) == ["dram_copy"]
 
 
@@ -95,9 +99,9 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
     reads, missing = [], 0
 
     def noted(workers, loop, arguments, run=loops.run_together):
-        reads.append([(own[0], own[3] * own[4]) for own in arguments])
-        *others, last = arguments
-        return run(workers, loop, [*others, (*last[:4], last[4] - missing)])
+        reads.append([(words[0], words[3] * words[4]) for words in arguments])
+        *leading, last = arguments
+        return run(workers, loop, [*leading, (*last[:4], last[4] - missing)])
 
     monkeypatch.setattr(dram_benchmarks, "NEAR_STEP_BYTES", MIB // 4)
     monkeypatch.setattr(dram_benchmarks, "FAR_STEP_BYTES", MIB // 32)
@@ -128,15 +132,15 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
 def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device, ceiling):
     for workload in device.candidate_fma_workloads(ceiling, seed=3):
         workload.step(0)
-        assert workload.check().relative_error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
+        assert workload.run_and_check().relative_error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
         shape = workload.product.shape
         assert shape["threads"] == device.cores
         lanes = shape["vector_bits"] // 8 // ITEM_BYTES[ceiling[:4]]
         steps = shape["rounds"] * cpu_fma.STEPS_PER_ROUND
         assert workload.flops == 2 * steps * shape["chains"] * lanes * device.cores
         assert workload.clock_mhz() > 0
-        again = device.rebuild_fma_workload(ceiling, workload.product, seed=9)
-        assert (again.product, again.flops) == (workload.product, workload.flops)
+        rebuilt = device.rebuild_fma_workload(ceiling, workload.product, seed=9)
+        assert (rebuilt.product, rebuilt.flops) == (workload.product, workload.flops)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -148,6 +152,8 @@ def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, widt
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
         x = cpu_fma.FMA_FACTOR * x + x
-    arguments = [(loop.numbers[one].ctypes.data, loop.sums[one].ctypes.data, 3, 7) for one in range(device.cores)]
+    arguments = [
+        (loop.numbers[thread].ctypes.data, loop.results[thread].ctypes.data, 3, 7) for thread in range(device.cores)
+    ]
     loops.run_together(device.workers, loop.loop, arguments)
-    numpy.testing.assert_allclose(loop.sums, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)
+    numpy.testing.assert_allclose(loop.results, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

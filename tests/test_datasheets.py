@@ -24,7 +24,7 @@ LOOSER = {
 
 
 def figures(entry_id: str, **changes) -> dict:
-    """The figures of a whole card of the table that reports some facts differently."""
+    """Return the figures of a whole card of the table that reports some facts differently."""
     card = CARDS[entry_id]
     reported = {
         "name": card["device_names"][0],
@@ -35,17 +35,17 @@ def figures(entry_id: str, **changes) -> dict:
         "memory_clock_max_mhz": 3201,
         "memory_bus_width_bits": 6144,
     }
-    return datasheets.datasheet_figures(SHEETS, **reported | changes)
+    return datasheets.datasheet_figures(SHEETS, datasheets.ReportedCard(**reported | changes))
 
 
 @pytest.mark.parametrize("entry_id", CARDS)
 def test_every_card_matches_itself_and_the_formula_reproduces_its_printed_figures(entry_id):
     for name in CARDS[entry_id]["device_names"]:
-        found = figures(entry_id, name=name)
-        assert (found["peaks_by"], found["entry"]) == ("datasheet", entry_id)
-        assert all(figure["source"].strip() for figure in [*found["peaks"].values(), found["bandwidth"]])
-        assert found["peaks"].keys() | found["absent"].keys() >= set(datasheets.DTYPES)
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        matched = figures(entry_id, name=name)
+        assert (matched["peaks_by"], matched["entry"]) == ("datasheet", entry_id)
+        assert all(figure["source"].strip() for figure in [*matched["peaks"].values(), matched["bandwidth"]])
+        assert matched["peaks"].keys() | matched["absent"].keys() >= set(datasheets.DTYPES)
+        assert json.loads(json.dumps(matched, allow_nan=False)) == matched
     printed = figures(entry_id)["peaks"]
     # A whole card that calls itself a MIG slice gets the formula, with the clocks of the card.
     derived = figures(entry_id, mig=True)["peaks"]
@@ -58,17 +58,17 @@ def test_every_card_matches_itself_and_the_formula_reproduces_its_printed_figure
 
 
 def test_h200():
-    found = figures("h200-sxm", memory_bytes=150_754_820_096)
-    assert (found["peaks_by"], found["entry"], found["absent"]) == ("datasheet", "h200-sxm", {})
-    peaks = found["peaks"]
+    h200 = figures("h200-sxm", memory_bytes=150_754_820_096)
+    assert (h200["peaks_by"], h200["entry"], h200["absent"]) == ("datasheet", "h200-sxm", {})
+    peaks = h200["peaks"]
     assert datasheets.clock_peak_tflops(4096, 132, 1830) == pytest.approx(989.4, abs=0.05)
     assert (peaks["fp16"]["tflops"], peaks["fp16"]["operations_per_clock_per_multiprocessor"]) == (989.4, 4096)
     assert (peaks["fp64"]["tflops"], peaks["fp64"]["compute_unit"]) == (66.9, "tensor_core")
     assert (peaks["fp64_fma"]["tflops"], peaks["fp64_fma"]["compute_unit"]) == (33.5, "cuda_core")
     assert peaks["fp16_fma"]["tflops"] == pytest.approx(512 * 132 * 1.98 / 1e3)
-    assert found["bandwidth"]["gb_per_s"] == 4800
-    assert (found["boost_clock_mhz"], found["tensor_clock_mhz"]) == (1980, 1830)
-    assert found["power_limit_w"] == 700
+    assert h200["bandwidth"]["gb_per_s"] == 4800
+    assert (h200["boost_clock_mhz"], h200["tensor_clock_mhz"]) == (1980, 1830)
+    assert h200["power_limit_w"] == 700
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_h200():
     ],
 )
 def test_otherwise_the_formula_gives_the_figures(entry_id, changes, fp16_tflops, entry):
-    found = figures(entry_id, **changes)
-    assert found["peaks_by"] == "formula" and found["reason"]
-    assert found["entry"] == (entry_id if entry else None)
-    assert all(peak["derived"] and not peak["verified"] for peak in found["peaks"].values())
+    derived = figures(entry_id, **changes)
+    assert derived["peaks_by"] == "formula" and derived["reason"]
+    assert derived["entry"] == (entry_id if entry else None)
+    assert all(peak["derived"] and not peak["verified"] for peak in derived["peaks"].values())
     if fp16_tflops:
-        assert found["peaks"]["fp16"]["tflops"] == pytest.approx(fp16_tflops, rel=1e-3)
+        assert derived["peaks"]["fp16"]["tflops"] == pytest.approx(fp16_tflops, rel=1e-3)
 
 
 def fingerprint(sheets: dict, entry_id: str) -> str:
@@ -102,26 +102,26 @@ def fingerprint(sheets: dict, entry_id: str) -> str:
 
 
 def changed(*path, value) -> dict:
-    """The table with another value at a path of keys."""
+    """Return the table with another value at a path of keys."""
     sheets = copy.deepcopy(SHEETS)
-    place = sheets
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
+    mapping = sheets
+    for key in path[:-1]:
+        mapping = mapping[key]
+    mapping[path[-1]] = value
     return sheets
 
 
 def test_a_fingerprint_depends_on_the_card_its_rates_and_its_class_alone():
-    of_h200 = [
+    changes_of_h200 = [
         SHEETS,
         changed("cards", "h200-sxm", "bandwidth_gb_per_s", value=4801),
         changed("architectures", "9.0", "tensor_core", "fp16", value=4097),
         changed("rate_classes", "full", "factors", value={"fp16": 0.9}),
     ]
-    assert len({fingerprint(sheets, "h200-sxm") for sheets in of_h200}) == 4
+    assert len({fingerprint(sheets, "h200-sxm") for sheets in changes_of_h200}) == 4
     assert len({fingerprint(SHEETS, entry_id) for entry_id in CARDS}) == len(CARDS)
-    other = changed("architectures", "8.0", "tensor_core", "fp16", value=1)
-    assert fingerprint(other, "h200-sxm") == fingerprint(SHEETS, "h200-sxm")
+    other_architecture = changed("architectures", "8.0", "tensor_core", "fp16", value=1)
+    assert fingerprint(other_architecture, "h200-sxm") == fingerprint(SHEETS, "h200-sxm")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,6 @@ def test_what_no_block_can_exceed(counted_mhz, highest_mhz, peaks_by, most_mhz):
         peaks_by=peaks_by, peaks={"fp16": datasheet_peak(989.4, operations_per_clock_per_multiprocessor=4096)}
     )
     record = device_record(datasheet=figures, hardware={"multiprocessors": 132, "sm_clock_max_mhz": highest_mhz})
-    most = datasheets.highest_possible_tflops(record, "fp16", counted_mhz)
-    assert most == pytest.approx(1.005 * 132 * 4096 * most_mhz / 1e6)
+    highest = datasheets.highest_possible_tflops(record, "fp16", counted_mhz)
+    assert highest == pytest.approx(1.005 * 132 * 4096 * most_mhz / 1e6)
     assert datasheets.highest_possible_tflops(record, "fp32", counted_mhz) == math.inf

@@ -37,18 +37,19 @@ def test_the_operator_in_the_documents_is_the_example():
 
 def test_make_lists_every_target_that_the_documents_name():
     pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
-    named = {target for page in pages for target in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
+    quoted = {target for page in pages for target in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
     listed = subprocess.run(["make", "-s", "help"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
-    assert named <= {line.split()[0] for line in listed.splitlines()}
+    assert quoted <= {line.split()[0] for line in listed.splitlines()}
 
 
 def test_the_first_screen_has_the_figures_of_the_reference_run():
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    rows = {one.name: one for one in reference().ceilings if one.device == "gpu0"}
+    ceilings = {ceiling.name: ceiling for ceiling in reference().ceilings if ceiling.device == "gpu0"}
     for name in ("fp16", "fp8_e4m3"):
-        one, both = rows[name], (rows[name].burst_tflops, rows[name].sustained_tflops)
-        shares = " / ".join(f"{100 * rate / one.datasheet_tflops:.0f}" for rate in both)
-        figures = " / ".join(f"{rate:.0f}" for rate in both)
+        ceiling = ceilings[name]
+        rates = (ceiling.burst_tflops, ceiling.sustained_tflops)
+        shares = " / ".join(f"{100 * rate / ceiling.datasheet_tflops:.0f}" for rate in rates)
+        figures = " / ".join(f"{rate:.0f}" for rate in rates)
         assert re.search(rf"\| {name} GEMM.*\| +{figures} TFLOPS \| +{shares} % \|", text), (figures, shares)
-    assert f" {rows['hbm_read'].gb_per_s:.0f} GB/s |" in text
-    assert f" {rows['l2'].gb_per_s:.0f} / {rows['l2_apart'].gb_per_s:.0f} GB/s |" in text
+    assert f" {ceilings['hbm_read'].gb_per_s:.0f} GB/s |" in text
+    assert f" {ceilings['l2'].gb_per_s:.0f} / {ceilings['l2_apart'].gb_per_s:.0f} GB/s |" in text

@@ -59,7 +59,7 @@ def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device,
     assert variants == [*gpu_fma.NUMBERS_AND_STEPS] * len(gpu_fma.GRIDS), "every kernel once before another grid"
     assert {workload.flops for workload in workloads} == {workloads[0].flops}
     for workload in workloads:
-        check, shape = workload.check(), workload.product.shape
+        check, shape = workload.run_and_check(), workload.product.shape
         assert check.relative_error <= check.tolerance == gpu_fma.WHOLE_RUN_TOLERANCE[dtype]
         assert workload.flops == gpu_fma.fma_flops(ceiling, gpu_fma.FmaShape(**shape))
         workload.step(0)

@@ -61,7 +61,7 @@ def test_every_output_and_layout_is_right(gpu, dtype, output, how):
     first_choices = [(one.product.shape["m"], one.product.layout) for one in found[: len(firsts)]]
     assert first_choices == firsts, "the first choice of every shape and layout, then every second choice"
     for one in found:
-        check = one.check()
+        check = one.run_and_check()
         assert check.relative_error <= check.tolerance == gemm_arithmetic.GEMM_TOLERANCE[dtype]
         assert one.flops == 2 * 64 * 128 * 192
         assert (one.product.output, one.product.accumulation) == (output, how)
@@ -70,7 +70,7 @@ def test_every_output_and_layout_is_right(gpu, dtype, output, how):
 @pytest.mark.parametrize(("dtype", "output", "how"), [EVERY[0], EVERY[-1]])
 def test_a_wrong_product_is_found(device, dtype, output, how):
     workload = next(CublasLtWorkloads(device, dtype, [GemmShape(64, 128, 192)], seed=1).candidates(output, how))
-    workload.check()
+    workload.run_and_check()
     for wrong in (
         lambda product: None,  # nothing is written, and what stood there is right
         lambda product: 0 * product,
@@ -79,7 +79,7 @@ def test_a_wrong_product_is_found(device, dtype, output, how):
     ):
         device.cublaslt.written = wrong
         with pytest.raises(ArithmeticError, match=f"{dtype} product 64 x 128 x 192"):
-            workload.check()
+            workload.run_and_check()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -89,11 +89,11 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
     assert reference.product.library == ("cupy.matmul" if dtype in BY_CUPY else "cuBLASLt")
     assert reference.product.shape == {"m": SIZE, "n": SIZE, "k": SIZE} and reference.flops == 2 * SIZE**3
     assert reference.product.output == OUTPUTS[dtype][0][0]
-    assert reference.check().relative_error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
+    assert reference.run_and_check().relative_error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
     for one in (reference, of_shape(gpu, dtype, 64, 128, 192)[-1]):
         again = cuda_products.rebuild_workload(gpu, dtype, SIZE, one.product, seed=5)
         assert (again.product, again.flops) == (one.product, one.flops)
-        again.check()
+        again.run_and_check()
     lost = one.product.model_copy(update={"algorithm": "choice 9"})
     with pytest.raises(LookupError, match="choice 9"):
         cuda_products.rebuild_workload(gpu, dtype, SIZE, lost, seed=5)
@@ -151,10 +151,10 @@ def test_ours_is_right_at_every_shape_that_it_takes(gpu, dtype):
     for workload, (m, n, k) in zip(ours_of(gpu, dtype, *OURS), OURS, strict=True):
         assert (workload.product.library, workload.product.layout) == ("tensor_matmul", "TN")
         assert workload.product.shape == {"m": m, "n": n, "k": k} and workload.flops == 2 * m * n * k
-        assert workload.check().relative_error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
+        assert workload.run_and_check().relative_error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
         again = cuda_products.rebuild_workload(gpu, dtype, SIZE, workload.product, seed=5)
         assert again.product == workload.product
-        again.check()
+        again.run_and_check()
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def ragged(gpu) -> int:
 def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
     for level in ("hbm", "d2d", "h2d", "d2h"):
         for benchmark in gpu.bandwidth_benchmarks(level, size_bytes or ragged(gpu)):
-            assert all(benchmark.verify(grid) for grid in list(benchmark.grids))
+            assert all(benchmark.verify(grid) for grid in list(benchmark.steps_by_grid))
 
 
 @pytest.mark.parametrize("level", CACHES)
@@ -66,8 +66,8 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
     launches = record_launches(monkeypatch, device)
     holds = {"l2": device.last_level_cache_bytes, "l1": device.l1_bytes, "shared": device.l1_bytes}[level]
     for benchmark in device.bandwidth_benchmarks(level, None):
-        assert benchmark.grids and (benchmark.level, benchmark.mix) == (level, "read")
-        for grid, step in benchmark.grids.items():
+        assert benchmark.steps_by_grid and (benchmark.level, benchmark.mix) == (level, "read")
+        for grid, step in benchmark.steps_by_grid.items():
             step(0)
             name, blocks, threads, arguments = launches[-1]
             assert threads * blocks <= device.max_threads * device.multiprocessors
@@ -113,7 +113,7 @@ def test_six_transfers_are_counted_and_checked(monkeypatch):
     assert list(benchmarks) == [name + suffix for name in ONE_WAY for suffix in ("", "_both")]
     for name, benchmark in benchmarks.items():
         assert benchmark.counted_bytes == RAGGED * (2 if name.endswith("_both") else 1) and benchmark.level == "p2p"
-        assert all(benchmark.verify(grid) for grid in benchmark.grids)
+        assert all(benchmark.verify(grid) for grid in benchmark.steps_by_grid)
     step, _, verify = pair.pointer_chase()
     step(0)
     assert verify() and pair.small_copy_step()[1]()

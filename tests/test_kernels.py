@@ -9,12 +9,13 @@ import pytest
 from cuda.bindings import nvrtc
 
 import roofline
+from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.operators.decode_attention import fused_attention
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
-from roofline.operators.decode_attention.fused_attention import LANES_PER_WARP, KernelVariant
+from roofline.operators.decode_attention.fused_attention import KernelVariant
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul import mma_plan as fused_product
 from roofline.operators.row_norm import cuda_row_norm as row_norm
@@ -108,7 +109,7 @@ def test_compiles_without_a_remark_and_fits_the_registers(source, architecture):
     ids=str,
 )
 def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
-    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
+    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_PER_ROUND={variant[1]}")
     code = clean(read_kernel_source(CEILING_KERNEL_FOLDER / "fma.cu"), "fma.cu", architecture, defines)
     assert max(code.registers.values()) * max(threads for threads, _ in gpu_fma.GRIDS) <= REGISTERS
 

@@ -51,7 +51,7 @@ def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
     times = manifest.times
     assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:22+00:00", 78)
     assert times.cost_usd == pytest.approx(0.078)
-    assert [output.path for output in manifest.outputs if output.of_this_run] == run.paths[-2:]
+    assert [output.path for output in manifest.outputs if output.of_this_run] == run.paths[-5:]
 
 
 # ---------------------------------------------------------------- sources
@@ -67,7 +67,7 @@ def test_a_dirty_checkout_names_what_changed(tmp_path):
     subprocess.run(["git", "mv", "old.py", "moved.py"], cwd=repository, check=True)
     (repository / "results").mkdir()
     (repository / "results" / "ignored.json").write_text("{}")
-    sources = checkout.describe(repository)
-    assert sources.dirty and sources.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
-    assert b"+two" in checkout.difference(repository)
-    assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
+    found = checkout.describe(repository)
+    assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py", "old.py"]
+    assert b"+two" in checkout.diff_sources(repository)
+    assert checkout.list_sources(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]

@@ -8,6 +8,7 @@ from factories import FakeDevice, clock_of, datasheet_figures, device_record
 
 from roofline.core.plateaus import SweepLevel
 from roofline.core.terms import UnsupportedError
+from roofline.core.units import KIB, MIB
 from roofline.devices.base import BandwidthBenchmark, SweepBenchmark
 from roofline.measure import loaded_together, memory_ceiling, search
 from roofline.measure.protocol import TimingBudget
@@ -15,7 +16,6 @@ from roofline.records.device_record import DatasheetBandwidth
 from roofline.records.timing_record import Search
 
 GB = 10**9
-KIB, MIB = 1 << 10, 1 << 20
 
 
 class ColdDevice(FakeDevice):
@@ -25,8 +25,8 @@ class ColdDevice(FakeDevice):
         super().__init__(reasons=reasons)
         self._warm = set()
 
-    def time_steps(self, step, count, first=0, look=None):
-        times = super().time_steps(step, count, first, look)
+    def time_steps(self, step, count, first=0, read_during=None):
+        times = super().time_steps(step, count, first, read_during)
         if times and step not in self._warm:
             self._warm.add(step)
             self.now += 9 * times[0]
@@ -44,11 +44,11 @@ def stream(grids, name="hbm_read", level="hbm", **fields):
 
     known = {
         "mix": "read",
-        "counted": "made up",
+        "counting_rule": "made up",
         "counted_bytes": 48 * GB // 10,
-        "grids": {grid: lambda number, seconds=seconds: seconds for grid, seconds in grids.items()},
+        "steps_by_grid": {grid: lambda number, seconds=seconds: seconds for grid, seconds in grids.items()},
         "verify": verify,
-        "threads": lambda grid: None,
+        "threads_of_grid": lambda grid: None,
         "cores": int(fewer[1]) if (fewer := re.search(r"_(\d+)_cores$", name)) else None,
     }
     return BandwidthBenchmark(name=name, level=level, **known | fields), verified
@@ -85,8 +85,8 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     trials, of_blocks = [1e-3] * (1 + search.RUNS_PER_TRIAL), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
     seconds = iter(trials + [each for each in of_blocks for _ in range(1 + 3)])  # a warm-up and three samples each
-    one, _ = stream({}, blocks=4)
-    one.grids["the driver's copy"] = lambda number: next(seconds)
+    one, _ = stream({}, most_timed_blocks=4)
+    one.steps_by_grid["the driver's copy"] = lambda number: next(seconds)
     found = measured(one, FakeDevice(), iterations=3)
     assert found.repeats_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
     assert found.gb_per_s == pytest.approx(6000)

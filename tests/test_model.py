@@ -21,14 +21,14 @@ def close(value):
 def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assume(abs(distance - 1) > 1e-9)
     flops = 1e12
-    found = roofline_model.place_under_roof(
+    point = roofline_model.place_under_roof(
         flops, flops / (distance * roofline_model.ridge_point(peak, bandwidth)), peak, bandwidth
     )
-    assert found.bound == ("compute" if distance > 1 else "memory")
-    assert found.attainable_flops == close(peak * min(1, distance))
-    assert found.efficiency_percent == close(100 * min(1, distance))
-    assert found.estimated_time_s == close(found.roofline_time_s)
-    assert found.roofline_time_s == close(flops / found.attainable_flops)
+    assert point.bound == ("compute" if distance > 1 else "memory")
+    assert point.attainable_flops_per_s == close(peak * min(1, distance))
+    assert point.efficiency_percent == close(100 * min(1, distance))
+    assert point.estimated_time_s == close(point.roofline_time_s)
+    assert point.roofline_time_s == close(flops / point.attainable_flops_per_s)
 
 
 def test_an_h200_by_hand():
@@ -38,12 +38,12 @@ def test_an_h200_by_hand():
     # GEMM of 4096: 2 x 4096^3 FLOPs; three matrices of 4096^2 x 2 bytes. 137 438 953 472 / 100 663 296 = 1365.33.
     gemm = roofline_model.place_under_roof(137_438_953_472, 100_663_296, peak, bandwidth)
     assert gemm.intensity_flops_per_byte == pytest.approx(1365.33, abs=0.01)
-    assert (gemm.bound, gemm.attainable_flops, gemm.efficiency_percent) == ("compute", peak, 100)
+    assert (gemm.bound, gemm.attainable_flops_per_s, gemm.efficiency_percent) == ("compute", peak, 100)
     assert gemm.estimated_time_s == pytest.approx(138.911e-6, rel=1e-5)
 
     # Decode attention, batch 256, 8 heads of 64, S 1024: FLOPs equal bytes, 536 870 912.
     decode = roofline_model.place_under_roof(536_870_912, 536_870_912, peak, bandwidth)
-    assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops) == (1, "memory", bandwidth)
+    assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops_per_s) == (1, "memory", bandwidth)
     assert decode.efficiency_percent == pytest.approx(0.48514, rel=1e-4)
     assert decode.estimated_time_s == decode.roofline_time_s == pytest.approx(111.848e-6, rel=1e-5)
 

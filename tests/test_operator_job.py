@@ -19,13 +19,13 @@ class ArrayDevice(FakeDevice):
 
     name = "gpu0"
 
-    def time_steps(self, step, count, first=0, look=None):
+    def time_steps(self, step, count, first=0, read_during=None):
         def seconds(number):
             self.spent_s = 0.0
             step(number)
             return self.spent_s
 
-        return super().time_steps(seconds, count, first, look)
+        return super().time_steps(seconds, count, first, read_during)
 
     def normal(self, shape, dtype, seed):
         return numpy.random.default_rng(seed).standard_normal(shape).astype(array_dtype(dtype))

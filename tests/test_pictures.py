@@ -15,7 +15,7 @@ from roofline.run.pictures import drawings
 RUN = reference()
 OPERATIONS = [
     gemm.model_copy(update={"operator": "operation", "name": f"the user's operation {place} " * 8})
-    for place, gemm in enumerate(one for one in RUN.operators if one.operator == "gemm")
+    for place, gemm in enumerate(cell for cell in RUN.operators if cell.operator == "gemm")
 ]
 CEILINGS = 2.4  # lines below this are ceilings, those above lead labels to their dots
 
@@ -37,15 +37,17 @@ def test_every_dot_of_the_reference_run_is_labelled_and_nothing_crosses_a_label(
 
 
 def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_peak():
-    cells = [one for one in choose_dots(RUN, "gpu0") if one.operator == "decode_attention"]
-    assert {one.dtype for one in cells} == {"fp32", "fp16"} and {one.shape["batch"] for one in cells} == {1, 256}
+    cells = [cell for cell in choose_dots(RUN, "gpu0") if cell.operator == "decode_attention"]
+    assert {cell.dtype for cell in cells} == {"fp32", "fp16"} and {cell.shape["batch"] for cell in cells} == {1, 256}
     labels = [dot.label for dot in build_content(RUN, "gpu0", cells).dots]
     for cell in cells:
         shares = f"{percent(cell.reliable_fraction_of_roof)} ({percent(cell.fraction_of_compute_peak)})"
         if cell.shape["batch"] == 1:
             assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
-    low = [one.model_copy(update={"attained_tflops": 0.01}) if one.shape["seq_len"] == 512 else one for one in cells]
+    low = [
+        cell.model_copy(update={"attained_tflops": 0.01}) if cell.shape["seq_len"] == 512 else cell for cell in cells
+    ]
     assert not any("–1024" in dot.label for dot in build_content(RUN, "gpu0", low).dots)
 
 
@@ -59,12 +61,12 @@ def test_it_can_be_read_at_900_pixels(rows):
 
 def test_slopes_near_one_another_have_names_apart():
     rates = {"dram_copy": 39.3, "dram_read": 30.8, "dram_read_one_core": 18}
-    others = [one for one in RUN.ceilings if not one.name.startswith("dram")]
-    near = [one.model_copy(update={"gb_per_s": rates[one.name]}) for one in RUN.ceilings if one.name in rates]
-    assert (
-        overlapping_texts(roofline_figure.draw_roofline(RUN.model_copy(update={"ceilings": others + near}), "cpu"))
-        == []
-    )
+    ceilings = [ceiling for ceiling in RUN.ceilings if not ceiling.name.startswith("dram")]
+    for ceiling in RUN.ceilings:
+        if ceiling.name in rates:
+            ceilings.append(ceiling.model_copy(update={"gb_per_s": rates[ceiling.name]}))
+    figure = roofline_figure.draw_roofline(RUN.model_copy(update={"ceilings": ceilings}), "cpu")
+    assert overlapping_texts(figure) == []
 
 
 @pytest.mark.parametrize(("block", "share"), [(1.5, True), (1.2, False)])
@@ -93,7 +95,7 @@ def test_an_operators_picture_shows_every_cell(operator):
     assert overlapping_texts(figure) == [] and texts_outside(figure) == []
     axes = [0, 1] if RUN.operator_info[operator].axis else [0]
     shares = {tuple(place)[axes[-1]] for dots in dots_of(figure) for place in dots.get_xydata()}
-    assert {one.fraction_of_roof for one in RUN.operators if one.operator == operator} <= shares
+    assert {cell.fraction_of_roof for cell in RUN.operators if cell.operator == operator} <= shares
 
 
 def test_row_normalisation_is_a_roofline_labelled_with_its_rates():
@@ -101,8 +103,8 @@ def test_row_normalisation_is_a_roofline_labelled_with_its_rates():
     assert overlapping_texts(figure) == [] and texts_outside(figure) == []
     assert crossed_texts(figure, ceilings_of(figure)) == []
     shown = {text.get_text() for text, _ in texts_of(figure)}
-    cells = [one for one in RUN.operators if one.operator == "row_norm" and one.device == "gpu0"]
-    assert {f"{RUN.label(one)}: {number(1e3 * one.attained_tflops)} GFLOPS" for one in cells} <= shown
+    cells = [cell for cell in RUN.operators if cell.operator == "row_norm" and cell.device == "gpu0"]
+    assert {f"{RUN.label(cell)}: {number(1e3 * cell.attained_tflops)} GFLOPS" for cell in cells} <= shown
 
 
 # ---------------------------------------------------------------- levels and load
@@ -119,11 +121,11 @@ def test_every_level_is_named_with_its_knee_and_the_capacity_reported(tmp_path):
         assert any(f" {number(level.gb_per_s)} GB/s" in text for text in printed)
         if level.knee_bytes:
             reported = f" (reported {capacity(level.reported_bytes)})" if level.reported_bytes else ""
-            assert any(f"knee {capacity(level.knee_bytes)}{reported}" in one for one in printed)
+            assert any(f"knee {capacity(level.knee_bytes)}{reported}" in text for text in printed)
 
 
 def test_load_has_burst_and_sustained_lines_and_axes_from_zero():
-    loads = [one for one in RUN.ceilings if one.kind == "compute" and one.sustained]
+    loads = [ceiling for ceiling in RUN.ceilings if ceiling.kind == "compute" and ceiling.sustained]
     figure = load_figure.draw_loads(RUN)
     assert len(figure.axes) == 4 * len(loads) == 28  # our own kernels are not held under load
     for ceiling, (first, *row) in zip(loads, (figure.axes[i : i + 4] for i in range(0, 28, 4)), strict=True):

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from roofline.core import plateaus
 from roofline.core.plateaus import find_knee, find_levels
-
-KIB, GIB = 2**10, 2**30
+from roofline.core.units import GIB, KIB
 
 
 def steps(sizes, heights, knees, octaves=0.25):
-    """Plateaus joined by logistic steps of the logarithm; a step is at the geometric mean at its knee."""
+    """Return plateaus joined by logistic steps of the logarithm; a step is at the geometric mean at its knee."""
     logarithm = numpy.full(len(sizes), math.log(heights[0]))
     for upper, lower, knee in zip(heights[:-1], heights[1:], knees, strict=True):
         logarithm += math.log(lower / upper) / (1 + numpy.exp(-numpy.log2(sizes / knee) / octaves))
@@ -28,21 +27,21 @@ def sweep(sizes, bandwidths, noise=0.0, seed=0):
 
 
 def falls(heights, middles, octaves=0.25):
-    """Where the logistic steps with these middles have fallen by a tenth."""
-    found = []
+    """Return the sizes at which logistic steps with these middles have fallen by a tenth."""
+    knees = []
     for upper, lower, middle in zip(heights[:-1], heights[1:], middles, strict=True):
         share = math.log(0.9) / math.log(lower / upper)
-        found.append(middle * 2 ** (octaves * math.log(share / (1 - share))))
-    return found
+        knees.append(middle * 2 ** (octaves * math.log(share / (1 - share))))
+    return knees
 
 
 def require_levels(points, heights, knees):
-    found = find_levels(points)
-    assert [level.gb_per_s for level in found] == [pytest.approx(height, rel=0.05) for height in heights]
+    levels = find_levels(points)
+    assert [level.gb_per_s for level in levels] == [pytest.approx(height, rel=0.05) for height in heights]
     near = max(0.2, points[1][0] / points[0][0] - 1)  # or a point of the sweep away
-    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=near) for knee in knees]
-    assert found[-1].knee_bytes is None
-    for level, following in itertools.pairwise(found):
+    assert [level.knee_bytes for level in levels[:-1]] == [pytest.approx(knee, rel=near) for knee in knees]
+    assert levels[-1].knee_bytes is None
+    for level, following in itertools.pairwise(levels):
         assert level.first_bytes < level.last_bytes < following.first_bytes
         assert level.first_bytes < level.knee_bytes < following.last_bytes
 
@@ -70,9 +69,9 @@ def test_noise_is_not_a_level(fall):
     for count in (12, 30, 60):
         for seed in range(60 // count):
             sizes = numpy.geomspace(64 * KIB, 4 * GIB, count)
-            (found,) = find_levels(sweep(sizes, 3_000 * numpy.geomspace(1, fall, count), 0.03, seed))
-            assert found.knee_bytes is None
-            assert found.gb_per_s == pytest.approx(3_000 * math.sqrt(fall), rel=0.05)
+            (level,) = find_levels(sweep(sizes, 3_000 * numpy.geomspace(1, fall, count), 0.03, seed))
+            assert level.knee_bytes is None
+            assert level.gb_per_s == pytest.approx(3_000 * math.sqrt(fall), rel=0.05)
 
 
 def test_the_knee_is_interpolated_in_logarithms_and_not_a_single_low_point():
@@ -91,6 +90,6 @@ def test_levels_lie_a_seventh_apart(lower, levels):
 
 
 def test_noise_is_the_median_second_difference():
-    """Of normal noise the median deviation is 1 / 1.4826 of the standard deviation."""
+    """The median deviation of normal noise is 1 / 1.4826 of the standard deviation."""
     bends = numpy.random.default_rng(1).normal(scale=0.02, size=20_000)
     assert plateaus._estimate_noise(bends.tolist()) == pytest.approx(0.02, rel=0.03)

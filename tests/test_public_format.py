@@ -13,8 +13,8 @@ from roofline.report.spreadsheet import to_csv
 from roofline.table.rows import Roofline
 
 PUBLISHED = CHECKOUT / "docs/roofline.schema.json"
-UNITS = "_s _us _ms _bytes _flops _tflops _per_s _per_byte _per_flop _per_clock _mhz _w _j _c _count _version"
-UNIT = re.compile(rf"({'|'.join(UNITS.split())})$|^fraction_|_fraction|_ratio$|_error$")
+UNITS = "s us ms bytes flops tflops per_s per_byte per_flop per_clock mhz w j c count version"
+UNIT = re.compile(rf"(^|_)({'|'.join(UNITS.split())})$|^fraction_|_fraction|_ratio$|_error$")
 
 
 def broken_promises(published: dict, current: dict) -> list[str]:

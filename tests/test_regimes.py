@@ -12,7 +12,7 @@ TIMES = st.floats(1e-9, 1e3)
 
 
 @pytest.mark.parametrize(
-    ("device", "start", "compute", "memory", "found"),
+    ("device", "start", "compute", "memory", "regime"),
     [
         (10.0, None, 0.5, 4.9, "implementation"),
         (10.0, None, 0.5, 5.0, "memory"),  # the roof alone explains half
@@ -36,25 +36,25 @@ TIMES = st.floats(1e-9, 1e3)
     ],
 )
 def test_what_explains_half_of_ten_sets_the_time_and_else_the_implementation_does(
-    device, start, compute, memory, found
+    device, start, compute, memory, regime
 ):
-    times = {"latency_s": 10.0, "device_latency_s": device, "start_s": start}
+    times = {"cpu_time_s": 10.0, "gpu_time_s": device, "start_s": start}
     times |= {"compute_s": compute, "memory_s": memory}
-    assert regimes.classify_regime(**{name: value and value * 1e-6 for name, value in times.items()}) == found
+    assert regimes.classify_regime(**{name: value and value * 1e-6 for name, value in times.items()}) == regime
 
 
 @given(TIMES, st.none() | TIMES, st.none() | TIMES, TIMES, TIMES, st.sampled_from([0.25, 8.0]))
 def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit_of_time(
     latency, device, start, compute, memory, unit
 ):
-    of_caller = {"latency_s": latency, "device_latency_s": device, "start_s": start}
-    times = of_caller | {"compute_s": compute, "memory_s": memory}
-    found = regimes.classify_regime(**times)
+    measured = {"cpu_time_s": latency, "gpu_time_s": device, "start_s": start}
+    times = measured | {"compute_s": compute, "memory_s": memory}
+    regime = regimes.classify_regime(**times)
     scaled = {name: value and value * unit for name, value in times.items()}  # by powers of two, exactly
-    assert found in ("overhead", "implementation", "compute" if compute >= memory else "memory")
-    assert regimes.classify_regime(**scaled) == found
-    overhead_s = regimes.overhead_of_cell_s(**of_caller)
+    assert regime in ("overhead", "implementation", "compute" if compute >= memory else "memory")
+    assert regimes.classify_regime(**scaled) == regime
+    overhead_s = regimes.overhead_of_cell_s(**measured)
     assert 0 <= overhead_s <= latency
     explained_s = overhead_s + max(compute, memory)
-    assert (found == "implementation") == (explained_s < regimes.EXPLAINED_SHARE * latency)
-    assert found != "overhead" or overhead_s > max(compute, memory)
+    assert (regime == "implementation") == (explained_s < regimes.EXPLAINED_SHARE * latency)
+    assert regime != "overhead" or overhead_s > max(compute, memory)

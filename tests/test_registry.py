@@ -10,7 +10,7 @@ from roofline.core.terms import UserError
 from roofline.devices.cpu.cpu_identity import discover
 from roofline.operators.about import describe_own_operator
 from roofline.operators.registry import collect_operators, load_operator_file, own_files
-from roofline.run.machine_checks import operator_faults
+from roofline.run.machine_checks import check_operator
 
 CHECKOUT = Path(__file__).parents[1]
 WHOLE = (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
@@ -89,5 +89,5 @@ def test_an_exception_while_a_run_is_planned_is_one_line_with_its_place(file, pa
     path = file(part, f"{part} 1 / 0\n\n    {part.replace('def ', 'def other_')}")
     number = (Path(path).read_text().splitlines()).index(f"    {part} 1 / 0") + 1
     operator = load_operator_file(path)
-    (line,) = operator_faults(operator, SimpleNamespace(gelu=operator.Settings()), discover(capacities=False))
+    (line,) = check_operator(operator, SimpleNamespace(gelu=operator.Settings()), discover(capacities=False))
     assert f"{path}, line {number}: ZeroDivisionError" in line

@@ -65,34 +65,34 @@ def opened(browser, tmp_path):
         file = tmp_path / "report.html"
         file.write_text(text, encoding="utf-8")
         window = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        said: list[str] = []
-        window.on("console", lambda message: said.append(message.text))
-        window.on("pageerror", lambda error: said.append(str(error)))
-        window.on("request", lambda request: said.append(request.url) if request.url[:5] != "file:" else None)
+        messages: list[str] = []
+        window.on("console", lambda message: messages.append(message.text))
+        window.on("pageerror", lambda error: messages.append(str(error)))
+        window.on("request", lambda request: messages.append(request.url) if request.url[:5] != "file:" else None)
         window.goto(file.as_uri())
         window.wait_for_selector("body[data-ready]")
-        return window, said
+        return window, messages
 
     return open_page
 
 
 # Elements that reach beyond the window, or beyond a parent that hides what is over; tables scroll by themselves.
-CUT = """() => [...document.querySelectorAll("body *")].filter(one => {
-  if (one.closest(".table, pre, svg, script, style") || !one.getClientRects().length) return false;
-  const box = one.getBoundingClientRect();
-  return box.right > innerWidth + 1 || box.left < -1 || one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0
-    && getComputedStyle(one).overflowX === "hidden";
-}).map(one => one.outerHTML.slice(0, 100))"""
+CUT = """() => [...document.querySelectorAll("body *")].filter(element => {
+  if (element.closest(".table, pre, svg, script, style") || !element.getClientRects().length) return false;
+  const box = element.getBoundingClientRect();
+  return box.right > innerWidth + 1 || box.left < -1 || element.scrollWidth > element.clientWidth + 1
+    && element.clientWidth > 0 && getComputedStyle(element).overflowX === "hidden";
+}).map(element => element.outerHTML.slice(0, 100))"""
 # Tables of cells that hide their time or their share to the right.
 HIDDEN = """() => [...document.querySelectorAll(".heat td, #operators details th:nth-child(-n+4)")]
-  .filter(one => one.getBoundingClientRect().right > innerWidth).length"""
+  .filter(element => element.getBoundingClientRect().right > innerWidth).length"""
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (420, "dark")])
 def test_nothing_is_cut_or_complains(opened, html, width, scheme):
-    window, said = opened(html, width, scheme)
-    window.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    assert said == [] and window.locator(".chart .main-svg").count() == 6
+    window, messages = opened(html, width, scheme)
+    window.evaluate("document.querySelectorAll('details').forEach(element => { element.open = true; })")
+    assert messages == [] and window.locator(".chart .main-svg").count() == 6
     assert window.evaluate("document.documentElement.scrollWidth") <= width
     assert window.evaluate(CUT) == [] and window.evaluate(HIDDEN) == 0

@@ -177,7 +177,7 @@ def test_a_failed_job_loses_no_other_result_and_one_cell_is_measured_by_name(run
 @pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32"])
 def test_a_cell_that_is_none_is_a_line(name):
     with pytest.raises(UserError) as refused:
-        targets.find(name, ["cpu/decode_attn/minigpt/S16_fp32"])
+        targets.find_record(name, ["cpu/decode_attn/minigpt/S16_fp32"])
     (line,) = refused.value.lines
     assert line.startswith(f"CELL: {name!r} ")
     assert not name.endswith("S61_fp32") or "cpu/decode_attn/minigpt/S16_fp32" in line

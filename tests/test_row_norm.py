@@ -130,15 +130,15 @@ def predicted(kind, rows: int, columns: int, cores: int = 16):
     return predict_cell(
         flops=OPERATOR.flops(one.case),
         traffic_bytes=OPERATOR.bytes(one.case),
-        peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
-        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else 150.0,
+        tflops=60.0 if kind.kind == "gpu" else 2.0,
+        gb_per_s=4800.0 if kind.kind == "gpu" else 150.0,
         costs=one.costs(None).costs(constants),
     )
 
 
 def test_launches_are_what_small_matrices_wait_for_and_memory_large_ones():
-    assert all(predicted(kind, 1024, 128).latency_s > 0 for kind in (*ON_CPU, *ON_GPU)), "each constant is there"
+    assert all(predicted(kind, 1024, 128).cpu_time_s > 0 for kind in (*ON_CPU, *ON_GPU)), "each constant is there"
     small, large = (predicted(WelfordRowNormGraph, *shape) for shape in ((1024, 128), (16_384, 1024)))
     assert (small.regime, large.regime) == ("overhead", "memory")
-    assert predicted(WelfordRowNorm, 1024, 128).latency_s > 2 * small.latency_s
-    assert predicted(ArrayRowNorm, 1024, 128).latency_s > 5 * predicted(WelfordRowNorm, 1024, 128).latency_s
+    assert predicted(WelfordRowNorm, 1024, 128).cpu_time_s > 2 * small.cpu_time_s
+    assert predicted(ArrayRowNorm, 1024, 128).cpu_time_s > 5 * predicted(WelfordRowNorm, 1024, 128).cpu_time_s

@@ -12,7 +12,7 @@ from roofline.api import open_run
 from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
-from roofline.run.archive import contents, pack
+from roofline.run.archive import list_packed_paths, pack
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def run(tmp_path_factory):
 
 def packed(run, name="whole") -> Path:
     manifest = read(Manifest, run.root / "results/manifest.json")
-    return run.root / pack(name, contents(manifest, [], []), [run.root], {})
+    return run.root / pack(name, list_packed_paths(manifest, [], []), [run.root], {})
 
 
 def test_a_run_is_the_same_from_wherever_it_is_read(run):

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from roofline.core.terms import UserError
+from roofline.core.units import GIB
 from roofline.devices.base import Identity
 from roofline.operators.setting_types import EFFORTS, ByEffort
 from roofline.run import targets
-from roofline.run.console import expected_s
+from roofline.run.console import estimate_s
 from roofline.run.machine_checks import choose_devices
 from roofline.run.settings import complete, read_file
 
@@ -106,9 +107,9 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value <= budgets(thorough)[key]
     for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
-        times = [expected_s(rule, checked) for checked in (quick, default, thorough)]
+        times = [estimate_s(rule, checked) for checked in (quick, default, thorough)]
         assert 0 < times[0] < times[1] < times[2]
-    assert expected_s("bandwidth_hbm", thorough, 2) > 60, "the energy roofline is a minute of it"
+    assert estimate_s("bandwidth_hbm", thorough, 2) > 60, "the energy roofline is a minute of it"
     assert thorough.config.bandwidth.size_mib is None, "null is its own value where no effort speaks of it"
 
 
@@ -138,7 +139,7 @@ def test_a_device_without_code_for_an_operator_is_reported(tmp_path):
     (tmp_path / "mine.py").write_text(Path(GELU).read_text().replace("(Arrays, Kernel, OnCpu)", "(OnCpu,)"))
     mine = str(tmp_path / "mine.py")
     checked = complete({"operators": [mine]})
-    asked = targets.asked(checked, ["gpu0", "cpu"])
+    asked = targets.build_request(checked, ["gpu0", "cpu"])
     assert asked["without"] == [{"device": "gpu0", "operator": "gelu", "reason": "no implementation for gpu"}]
     assert targets.devices_with(checked.operators["gelu"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
     with pytest.raises(UserError, match="operators: gelu has no implementation for gpu0"):
@@ -147,7 +148,6 @@ def test_a_device_without_code_for_an_operator_is_reported(tmp_path):
 
 # ---------------------------------------------------------------- held against the machine
 
-GIB = 1 << 30
 CPU = Identity("cpu", "cpu", "A CPU", "uuid", None, 64 * GIB, 48 * GIB, last_level_cache_bytes=32 << 20)
 GPU = Identity("gpu0", "gpu", "NVIDIA H200", "uuid", "580", 141 * GIB, 140 * GIB, 60 << 20, "9.0", multiprocessors=132)
 PRESENT = {"gpu0": GPU, "gpu1": replace(GPU, device="gpu1"), "cpu": CPU}

@@ -16,12 +16,12 @@ from snakemake.iocontainers import Wildcards
 from snakemake.settings.types import OutputSettings, ResourceSettings
 from workflow_run import CHECKOUT, TINY, changed
 
+from roofline.core.units import GIB
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
 from roofline.run.sources import MEASURING
 
 LIBRARY = CHECKOUT / "workflow/scripts/roofline"
-GIB = 1 << 30
 CPU = Identity("cpu", "cpu", "A CPU", "cpu-1", None, 64 * GIB, 48 * GIB, last_level_cache_bytes=8 << 20)
 GPU = Identity("gpu0", "gpu", "NVIDIA H200", "GPU-1", "580", 141 * GIB, 140 * GIB, 8 << 20, "9.0", multiprocessors=132)
 BASE = changed(

@@ -23,8 +23,8 @@ SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
 
 
 def exact_rank(count: int, confidence: str) -> int:
-    """The largest rank whose interval [x(rank), x(count + 1 - rank)] misses the median no more often than allowed,
-    2 P(Binomial(count, 1/2) < rank); 0 if there is none."""
+    """Return the largest rank whose interval [x(rank), x(count + 1 - rank)] misses the median no more often than
+    allowed, 2 P(Binomial(count, 1/2) < rank); 0 if there is none."""
     rank, below, allowed = 0, 0, 1 - Fraction(confidence)
     while rank < count // 2:
         below += math.comb(count, rank)
@@ -35,13 +35,13 @@ def exact_rank(count: int, confidence: str) -> int:
 
 
 def alternating(ordered: list[float]) -> list[float]:
-    """The samples in an order without memory: above and below the median in turn."""
+    """Return the samples in an order without memory: above and below the median in turn."""
     low, high = ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
     return [value for pair in itertools.zip_longest(high, low) for value in pair if value is not None]
 
 
 def autoregressive(random, coefficient: float, runs: int, count: int):
-    """Stationary AR(1) series of unit variance and median 0, one a row."""
+    """Return stationary AR(1) series of unit variance and median 0, one per row."""
     noise = random.normal(size=(runs, count))
     noise[:, 1:] *= math.sqrt(1 - coefficient**2)
     for step in range(1, count):
@@ -50,7 +50,7 @@ def autoregressive(random, coefficient: float, runs: int, count: int):
 
 
 def coverage(runs) -> float:
-    """Of the runs that give an interval, the share whose interval holds the true median, 0."""
+    """Return the share of the intervals that hold the true median, 0, among runs that give an interval."""
     intervals = [interval for run in runs.tolist() if (interval := median_interval(run))]
     return sum(low <= 0 <= high for low, high in intervals) / len(intervals)
 
@@ -112,6 +112,6 @@ def test_precise_is_a_narrow_interval_of_enough_samples():
     samples = alternating([100 + index / 1000 for index in range(100)])
     for enough in (samples, [-sample for sample in samples], [5.0] * 50):
         assert is_precise(enough)
-    for few in (samples[:49], [], sorted(samples)):
-        assert not is_precise(few)
+    for too_few in (samples[:49], [], sorted(samples)):
+        assert not is_precise(too_few)
     assert not is_precise(samples, half_width=1e-5)

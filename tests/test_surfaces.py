@@ -17,9 +17,9 @@ from records_factory import (
 
 from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
-from roofline.report.pages import build_pages
+from roofline.report.pages import build_operation_table, build_pages
 from roofline.report.report_model import build_report
-from roofline.table.rows import Roofline
+from roofline.table.rows import USERS, Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
 GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 0.9)
@@ -40,15 +40,15 @@ NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 def changed(table: Roofline, keep=lambda row: True, **fields) -> Roofline:
     """The rows of some cells and ceilings, with other fields."""
-    kept = {name: filter(keep, getattr(table, name)) for name in ("ceilings", "operators")}
-    return table.model_copy(update={name: [row.model_copy(update=fields) for row in kept[name]] for name in kept})
+    rows = {name: filter(keep, getattr(table, name)) for name in ("ceilings", "operators")}
+    return table.model_copy(update={name: [row.model_copy(update=fields) for row in rows[name]] for name in rows})
 
 
 def of(table: Roofline, *devices: str) -> Roofline:
-    kept = changed(table, lambda row: row.device in devices)
-    found = {name: row for name, row in table.devices.items() if name in devices}
-    checks = [one for one in table.checks if one.device in devices]
-    return kept.model_copy(update={"devices": found, "checks": checks, "skipped": []})
+    rows = {name: row for name, row in table.devices.items() if name in devices}
+    checks = [check for check in table.checks if check.device in devices]
+    cut = changed(table, lambda row: row.device in devices)
+    return cut.model_copy(update={"devices": rows, "checks": checks, "skipped": []})
 
 
 REAL = {
@@ -78,15 +78,16 @@ def test_the_summary_has_25_lines_a_device(table):
 
 
 def test_nothing_is_advised_that_the_fastest_implementations_do(reference):
-    advice = {one.name: one.remedies for one in build_report(reference).shown[0].operators}
+    advice = {operator.name: operator.remedies for operator in build_report(reference).distinct_devices[0].operators}
     assert advice["decode_attention"] == advice["row_norm"] == ["larger batches"]
 
 
 def test_there_are_three_paragraphs_of_60_to_110_words(table):
-    found = interpretation.write_paragraphs(build_report(table))
-    assert len(found) == 3
-    assert [len(one.split()) for one in found if not 60 <= len(one.split()) <= 110] == []
-    assert not re.search(r"\b(None|nan|inf)\b|[{}|]|\*(?!\*)(?<!\*\*)", " ".join(found))
+    paragraphs = interpretation.write_paragraphs(build_report(table))
+    assert len(paragraphs) == 3
+    lengths = [len(paragraph.split()) for paragraph in paragraphs]
+    assert [length for length in lengths if not 60 <= length <= 110] == []
+    assert not re.search(r"\b(None|nan|inf)\b|[{}|]|\*(?!\*)(?<!\*\*)", " ".join(paragraphs))
 
 
 def test_a_disturbed_run_gives_no_figure(reference):
@@ -97,17 +98,19 @@ def test_a_disturbed_run_gives_no_figure(reference):
 
 def test_the_paragraphs_of_the_reference_have_its_figures(reference):
     trust, kernels, ratio = interpretation.write_paragraphs(build_report(reference))
-    rows = {c.name: c for c in reference.ceilings if c.device == "gpu0"}
-    sustained = [rows[dtype].sustained_tflops for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")]
-    assert {round(value) for value in sustained} <= {round(float(one)) for one in NUMBER.findall(trust)}
+    ceilings = {ceiling.name: ceiling for ceiling in reference.ceilings if ceiling.device == "gpu0"}
+    dtypes = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
+    sustained = [ceilings[dtype].sustained_tflops for dtype in dtypes]
+    assert {round(value) for value in sustained} <= {round(float(figure)) for figure in NUMBER.findall(trust)}
     (fused,) = {
-        c.implementation
-        for c in reference.operators
-        if c.reliable_fraction_of_roof and c.implementation == "fused_graph"
+        cell.implementation
+        for cell in reference.operators
+        if cell.reliable_fraction_of_roof and cell.implementation == "fused_graph"
     }
     assert fused in kernels
-    cells = {c.device: c.cpu_time_s for c in reference.operators if c.operator == "gemm" and c.dtype == "fp32"}
-    assert f"{cells['cpu'] / cells['gpu0']:.3g} times" in ratio
+    gemms = [cell for cell in reference.operators if cell.operator == "gemm" and cell.dtype == "fp32"]
+    times_s = {cell.device: cell.cpu_time_s for cell in gemms}
+    assert f"{times_s['cpu'] / times_s['gpu0']:.3g} times" in ratio
 
 
 def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
@@ -118,6 +121,14 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     shown = screen.format_summary(build_report(REAL["the CPU, disturbed"](reference)))
     assert re.search(r"^    fp32 +\S+\*", shown, re.MULTILINE)
     assert "*" not in screen.format_summary(build_report(reference))
+
+
+def test_the_efficiency_of_a_users_operation_is_in_percent(reference):
+    gemm = next(cell for cell in reference.operators if cell.operator == "gemm")
+    user = {"operator": USERS, "name": "mine", "record": None, "roof_fraction_of_compute_peak": 0.25}
+    table = reference.model_copy(update={"operators": [*reference.operators, gemm.model_copy(update=user)]})
+    (row,) = build_operation_table(build_report(table)).rows
+    assert row[0] == f"{gemm.device}: mine" and "25 %" in row
 
 
 @pytest.mark.parametrize(("link", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])

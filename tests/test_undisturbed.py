@@ -19,33 +19,47 @@ from roofline.measure import undisturbed as module
 from roofline.measure.undisturbed import contention_between, repeat_until_undisturbed
 
 CORES, GB = 8, 10**9
-START = HostUsage(at=100.0, own=1.0, busy=50.0, idle=200.0, stolen=1.0, waited=0.5, throttled=0.0)
+START = HostUsage(monotonic_s=100.0, own_s=1.0, busy_s=50.0, idle_s=200.0, stolen_s=1.0, waited_s=0.5, throttled_s=0.0)
 
 
 def after(**seconds) -> HostUsage:
     """Two seconds later, of which this process worked one, unless said otherwise."""
-    spent = {"at": 2.0, "own": 1.0, "busy": 1.0, "idle": 15.0, "stolen": 0.0, "waited": 0.0, "throttled": 0.0} | seconds
+    spent = {
+        "monotonic_s": 2.0,
+        "own_s": 1.0,
+        "busy_s": 1.0,
+        "idle_s": 15.0,
+        "stolen_s": 0.0,
+        "waited_s": 0.0,
+        "throttled_s": 0.0,
+    } | seconds
     return HostUsage(**{name: getattr(START, name) + value for name, value in spent.items()})
 
 
 def test_shares_of_the_time_between_two_readings():
-    found = contention_between(START, after(busy=5.0, stolen=1.6, waited=1.0, throttled=0.5), CORES, [0, 2, None])
-    assert (found.wall_s, found.own_cores, found.other_cores) == (2.0, 0.5, 2.0)
-    assert (found.stolen_share, found.waiting_share, found.quota_throttled_share) == pytest.approx((0.1, 0.5, 0.25))
-    assert found.other_processes == 2
-    shorter_than_a_tick = contention_between(START, after(at=0.002, own=0.002, stolen=0.5), CORES, [])
+    contention = contention_between(
+        START, after(busy_s=5.0, stolen_s=1.6, waited_s=1.0, throttled_s=0.5), CORES, [0, 2, None]
+    )
+    assert (contention.wall_s, contention.own_cores, contention.other_cores) == (2.0, 0.5, 2.0)
+    assert (contention.stolen_share, contention.waiting_share, contention.quota_throttled_share) == pytest.approx(
+        (0.1, 0.5, 0.25)
+    )
+    assert contention.other_processes == 2
+    shorter_than_a_tick = contention_between(START, after(monotonic_s=0.002, own_s=0.002, stolen_s=0.5), CORES, [])
     assert shorter_than_a_tick.stolen_share == 1.0
 
 
 def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
-    nothing, later = HostUsage(at=1.0, own=0.0), HostUsage(at=3.0, own=1.0)
-    found = contention_between(nothing, later, CORES, [None, None])
+    earlier, later = HostUsage(monotonic_s=1.0, own_s=0.0), HostUsage(monotonic_s=3.0, own_s=1.0)
+    contention = contention_between(earlier, later, CORES, [None, None])
     unknown = ("other_cores", "waiting_share", "stolen_share", "quota_throttled_share", "other_processes")
-    assert [getattr(found, name) for name in unknown] == [None] * 5
-    assert [find_disturbances(found, sensitive) for sensitive in DISTURBANCE_LIMITS] == [[], [], []]
-    zeros = {"busy": 0.0, "idle": 0.0, "stolen": 0.0}  # a file of zeros, as some containers have it
-    found = contention_between(HostUsage(at=1.0, own=0.0, **zeros), HostUsage(at=2.0, own=0.9, **zeros), CORES, [])
-    assert (found.other_cores, found.stolen_share) == (None, None)
+    assert [getattr(contention, name) for name in unknown] == [None] * 5
+    assert [find_disturbances(contention, sensitivity) for sensitivity in DISTURBANCE_LIMITS] == [[], [], []]
+    zeros = {"busy_s": 0.0, "idle_s": 0.0, "stolen_s": 0.0}  # a file of zeros, as some containers have it
+    contention = contention_between(
+        HostUsage(monotonic_s=1.0, own_s=0.0, **zeros), HostUsage(monotonic_s=2.0, own_s=0.9, **zeros), CORES, []
+    )
+    assert (contention.other_cores, contention.stolen_share) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +74,7 @@ def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
 )
 def test_each_kind_of_block_is_disturbed_by_what_it_is_sensitive_to(fields, disturbed):
     assert [
-        sensitive for sensitive in DISTURBANCE_LIMITS if find_disturbances(load_next_to(**fields), sensitive)
+        sensitivity for sensitivity in DISTURBANCE_LIMITS if find_disturbances(load_next_to(**fields), sensitivity)
     ] == disturbed
 
 
@@ -87,9 +101,9 @@ def test_the_host_is_read_for_the_cpus_that_this_process_may_use(system, monkeyp
     system("proc/self/task/1/schedstat", "123 2000000000 5\n")
     system("proc/self/task/2/schedstat", "123 500000000 5\n")
     system("sys/fs/cgroup/cpu.stat", "usage_usec 5\nthrottled_usec 250000\n")
-    found = host.read_usage()
-    assert (found.busy, found.idle, found.stolen) == (1 + 3 + 2 * 0.5 + 2 * 0.3, 2 * 8.2, 2 * 0.4)
-    assert (found.waited, found.throttled) == (2.5, 0.25)
+    usage = host.read_usage()
+    assert (usage.busy_s, usage.idle_s, usage.stolen_s) == (1 + 3 + 2 * 0.5 + 2 * 0.3, 2 * 8.2, 2 * 0.4)
+    assert (usage.waited_s, usage.throttled_s) == (2.5, 0.25)
 
 
 def test_throttling_is_read_of_both_versions_and_of_groups_around(system):
@@ -97,7 +111,7 @@ def test_throttling_is_read_of_both_versions_and_of_groups_around(system):
     system("sys/fs/cgroup/cpu/a/b/cpu.stat", "nr_periods 3\nthrottled_time 500000000\n")
     system("sys/fs/cgroup/cpu/a/cpu.stat", "throttled_time 250000000\n")
     system("sys/fs/cgroup/c/cpu.stat", "throttled_usec 1000000\n")
-    assert host.read_usage().throttled == 1.75
+    assert host.read_usage().throttled_s == 1.75
 
 
 def other(system, number: int, nanoseconds: tuple, ended_ticks: int = 0) -> None:
@@ -114,12 +128,12 @@ def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, mo
     system("proc/self/task/1/schedstat", "0 0 1\n")
     other(system, 50, (3 * 10**9,))
     other(system, 60, (8 * 10**9,))
-    before = replace(START, others=host.read_usage().others)
+    before = replace(START, other_processes=host.read_usage().other_processes)
     other(system, 50, (4 * 10**9, 10**9 // 2), ended_ticks=950)  # it waited for 60, which used 9.5 s in all
     shutil.rmtree(tmp_path / "proc/60")
-    after_all = replace(after(busy=16.0), others=host.read_usage().others)
+    after_all = replace(after(busy_s=16.0), other_processes=host.read_usage().other_processes)
     assert contention_between(before, after_all, CORES, []).other_cores == pytest.approx((1 + 0.5 + 1.5) / 2)
-    quiet = replace(after(busy=16.0), others=before.others)
+    quiet = replace(after(busy_s=16.0), other_processes=before.other_processes)
     assert contention_between(before, quiet, CORES, []).other_cores == 0
 
 
@@ -167,13 +181,13 @@ def test_cores_and_memory_within_the_limits_of_the_container(tmp_path, monkeypat
 def readings(monkeypatch, *loads: float) -> list[float]:
     """The host's readings around each block of a second, with so many cores' load of others during it; returns the
     rests between them."""
-    usages, at, busy, quiet = [], 0.0, 0.0, {"idle": 0, "stolen": 0}
+    usages, now_s, busy_s, quiet = [], 0.0, 0.0, {"idle_s": 0, "stolen_s": 0}
     for load in loads:
-        usages.append(HostUsage(at=at, own=at, busy=busy, **quiet))
-        usages.append(HostUsage(at=at + 1, own=at + 1, busy=busy + 1 + load, **quiet))
-        at, busy = at + 1, busy + 1 + load
-    given, rests, now = iter(usages), [], itertools.count()
-    fake = SimpleNamespace(read_usage=lambda others: next(given), usable_cpus=lambda: range(8))
+        usages.append(HostUsage(monotonic_s=now_s, own_s=now_s, busy_s=busy_s, **quiet))
+        usages.append(HostUsage(monotonic_s=now_s + 1, own_s=now_s + 1, busy_s=busy_s + 1 + load, **quiet))
+        now_s, busy_s = now_s + 1, busy_s + 1 + load
+    upcoming, rests, now = iter(usages), [], itertools.count()
+    fake = SimpleNamespace(read_usage=lambda list_other_processes: next(upcoming), usable_cpus=lambda: range(8))
     monkeypatch.setattr(module, "host", fake)
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
     monkeypatch.setattr(module, "spent_on_repeats_s", 0.0)
@@ -181,7 +195,7 @@ def readings(monkeypatch, *loads: float) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "loads", "times", "kept", "others"),
+    ("kind", "loads", "times", "result_kept", "other_cores"),
     [
         ("cpu", [0], [5], 5, 0),
         ("cpu", [2, 0], [5, 6], 6, 0),  # undisturbed, if slower
@@ -190,23 +204,25 @@ def readings(monkeypatch, *loads: float) -> list[float]:
         ("gpu", [7, 0], [5, 4], 4, 0),
     ],
 )
-def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads, times, kept, others):
+def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads, times, result_kept, other_cores):
     rests = readings(monkeypatch, *loads)
-    taken = iter(times)
-    result, found = repeat_until_undisturbed(FakeDevice(kind), lambda: next(taken), float)
-    assert (result, found.attempts) == (kept, len(loads))
-    assert found.other_cores == pytest.approx(others)
-    assert list(taken) == []
-    assert rests == [0.1 * 2**place for place in range(len(loads) - 1)]
+    upcoming = iter(times)
+    result, contention = repeat_until_undisturbed(FakeDevice(kind), lambda: next(upcoming), float)
+    assert (result, contention.attempts) == (result_kept, len(loads))
+    assert contention.other_cores == pytest.approx(other_cores)
+    assert list(upcoming) == []
+    assert rests == [0.1 * 2**index for index in range(len(loads) - 1)]
 
 
 def test_load_that_no_process_list_shows_is_told_by_idle_time():
     """Two seconds on eight CPUs: idle for 9 of 16, stolen 0.4; this process worked one, its run 0.2, others 0.5."""
-    others = host.OtherProcesses({}, 0.0)
-    before = replace(START, others=others, run=1.0)
-    later = replace(after(busy=7.0, idle=9.0, stolen=0.4), others=replace(others, ended=0.5), run=1.2)
-    found = contention_between(before, later, CORES, [])
-    assert (found.other_cores, found.hidden_cores) == pytest.approx((0.25, 2.45))
-    assert any("not visible" in line for line in find_disturbances(found, "cpu"))
-    short = contention_between(replace(before, at=START.at + 1.5), later, CORES, [])
+    other_processes = host.OtherProcesses({}, 0.0)
+    before = replace(START, other_processes=other_processes, run_s=1.0)
+    later = replace(
+        after(busy_s=7.0, idle_s=9.0, stolen_s=0.4), other_processes=replace(other_processes, ended_s=0.5), run_s=1.2
+    )
+    contention = contention_between(before, later, CORES, [])
+    assert (contention.other_cores, contention.hidden_cores) == pytest.approx((0.25, 2.45))
+    assert any("not visible" in line for line in find_disturbances(contention, "cpu"))
+    short = contention_between(replace(before, monotonic_s=START.monotonic_s + 1.5), later, CORES, [])
     assert short.hidden_cores is None, "hundredths of a second of each CPU are no measure of a short block"

@@ -19,17 +19,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import compare_page
 import compare_picture
 import t_test
-from pairing import ComparedPair, differences, differences_of_runs, paired
+from pairing import ComparedPair, DeviceOfRun, device_differences, pair_devices, run_differences
 
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
 
-WHERE = RESULTS / "comparison"
+FOLDER = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """results/comparison/comparison.json"""
+    """The content of results/comparison/comparison.json."""
 
     identical: bool  # both lists hold the same runs
     a: list[str]  # a line per run
@@ -37,53 +37,71 @@ class Comparison:
     pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
     differences: list[str]  # apart from the figures
     left_out: list[str]  # devices, with the reason
-    figures: list[t_test.Compared]
+    figures: list[t_test.ComparedQuantity]
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command and return its status."""
     parser = argparse.ArgumentParser(prog="make compare", description=(__doc__ or "").split("\n\n")[-1])
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument("--force", action="store_true")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        comparison = compare(runs(given.a, "A"), runs(given.b, "B"), given.force)
-        write_text(json.dumps(asdict(comparison), indent=1, allow_nan=False) + "\n", WHERE / "comparison.json")
-        write_text(compare_page.page(comparison), WHERE / "comparison.md")
-        figure_style.save(compare_picture.draw(comparison), [WHERE / "comparison.png"], DPI)
+        comparison = compare_runs(open_runs(options.a, "A"), open_runs(options.b, "B"), options.force)
+        write_text(json.dumps(asdict(comparison), indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
+        write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
+        figure_style.save(compare_picture.draw_changes(comparison), [FOLDER / "comparison.png"], DPI)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
-    print(f"{compare_page.screen(comparison)}\n{WHERE}/: comparison.md, comparison.json, comparison.png")
-    return SLOWER if any(one.verdict == "SLOWER" for one in comparison.figures) else 0
+    print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
+    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.figures) else 0
 
 
-def runs(text: str, side: str) -> list[Run]:
-    """Of a list of paths, each run once. Raises UserError."""
-    return list({run.fingerprint: run for run in map(open_run, paths(text, side))}.values())
+def open_runs(text: str, side: str) -> list[Run]:
+    """Open the runs of a list of paths, each run once. Raises UserError."""
+    runs = [open_run(path) for path in parse_paths(text, side)]
+    return list({run.fingerprint: run for run in runs}.values())
 
 
-def paths(text: str, side: str) -> list[Path]:
-    """Paths separated by blanks; a path that holds blanks is quoted, or is the only one. Raises UserError."""
-    found = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
-    if not found:
+def parse_paths(text: str, side: str) -> list[Path]:
+    """Return paths that are separated by blanks; a path that holds blanks is quoted, or is the only one.
+
+    Raises UserError.
+    """
+    words = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
+    if not words:
         raise UserError(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
-    return [Path(match) for one in found for match in sorted(glob(one)) or [one]]  # no shell expands A=results/*
+    return [Path(match) for word in words for match in sorted(glob(word)) or [word]]  # no shell expands A=results/*
 
 
-def compare(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Comparison:
-    """Raises UserError if no device of A is like one of B, or a run is in both lists."""
-    prints = [{run.fingerprint for run in side} for side in (a, b)]
-    identical, both = prints[0] == prints[1], prints[0] & prints[1]
-    if both and not identical:
-        source = next(run.source for run in b if run.fingerprint in both)
+def compare_runs(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Comparison:
+    """Compare two lists of runs. `force` also compares other models of card.
+
+    Raises UserError if no device of A is like one of B, or a run is in both lists.
+    """
+    a_prints, b_prints = {run.fingerprint for run in a}, {run.fingerprint for run in b}
+    identical = a_prints == b_prints
+    if not identical and (common := a_prints & b_prints):
+        source = next(run.source for run in b if run.fingerprint in common)
         raise UserError(f"{source}: in both lists; leave it out of one")
-    pairs, left_out = paired(a, b, force)
-    lines = [f"{one.name}, {line}" if pairs[1:] else line for one in pairs for line in differences(one.a, one.b)]
-    described = [[_line(run) for run in side] for side in (a, b)]
-    differing = [] if identical else [*lines, *differences_of_runs(a, b)]
-    figures = t_test.compare(pairs, identical)
-    return Comparison(identical, *described, {one.name: _cards(one) for one in pairs}, differing, left_out, figures)
+    pairs, left_out = pair_devices(a, b, force)
+    differences = []
+    if not identical:
+        for pair in pairs:
+            lines = device_differences(pair.a, pair.b)
+            differences += [f"{pair.name}, {line}" for line in lines] if len(pairs) > 1 else lines
+        differences += run_differences(a, b)
+    return Comparison(
+        identical=identical,
+        a=[_line(run) for run in a],
+        b=[_line(run) for run in b],
+        pairs={pair.name: _cards(pair) for pair in pairs},
+        differences=differences,
+        left_out=left_out,
+        figures=t_test.judge_pairs(pairs, identical),
+    )
 
 
 def _line(run: Run) -> str:
@@ -92,9 +110,14 @@ def _line(run: Run) -> str:
 
 
 def _cards(pair: ComparedPair) -> str:
-    a, b = (len({one.card for one in side}) for side in (pair.a, pair.b))
-    other = f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
-    return "the same device on both sides" if pair.same_card else other
+    if pair.same_card:
+        return "the same device on both sides"
+    a, b = _count_cards(pair.a), _count_cards(pair.b)
+    return f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
+
+
+def _count_cards(devices: Sequence[DeviceOfRun]) -> int:
+    return len({device.card for device in devices})
 
 
 if __name__ == "__main__":

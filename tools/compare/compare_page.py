@@ -3,88 +3,103 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from t_test import Compared
+from t_test import TIMES, ComparedQuantity
 
 from roofline.api import count_words, drop_empty_columns, number, percent
 
+if TYPE_CHECKING:
+    from compare import Comparison
+
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
-TIMES = ("gpu_time", "cpu_time")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
 SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
-SHOWN, NAME = 20, 72  # on the terminal: times that changed, and characters of a name
+SHOWN_TIMES, NAME_LENGTH = 20, 72  # on the terminal: times that changed, and characters of a name
 LEGEND = (
     "B/A: for a time, above 1 is slower. SAME: the 95 % interval lies within the margin. SLOWER, FASTER: beyond chance"
     " after Holm's correction, and not SAME. Would find: the slowing that nine of ten such comparisons call SLOWER."
 )
 
 
-def summary(comparison) -> str:
-    same = "; both lists hold the same runs" if comparison.identical else ""
-    return (
-        f"{_counts(comparison.figures)}: of {count_words(len(comparison.figures), 'figure')} that both sides have{same}"
-    )
+def format_summary(comparison: "Comparison") -> str:
+    """Return the number of figures by verdict, and of all, in a line."""
+    suffix = "; both lists hold the same runs" if comparison.identical else ""
+    count = count_words(len(comparison.figures), "figure")
+    return f"{_counts(comparison.figures)}: of {count} that both sides have{suffix}"
 
 
-def page(comparison) -> str:
-    parts = ["# B compared with A", f"{summary(comparison)}.", *_head(comparison, "- ")]
+def format_page(comparison: "Comparison") -> str:
+    """Return the whole comparison as Markdown."""
+    parts = ["# B compared with A", f"{format_summary(comparison)}.", *_head(comparison, "- ")]
     for name, cards in comparison.pairs.items():
-        mine = [one for one in comparison.figures if one.device == name]
-        notes = {text: place for place, text in enumerate(dict.fromkeys(one.reason for one in mine if one.reason), 1)}
-        table = drop_empty_columns(COLUMNS, [_row(one, notes) for one in mine], 2)
-        below = "\n".join(f"- [{place}] {text}" for text, place in notes.items())
+        figures = _figures_of(comparison, name)
+        reasons = dict.fromkeys(figure.reason for figure in figures if figure.reason)
+        notes = {reason: place for place, reason in enumerate(reasons, 1)}
+        table = drop_empty_columns(COLUMNS, [_row(figure, notes) for figure in figures], 2)
+        below = "\n".join(f"- [{place}] {reason}" for reason, place in notes.items())
         parts += [f"## {name}", f"Measured on {cards}.", str(table), below]
     return "\n\n".join([*filter(None, parts), LEGEND]) + "\n"
 
 
-def screen(comparison) -> str:
+def format_screen(comparison: "Comparison") -> str:
+    """Return what the terminal shows: every ceiling, and the times that changed most."""
     parts = _head(comparison, "  ")
     for name, cards in comparison.pairs.items():
-        mine = [one for one in comparison.figures if one.device == name]
-        rows = [dict(zip(COLUMNS, _row(one, {}), strict=True)) for one in shown(mine, name)]
-        table = drop_empty_columns(SCREEN, [[short(row[column]) for column in SCREEN] for row in rows])
-        reasons = Counter(one.reason for one in mine if one.reason)
-        below = [f"Times of operators: {_counts([one for one in mine if one.kind in TIMES])}."]
-        below += [f"Not judged, {count_words(count, 'figure')}: {text}" for text, count in reasons.items()]
+        figures = _figures_of(comparison, name)
+        rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(comparison.figures, name)]
+        table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows])
+        reasons = Counter(figure.reason for figure in figures if figure.reason)
+        below = [f"Times of operators: {_counts([figure for figure in figures if figure.kind in TIMES])}."]
+        below += [f"Not judged, {count_words(count, 'figure')}: {reason}" for reason, count in reasons.items()]
         parts += [f"{name}: {cards}", str(table), "\n".join(below)]
-    return "\n\n".join([*parts, summary(comparison)])
+    return "\n\n".join([*parts, format_summary(comparison)])
 
 
-def shown(figures: Sequence[Compared], name: str) -> list[Compared]:
-    """Of a pair of devices every ceiling, and the times that changed most."""
-    mine = [one for one in figures if one.device == name]
-    changed = [one for one in mine if one.kind in TIMES and one.verdict in ("SLOWER", "FASTER")]
-    changed.sort(key=lambda one: -abs(math.log(one.ratio)))
-    return [one for one in mine if one.kind not in TIMES] + changed[:SHOWN]
+def _figures_of(comparison: "Comparison", name: str) -> list[ComparedQuantity]:
+    return [figure for figure in comparison.figures if figure.device == name]
 
 
-def short(name: str) -> str:
+def select_shown(figures: Sequence[ComparedQuantity], name: str) -> list[ComparedQuantity]:
+    """Return every ceiling of a pair of devices, and the times that changed most."""
+    of_pair = [figure for figure in figures if figure.device == name]
+    changed = [figure for figure in of_pair if figure.kind in TIMES and figure.verdict in ("SLOWER", "FASTER")]
+    changed.sort(key=lambda figure: -abs(math.log(figure.ratio)))
+    return [figure for figure in of_pair if figure.kind not in TIMES] + changed[:SHOWN_TIMES]
+
+
+def shorten_name(name: str) -> str:
+    """Return the name of a figure without the word time, and without its middle if it is long."""
     name = name.replace(" time", "")
-    return name if len(name) <= NAME else f"{name[: NAME // 2]}…{name[1 - NAME // 2 :]}"
+    half = NAME_LENGTH // 2
+    return name if len(name) <= NAME_LENGTH else f"{name[:half]}…{name[1 - half :]}"
 
 
-def _head(comparison, bullet: str) -> list[str]:
-    """The runs, and what differs apart from the figures."""
-    runs = [f"{side}: {line}" for side, lines in (("A", comparison.a), ("B", comparison.b)) for line in lines]
+def _head(comparison: "Comparison", bullet: str) -> list[str]:
+    """Return the runs, and the differences apart from the figures."""
+    runs = [f"A: {line}" for line in comparison.a] + [f"B: {line}" for line in comparison.b]
     parts = {"Runs": runs, "Also different": comparison.differences, "Not compared": comparison.left_out}
     return [f"{title}:\n\n" + "\n".join(f"{bullet}{line}" for line in lines) for title, lines in parts.items() if lines]
 
 
-def _counts(figures: Sequence[Compared]) -> str:
-    counts = Counter(one.verdict for one in figures)
+def _counts(figures: Sequence[ComparedQuantity]) -> str:
+    counts = Counter(figure.verdict for figure in figures)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "nothing"
 
 
-def _row(one: Compared, notes: dict[str, int]) -> list[str]:
-    interval = f"{one.ci95[0]:.3f} to {one.ci95[1]:.3f}" if one.ci95 and one.ci95[1] < 100 else "-"
-    smallest = "-" if one.smallest_change is None else percent(one.smallest_change)
-    values = [_value(values) for values in (one.a, one.b)]
-    why = f"[{notes[one.reason]}]" if one.reason in notes else ""
-    return [one.name, one.unit, *values, f"{one.ratio:.3f}", interval, one.verdict, smallest, why]
+def _row(figure: ComparedQuantity, notes: dict[str, int]) -> list[str]:
+    interval = f"{figure.ci95[0]:.3f} to {figure.ci95[1]:.3f}" if figure.ci95 and figure.ci95[1] < 100 else "-"
+    smallest = "-" if figure.smallest_change is None else percent(figure.smallest_change)
+    values = [_value(figure.a), _value(figure.b)]
+    note = f"[{notes[figure.reason]}]" if figure.reason in notes else ""
+    return [figure.name, figure.unit, *values, f"{figure.ratio:.3f}", interval, figure.verdict, smallest, note]
 
 
 def _value(runs: Sequence[float]) -> str:
-    """The geometric mean, with the number of runs if there are several."""
+    """Return the geometric mean, with the number of runs if there are several."""
     mean = math.exp(sum(map(math.log, runs)) / len(runs))
-    text = f"{mean:.0f}" if mean >= 1000 else number(mean) if mean < 1 else f"{mean:.4g}"
+    if mean >= 1000:
+        text = f"{mean:.0f}"
+    else:
+        text = number(mean) if mean < 1 else f"{mean:.4g}"
     return text if len(runs) == 1 else f"{text} ({len(runs)})"

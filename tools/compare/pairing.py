@@ -1,9 +1,9 @@
 """Which devices of two lists of runs belong together, and what else differs between the lists."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from roofline.api import Run, UserError
+from roofline.api import DeviceRecord, Quantity, Run, UserError
 
 HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
@@ -15,9 +15,12 @@ class DeviceOfRun(NamedTuple):
 
     run: Run
     key: str  # such as gpu0
-    record: Any
+    record: DeviceRecord
     card: str  # the same for one card in several runs
-    figures: dict  # Quantities by their keys
+    figures: dict[str, Quantity]  # by their keys
+
+
+DeviceGroup = tuple[list[DeviceOfRun], list[DeviceOfRun]]  # of A and of B
 
 
 class ComparedPair(NamedTuple):
@@ -32,76 +35,116 @@ class ComparedPair(NamedTuple):
         return self.a[0].card == self.b[0].card
 
 
-def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[ComparedPair], list[str]]:
-    """The pairs, and a line per device that is left out. A card is compared with itself if both lists have it, else
-    with others of its model. `force` compares other models of one kind too. Raises UserError."""
-    sides = [[_device(run, key) for run in side for key in run.devices] for side in (a, b)]
-    cards = [dict.fromkeys(one.card for one in side) for side in sides]
-    common = [card for card in cards[0] if card in cards[1]]
-    groups = [[[one for one in side if one.card == card] for side in sides] for card in common]
-    rest = [[one for one in side if one.card not in common] for side in sides]
-    for trait in ("name", "device_kind") if force else ("name",):
-        for value in dict.fromkeys(getattr(one.record, trait) for one in rest[0]):
-            group = [[one for one in side if getattr(one.record, trait) == value] for side in rest]
-            if all(group):
-                groups.append(group)
-                rest = [[one for one in side if one not in mine] for side, mine in zip(rest, group, strict=True)]
-    left_out = [f"{one.record.name} ({one.key}): only in {'AB'[side]}" for side in (0, 1) for one in rest[side]]
-    pairs, forcible = [], all(rest)
-    for mine, other in sorted(groups, key=lambda group: sides[0].index(group[0][0])):
-        pair = ComparedPair(_listed([one.record.name for one in (*mine, *other)], " and "), mine, other)
-        blocking = [line for line in differences(*pair[1:]) if line.startswith(BLOCKING)]
+def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[ComparedPair], list[str]]:
+    """Return the pairs, and a line per device that is left out.
+
+    A card is compared with itself if both lists have it, else with others of its model. `force` compares other models
+    of one kind too. Raises UserError if nothing can be compared, or only by force.
+    """
+    a_devices = [_device(run, key) for run in a for key in run.devices]
+    b_devices = [_device(run, key) for run in b for key in run.devices]
+    groups, a_rest, b_rest = _group_devices(a_devices, b_devices, ("name", "device_kind") if force else ("name",))
+    left_out = [f"{device.record.name} ({device.key}): only in A" for device in a_rest]
+    left_out += [f"{device.record.name} ({device.key}): only in B" for device in b_rest]
+    pairs, needs_force = [], bool(a_rest and b_rest)
+    for a_group, b_group in sorted(groups, key=lambda group: a_devices.index(group[0][0])):
+        name = _listed([device.record.name for device in (*a_group, *b_group)], " and ")
+        blocking = [line for line in device_differences(a_group, b_group) if line.startswith(BLOCKING)]
         if blocking and not force:
-            left_out.append(f"{pair.name}: {blocking[0]}")
-            forcible = True
+            left_out.append(f"{name}: {blocking[0]}")
+            needs_force = True
         else:
-            pairs.append(pair)
-    hint = "; FORCE=1 compares other models of card" if forcible and not force else ""
+            pairs.append(ComparedPair(name, a_group, b_group))
+    hint = "; FORCE=1 compares other models of card" if needs_force and not force else ""
     if hint or not pairs:
         raise UserError(f"cannot be compared: {'; '.join(left_out)}{hint}")
-    names = [one.name for one in pairs]
-    pairs = [one._replace(name=f"{one.name}, {one.a[0].card}") if names.count(one.name) > 1 else one for one in pairs]
-    return pairs, list(dict.fromkeys(left_out))
+    return _with_unique_names(pairs), list(dict.fromkeys(left_out))
+
+
+def _group_devices(
+    a: Sequence[DeviceOfRun], b: Sequence[DeviceOfRun], traits: Iterable[str]
+) -> tuple[list[DeviceGroup], list[DeviceOfRun], list[DeviceOfRun]]:
+    """Return the devices of A and B that belong together, and those of A and of B that belong to none.
+
+    First those of one card, then of the others those that have a trait of their records in common.
+    """
+    b_cards = {device.card for device in b}
+    common = [card for card in dict.fromkeys(device.card for device in a) if card in b_cards]
+    groups = [(_of_card(a, card), _of_card(b, card)) for card in common]
+    a_rest, b_rest = ([device for device in side if device.card not in common] for side in (a, b))
+    for trait in traits:
+        for value in dict.fromkeys(getattr(device.record, trait) for device in a_rest):
+            a_group, b_group = (
+                [device for device in rest if getattr(device.record, trait) == value] for rest in (a_rest, b_rest)
+            )
+            if a_group and b_group:
+                groups.append((a_group, b_group))
+                a_rest = [device for device in a_rest if device not in a_group]
+                b_rest = [device for device in b_rest if device not in b_group]
+    return groups, a_rest, b_rest
+
+
+def _of_card(devices: Iterable[DeviceOfRun], card: str) -> list[DeviceOfRun]:
+    return [device for device in devices if device.card == card]
+
+
+def _with_unique_names(pairs: list[ComparedPair]) -> list[ComparedPair]:
+    """Return the pairs, those with the same name named after their card too."""
+    names = [pair.name for pair in pairs]
+    return [
+        pair._replace(name=f"{pair.name}, {pair.a[0].card}") if names.count(pair.name) > 1 else pair for pair in pairs
+    ]
 
 
 def _device(run: Run, key: str) -> DeviceOfRun:
-    """A CPU has no UUID, so hosts are distinguished by their GPUs."""
+    """Return a device of a run. A CPU has no UUID, so hosts are distinguished by their GPUs."""
     record = run.devices[key]
-    gpus = sorted(one.uuid for one in run.devices.values() if one.device_kind == "gpu")
+    gpus = sorted(device.uuid for device in run.devices.values() if device.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
     card = uuid if record.device_kind == "gpu" else " next to ".join([uuid, *gpus])
     return DeviceOfRun(run, key, record, card, run.of_device(key))
 
 
-# ---------------------------------------------------------------- what else differs
+# ---------------------------------------------------------------- other differences
 
 
-def differences(a: Iterable[DeviceOfRun], b: Iterable[DeviceOfRun]) -> list[str]:
-    """A line for each fact of hardware and software that differs."""
-    return _lines(lambda one: {key: one.record.hardware.get(key) for key in HARDWARE} | one.record.software, a, b)
+def device_differences(a: Iterable[DeviceOfRun], b: Iterable[DeviceOfRun]) -> list[str]:
+    """Return a line for each fact of hardware and software that differs."""
+    return _differing_facts(map(_device_facts, a), map(_device_facts, b))
 
 
-def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
-    """The same for effort, commit, method and failed checks; of settings only the names of the sections that differ."""
-    configs = [one.manifest.config for side in (a, b) for one in side]
+def run_differences(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+    """Return a line for each of effort, commit, method and failed checks that differs.
+
+    A last line names the sections of the settings that differ.
+    """
+    configs = [run.manifest.config for run in (*a, *b)]
     keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    return _lines(_facts, a, b) + ([f"settings: {', '.join(differing)}"] if differing else [])
+    lines = _differing_facts(map(_run_facts, a), map(_run_facts, b))
+    return [*lines, f"settings: {', '.join(differing)}"] if differing else lines
 
 
-def _facts(run: Run) -> dict:
-    faults = _listed(f"{one.device} {one.check}" for one in run.roofline.doubting_failures) or "none"
-    method = _listed(one.method for one in run.devices.values())
+def _device_facts(device: DeviceOfRun) -> dict[str, Any]:
+    return {key: device.record.hardware.get(key) for key in HARDWARE} | device.record.software
+
+
+def _run_facts(run: Run) -> dict[str, Any]:
+    faults = _listed(f"{check.device} {check.check}" for check in run.roofline.doubting_failures) or "none"
+    method = _listed(device.method for device in run.devices.values())
     return {"effort": run.effort, "commit": run.commit and run.commit[:8], "method": method, "failed checks": faults}
 
 
-def _lines(facts: Callable[[Any], dict], *sides: Iterable) -> list[str]:
-    found = [[facts(one) for one in side] for side in sides]
-    names = dict.fromkeys(name for side in found for one in side for name in one)
-    both = {name: [_listed(one.get(name) for one in side) for side in found] for name in names}
-    return [f"{name}: {one} in A, {other} in B" for name, (one, other) in both.items() if one != other]
+def _differing_facts(a: Iterable[Mapping[str, Any]], b: Iterable[Mapping[str, Any]]) -> list[str]:
+    a, b = list(a), list(b)
+    lines = []
+    for name in dict.fromkeys(name for facts in (*a, *b) for name in facts):
+        a_values, b_values = _listed(facts.get(name) for facts in a), _listed(facts.get(name) for facts in b)
+        if a_values != b_values:
+            lines.append(f"{name}: {a_values} in A, {b_values} in B")
+    return lines
 
 
 def _listed(values: Iterable[Any], separator: str = ", ") -> str:
-    """Each value once, in order."""
+    """Return each value once, in order."""
     return separator.join(dict.fromkeys("not reported" if value is None else str(value) for value in values))

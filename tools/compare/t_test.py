@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
-from known_variation import Spread, Variation, pooled, variations, within
-from pairing import ComparedPair
+from known_variation import Spread, Variation, load_variations, pool_spreads, spread_within
+from pairing import ComparedPair, DeviceOfRun
+
+from roofline.api import Quantity
 
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
@@ -18,7 +20,7 @@ MARGINS = {"memory": 0.01, "sustained": 0.03, "gpu_time": 0.03, "cpu_time": 0.05
 TIMES, FAMILIES = ("gpu_time", "cpu_time"), 2
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 ByCard = dict[str, list[float]]
-OF_FIGURE = ("key", "name", "kind", "unit", "higher_is_better")
+Sample = tuple[DeviceOfRun, Quantity]  # a figure of a device in one run
 
 
 class Difference(NamedTuple):
@@ -30,7 +32,7 @@ class Difference(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """Of no difference, two-sided."""
+        """The two-sided p-value of no difference."""
         if not self.se:
             return 0.0 if self.estimate else 1.0
         return 2 * upper_tail(abs(self.estimate) / self.se, self.df)
@@ -42,7 +44,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedQuantity:
     """One figure of both lists."""
 
     device: str  # the name of the pair
@@ -62,77 +64,117 @@ class Compared:
     smallest_change: float | None = None  # the slowing that nine of ten such comparisons call SLOWER
 
 
-def compare(pairs: Iterable[ComparedPair], identical: bool = False) -> list[Compared]:
-    """Every figure that both sides of a pair have; `identical` lists are SAME without a test."""
-    found = [one for pair in pairs for one in _figures(pair)]
+def judge_pairs(pairs: Iterable[ComparedPair], identical: bool = False) -> list[ComparedQuantity]:
+    """Return every figure that both sides of a pair have; those of `identical` lists are SAME without a test."""
+    figures = [figure for pair in pairs for figure in _figures(pair)]
     if identical:
-        return [replace(one, verdict="SAME", reason=None) for one, _ in found]
-    concluded = []
-    for of_times in (False, True):  # corrected apart, so that hundreds of times do not hide a change of a ceiling
-        family = [one for one in found if (one[0].kind in TIMES) is of_times]
-        tested = [difference for _, difference in family if difference]
-        adjusted = iter(holm([FAMILIES * one.p_value for one in tested]))
-        concluded += [_concluded(*one, next(adjusted), FAMILIES * len(tested)) if one[1] else one[0] for one in family]
-    return concluded
+        return [replace(figure, verdict="SAME", reason=None) for figure, _ in figures]
+    # Corrected apart, so that hundreds of times do not hide a change of a ceiling.
+    ceilings = [(figure, difference) for figure, difference in figures if figure.kind not in TIMES]
+    times = [(figure, difference) for figure, difference in figures if figure.kind in TIMES]
+    return _judge_family(ceilings) + _judge_family(times)
 
 
-def _figures(pair: ComparedPair) -> list[tuple[Compared, Difference | None]]:
-    first = {key: figure for one in reversed(pair.a) for key, figure in one.figures.items()}
-    common = [figure for key, figure in first.items() if any(key in one.figures for one in pair.b)]
-    devices = [one.record for one in (*pair.a, *pair.b)]
-    known = variations(dict.fromkeys(one.name for one in devices), common, {one.queried_at for one in devices})
-    return [_figure(pair, one, known[one.key]) for one in common]
+def _judge_family(figures: list[tuple[ComparedQuantity, Difference | None]]) -> list[ComparedQuantity]:
+    """Return figures with their verdicts, corrected for the number that is tested."""
+    tested = [difference for _, difference in figures if difference]
+    adjusted = iter(adjust_by_holm([FAMILIES * difference.p_value for difference in tested]))
+    return [
+        _judge(figure, difference, next(adjusted), FAMILIES * len(tested)) if difference else figure
+        for figure, difference in figures
+    ]
 
 
-def _figure(pair: ComparedPair, first, known: Variation) -> tuple[Compared, Difference | None]:
-    """A figure before the correction, UNCLEAR as yet, and its difference if it is tested."""
-    sides = [[(one, one.figures[first.key]) for one in side if first.key in one.figures] for side in pair[1:]]
-    sound = [[both for both in side if not both[1].doubt] for side in sides]
-    reasons = [side[0][1].doubt for side, kept in zip(sides, sound, strict=True) if not kept]
-    sides = [kept or side for kept, side in zip(sound, sides, strict=True)]
-    inputs = [{figure.inputs for _, figure in side} for side in sides]
-    if inputs[0] != inputs[1] and None not in inputs[0] | inputs[1]:
-        reasons.append("other operands")
-    if any(figure.modal for side in sides for _, figure in side):
+def _figures(pair: ComparedPair) -> list[tuple[ComparedQuantity, Difference | None]]:
+    of_a = {key: figure for device in reversed(pair.a) for key, figure in device.figures.items()}
+    common = [figure for key, figure in of_a.items() if any(key in device.figures for device in pair.b)]
+    records = [device.record for device in (*pair.a, *pair.b)]
+    models, dates = dict.fromkeys(record.name for record in records), {record.queried_at for record in records}
+    variations = load_variations(models, common, dates)
+    return [_figure(pair, figure, variations[figure.key]) for figure in common]
+
+
+def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tuple[ComparedQuantity, Difference | None]:
+    """Return a figure before the correction, UNCLEAR as yet, and its difference if it is tested.
+
+    Doubtful values count only where a side has no others.
+    """
+    a_samples, a_doubt = _samples(pair.a, quantity.key)
+    b_samples, b_doubt = _samples(pair.b, quantity.key)
+    a, b = _by_card(a_samples), _by_card(b_samples)
+    reasons = [a_doubt, b_doubt, _other_operands(a_samples, b_samples)]
+    if any(figure.modal for _, figure in (*a_samples, *b_samples)):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
-    a, b = ({one.card: [f.value for other, f in side if other.card == one.card] for one, _ in side} for side in sides)
-    runs = pooled([known.runs, within([*a.values(), *b.values()])])
-    cards = known.cards if known.cards and known.cards.df >= FEWEST_DF and not pair.same_card else None
+    runs = pool_spreads([variation.runs, spread_within([*a.values(), *b.values()])])
+    cards = variation.cards
+    if pair.same_card or (cards and cards.df < FEWEST_DF):
+        cards = None
     error = _error(a, b, runs, cards, pair.same_card)
     if not error:
-        what = "runs" if pair.same_card else "cards of this model"
-        reasons.append(f"the variation between {what} is unknown; lists of two or more per side would show it")
+        groups = "runs" if pair.same_card else "cards of this model"
+        reasons.append(f"the variation between {groups} is unknown; lists of two or more per side would show it")
+    reasons = [reason for reason in reasons if reason]
     ratio = _mean(b) / _mean(a)
-    figure = Compared(
+    figure = ComparedQuantity(
         device=pair.name,
-        **{name: getattr(first, name) for name in OF_FIGURE},
-        **{name: [value for values in side.values() for value in values] for name, side in (("a", a), ("b", b))},
-        margin=MARGINS.get(first.kind, MARGIN),
+        key=quantity.key,
+        name=quantity.name,
+        kind=quantity.kind,
+        unit=quantity.unit,
+        higher_is_better=quantity.higher_is_better,
+        a=[value for values in a.values() for value in values],
+        b=[value for values in b.values() for value in values],
+        margin=MARGINS.get(quantity.kind, MARGIN),
         ratio=ratio,
-        reason=next(iter(reasons), None),
+        reason=reasons[0] if reasons else None,
     )
-    return figure, None if reasons else Difference(math.log(ratio) * (1 if first.higher_is_better else -1), *error)
+    if reasons:
+        return figure, None
+    return figure, Difference(math.log(ratio) * (1 if quantity.higher_is_better else -1), *error)
+
+
+def _samples(devices: Iterable[DeviceOfRun], key: str) -> tuple[list[Sample], str | None]:
+    """Return the samples of a figure without a doubt, or if there are none all of them and the doubt of the first."""
+    samples = [(device, device.figures[key]) for device in devices if key in device.figures]
+    sound = [(device, figure) for device, figure in samples if not figure.doubt]
+    return (sound, None) if sound else (samples, samples[0][1].doubt)
+
+
+def _by_card(samples: Iterable[Sample]) -> ByCard:
+    values: ByCard = {}
+    for device, figure in samples:
+        values.setdefault(device.card, []).append(figure.value)
+    return values
+
+
+def _other_operands(a: Iterable[Sample], b: Iterable[Sample]) -> str | None:
+    """Return a reason not to judge figures that were measured with different operands; None if they are the same."""
+    a_inputs, b_inputs = {figure.inputs for _, figure in a}, {figure.inputs for _, figure in b}
+    return "other operands" if a_inputs != b_inputs and None not in a_inputs | b_inputs else None
 
 
 def _mean(side: ByCard) -> float:
-    """The geometric mean over cards of that over their runs."""
+    """Return the geometric mean over cards of that over their runs."""
     return math.exp(sum(sum(map(math.log, values)) / len(values) for values in side.values()) / len(side))
 
 
 # ---------------------------------------------------------------- statistics
 
 
-def _error(a: ByCard, b: ByCard, runs, cards, same_card: bool) -> tuple[float, float] | None:
-    """The standard error of ln(B / A) and its degrees of freedom; None if too little is known.
+def _error(
+    a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool
+) -> tuple[float, float] | None:
+    """Return the standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
-    Of other cards, without a stored variation, from the means of the cards inside the lists.
+    For other cards without a stored variation it follows from the means of the cards inside the lists.
     """
-    of_runs = sum(sum(1 / len(values) for values in side.values()) / len(side) ** 2 for side in (a, b))
-    of_cards = 1 / len(a) + 1 / len(b)
+    runs_factor = sum(sum(1 / len(values) for values in side.values()) / len(side) ** 2 for side in (a, b))
+    cards_factor = 1 / len(a) + 1 / len(b)
     if same_card or cards:
-        parts = [(runs, of_runs), (cards, of_cards)]  # without runs, that between cards holds both
+        parts = [(runs, runs_factor), (cards, cards_factor)]  # without runs, that between cards holds both
     else:
-        parts = [(within([[_mean({"": values}) for values in side.values()] for side in (a, b)]), of_cards)]
+        card_means = [[_mean({"": values}) for values in side.values()] for side in (a, b)]
+        parts = [(spread_within(card_means), cards_factor)]
     parts = [(spread, factor) for spread, factor in parts if spread]
     if not parts or min(spread.df for spread, _ in parts) < FEWEST_DF:
         return None
@@ -140,15 +182,18 @@ def _error(a: ByCard, b: ByCard, runs, cards, same_card: bool) -> tuple[float, f
 
 
 def standard_error(*parts: tuple[Spread, float]) -> tuple[float, float]:
-    """Of a sum of independent errors, each a spread and the factor of its variance (Satterthwaite 1946)."""
+    """Return the standard error of a sum of independent errors and its degrees of freedom (Satterthwaite 1946).
+
+    A part is a spread and the factor of its variance.
+    """
     variances = [(factor * spread.sd**2, spread.df) for spread, factor in parts]
-    whole = sum(variance for variance, _ in variances)
+    total = sum(variance for variance, _ in variances)
     weight = sum(variance**2 / df for variance, df in variances)
-    return math.sqrt(whole), whole**2 / weight if weight else min(df for _, df in variances)
+    return math.sqrt(total), total**2 / weight if weight else min(df for _, df in variances)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted, so that any is under 5 % by chance in 5 % of comparisons at most (Holm 1979)."""
+def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
+    """Return adjusted p-values: any is below 5 % by chance in 5 % of comparisons at most (Holm 1979)."""
     adjusted, highest = [1.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
@@ -156,7 +201,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def verdict(difference: Difference, adjusted: float, margin: float) -> Verdict:
+def decide(difference: Difference, adjusted: float, margin: float) -> Verdict:
+    """Return the verdict on a difference, from its interval and its adjusted p-value."""
     low, high = difference.interval
     if -margin <= low and high <= margin:
         return "SAME"
@@ -166,19 +212,27 @@ def verdict(difference: Difference, adjusted: float, margin: float) -> Verdict:
 
 
 def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
-    """The smallest slowing that is called SLOWER with a probability of 90 %, as a share, approximately."""
+    """Return the smallest slowing that is called SLOWER with a probability of 90 %, as a share, approximately."""
     threshold = max(margin - quantile(ERROR / 2, df) * se, quantile(ERROR / 2 / tests, df) * se)
     return -math.expm1(-(threshold + quantile(1 - POWER, df) * se))
 
 
-def _concluded(figure: Compared, one: Difference, p_value: float, tests: int) -> Compared:
-    ci95 = tuple(sorted(math.exp(end if figure.higher_is_better else -end) for end in one.interval))
-    found, least = verdict(one, p_value, figure.margin), smallest_change(one.se, one.df, tests, figure.margin)
-    return replace(figure, ci95=ci95, p_value=p_value, verdict=found, smallest_change=least)
+def _judge(figure: ComparedQuantity, difference: Difference, p_value: float, tests: int) -> ComparedQuantity:
+    ends = difference.interval if figure.higher_is_better else [-end for end in difference.interval]
+    return replace(
+        figure,
+        ci95=tuple(sorted(map(math.exp, ends))),
+        p_value=p_value,
+        verdict=decide(difference, p_value, figure.margin),
+        smallest_change=smallest_change(difference.se, difference.df, tests, figure.margin),
+    )
 
 
 def upper_tail(t: float, df: float) -> float:
-    """P(T > t) of Student's t for t >= 0 and df >= 2: Simpson's rule over the angle whose tangent is t / sqrt(df)."""
+    """Return P(T > t) of Student's t for t >= 0 and df >= 2, by Simpson's rule.
+
+    The integral is over the angle whose tangent is t / sqrt(df).
+    """
     start = math.atan(t / math.sqrt(df))
     step = min(math.pi / 2 - start, REACH / math.sqrt(df)) / STEPS
     density = [max(0.0, math.cos(start + step * place)) ** (df - 1) for place in range(STEPS + 1)]
@@ -188,7 +242,7 @@ def upper_tail(t: float, df: float) -> float:
 
 @cache
 def quantile(tail: float, df: float) -> float:
-    """The t that is exceeded with this probability, 0 < tail <= 1/2."""
+    """Return the t that is exceeded with this probability, 0 < tail <= 1/2."""
     low, high = 0.0, 1.0
     while upper_tail(high, df) > tail:
         high *= 2

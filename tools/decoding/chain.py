@@ -18,6 +18,7 @@ from families import DEFAULTS_FILE
 
 from reference import select_layer
 from roofline.api import (
+    LANES_PER_WARP,
     Array,
     Case,
     Constant,
@@ -165,7 +166,7 @@ class Chain(Implementation):
         kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block
         sizes = [numpy.int32(size) for size in (self.context, model.heads // model.kv_heads, plan.splits)]
         buffers = (self.attended, self.splits, self.splits_arrived)
-        threads = (plan.variant.warps * attention.LANES_PER_WARP,)
+        threads = (plan.variant.warps * LANES_PER_WARP,)
         launch = device.make_launcher(kernel, (plan.blocks,), threads, plan.shared_bytes, overlap=True)
 
         def make_attend(keys: Array, values: Array) -> Launch:

@@ -26,7 +26,7 @@ MeasuredSteps = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> api.MarkdownTable:
     """Return the table of a model's steps on one card, a row for each, without columns that would be empty."""
     rows = [_build_row(step, measured.get((step.batch, step.context))) for step in steps]
-    return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left=0)
+    return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
 
 
 def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str, str]:
@@ -87,7 +87,7 @@ def build_comparison_table(
                 prices[name] = step.usd_per_million_tokens
         rows.append([*row, min(prices, key=prices.__getitem__, default="-")])
     heads = [f"{head}, {name}" for name in names for head in _format_speeds(steps[0][0])]
-    return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left=0)
+    return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
 
 
 def format_narrow(table: api.MarkdownTable) -> str:

@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from glob import glob
 from pathlib import Path
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
 import heat_map
-from outliers import FEWEST_CARDS, Fleet, any_gpu, cards_of, fleet
+from outliers import FEWEST_CARDS, Fleet, any_gpu, build_fleet, cards_of
 
 from roofline.api import (
     RESULTS,
@@ -41,30 +41,34 @@ CARDS_SHOWN, AGAIN_SHOWN, NODES_SHOWN, DPI = 8, 3, 5, 160
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archives", nargs="+", metavar="ARCHIVE")
     parser.add_argument("--into", type=Path, default=Path("fleet"))
     parser.add_argument("--wanted", action="store_true")
-    given = parser.parse_args(arguments)
-    paths = [Path(match) for one in given.archives for match in sorted(glob(one)) or [one]]
+    options = parser.parse_args(arguments)
+    paths = [Path(match) for pattern in options.archives for match in sorted(glob(pattern)) or [pattern]]
     try:
-        runs, refused = read(paths)
-        if refused and not (given.wanted and runs):
+        runs, refused = read_runs(paths)
+        if refused and not (options.wanted and runs):
             raise UserError("\n".join(refused.values()))
-        found = fleet(runs, refused)
-        write(found, given.into)
+        fleet = build_fleet(runs, refused)
+        write_report(fleet, options.into)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return NOTHING
-    print(screen(found))
-    print(f"{given.into}/: fleet.png, fleet.json, passing_nodes.txt, failing_nodes.txt")
-    if found.failing:
+    print(format_screen(fleet))
+    print(f"{options.into}/: fleet.png, fleet.json, passing_nodes.txt, failing_nodes.txt")
+    if fleet.failing:
         return FAILING
-    return 0 if found.judged or given.wanted else NOTHING
+    return 0 if fleet.judged or options.wanted else NOTHING
 
 
-def read(paths: Sequence[Path]) -> tuple[dict[str, Run], dict[str, str]]:
-    """Runs by their nodes, and by node a line for each archive that cannot be used. Raises UserError for names."""
+def read_runs(paths: Sequence[Path]) -> tuple[dict[str, Run], dict[str, str]]:
+    """Return the runs by their nodes, and by node a line for each archive that cannot be used.
+
+    Raises UserError if two archives have the same name.
+    """
     names = [node_of(path) for path in paths]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise UserError(f"{twice[0]}: several archives have this name; name each after its node")
@@ -76,82 +80,88 @@ def read(paths: Sequence[Path]) -> tuple[dict[str, Run], dict[str, str]]:
             runs[name] = open_run(path)
         except UserError as error:
             refused[name] = " ".join(str(error).split())
-    refused |= unlike(runs)
+    refused |= find_unlike_runs(runs)
     return {name: run for name, run in runs.items() if name not in refused}, refused
 
 
 def node_of(path: Path) -> str:
+    """Return the node of an archive or a results folder: its name, or the name of the folder around results/."""
     full = path.absolute()
     return (full.parent if full.name == RESULTS.name else full).name.removesuffix(".tar.gz")
 
 
-def unlike(runs: Mapping[str, Run]) -> dict[str, str]:
-    """By node, why its run cannot be compared with most."""
-    gpus, found, seen = any_gpu(runs.values()), {}, {}
-    models = {name: {run.devices[one].name for one in cards_of(run, gpus)} for name, run in runs.items()}
-    usual = Counter(model for some in models.values() for model in some).most_common(1)
-    effort = Counter(run.effort for run in runs.values()).most_common(1)
+def find_unlike_runs(runs: Mapping[str, Run]) -> dict[str, str]:
+    """Return by node why its run cannot be compared with most."""
+    gpus, reasons, first_nodes = any_gpu(runs.values()), {}, {}
+    models = {name: {run.devices[card].name for card in cards_of(run, gpus)} for name, run in runs.items()}
+    usual_model = _most_common(model for names in models.values() for model in names)
+    usual_effort = _most_common(run.effort for run in runs.values())
     for name, run in runs.items():
-        if other := sorted(models[name] - {usual[0][0]}) if usual else []:
-            found[name] = f"{name}: its card is {other[0]}, and most are {usual[0][0]}"
-        elif run.effort != effort[0][0]:
-            found[name] = f"{name}: its effort is {run.effort}, and that of most is {effort[0][0]}"
-        elif run.fingerprint in seen:
-            found[name] = f"{name}: it is the same run as {seen[run.fingerprint]}"
-        seen.setdefault(run.fingerprint, name)
-    return found
+        if unusual := sorted(models[name] - {usual_model}):
+            reasons[name] = f"{name}: its card is {unusual[0]}, and most are {usual_model}"
+        elif run.effort != usual_effort:
+            reasons[name] = f"{name}: its effort is {run.effort}, and that of most is {usual_effort}"
+        elif run.fingerprint in first_nodes:
+            reasons[name] = f"{name}: it is the same run as {first_nodes[run.fingerprint]}"
+        first_nodes.setdefault(run.fingerprint, name)
+    return reasons
 
 
-def write(found: Fleet, folder: Path) -> None:
+def _most_common(values: Iterable[str | None]) -> str | None:
+    ranked = Counter(values).most_common(1)
+    return ranked[0][0] if ranked else None
+
+
+def write_report(fleet: Fleet, folder: Path) -> None:
+    """Write the picture, the table and the lists of nodes, as --nodelist and --exclude take them."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(json.dumps(asdict(found), indent=1) + "\n", folder / "fleet.json")
-    for name, nodes in (
-        ("passing", found.passing),
-        ("failing", found.failing),
-    ):  # as --nodelist and --exclude take them
-        write_text(",".join(nodes) + "\n" * bool(nodes), folder / f"{name}_nodes.txt")
-    figure_style.save(heat_map.draw(found), [folder / "fleet.png"], DPI)
+    write_text(json.dumps(asdict(fleet), indent=1) + "\n", folder / "fleet.json")
+    for name, nodes in (("passing", fleet.passing), ("failing", fleet.failing)):
+        text = ",".join(nodes)
+        write_text(f"{text}\n" if nodes else "", folder / f"{name}_nodes.txt")
+    figure_style.save(heat_map.draw_heat_map(fleet), [folder / "fleet.png"], DPI)
 
 
-def screen(found: Fleet) -> str:
-    """In 25 lines at most."""
-    nodes = len(found.passing) + len(found.failing)
-    lines = [
-        f"{found.cards} × {found.model}, {count_words(nodes, 'node')}, {count_words(len(found.figures), 'figure')}"
-    ]
-    slow = list(dict.fromkeys(one.card for one in found.outliers))
+def format_screen(fleet: Fleet) -> str:
+    """Return what the terminal shows, in 25 lines at most."""
+    node_count = len(fleet.passing) + len(fleet.failing)
+    nodes = count_words(node_count, "node")
+    lines = [f"{fleet.cards} × {fleet.model}, {nodes}, {count_words(len(fleet.figures), 'figure')}"]
+    slow = list(dict.fromkeys(outlier.card for outlier in fleet.outliers))
     if slow:
-        lines += [f"{count_words(len(slow), 'slow card')}:", *slow_cards(found, slow[:CARDS_SHOWN])]
-        lines += [f"and {len(slow) - CARDS_SHOWN} more: fleet.json"] * (len(slow) > CARDS_SHOWN)
-    elif found.judged:
+        lines.append(f"{count_words(len(slow), 'slow card')}:")
+        lines += _shorten(describe_slow_cards(fleet, slow[:CARDS_SHOWN]), len(slow))
+    elif fleet.judged:
         lines.append("No slow card.")
     else:
-        lines.append(f"Not judged: {count_words(found.cards, 'card')}, and {FEWEST_CARDS} or more are needed.")
-    again = list(dict.fromkeys(row.card for row in found.rows if row.run > 1))
-    for card in again[:AGAIN_SHOWN]:
-        lines.append(f"One card, which counts once: {join_words(row.name for row in found.rows if row.card == card)}")
-    lines += [f"and {len(again) - AGAIN_SHOWN} more: fleet.json"] * (len(again) > AGAIN_SHOWN)
-    doubtful = sum(len(row.not_judged) for row in found.rows)
+        lines.append(f"Not judged: {count_words(fleet.cards, 'card')}, and {FEWEST_CARDS} or more are needed.")
+    again = list(dict.fromkeys(row.card for row in fleet.rows if row.run > 1))
+    names = [join_words(row.name for row in fleet.rows if row.card == card) for card in again[:AGAIN_SHOWN]]
+    lines += _shorten([f"One card, which counts once: {words}" for words in names], len(again))
+    doubtful = sum(len(row.not_judged) for row in fleet.rows)
     if doubtful:
         lines.append(f"Not judged: {count_words(doubtful, 'figure')}, not to be relied on.")
-    other = [
-        f"{node}: {why.removeprefix(f'{node}: ')}"
-        for node, why in found.failing.items()
-        if not why.startswith("slow in") or "; " in why
+    faulty = [
+        f"{node}: {reason.removeprefix(f'{node}: ')}"
+        for node, reason in fleet.failing.items()
+        if not reason.startswith("slow in") or "; " in reason
     ]
-    lines += other[:NODES_SHOWN]
-    lines += [f"and {len(other) - NODES_SHOWN} more: fleet.json"] * (len(other) > NODES_SHOWN)
-    verb = "pass" if found.judged else "are measured"
-    return "\n".join(
-        [*lines, f"{len(found.passing)} of {count_words(nodes, 'node')} {verb}, {len(found.failing)} fail."]
-    )
+    lines += _shorten(faulty[:NODES_SHOWN], len(faulty))
+    verb = "pass" if fleet.judged else "are measured"
+    lines.append(f"{len(fleet.passing)} of {nodes} {verb}, {len(fleet.failing)} fail.")
+    return "\n".join(lines)
 
 
-def slow_cards(found: Fleet, slow: Sequence[str]) -> list[str]:
-    """A line each, with the worst figure."""
-    names, lines = {one.key: one.name for one in found.figures}, []
+def _shorten(lines: list[str], count: int) -> list[str]:
+    """Return the first lines of `count`, and a line that tells how many more there are."""
+    return [*lines, f"and {count - len(lines)} more: fleet.json"] if count > len(lines) else lines
+
+
+def describe_slow_cards(fleet: Fleet, slow: Sequence[str]) -> list[str]:
+    """Return a line for each of these cards, with its worst figure."""
+    names, lines = {figure.key: figure.name for figure in fleet.figures}, []
     for card in slow:
-        worst, *more = [one for one in found.outliers if one.card == card]
+        worst, *more = [outlier for outlier in fleet.outliers if outlier.card == card]
         words = f"{names[worst.figure]} {percent(worst.below)} below the median (limit {percent(worst.limit)})"
         lines.append(f"  {', '.join(worst.rows)}: {words}" + (f", and {len(more)} more" if more else ""))
     return lines

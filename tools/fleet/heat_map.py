@@ -16,7 +16,8 @@ MARKS = "Framed: slow. In brackets: not to be relied on, and not judged. Empty: 
 
 
 @style.styled()
-def draw(fleet: Fleet) -> Picture:
+def draw_heat_map(fleet: Fleet) -> Picture:
+    """Draw a row for each run of a card, and a column for each figure."""
     rows, figures = fleet.rows, fleet.figures
     readable = len(rows) <= READABLE
     row_height = style.LINE if readable else HIGH / len(rows)
@@ -29,22 +30,22 @@ def draw(fleet: Fleet) -> Picture:
     place["left"] = (style.MARGIN + 6 + widest) / style.WIDTH
     axes = picture.add_subplot(picture.add_gridspec(1, 1, **place)[0])
     colours = LinearSegmentedColormap.from_list("shares", [style.FAULT, style.PAPER, BETTER], bad=style.SHADE)
-    shares = [[100 * row.of_median.get(one.key, float("nan")) for one in figures] for row in rows]
+    shares = [[100 * row.of_median.get(figure.key, float("nan")) for figure in figures] for row in rows]
     axes.imshow(shares, cmap=colours, vmin=LOWEST, vmax=HIGHEST, aspect="auto", interpolation="nearest")
-    slow = {(one.card, one.figure) for one in fleet.outliers}
+    slow = {(outlier.card, outlier.figure) for outlier in fleet.outliers}
     look = {"size": 5.5, "ha": "center", "va": "center_baseline"}
     for y, row in enumerate(rows):
-        for x, one in enumerate(figures):
-            if (row.card, one.key) in slow:
+        for x, figure in enumerate(figures):
+            if (row.card, figure.key) in slow:
                 axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.0))
-            if readable and one.key in row.of_median:
+            if readable and figure.key in row.of_median:
                 words = f"{shares[y][x]:.0f}"
                 colour = style.PAPER if abs(shares[y][x] - 100) > STRONG else style.INK
-                axes.text(x, y, f"({words})" if one.key in row.not_judged else words, color=colour, **look)
+                axes.text(x, y, f"({words})" if figure.key in row.not_judged else words, color=colour, **look)
     failing = {card for card, _ in slow}
-    named = [y for y, row in enumerate(rows) if readable or row.card in failing]
-    axes.set_yticks(named, [names[y] for y in named])
-    axes.set_xticks(range(len(figures)), [one.name for one in figures], rotation=90)
+    labelled = [y for y, row in enumerate(rows) if readable or row.card in failing]
+    axes.set_yticks(labelled, [names[y] for y in labelled])
+    axes.set_xticks(range(len(figures)), [figure.name for figure in figures], rotation=90)
     axes.xaxis.tick_top()
     axes.grid(False)
     return picture

@@ -29,6 +29,8 @@ class FleetRow:
 
 @dataclass
 class Figure:
+    """A quantity that the cards are judged by."""
+
     key: str
     name: str
     kind: str
@@ -40,6 +42,8 @@ class Figure:
 
 @dataclass
 class Outlier:
+    """A card that is slow in a figure."""
+
     card: str
     rows: list[str]  # the names of its runs
     figure: str
@@ -49,6 +53,8 @@ class Outlier:
 
 @dataclass
 class Fleet:
+    """The content of fleet.json: runs of one model of card, judged."""
+
     model: str
     effort: str
     figures: list[Figure]
@@ -59,99 +65,108 @@ class Fleet:
 
     @property
     def judged(self) -> bool:
-        return any(one.limit for one in self.figures)
+        return any(figure.limit for figure in self.figures)
 
     @property
     def cards(self) -> int:
         return len({row.card for row in self.rows})
 
 
-def fleet(runs: Mapping[str, Run], missing: Mapping[str, str]) -> Fleet:
-    """Of runs of one model and one effort by their nodes; `missing` are nodes without a run, with the reason."""
-    rows = rows_of(runs)
-    figures = figures_of(runs, rows)
-    outliers = [one for figure in figures for one in judged(figure, rows)]
-    outliers.sort(key=lambda one: -one.below)
+def build_fleet(runs: Mapping[str, Run], missing: Mapping[str, str]) -> Fleet:
+    """Judge the runs of one model and one effort, by their nodes.
+
+    `missing` has the nodes without a run, with the reason.
+    """
+    rows = build_rows(runs)
+    figures = list_figures(runs, rows)
+    outliers = [outlier for figure in figures for outlier in find_outliers(figure, rows)]
+    outliers.sort(key=lambda outlier: -outlier.below)
     failing = dict(missing)
-    cards = {node: sum(row.node == node for row in rows) for node in runs}
-    most = median_low(cards.values())
-    for node in runs:
-        mine = {row.card for row in rows if row.node == node}
-        slow = list(dict.fromkeys(one.figure for one in outliers if one.card in mine))
+    card_counts = {node: sum(row.node == node for row in rows) for node in runs}
+    usual_count = median_low(card_counts.values())
+    for node, count in card_counts.items():
+        cards = {row.card for row in rows if row.node == node}
+        slow = list(dict.fromkeys(outlier.figure for outlier in outliers if outlier.card in cards))
         reasons = [f"slow in {', '.join(slow)}"] if slow else []
-        reasons += [f"{cards[node]} cards, and most nodes have {most}"] if cards[node] < most else []
-        failing |= {node: "; ".join(reasons)} if reasons else {}
+        if count < usual_count:
+            reasons.append(f"{count} cards, and most nodes have {usual_count}")
+        if reasons:
+            failing[node] = "; ".join(reasons)
     passing = [node for node in runs if node not in failing]
-    model, effort = model_of(runs), str(next(iter(runs.values())).effort)
+    model, effort = card_model(runs), str(next(iter(runs.values())).effort)
     return Fleet(model, effort, figures, rows, outliers, dict(sorted(failing.items())), passing)
 
 
 def cards_of(run: Run, gpus: bool) -> list[str]:
-    """The devices of a run that are judged: GPUs, or the CPU where no run has one. MIG slices are left out."""
+    """Return the devices of a run that are judged: GPUs, or the CPU where no run has one. MIG slices are left out."""
     kind = "gpu" if gpus else "cpu"
-    return [name for name, one in run.devices.items() if one.device_kind == kind and not one.hardware.get("mig_slice")]
+    devices = run.devices.items()
+    return [name for name, record in devices if record.device_kind == kind and not record.hardware.get("mig_slice")]
 
 
 def any_gpu(runs: Iterable[Run]) -> bool:
+    """Return whether a run has a GPU that is judged."""
     return any(cards_of(run, gpus=True) for run in runs)
 
 
-def model_of(runs: Mapping[str, Run]) -> str:
+def card_model(runs: Mapping[str, Run]) -> str:
+    """Return the model of the first card that is judged."""
     gpus = any_gpu(runs.values())
     return next(run.devices[name].name for run in runs.values() for name in cards_of(run, gpus))
 
 
-def rows_of(runs: Mapping[str, Run]) -> list[FleetRow]:
-    gpus, count, found = any_gpu(runs.values()), {}, []
-    measured = [(runs[node].devices[name], node) for node in runs for name in cards_of(runs[node], gpus)]
-    for record, node in sorted(measured, key=lambda one: one[0].queried_at):
-        known = gpus and record.uuid != "unknown"
-        card = card_id(record.uuid) if known else f"{node} {record.device}"
-        count[card] = count.get(card, 0) + 1
-        run = runs[node]
-        mine = [one for key, one in run.of_device(record.device).items() if of_card(one.kind, key)]
-        doubtful = [one.key for one in mine if one.doubt]
-        values = {one.key: one.value for one in mine}
-        found.append(FleetRow(node, record.device, card, count[card], values, doubtful))
-    return sorted(found, key=lambda row: (row.node, row.device))
+def build_rows(runs: Mapping[str, Run]) -> list[FleetRow]:
+    """Return a row for each run of a card, by node and device; the runs of one card are numbered by their dates."""
+    gpus, run_counts, rows = any_gpu(runs.values()), {}, []
+    records = [(run.devices[name], node) for node, run in runs.items() for name in cards_of(run, gpus)]
+    for record, node in sorted(records, key=lambda pair: pair[0].queried_at):
+        has_uuid = gpus and record.uuid != "unknown"
+        card = card_id(record.uuid) if has_uuid else f"{node} {record.device}"
+        run_counts[card] = run_counts.get(card, 0) + 1
+        quantities = [
+            quantity for key, quantity in runs[node].of_device(record.device).items() if is_of_card(quantity.kind, key)
+        ]
+        doubtful = [quantity.key for quantity in quantities if quantity.doubt]
+        values = {quantity.key: quantity.value for quantity in quantities}
+        rows.append(FleetRow(node, record.device, card, run_counts[card], values, doubtful))
+    return sorted(rows, key=lambda row: (row.node, row.device))
 
 
-def of_card(kind: str, key: str) -> bool:
+def is_of_card(kind: str, key: str) -> bool:
+    """Return whether a quantity is set by the card alone, not by its host or a pair of cards."""
     return kind in CARD_QUANTITY_KINDS and not key.startswith(PEER_KEY_PREFIX)
 
 
-def figures_of(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figure]:
-    """Those of the cards, by kinds and within them in the order of the records."""
-    there = {key for row in rows for key in row.values}
-    lines = {one.key: one for run in runs.values() for one in run.quantities if one.key in there}
+def list_figures(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figure]:
+    """Return the figures of the rows, by kinds and within them in the order of the records."""
+    keys = {key for row in rows for key in row.values}
+    quantities = {
+        quantity.key: quantity for run in runs.values() for quantity in run.quantities if quantity.key in keys
+    }
     return [
-        Figure(one.key, one.name, one.kind, one.unit)
-        for one in sorted(lines.values(), key=lambda one: CARD_QUANTITY_KINDS.index(one.kind))
+        Figure(quantity.key, quantity.name, quantity.kind, quantity.unit)
+        for quantity in sorted(quantities.values(), key=lambda quantity: CARD_QUANTITY_KINDS.index(quantity.kind))
     ]
 
 
-def judged(figure: Figure, rows: Sequence[FleetRow]) -> list[Outlier]:
-    """The cards that are slow in a figure; fills in its median and limit, and the share of each row."""
-    having = [row for row in rows if figure.key in row.values]
-    runs: dict[str, list[float]] = {}
-    for row in having:
+def find_outliers(figure: Figure, rows: Sequence[FleetRow]) -> list[Outlier]:
+    """Return the cards that are slow in a figure; fill in its median and limit, and the share of each row."""
+    measured = [row for row in rows if figure.key in row.values]
+    values_by_card: dict[str, list[float]] = {}
+    for row in measured:
         if figure.key not in row.not_judged:
-            runs.setdefault(row.card, []).append(row.values[figure.key])
-    cards = {card: median(values) for card, values in runs.items()}
-    middle = median(list(cards.values()) or [row.values[figure.key] for row in having])
+            values_by_card.setdefault(row.card, []).append(row.values[figure.key])
+    cards = {card: median(values) for card, values in values_by_card.items()}
+    middle = median(list(cards.values()) or [row.values[figure.key] for row in measured])
     figure.cards, figure.median = len(cards), middle
-    for row in having:
-        row.of_median[figure.key] = of_median(row.values[figure.key], figure)
+    for row in measured:
+        row.of_median[figure.key] = row.values[figure.key] / middle
     if len(cards) < FEWEST_CARDS:
         return []
     figure.limit = max(MADS * median(abs(value - middle) for value in cards.values()) / middle, LEAST)
-    below = {card: 1 - of_median(value, figure) for card, value in cards.items()}
+    below = {card: 1 - value / middle for card, value in cards.items()}
     return [
-        Outlier(card, [row.name for row in having if row.card == card], figure.key, share, figure.limit)
+        Outlier(card, [row.name for row in measured if row.card == card], figure.key, share, figure.limit)
         for card, share in below.items()
         if share > figure.limit
     ]
-
-
-def of_median(value: float, figure: Figure) -> float:
-    return value / figure.median

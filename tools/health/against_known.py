@@ -1,6 +1,6 @@
 """The ceilings of a card against every other known card of its model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from verdict import ANOTHER, HealthRow
@@ -8,6 +8,8 @@ from verdict import ANOTHER, HealthRow
 from roofline.api import (
     CARD_QUANTITY_KINDS,
     Cards,
+    DeviceRecord,
+    Quantity,
     Roofline,
     count_words,
     number,
@@ -21,8 +23,8 @@ NOTE, FAIL = 0.03, 0.08  # below their median
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
 
 
-class Ceiling(NamedTuple):
-    """With its rank among the known cards and this one, and the median and range of the others."""
+class RankedQuantity(NamedTuple):
+    """A figure with its rank among the known cards and this one, and the median and range of the others."""
 
     key: str
     value: float
@@ -42,52 +44,58 @@ class Ceiling(NamedTuple):
         words = f"{self.key} {number(self.value)} {self.unit}"
         if self.median is None:
             return words
-        known = f"median {number(self.median)}, {number(self.lowest)} to {number(self.highest)}"
+        spread = f"median {number(self.median)}, {number(self.lowest)} to {number(self.highest)}"
         rank = " to ".join(map(str, sorted({self.rank, self.rank_at_worst})))
-        return f"{words}, rank {rank} of {self.others + 1} known cards ({known})"
+        return f"{words}, rank {rank} of {self.others + 1} known cards ({spread})"
 
 
-def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> list[Ceiling]:
-    """Those of a device record, next to runs of other cards that were measured alike."""
-    return ranked(
-        device, [(one.key, one.value, one.unit) for one in figures if one.kind in CARD_QUANTITY_KINDS], effort, cards
-    )
+def rank_ceilings(
+    device: DeviceRecord, quantities: Iterable[Quantity], effort: str, cards: Cards | None
+) -> list[RankedQuantity]:
+    """Return the quantities that the card alone sets, ranked among comparable runs of other cards."""
+    figures = [
+        (quantity.key, quantity.value, quantity.unit) for quantity in quantities if quantity.kind in CARD_QUANTITY_KINDS
+    ]
+    return rank_figures(device, figures, effort, cards)
 
 
-def watts(roofline: Roofline, device: str) -> list[Figure]:
-    """Of the idle card and of its sustained loads, as far as the energy counter gave them."""
-    found = [("idle/power_w", roofline.devices[device].idle_power_w)]
-    loads = [one for one in roofline.ceilings if one.device == device and one.energy and not one.energy.reason]
-    found += [(f"{one.name}/power_w", one.energy.power_w) for one in loads]
-    return [(key, value, "W") for key, value in found if value]
+def power_figures(roofline: Roofline, device: str) -> list[Figure]:
+    """Return the power of the idle card and of its sustained loads, as far as the energy counter gave them."""
+    power_w = {"idle/power_w": roofline.devices[device].idle_power_w}
+    for ceiling in roofline.ceilings:
+        if ceiling.device == device and ceiling.energy and not ceiling.energy.reason:
+            power_w[f"{ceiling.name}/power_w"] = ceiling.energy.power_w
+    return [(key, value, "W") for key, value in power_w.items() if value]
 
 
-def ranked(device, figures: Iterable[Figure], effort: str, cards: Cards | None) -> list[Ceiling]:
-    """The highest has rank 1."""
+def rank_figures(
+    device: DeviceRecord, figures: Iterable[Figure], effort: str, cards: Cards | None
+) -> list[RankedQuantity]:
+    """Return figures with their ranks among comparable runs of other cards; the highest has rank 1."""
     runs = select_comparable_runs(device, cards.runs, effort) if cards else []
-    found = []
+    ranked = []
     for key, value, unit in figures:
-        at = rank_among_cards(key, value, runs)
-        known = (at.rank, at.rank_at_worst, at.median, at.lowest, at.highest) if at and at.rank else ()
-        found.append(Ceiling(key, value, unit, at.others if at else 0, *known))
-    return found
+        standing = rank_among_cards(key, value, runs)
+        rank_fields = ()
+        if standing and standing.rank:
+            rank_fields = (standing.rank, standing.rank_at_worst, standing.median, standing.lowest, standing.highest)
+        ranked.append(RankedQuantity(key, value, unit, standing.others if standing else 0, *rank_fields))
+    return ranked
 
 
-def near(found: Iterable[Ceiling]) -> HealthRow:
-    judged = [one for one in found if one.median is not None]
-    if not judged:
-        most = max((one.others for one in found), default=0)
-        return HealthRow(
-            NEAR,
-            "not_applicable",
-            f"{count_words(most, 'card')} known by this method, effort and power limit: too few for a rank",
-        )
-    failed = [one for one in judged if one.below >= FAIL]
-    low = failed or [one for one in judged if one.below > NOTE]
+def check_near(ceilings: Sequence[RankedQuantity]) -> HealthRow:
+    """Return the check of ceilings against the median of other cards: NOTE below it is a note, FAIL a failure."""
+    ranked = [ceiling for ceiling in ceilings if ceiling.median is not None]
+    if not ranked:
+        card_count = max((ceiling.others for ceiling in ceilings), default=0)
+        reason = f"{count_words(card_count, 'card')} known by this method, effort and power limit: too few for a rank"
+        return HealthRow(NEAR, "not_applicable", reason)
+    failed = [ceiling for ceiling in ranked if ceiling.below >= FAIL]
+    low = failed or [ceiling for ceiling in ranked if ceiling.below > NOTE]
     if not low:
-        return HealthRow(
-            NEAR, "pass", f"{count_words(len(judged), 'ceiling')} within {100 * NOTE:.0f} % of the median or above"
-        )
-    reason = ", ".join(f"{one.key} is {percent(one.below)} below the median of {one.others}" for one in low)
-    action = f"{ANOTHER}, or for h2d and d2h another host" if failed else "run again: cards vary by about as much"
-    return HealthRow(NEAR, "fail" if failed else "note", reason, action)
+        reason = f"{count_words(len(ranked), 'ceiling')} within {100 * NOTE:.0f} % of the median or above"
+        return HealthRow(NEAR, "pass", reason)
+    reason = ", ".join(f"{row.key} is {percent(row.below)} below the median of {row.others}" for row in low)
+    if failed:
+        return HealthRow(NEAR, "fail", reason, f"{ANOTHER}, or for h2d and d2h another host")
+    return HealthRow(NEAR, "note", reason, "run again: cards vary by about as much")

@@ -13,13 +13,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
 import against_known
 import verdict
-from add_card import add
+from add_card import add_run
 from xids import Watch
 
 import roofline.api as api
@@ -40,138 +41,161 @@ MARKS = {"fail": "FAIL", "note": "note", "not_applicable": "?", "pass": "ok"}  #
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its status."""
     parser = argparse.ArgumentParser(
         prog="make health", usage=argparse.SUPPRESS, description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument("--devices", nargs="*", default=[])
     parser.add_argument("--heat", type=float, default=HEAT_S)
     parser.add_argument("--add", metavar="ARCHIVE")
-    asked = parser.parse_args(arguments)
-    if not HEAT_S <= asked.heat <= MOST_HEAT_S:
+    options = parser.parse_args(arguments)
+    if not HEAT_S <= options.heat <= MOST_HEAT_S:
         parser.error(f"HEAT is {HEAT_S} to {MOST_HEAT_S} seconds")
     try:
-        if asked.add:
-            print("\n".join(add(asked.add)))
+        if options.add:
+            print("\n".join(add_run(options.add)))
             return 0
-        found = examine(chosen(asked.devices), asked.heat)
+        cards = examine(select_gpus(options.devices), options.heat)
     except (api.UserError, OSError) as error:
         print(error)
         return STATUS["cannot tell"]
     except KeyboardInterrupt:
         print("stopped")
         return 130
-    status = next(one for one in STATUS if one in [card["status"] for card in found])
-    content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": found}
+    statuses = {card["status"] for card in cards}
+    status = next(status for status in STATUS if status in statuses)
+    content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards}
     api.write_text(json.dumps(content, indent=1), WRITTEN)
-    print(f"\n{screen(found)}\nnumbers: {WRITTEN}")
+    print(f"\n{format_screen(cards)}\nnumbers: {WRITTEN}")
     return STATUS[status]
 
 
-def chosen(named: Sequence[str]) -> dict:
-    """The GPUs that are named, or all. Raises UserError."""
-    present = {name: one for name, one in api.discover().items() if one.kind == "gpu"}
+def select_gpus(names: Sequence[str]) -> dict[str, Any]:
+    """Return the identities of the GPUs of these names, or of all. Raises UserError for another name or a fault."""
+    present = {name: identity for name, identity in api.discover().items() if identity.kind == "gpu"}
     if not present:
         raise api.UserError(
             "no NVIDIA GPU is visible: check nvidia-smi, the options of the container and CUDA_VISIBLE_DEVICES"
         )
-    if unknown := [name for name in named if name not in present]:
+    if unknown := [name for name in names if name not in present]:
         raise api.UserError(
             f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {', '.join(present)}"
         )
-    cards = {name: present[name] for name in named or present}
-    if errors := {one.fault for one in cards.values() if one.fault}:
+    cards = {name: present[name] for name in names or present}
+    if errors := {card.fault for card in cards.values() if card.fault}:
         raise api.UserError("\n".join(sorted(errors)))
     return cards
 
 
-def examine(cards: Mapping, heat_s: float) -> list[dict]:
-    """What was found of each card. A card in use is not measured. Raises UserError and OSError."""
+def examine(cards: Mapping[str, Any], heat_s: float) -> list[dict]:
+    """Measure the cards, by their identities, and return each as health.json holds it.
+
+    A card in use is not measured. Raises UserError and OSError.
+    """
     api.require_no_living_run(FOLDER)
-    watch = Watch({name: one.uuid for name, one in cards.items()})
-    with api.hold_locks([api.lock_of(one.uuid) for one in cards.values()]):
-        used = {name: verdict.unused(*seen) for name, seen in watch.users().items()}
+    watch = Watch({name: card.uuid for name, card in cards.items()})
+    with api.hold_locks([api.lock_of(card.uuid) for card in cards.values()]):
+        unused = {name: verdict.check_unused(*users) for name, users in watch.read_users().items()}
     shutil.rmtree(FOLDER, ignore_errors=True)
     WRITTEN.unlink(missing_ok=True)
-    products = {
-        name: next((p for p in PRODUCTS if not api.unsupported_reason(one, p)), "fp32") for name, one in cards.items()
-    }
-    free = {name: product for name, product in products.items() if used[name].result != "fail"}
+    products = {name: select_product(card) for name, card in cards.items()}
+    free = {name: product for name, product in products.items() if unused[name].result != "fail"}
     failed, repeated = {}, {}
     if free:
         print(f"measuring {', '.join(f'{name} ({cards[name].name})' for name in free)}", flush=True)
-        failed, repeated = measure(free, heat_s), repeat(free, max(REPEAT_S, heat_s))
-    xids, later = watch.errors(), {name: one.get("memory_errors", {}) for name, one in repeated.items()}
-    facts, found = api.card_facts(FOLDER / api.RESULTS, later), []
-    for name, one in cards.items():
-        rows, again = [used[name], verdict.xids(xids[name], watch.reads_log)], repeated.get(name)
-        failures = {what: failed[path] for what, path in targets(name, products[name]).items() if path in failed}
+        failed, repeated = measure_cards(free, heat_s), repeat_products(free, max(REPEAT_S, heat_s))
+    xids, later = watch.read_errors(), {name: output.get("memory_errors", {}) for name, output in repeated.items()}
+    facts, judged = api.card_facts(FOLDER / api.RESULTS, later), []
+    for name, card in cards.items():
+        rows, repetition = [unused[name], verdict.check_xids(xids[name], watch.reads_log)], repeated.get(name)
+        paths = target_paths(name, products[name])
+        failures = {target: failed[path] for target, path in paths.items() if path in failed}
         if name not in free:
             failures["everything"] = ("others use the GPU", "")
-        if again and "why" in again:
-            failures["repeat"], again = api.Failure(**again), None
-        found.append(judged(one, products[name], facts.get(name), rows, failures, again))
-    return found
+        if repetition and "why" in repetition:
+            failures["repeat"], repetition = api.Failure(**repetition), None
+        judged.append(judge_card(card, products[name], facts.get(name), rows, failures, repetition))
+    return judged
 
 
-def judged(one, product: str, facts, rows: Sequence, failures: Mapping, repeated) -> dict:
-    """A card, as written in health.json; the rows are of what was seen while nothing of ours ran."""
-    known = api.cards(one.name)
-    ceilings = against_known.ceilings(facts.record, facts.figures, SETTINGS["effort"], known) if facts else []
-    watts = against_known.watts(facts.roofline, one.device) if facts else []
-    watts = against_known.ranked(facts.record, watts, SETTINGS["effort"], known) if watts else []
-    ranked = {one.key for one in ceilings if one.median is not None}
-    rows = [*rows, verdict.measured(failures), verdict.repeatable(repeated), against_known.near(ceilings)]
-    rows += verdict.of_library(facts.checks, product, ranked) if facts else []
-    shown = {"device": one.device, "name": one.name, "uuid": one.uuid, "status": verdict.status(rows, RATES)}
+def select_product(card: Any) -> str:
+    """Return the dtype of the GEMMs: the first on tensor cores that the card of an identity supports, else fp32."""
+    return next((product for product in PRODUCTS if not api.unsupported_reason(card, product)), "fp32")
+
+
+def judge_card(
+    card: Any,
+    product: str,
+    facts: api.CardFacts | None,
+    rows: Sequence[verdict.HealthRow],
+    failures: Mapping[str, tuple[str, str]],
+    repeated: Mapping | None,
+) -> dict:
+    """Return a card as health.json holds it; `rows` are checks of what was read while none of our processes ran."""
+    ceilings, watts, library_checks = [], [], []
+    if facts:
+        stored = api.cards(card.name)
+        ceilings = against_known.rank_ceilings(facts.record, facts.figures, SETTINGS["effort"], stored)
+        power = against_known.power_figures(facts.roofline, card.device)
+        watts = against_known.rank_figures(facts.record, power, SETTINGS["effort"], stored)
+        ranked = {ceiling.key for ceiling in ceilings if ceiling.median is not None}
+        library_checks = verdict.library_rows(facts.checks, product, ranked)
+    rows = [*rows, verdict.check_measured(failures), verdict.check_repeatable(repeated)]
+    rows += [against_known.check_near(ceilings), *library_checks]
+    judged = {"device": card.device, "name": card.name, "uuid": card.uuid, "status": verdict.card_status(rows, RATES)}
     tables = {"checks": rows, "ceilings": ceilings, "watts": watts}
-    return shown | {name: [row._asdict() for row in table] for name, table in tables.items()}
+    return judged | {name: [row._asdict() for row in table] for name, table in tables.items()}
 
 
-def targets(device: str, product: str) -> dict[str, str]:
-    """By the names of what is measured; the others need the first three."""
+def target_paths(device: str, product: str) -> dict[str, str]:
+    """Return the paths of the measured records by their names; the others need the first three."""
     names = ["device_query", "prediction", "peak_flops/prediction", f"peak_flops/{product}", "peak_flops/fp32_fma"]
     names += [f"bandwidth/{level}" for level in LEVELS]
     return {name: f"{api.RESULTS}/{device}/{name}.json" for name in names}
 
 
-def measure(products: Mapping[str, str], heat_s: float) -> dict[str, api.Failure]:
-    """Why each target is missing. Raises UserError if nothing was begun."""
+def measure_cards(products: Mapping[str, str], heat_s: float) -> dict[str, api.Failure]:
+    """Measure cards, by their dtypes of GEMMs, and return the failure of each missing record by its path.
+
+    Raises UserError if nothing was begun.
+    """
     config = {**SETTINGS, "devices": list(products)}
     dtypes = [*dict.fromkeys(products.values()), "fp32_fma"]
     config["peak_flops"] = {**SETTINGS["peak_flops"], "dtypes": dtypes, "sustained_s": heat_s}
-    wanted = [one for name, product in products.items() for one in targets(name, product).values()]
+    targets = [path for name, product in products.items() for path in target_paths(name, product).values()]
     limit_s = (LIMIT_S + 3 * (heat_s - HEAT_S)) * len(products)  # a GEMM, reads and copies
-    return api.measure(wanted, config, FOLDER, limit_s, ["--cores", str(len(products))])
+    return api.measure(targets, config, FOLDER, limit_s, ["--cores", str(len(products))])
 
 
-def repeat(products: Mapping[str, str], repeat_s: float) -> dict[str, dict]:
-    """What repeat.py printed for each card; all at the same time."""
-    script, running, found = str(Path(__file__).resolve().with_name("repeat.py")), {}, {}
+def repeat_products(products: Mapping[str, str], repeat_s: float) -> dict[str, dict]:
+    """Run repeat.py on all cards at the same time and return what it printed for each."""
+    script, running, outputs = str(Path(__file__).resolve().with_name("repeat.py")), {}, {}
     with open(REPEAT_LOG, "wb") as log:
         for name, product in products.items():
             command = [sys.executable, "-P", script, name, product, str(SIZE), str(repeat_s)]
             running[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    for name, one in running.items():
+    for name, process in running.items():
         try:
-            printed, why = one.communicate(timeout=repeat_s + START_S)[0], "its process died"
+            printed, reason = process.communicate(timeout=repeat_s + START_S)[0], "its process died"
         except subprocess.TimeoutExpired:
-            one.kill()
-            printed, why = "", "there was no time for it"
-        died = {"why": f"{why} (log: {REPEAT_LOG})", "error": ""}
-        found[name] = json.loads(printed.splitlines()[-1]) if printed else died
-    return found
+            process.kill()
+            printed, reason = "", "there was no time for it"
+        failure = {"why": f"{reason} (log: {REPEAT_LOG})", "error": ""}
+        outputs[name] = json.loads(printed.splitlines()[-1]) if printed else failure
+    return outputs
 
 
-def screen(cards: Sequence[dict]) -> str:
-    """Everything of one card; of several cards what did not pass."""
+def format_screen(cards: Sequence[dict]) -> str:
+    """Return the lines of the terminal: everything of one card; of several cards only what did not pass."""
     lines, order = [], list(MARKS)
     for card in cards:
         lines.append(f"{card['device']} {card['name']} ({card['uuid']}): {card['status']}")
-        lines += [f"  {against_known.Ceiling(**one)}" for one in card["ceilings"] + card["watts"]]
-        for one in sorted(card["checks"], key=lambda one: order.index(one["result"])):
-            if len(cards) == 1 or one["result"] != "pass":
-                lines.append(f"  {MARKS[one['result']]:<4}  {one['name']}: {one['reason']}")
-                lines += [f"        -> {one['action']}"] if one["action"] else []
+        lines += [f"  {against_known.RankedQuantity(**fields)}" for fields in card["ceilings"] + card["watts"]]
+        for check in sorted(card["checks"], key=lambda check: order.index(check["result"])):
+            if len(cards) == 1 or check["result"] != "pass":
+                lines.append(f"  {MARKS[check['result']]:<4}  {check['name']}: {check['reason']}")
+                if check["action"]:
+                    lines.append(f"        -> {check['action']}")
     return "\n".join(lines)
 
 

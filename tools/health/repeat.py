@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
@@ -20,19 +21,23 @@ COVERED = 0.8  # of the free memory: libraries that are loaded later need the re
 AT_ONCE = 64  # GEMMs queued before the host waits: 12 ms of an H200
 
 
-def repeat(device, dtype: str, size: int, seconds: float) -> dict:
+def repeat_product(device: Any, dtype: str, size: int, seconds: float) -> dict:
+    """Repeat a GEMM of `size` on an open GPU (a CudaDevice) for some seconds.
+
+    Return how often, over how much memory, and each error that was seen, as it is printed.
+    """
     product = workloads_module(device).reference_workload(device, dtype, size, seed=21)
     fault = None
     try:
-        product.check()
+        product.run_and_check()
     except ArithmeticError as error:
         fault = str(error)
     result = product.result.reshape(-1).view("uint32")
     first = result.copy()
     places = max(1, int(COVERED * device.identity.memory_free_bytes) // first.nbytes)
     copies, wrong = device.xp.empty((places, first.size), "uint32"), device.xp.zeros(places, "uint64")
-    begun, done = time.monotonic(), 0
-    while time.monotonic() - begun < seconds:
+    started, done = time.monotonic(), 0
+    while time.monotonic() - started < seconds:
         for number in range(done, done + AT_ONCE):
             place = number % places
             if number >= places:
@@ -58,8 +63,8 @@ if __name__ == "__main__":
     name, dtype, size, seconds = sys.argv[1:]
     try:
         with open_device(name) as device:
-            found = repeat(device, dtype, int(size), float(seconds))
+            output = repeat_product(device, dtype, int(size), float(seconds))
     except Exception as error:
         traceback.print_exc()
-        found = {"why": (str(error).splitlines() or [""])[0] or type(error).__name__, "error": type(error).__name__}
-    print(json.dumps(found))
+        output = {"why": (str(error).splitlines() or [""])[0] or type(error).__name__, "error": type(error).__name__}
+    print(json.dumps(output))

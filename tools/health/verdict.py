@@ -1,11 +1,11 @@
-"""The checks of a card, as plain functions of what was found, and its status."""
+"""The checks of a card, as plain functions of what was measured and read, and its status."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from xids import Xid
 
-from roofline.api import MATMULS, QUIET, READS, count_words, number, percent
+from roofline.api import MATMULS, QUIET, READS, CheckResult, count_words, number, percent
 
 BUSY, USED = 0.05, 0.05  # of an unused card: an idle H200 reports 0 % utilisation and 0.4 % of its memory in use
 # azurehpc-health-checks fails a machine for these. 94 and 95 are uncorrectable memory errors from Ampere on, by
@@ -23,51 +23,65 @@ REPEATABLE = "the same GEMM gives the same bits every time"
 
 
 class HealthRow(NamedTuple):
+    """A check of a card: its result, the reason, and what to do if it did not pass."""
+
     name: str
     result: str  # pass, note, fail or not_applicable
     reason: str
     action: str | None = None
 
 
-def measured(failures: Mapping[str, tuple[str, str]]) -> HealthRow:
-    """`failures` has why and the name of the exception, by what was to be measured."""
+def check_measured(failures: Mapping[str, tuple[str, str]]) -> HealthRow:
+    """Return the check that everything was measured.
+
+    `failures` has the reason and the name of the exception by the name of the measurement.
+    """
     if not failures:
         return HealthRow(MEASURED, "pass", "none failed")
     of_card = any(error in OF_CARD_ERRORS for _, error in failures.values())
-    reason = f"{', '.join(failures)}: {'; '.join(dict.fromkeys(why for why, _ in failures.values()))}"
+    reason = f"{', '.join(failures)}: {'; '.join(dict.fromkeys(text for text, _ in failures.values()))}"
     return HealthRow(
         MEASURED, "fail" if of_card else "not_applicable", reason, f"run again; if it fails again, {ANOTHER}"
     )
 
 
-def unused(processes: int | None, busy: float | None, memory: float | None) -> HealthRow:
-    """Before the measurements. NVML does not list a process of another container, but its load and memory show."""
+def check_unused(processes: int | None, busy: float | None, memory: float | None) -> HealthRow:
+    """Return the check that nobody used the card before the measurements; `busy` and `memory` are shares.
+
+    NVML does not list a process of another container, but its load and memory show.
+    """
     if {processes, busy, memory} == {None}:
         return HealthRow(UNUSED, "not_applicable", "not readable: NVML reports neither processes nor utilisation")
-    found = [f"{processes} other process{'es' if processes > 1 else ''}"] if processes else []
-    found += [f"busy for {percent(busy)} of the time"] if (busy or 0) > BUSY else []
-    found += [f"{percent(memory)} of its memory in use"] if (memory or 0) > USED else []
-    if not found:
+    signs = [f"{processes} other process{'es' if processes > 1 else ''}"] if processes else []
+    if (busy or 0) > BUSY:
+        signs.append(f"busy for {percent(busy)} of the time")
+    if (memory or 0) > USED:
+        signs.append(f"{percent(memory)} of its memory in use")
+    if not signs:
         return HealthRow(UNUSED, "pass", "neither a process nor load before the measurements")
     action = "end the other process (nvidia-smi shows none of other containers), or ask for a card of your own"
-    return HealthRow(UNUSED, "fail", f"before the measurements: {', '.join(found)}", action)
+    return HealthRow(UNUSED, "fail", f"before the measurements: {', '.join(signs)}", action)
 
 
-def xids(found: Sequence[Xid] | None, earlier: bool) -> HealthRow:
-    """An earlier program may have caused those in the kernel log; during the measurements none may occur."""
-    if found is None:
+def check_xids(errors: Sequence[Xid] | None, reads_log: bool) -> HealthRow:
+    """Return the check of the driver's errors, which are None if they cannot be read.
+
+    An earlier program may have caused those in the kernel log; during the measurements none may occur.
+    """
+    if errors is None:
         return HealthRow(
             XIDS, "not_applicable", "not readable: NVML takes no listener, and the kernel log may not be read"
         )
-    if not found:
-        since = "none in two hours and" if earlier else "earlier ones are not readable; none"
+    if not errors:
+        since = "none in two hours and" if reads_log else "earlier ones are not readable; none"
         return HealthRow(XIDS, "pass", f"{since} during the measurements")
-    grave = [one for one in found if one.code in HARDWARE_XIDS or (one.minutes is None and one.code != KILLED_XID)]
+    grave = [xid for xid in errors if xid.code in HARDWARE_XIDS or (xid.minutes is None and xid.code != KILLED_XID)]
     action = f"reset the GPU or restart the machine; if it comes back, {ANOTHER}"
-    return HealthRow(XIDS, "fail" if grave else "note", "; ".join(map(str, grave or found)), action)
+    return HealthRow(XIDS, "fail" if grave else "note", "; ".join(map(str, grave or errors)), action)
 
 
-def repeatable(repeated: Mapping | None) -> HealthRow:
+def check_repeatable(repeated: Mapping | None) -> HealthRow:
+    """Return the check that a repeated GEMM always gave the same bits, from the output of repeat.py."""
     if repeated is None:
         return HealthRow(REPEATABLE, "not_applicable", "not measured")
     memory, action = number(repeated["memory_bytes"] / 1e9), f"its results are wrong; {ANOTHER}"
@@ -81,22 +95,24 @@ def repeatable(repeated: Mapping | None) -> HealthRow:
     return HealthRow(REPEATABLE, "pass", f"{over}, no bit differed")
 
 
-def of_library(checks: Iterable, product: str, ranked: Container[str]) -> list[HealthRow]:
-    """The datasheet does not judge a ceiling that known cards judge; a busy host is not an error of the card."""
+def library_rows(checks: Iterable[CheckResult], product: str, ranked: Container[str]) -> list[HealthRow]:
+    """Return the checks of the library. A busy host is not an error of the card.
+
+    The datasheet does not judge a ceiling that known cards judge: `ranked` has the keys of these.
+    """
     left_out = {name for name, key in ((READS, "hbm_read"), (MATMULS, product)) if key in ranked}
-    return [
-        HealthRow(
-            one.check, "note" if (one.check, one.result) == (QUIET, "fail") else one.result, one.reason, one.action
-        )
-        for one in checks
-        if one.check not in left_out
-    ]
+    rows = []
+    for check in checks:
+        if check.check not in left_out:
+            result = "note" if check.check == QUIET and check.result == "fail" else check.result
+            rows.append(HealthRow(check.check, result, check.reason, check.action))
+    return rows
 
 
-def status(rows: Sequence[HealthRow], rates: Container[str]) -> str:
-    """`rates` are names of checks, of which at least one must have been judged."""
-    if any(one.result == "fail" for one in rows):
+def card_status(rows: Sequence[HealthRow], rates: Container[str]) -> str:
+    """Return `healthy`, `not healthy` or `cannot tell`; at least one of the checks named in `rates` must be judged."""
+    if any(row.result == "fail" for row in rows):
         return "not healthy"
-    judged = any(one.name in rates and one.result in ("pass", "note") for one in rows)
-    measured = all(one.result == "pass" for one in rows if one.name == MEASURED)
-    return "healthy" if judged and measured else "cannot tell"
+    is_judged = any(row.name in rates and row.result in ("pass", "note") for row in rows)
+    is_measured = all(row.result == "pass" for row in rows if row.name == MEASURED)
+    return "healthy" if is_judged and is_measured else "cannot tell"

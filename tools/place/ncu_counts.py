@@ -1,4 +1,4 @@
-"""What placing needs of a kernel in an Nsight Compute report: which metrics to ask for, and how to read them.
+"""The counts that placing needs of a kernel: which metrics to request of Nsight Compute, and how to read its reports.
 
 Counters have the names of the command below, or those of the sections of Nsight Compute. A section holds a rate instead
 of a sum, per second or per cycle; like its own roofline charts, we multiply by the time and the clock of the kernel.
@@ -14,8 +14,9 @@ import yaml
 
 from roofline.api import counter_names, ncu
 
-Capability = tuple[int, int]
+Capability = ncu.Capability
 Key = str | tuple[str, str]  # of a count: its name, or for FLOPs the unit and the dtype
+Total = Callable[[str], float | None]  # the sum of a counter over a kernel
 
 DURATION = "gpu__time_duration"
 CLOCK = "sm__cycles_elapsed"
@@ -25,9 +26,11 @@ TMA, FIRST_TMA = "sm__inst_executed_pipe_tma", (9, 0)
 
 # Which counters count operands of tensor cores, and bytes of each level.
 NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-TENSOR_OPERANDS: dict[Capability, dict[str, str]] = {tuple(one.pop("since")): one for one in NAMES["tensor_operands"]}
+TENSOR_OPERANDS: dict[Capability, dict[str, str]] = {
+    tuple(operands.pop("since")): operands for operands in NAMES["tensor_operands"]
+}
 BYTES: dict[str, dict[str, int]] = NAMES["bytes"]
-ASKED_BYTES = ("memory_read_bytes", "memory_write_bytes", "l2_bytes", "l1_bytes")
+MEMORY_BYTES, CACHE_BYTES = ("memory_read_bytes", "memory_write_bytes"), ("l2_bytes", "l1_bytes")
 RENAMED = (12, 0)  # from here on reads and writes of memory have their second names
 
 
@@ -40,112 +43,155 @@ class Launches:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     launches: int
-    columns: dict[Key, list[float]]  # of each count its values by launch; left out if a launch lacks it
+    columns: dict[Key, list[float]]  # the values of each count by launch; a count that a launch lacks is left out
     lacking_flops: list[tuple[str, str]]
 
     def total(self, key: Key) -> float | None:
+        """Return the sum of a count over all launches; None if a launch lacks it."""
         return fsum(self.columns[key]) if key in self.columns else None
 
 
-def grouped(kernels: Sequence[ncu.ProfiledKernel]) -> list[Launches]:
-    """Launches by kernel, grid and block, in the order in which each comes first."""
+def group_launches(kernels: Sequence[ncu.ProfiledKernel]) -> list[Launches]:
+    """Return the launches by kernel, grid and block, in the order in which each group comes first."""
     groups: dict[tuple, list[ncu.ProfiledKernel]] = {}
-    for one in kernels:
-        groups.setdefault((one.signature, one.code, one.grid, one.block), []).append(one)
-    found = []
-    for mine in groups.values():
-        first, every = mine[0], {key: [one.counts[key] for one in mine] for key in mine[0].counts}
-        columns = {key: values for key, values in every.items() if None not in values}
-        lacking = [key for key in every if isinstance(key, tuple) and key not in columns]
-        found.append(Launches(first.name, first.signature, first.grid, first.block, len(mine), columns, lacking))
-    return found
+    for kernel in kernels:
+        groups.setdefault((kernel.signature, kernel.code, kernel.grid, kernel.block), []).append(kernel)
+    return [_group(launches) for launches in groups.values()]
 
 
-def command(capability: Capability, report: str = "my", program: Sequence[str] = ("python", "my.py")) -> str:
-    """Collects all that placing needs, with clocks and caches as the program has them, and without machine code: it is
-    most of a report of PyTorch, and is not read."""
-    metrics = ",".join(asked(capability))
+def _group(launches: list[ncu.ProfiledKernel]) -> Launches:
+    first = launches[0]
+    columns, lacking_flops = {}, []
+    for key in first.counts:
+        values = [launch.counts[key] for launch in launches]
+        if None not in values:
+            columns[key] = values
+        elif isinstance(key, tuple):
+            lacking_flops.append(key)
+    return Launches(first.name, first.signature, first.grid, first.block, len(launches), columns, lacking_flops)
+
+
+def collect_command(capability: Capability, report: str = "my", program: Sequence[str] = ("python", "my.py")) -> str:
+    """Return the ncu command that collects every metric that placing needs.
+
+    Clocks and caches stay as the program has them. Machine code is left out: placing does not read it, and it is most
+    of a report of PyTorch.
+    """
+    metrics = ",".join(list_metrics(capability))
     options = ["--clock-control", "none", "--cache-control", "none", "--import-sass", "no", "--metrics", metrics]
     return shlex.join(["ncu", *options, "--export", report, *program])
 
 
 def tensor_operands(capability: Capability) -> dict[str, list[str]]:
-    found = next((found for since, found in reversed(TENSOR_OPERANDS.items()) if capability >= since), {})
-    return {dtype: names.split() for dtype, names in found.items()}
+    """Return the operands of tensor cores that an architecture counts, by the dtype of their ceiling."""
+    latest: dict[str, str] = {}
+    for since, operands in TENSOR_OPERANDS.items():  # oldest first
+        if capability >= since:
+            latest = operands
+    return {dtype: names.split() for dtype, names in latest.items()}
 
 
-def asked(capability: Capability) -> list[str]:
-    """The metrics that a report needs to be placed whole."""
-    renamed = capability >= RENAMED
-    traffic = [[*BYTES[name]][renamed and name.startswith("memory_")] for name in ASKED_BYTES]
-    sass = [counter for dtype in _cuda_cores(capability) for counter in _instructions(dtype)]
-    tensor = [
-        f"{counter_names.TENSOR_METRIC_PREFIX}{one}" for each in tensor_operands(capability).values() for one in each
-    ]
-    sums = (*traffic, INSTRUCTIONS, *([TMA] if capability >= FIRST_TMA else []), *sass, *tensor)
-    return [f"{DURATION}.sum", f"{CLOCK}.avg.per_second", *(f"{name}.sum" for name in sums)]
+def list_metrics(capability: Capability) -> list[str]:
+    """Return the metrics that a report needs so that everything in it can be placed."""
+    counters = []
+    for name in MEMORY_BYTES:
+        first_name, second_name, *_ = BYTES[name]
+        counters.append(second_name if capability >= RENAMED else first_name)
+    for name in CACHE_BYTES:
+        counters.append(next(iter(BYTES[name])))
+    counters.append(INSTRUCTIONS)
+    if capability >= FIRST_TMA:
+        counters.append(TMA)
+    for dtype in _cuda_core_dtypes(capability):
+        counters += _flops_per_instruction(dtype)
+    for operands in tensor_operands(capability).values():
+        counters += [f"{counter_names.TENSOR_METRIC_PREFIX}{operand}" for operand in operands]
+    return [f"{DURATION}.sum", f"{CLOCK}.avg.per_second", *(f"{counter}.sum" for counter in counters)]
 
 
-def counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
-    """All counts of a kernel; None if the report lacks one. FLOPs are there for each dtype that is counted apart.
+def read_counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
+    """Return all counts of a kernel; None for one that the report lacks. FLOPs have a count for each unit and dtype.
 
-    Raises LookupError without any, as of a kernel that failed under the profiler.
+    Raises LookupError if the report has none of them, as of a kernel that failed under the profiler.
     """
     seconds = value(f"{DURATION}.sum")
-    clock = next((hz for name in CLOCKS if (hz := value(f"{name}.avg.per_second"))), None)
+    clock_hz = next((hz for name in CLOCKS if (hz := value(f"{name}.avg.per_second"))), None)
 
     def total(counter: str) -> float | None:
-        if (found := value(f"{counter}.sum")) is not None:
-            return found
-        if seconds is not None and (rate := value(f"{counter}.sum.per_second")) is not None:
-            return rate * seconds
-        if seconds is not None and clock and (rate := value(f"{counter}.sum.per_cycle_elapsed")) is not None:
-            return rate * clock * seconds
-        return None
+        return _read_sum(value, counter, seconds, clock_hz)
 
-    found: dict[Key, float | None] = {"duration_s": seconds, "sm_clock_mhz": clock and clock / 1e6}
+    counts: dict[Key, float | None] = {"duration_s": seconds, "sm_clock_mhz": clock_hz and clock_hz / 1e6}
     for name, alternatives in BYTES.items():
-        known = (unit * count for counter, unit in alternatives.items() if (count := total(counter)) is not None)
-        found[name] = next(known, None)
-    found["warp_instructions"] = total(INSTRUCTIONS)
-    found["tma_instructions"] = total(TMA) if capability >= FIRST_TMA else 0.0
-    for dtype in _cuda_cores(capability):
-        parts = [(worth, total(counter)) for counter, worth in _instructions(dtype).items()]
-        found["cuda_core", dtype] = _sum(None if count is None else worth * count for worth, count in parts)
+        counts[name] = _first_bytes(total, alternatives)
+    counts["warp_instructions"] = total(INSTRUCTIONS)
+    counts["tma_instructions"] = total(TMA) if capability >= FIRST_TMA else 0.0
+    for dtype in _cuda_core_dtypes(capability):
+        counts["cuda_core", dtype] = _cuda_core_flops(total, dtype)
     for dtype, operands in tensor_operands(capability).items():
-        found["tensor_core", dtype] = _sum(_operations(total, operand) for operand in operands)
-    if not any(count is not None for key, count in found.items() if key != "tma_instructions"):
+        counts["tensor_core", dtype] = _sum(_tensor_core_flops(total, operand) for operand in operands)
+    if not any(count is not None for key, count in counts.items() if key != "tma_instructions"):
         raise LookupError("a kernel without any counter that is read here")
-    return found
+    return counts
 
 
-def flops_counted(capability: Capability) -> set[tuple[str, str]]:
-    """The units and dtypes whose FLOPs an architecture counts."""
-    cuda_cores = {("cuda_core", dtype) for dtype in _cuda_cores(capability)}
+def _read_sum(value: ncu.Value, counter: str, seconds: float | None, clock_hz: float | None) -> float | None:
+    """Return the sum of a counter over a kernel, from its sum or from its rate per second or per cycle."""
+    if (count := value(f"{counter}.sum")) is not None:
+        return count
+    if seconds is not None and (per_second := value(f"{counter}.sum.per_second")) is not None:
+        return per_second * seconds
+    if seconds is not None and clock_hz and (per_cycle := value(f"{counter}.sum.per_cycle_elapsed")) is not None:
+        return per_cycle * clock_hz * seconds
+    return None
+
+
+def _first_bytes(total: Total, alternatives: dict[str, int]) -> float | None:
+    """Return the bytes by the first of these counters that the report holds."""
+    for counter, bytes_per_count in alternatives.items():
+        if (count := total(counter)) is not None:
+            return bytes_per_count * count
+    return None
+
+
+def counted_flops(capability: Capability) -> set[tuple[str, str]]:
+    """Return the units and dtypes whose FLOPs an architecture counts."""
+    cuda_cores = {("cuda_core", dtype) for dtype in _cuda_core_dtypes(capability)}
     return cuda_cores | {("tensor_core", dtype) for dtype in tensor_operands(capability)}
 
 
-def _operations(total: Callable[[str], float | None], operand: str) -> float | None:
-    """Of tensor cores: as a whole, or without and with sparsity."""
+def _tensor_core_flops(total: Total, operand: str) -> float | None:
+    """Return the FLOPs of an operand, from one counter, or from one without and one with sparsity."""
     counter = f"{counter_names.TENSOR_METRIC_PREFIX}{operand}"
+    flops = total(counter)
+    if flops is not None:
+        return flops
     parts = [total(f"{counter}_sparsity_{state}") for state in ("off", "on")]
-    return whole if (whole := total(counter)) is not None else _sum(part for part in parts if part is not None)
+    return _sum(part for part in parts if part is not None)
 
 
-def _cuda_cores(capability: Capability) -> list[str]:
+def _cuda_core_flops(total: Total, dtype: str) -> float | None:
+    """Return the FLOPs of a dtype on CUDA cores; None if the report lacks one of its counters."""
+    parts = []
+    for counter, flops in _flops_per_instruction(dtype).items():
+        count = total(counter)
+        parts.append(None if count is None else flops * count)
+    return _sum(parts)
+
+
+def _cuda_core_dtypes(capability: Capability) -> list[str]:
     return list(counter_names.PIPES) if capability >= counter_names.FIRST_SASS_CAPABILITY else []
 
 
-def _instructions(dtype: str) -> dict[str, int]:
-    """The counters of a dtype's instructions on CUDA cores, and the FLOPs of each."""
+def _flops_per_instruction(dtype: str) -> dict[str, int]:
+    """Return the FLOPs of an instruction of a dtype on CUDA cores, by its counter."""
     pipe, packed = counter_names.PIPES[dtype], counter_names.NUMBERS_PER_INSTRUCTION.get(dtype, 1)
     return {
-        f"smsp__sass_thread_inst_executed_op_{pipe}{operation}_pred_on": worth * packed
-        for operation, worth in counter_names.FLOPS_PER_OPERATION.items()
+        f"smsp__sass_thread_inst_executed_op_{pipe}{operation}_pred_on": flops * packed
+        for operation, flops in counter_names.FLOPS_PER_OPERATION.items()
     }
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:
-    """None without parts, or if a part is not known."""
+    """Return the sum; None without parts, or if a part is not known."""
     parts = list(parts)
     return sum(parts) if parts and None not in parts else None

@@ -12,8 +12,10 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
@@ -31,23 +33,29 @@ from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, 
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
-SHOWN, TOLD = 20, 3  # rows and sentences on the screen
+SCREEN_ROWS, SCREEN_SENTENCES = 20, 3
 DPI = 160
 COLLECT = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)  # in the README
 
 
 def main(arguments: list[str]) -> int:
-    given = parsed(arguments)
+    """Run the command and return its status: 0, or 1 for wrong input, which is described in one line."""
+    options = parse_arguments(arguments)
     try:
-        wanted = given.report or given.trace
-        print(placed(given.report, given.trace, given.card) if wanted else how_to(given.card))
+        if options.trace:
+            print(place_trace_file(options.trace, options.card))
+        elif options.report:
+            print(place_report_file(options.report, options.card))
+        else:
+            print(explain_collecting(options.card))
     except (UserError, OSError) as error:
         print(error)
         return 1
     return 0
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Return the options of the command line: report, trace, card."""
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
     parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz")
@@ -55,38 +63,72 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def placed(report: str | None, trace: str | None, card: str) -> str:
-    """Writes page, pictures and table; returns what the screen shows. Raises UserError and OSError."""
-    if trace:
-        events, run = trace_events.read(Path(trace)), read_card(card)
-        found = trace_rows.sections(events, run)
-    else:
-        counts, run = ncu.read_report(Path(report), ncu_counts.counts), read_card(card)
-        found = [placing.place(counts, run)]
-    pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(found)))]
-    rows = [asdict(one) for one in found]
-    write_text(json.dumps(rows if trace else rows[0], indent=1) + "\n", PLACED / f"{NAME}.json")
-    page = trace_page.page(found, card, pictures) if trace else place_page.page(found[0], card, pictures[0])
+def place_report_file(report: str, card: str) -> str:
+    """Place a report of Nsight Compute: write page, picture and table, and return what the screen shows.
+
+    Raises UserError and OSError.
+    """
+    counts = ncu.read_report(Path(report), ncu_counts.read_counts)
+    run = read_card(card)
+    profile = placing.place_report(counts, run)
+    (picture,) = pictures = picture_names(1)
+    page = place_page.format_page(profile, card, picture)
+    write_placement([profile], pictures, asdict(profile), page, run)
+    return "\n\n".join([*format_profile(profile, card), list_outputs(pictures)])
+
+
+def place_trace_file(trace: str, card: str) -> str:
+    """Place a trace of torch.profiler: write page, pictures and table, and return what the screen shows.
+
+    Raises UserError and OSError.
+    """
+    events = trace_events.read_trace(Path(trace))
+    run = read_card(card)
+    sections = trace_rows.place_trace(events, run)
+    pictures = picture_names(len(sections))
+    page = trace_page.format_page(sections, card, pictures)
+    write_placement(sections, pictures, [asdict(section) for section in sections], page, run)
+    parts = [part for section in sections for part in format_section(section)]
+    return "\n\n".join([*parts, list_outputs(pictures)])
+
+
+def picture_names(count: int) -> list[str]:
+    """Return the names of so many pictures."""
+    return [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, count))]
+
+
+def write_placement(
+    profiles: Sequence[placing.Profile | trace_rows.Section], pictures: list[str], table: Any, page: str, run: Run
+) -> None:
+    """Write a table as JSON, a page, and a picture of each profile into results/placed/."""
+    write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
-    for one, picture in zip(found, pictures, strict=True):
-        ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == one.device]
-        figure_style.save(place_picture.draw(one, ceilings), [PLACED / picture], DPI)
-    parts = [part for one in found for part in (shown_trace(one) if trace else shown(one, card))]
-    return "\n\n".join([*parts, f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"])
+    for profile, picture in zip(profiles, pictures, strict=True):
+        ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == profile.device]
+        figure_style.save(place_picture.draw_kernels(profile, ceilings), [PLACED / picture], DPI)
+
+
+def list_outputs(pictures: list[str]) -> str:
+    """Return the last line of the screen: the files that were written."""
+    return f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"
 
 
 def read_card(name: str) -> Run:
-    """A run with the ceilings of a GPU. Raises UserError."""
+    """Return a run that has the ceilings of a GPU. Raises UserError."""
     if name == str(RESULTS) and not (RESULTS / "roofline.json").exists():
         raise UserError("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
     run = open_run(name)
-    if not placing.gpus(run):
+    if not placing.measured_gpus(run):
         raise UserError(f"{name}: no GPU was measured there; name a run with one, such as CARD=reference/nvidia-h200")
     return run
 
 
-def how_to(card: str) -> str:
-    """How to collect and place a trace and a report, for the card that is named, that of this folder, or another."""
+def explain_collecting(card: str) -> str:
+    """Return how to collect and place a trace and a report.
+
+    The metrics are those of the card in the run `card`, or of a reference if this folder has no results. Raises
+    UserError.
+    """
     try:
         run = read_card(card)
     except UserError:
@@ -94,32 +136,40 @@ def how_to(card: str) -> str:
             raise
         card, run = REFERENCE, read_card(REFERENCE)
     collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
-    device = run.devices[placing.gpus(run)[0]]
+    device = run.devices[placing.measured_gpus(run)[0]]
     capability = device.hardware["compute_capability"]
+    major, minor = capability.split(".")
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
         f"Collect a trace of a PyTorch program:\n\n{collect}\n\n"
         f"Then place it, on any machine:\n\nmake place TRACE=my.json.gz{with_card}\n\n"
         f"Or collect a report of counters, with your program in place of `python my.py` (metrics are named for "
         f"compute capability {capability}, that of {device.name}; CARD=a run names another card):\n\n"
-        f"{ncu_counts.command(tuple(map(int, capability.split('.'))))}\n\n"
+        f"{ncu_counts.collect_command((int(major), int(minor)))}\n\n"
         f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
     )
 
 
-def shown(profile: placing.Profile, source: str) -> list[str]:
-    """On the screen: the start of everything."""
-    lines = place_page.words(profile, source)
-    lines += [place_page.sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
-    return [*map(wrapped, lines), str(place_page.table(profile.kernels[:SHOWN])), *place_page.wanted(profile)]
+def format_profile(profile: placing.Profile, source: str) -> list[str]:
+    """Return the paragraphs that the screen shows of a report: notes, the start of sentences and table, a command."""
+    lines = place_page.profile_notes(profile, source)
+    for kernel in profile.kernels[:SCREEN_SENTENCES]:
+        lines.append(place_page.kernel_sentence(kernel, profile.multiprocessors))
+    paragraphs = [wrap_text(line) for line in lines]
+    paragraphs.append(str(place_page.build_table(profile.kernels[:SCREEN_ROWS])))
+    if command := place_page.missing_command(profile):
+        paragraphs.append(command)
+    return paragraphs
 
 
-def shown_trace(section: trace_rows.Section) -> list[str]:
-    lines = map(wrapped, [trace_page.verdict(section), *trace_page.notes(section)])
-    return [*lines, str(place_page.table(section.kernels[:SHOWN]))]
+def format_section(section: trace_rows.Section) -> list[str]:
+    """Return the paragraphs that the screen shows of one GPU of a trace: verdict, notes, the start of the table."""
+    lines = [trace_page.step_verdict(section), *trace_page.step_notes(section)]
+    return [*map(wrap_text, lines), str(place_page.build_table(section.kernels[:SCREEN_ROWS]))]
 
 
-def wrapped(text: str) -> str:
+def wrap_text(text: str) -> str:
+    """Return a text in lines as wide as the terminal, at most 120 characters."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 

@@ -1,138 +1,177 @@
 """Placed kernels on the hierarchical roofline: each at its L1, L2 and memory intensity."""
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from place_page import LEVELS, words_of
+from place_page import LEVELS, describe_kernel
 from placing import FP16_PIPE, Ceiling, Placed, Profile
 
-from roofline.api import LEVEL_COLOURS, flops_unit, level_label, number
+from roofline.api import LEVEL_COLOURS, ComputeCeiling, MemoryCeiling, flops_unit, level_label, number
 from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
-DRAWN = 60  # kernels
-NOTHING = "No kernel of the report has FLOPs, time and traffic together."
-MARKS = (
+DRAWN_KERNELS = 60
+NOTHING_DRAWN = "No kernel of the report has FLOPs, time and traffic together."
+EXPLANATION = (
     "A dot for each level that is known, at its FLOPs per byte, in the colour of its slope, the larger the more time. "
     "A dot on its slope, or on the line of its dtype, is at that ceiling. What has no FLOPs is in the table alone."
 )
-SCALED_MARK = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."
-HEAD, HIGH, AXIS = 30.0, 340.0, 44.0
-LEGEND, NUMBERED = 124.0, 12
-SCALED = (0, (3, 2))
+SCALED_EXPLANATION = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."
+HEAD, CHART_HEIGHT, AXIS_LABELS = 30.0, 340.0, 44.0  # points
+LEGEND = 124.0
+NUMBERED_KERNELS = 12
+SCALED_DASHES = (0, (3, 2))
+Slope = tuple[str, MemoryCeiling]  # with its level
 
 
 @style.styled()
-def draw(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
-    kernels = drawn(profile)
+def draw_kernels(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
+    """Draw the kernels of a profile, or the operators of a trace, under the ceilings of their device."""
+    kernels = drawable_kernels(profile)
     title = f"{Path(profile.report).name} on {profile.card}"
     if not kernels:
-        return style.new_empty_figure(title, NOTHING)
+        return style.new_empty_figure(title, NOTHING_DRAWN)
     scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
-    marks, numbered = style.wrap_text(MARKS + (SCALED_MARK if scales else "")), kernels[:NUMBERED]
-    whole = 2 * style.MARGIN + HEAD + HIGH + AXIS + style.LINE * (len(numbered) + len(marks) + 1)
-    figure, top = style.new_titled_figure(whole, title, []), whole - style.MARGIN - HEAD
-    place = style.subplot_margins(whole, top=whole - top, bottom=top - HIGH, right=LEGEND)
-    axes = figure.add_subplot(figure.add_gridspec(1, 1, **place)[0])
-    _paint(axes, kernels, [one for one in ceilings if one.device == profile.device], scales)
+    explanation = style.wrap_text(EXPLANATION + (SCALED_EXPLANATION if scales else ""))
+    numbered = kernels[:NUMBERED_KERNELS]
+    text_height = style.LINE * (len(numbered) + len(explanation) + 1)
+    height = 2 * style.MARGIN + HEAD + CHART_HEIGHT + AXIS_LABELS + text_height
+    figure = style.new_titled_figure(height, title, [])
+    top = height - style.MARGIN - HEAD
+    margins = style.subplot_margins(height, top=height - top, bottom=top - CHART_HEIGHT, right=LEGEND)
+    axes = figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0])
+    _draw_chart(axes, kernels, [ceiling for ceiling in ceilings if ceiling.device == profile.device], scales)
     lines = [
-        style.shorten_middle(f"{place}  {words_of(one)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
-        for place, one in enumerate(numbered, 1)
+        style.shorten_middle(f"{rank}  {describe_kernel(kernel)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
+        for rank, kernel in enumerate(numbered, 1)
     ]
-    below = top - HIGH - AXIS
+    below = top - CHART_HEIGHT - AXIS_LABELS
     style.print_lines(figure, below, lines, style.INK)
-    style.print_lines(figure, below - style.LINE * (len(lines) + 0.5), marks)
+    style.print_lines(figure, below - style.LINE * (len(lines) + 0.5), explanation)
     return figure
 
 
-def _paint(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], scales: dict) -> None:
-    flat, slopes = ceilings_of(kernels, ceilings)
-    x0, x1, y0, y1 = limits(kernels, flat, slopes)
-    axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
+def _draw_chart(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], scales: dict[str, float]) -> None:
+    """Draw ceilings, kernels and legend. `scales` has the clock scale of ceilings that are drawn dashed too."""
+    peaks, slopes = select_ceilings(kernels, ceilings)
+    x_low, x_high, y_low, y_high = axis_limits(kernels, peaks, slopes)
+    axes.set(
+        xlim=(x_low, x_high), ylim=(y_low, y_high), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS"
+    )
     for axis in (axes.xaxis, axes.yaxis):
         style.set_log_axis(axis, "{:g}".format, numticks=30)
-    top, fastest = max((one.tflops for one in flat), default=y1), max((s.gb_per_s for _, s in slopes), default=None)
-    for level, slope in slopes:
-        for rate, dashes in _rates(slope.gb_per_s / 1e3, scales.get(slope.name)):
-            ends = max(x0, y0 / rate), min(x1, top / rate)
-            axes.plot(ends, [end * rate for end in ends], color=COLOURS[level], lw=1.3, ls=dashes, zorder=2)
-    words_y = None
-    for peak in sorted(flat, key=lambda one: -one.tflops):
-        start = max(x0, peak.tflops * 1e3 / fastest) if fastest else x0
-        for rate, dashes in _rates(peak.tflops, scales.get(peak.name)):
-            axes.plot([start, x1], [rate] * 2, color=style.INK, lw=1.1, ls=dashes, zorder=2)
-        look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
-        y = _in_points(axes, x1, peak.tflops)[1]
-        words_y = y if words_y is None else min(y, words_y - style.LINE)
-        axes.annotate(ceiling_words(peak), (x1, peak.tflops), (4, words_y - y), textcoords="offset points", **look)
-    _paint_kernels(axes, kernels)
-    handles = [style.legend_line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
+    _draw_slopes(axes, slopes, scales, max((peak.tflops for peak in peaks), default=y_high))
+    _draw_peaks(axes, peaks, scales, max((slope.gb_per_s for _, slope in slopes), default=None))
+    _draw_dots(axes, kernels)
+    handles = [style.legend_line(format_ceiling(slope), COLOURS[level]) for level, slope in slopes]
     handles += [style.legend_dot(f"at its {LEVELS[level]} intensity", COLOURS[level]) for level in dict(slopes)]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=style.SMALL_SIZE)
 
 
-def _rates(rate: float, scale: float | None) -> list[tuple]:
-    """As it was measured, and at the kernel's clock where that is another."""
-    return [(rate, "-"), *([(scale * rate, SCALED)] if scale else [])]
+def _draw_slopes(axes: Axes, slopes: Sequence[Slope], scales: dict[str, float], top_tflops: float) -> None:
+    """Draw the memory ceilings, up to the highest compute ceiling."""
+    (x_low, x_high), (y_low, _) = axes.get_xlim(), axes.get_ylim()
+    for level, slope in slopes:
+        for rate, dashes in _rates(slope.gb_per_s / 1e3, scales.get(slope.name)):
+            ends = max(x_low, y_low / rate), min(x_high, top_tflops / rate)
+            axes.plot(ends, [end * rate for end in ends], color=COLOURS[level], lw=1.3, ls=dashes, zorder=2)
 
 
-def _paint_kernels(axes: Axes, kernels: Sequence[Placed]) -> None:
-    """The first above the others, as most of the time is its."""
-    numbers: dict[tuple[float, float], list[int]] = {}  # by the place of their label
-    for place, one in reversed(list(enumerate(kernels, 1))):
-        y, spread = one.attained_tflops, sorted(one.intensities.values())
-        axes.plot([spread[0], spread[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
-        for level, x in one.intensities.items():
-            axes.plot(x, y, **style.dot_style(COLOURS[level], "o", size=dot_size(one)), zorder=4)
-        if place <= NUMBERED:
-            here = _in_points(axes, spread[-1], y)
-            near = (
-                other for other in numbers if max(abs(a - b) for a, b in zip(here, other, strict=True)) < style.LINE
-            )
-            numbers.setdefault(next(near, here), []).append(place)
+def _draw_peaks(
+    axes: Axes, peaks: Iterable[ComputeCeiling], scales: dict[str, float], fastest_gb_per_s: float | None
+) -> None:
+    """Draw the compute ceilings, from the steepest slope on, and write their names without overlaps."""
+    x_low, x_high = axes.get_xlim()
+    look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
+    name_y = None
+    for peak in sorted(peaks, key=lambda peak: -peak.tflops):
+        start = max(x_low, peak.tflops * 1e3 / fastest_gb_per_s) if fastest_gb_per_s else x_low
+        for rate, dashes in _rates(peak.tflops, scales.get(peak.name)):
+            axes.plot([start, x_high], [rate, rate], color=style.INK, lw=1.1, ls=dashes, zorder=2)
+        _, line_y = _in_points(axes, x_high, peak.tflops)
+        name_y = line_y if name_y is None else min(line_y, name_y - style.LINE)
+        offset = (4, name_y - line_y)
+        axes.annotate(format_ceiling(peak), (x_high, peak.tflops), offset, textcoords="offset points", **look)
+
+
+def _rates(rate: float, scale: float | None) -> list[tuple[float, Any]]:
+    """Return a ceiling as it was measured, and dashed at the kernel's clock where that is another."""
+    return [(rate, "-"), (scale * rate, SCALED_DASHES)] if scale else [(rate, "-")]
+
+
+def _draw_dots(axes: Axes, kernels: Sequence[Placed]) -> None:
+    """Draw the kernels with their ranks; the first is above the others, as it takes most of the time."""
+    ranks_by_place: dict[tuple[float, float], list[int]] = {}  # in points
+    for rank, kernel in reversed(list(enumerate(kernels, 1))):
+        y, intensities = kernel.attained_tflops, sorted(kernel.intensities.values())
+        axes.plot([intensities[0], intensities[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
+        for level, intensity in kernel.intensities.items():
+            axes.plot(intensity, y, **style.dot_style(COLOURS[level], "o", size=dot_size(kernel)), zorder=4)
+        if rank <= NUMBERED_KERNELS:
+            place = _in_points(axes, intensities[-1], y)
+            ranks_by_place.setdefault(_find_near(place, ranks_by_place) or place, []).append(rank)
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
-    for here, places in numbers.items():
-        where = axes.transData.inverted().transform([length * axes.figure.dpi / 72 for length in here])
-        axes.annotate(", ".join(map(str, sorted(places))), where, (4, 2), textcoords="offset points", **look)
+    for place, ranks in ranks_by_place.items():
+        position = axes.transData.inverted().transform([length * axes.figure.dpi / 72 for length in place])
+        text = ", ".join(map(str, sorted(ranks)))
+        axes.annotate(text, position, (4, 2), textcoords="offset points", **look)
+
+
+def _find_near(place: tuple[float, float], places: Iterable[tuple[float, float]]) -> tuple[float, float] | None:
+    """Return the first of these places that is less than a line away on both axes."""
+    x, y = place
+    for near_x, near_y in places:
+        if max(abs(x - near_x), abs(y - near_y)) < style.LINE:
+            return near_x, near_y
+    return None
 
 
 def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
-    """The place of a point on the paper, once the limits of the axes are set."""
+    """Return the place of a point on the paper, once the limits of the axes are set."""
     return tuple(axes.transData.transform((x, y)) * 72 / axes.figure.dpi)
 
 
-def drawn(profile: Profile) -> list[Placed]:
-    """The kernels with most time that have FLOPs, time, and bytes of a level, and are longer than a launch."""
-    fit = (one for one in profile.kernels if one.attained_tflops and one.intensities and one.regime != "overhead")
-    return list(islice(fit, DRAWN))
+def drawable_kernels(profile: Profile) -> list[Placed]:
+    """Return the kernels with most time that have FLOPs, time, and bytes of a level, and are longer than a launch."""
+    drawable = [
+        kernel
+        for kernel in profile.kernels
+        if kernel.attained_tflops and kernel.intensities and kernel.regime != "overhead"
+    ]
+    return drawable[:DRAWN_KERNELS]
 
 
-def ceilings_of(kernels: Sequence[Placed], ceilings: Sequence[Ceiling]) -> tuple[list, list[tuple[str, Ceiling]]]:
-    """The compute ceilings that kernels stand under, and the memory ceilings with their levels."""
-    by_name = {one.name: one for one in ceilings}
-    roofs = [one for kernel in kernels for one in kernel.roofs if one.ceiling in by_name]
-    flat = dict.fromkeys(one.ceiling for one in roofs if one.unit and (one.unit, one.dtype) != FP16_PIPE)
-    slopes = dict.fromkeys((one.level, one.ceiling) for level in COLOURS for one in roofs if one.level == level)
-    return [by_name[name] for name in flat], [(level, by_name[name]) for level, name in slopes]
+def select_ceilings(kernels: Sequence[Placed], ceilings: Sequence[Ceiling]) -> tuple[list[ComputeCeiling], list[Slope]]:
+    """Return the compute ceilings that kernels stand under, and the memory ceilings with their levels."""
+    by_name = {ceiling.name: ceiling for ceiling in ceilings}
+    roofs = [roof for kernel in kernels for roof in kernel.roofs if roof.ceiling in by_name]
+    compute_roofs = [roof for roof in roofs if roof.unit and (roof.unit, roof.dtype) != FP16_PIPE]
+    peak_names = dict.fromkeys(roof.ceiling for roof in compute_roofs)
+    slope_names = dict.fromkeys((level, roof.ceiling) for level in COLOURS for roof in roofs if roof.level == level)
+    return [by_name[name] for name in peak_names], [(level, by_name[name]) for level, name in slope_names]
 
 
-def limits(kernels: Sequence[Placed], flat, slopes) -> tuple[float, float, float, float]:
-    """Of the axes: intensities and TFLOPS, with a margin on all sides."""
-    ridges = [peak.tflops * 1e3 / slope.gb_per_s for peak in flat for _, slope in slopes]
-    xs = [x for one in kernels for x in one.intensities.values()] + ridges
-    ys = [one.attained_tflops for one in kernels]
-    return min(xs) / 3, max(xs) * 3, min(ys) / 3, 2 * max([*ys, *(one.tflops for one in flat)])
+def axis_limits(
+    kernels: Sequence[Placed], peaks: Sequence[ComputeCeiling], slopes: Sequence[Slope]
+) -> tuple[float, float, float, float]:
+    """Return the lowest and highest intensity, then TFLOPS, of the axes, with a margin on all sides."""
+    intensities = [intensity for kernel in kernels for intensity in kernel.intensities.values()]
+    intensities += [peak.tflops * 1e3 / slope.gb_per_s for peak in peaks for _, slope in slopes]  # ridge points
+    attained = [kernel.attained_tflops for kernel in kernels]
+    highest = max([*attained, *(peak.tflops for peak in peaks)])
+    return min(intensities) / 3, max(intensities) * 3, min(attained) / 3, 2 * highest
 
 
-def ceiling_words(ceiling: Ceiling) -> str:
+def format_ceiling(ceiling: Ceiling) -> str:
+    """Return a ceiling's name and rate."""
     if ceiling.kind == "compute":
         return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
     return f"{level_label(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
 
 
 def dot_size(kernel: Placed) -> float:
-    """Points; its area grows with its share of the time."""
+    """Return the diameter of a kernel's dot in points; its area grows with its share of the time."""
     return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5

@@ -1,13 +1,22 @@
 """Kernels of a user's program under the ceilings that were measured of the card."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from typing import Any, Literal
 
 import ncu_counts
 
-from roofline.api import ComputeCeiling, MemoryCeiling, Run, UserError, memory_ceilings, ncu, peak_issue_rate
-from roofline.api import classify_regime as found_regime
+from roofline.api import (
+    ComputeCeiling,
+    MemoryCeiling,
+    Run,
+    UserError,
+    classify_regime,
+    memory_ceilings,
+    ncu,
+    peak_issue_rate,
+)
 
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
 PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
@@ -19,7 +28,7 @@ Ceiling = ComputeCeiling | MemoryCeiling
 
 @dataclass(frozen=True)
 class Roof:
-    """What one ceiling allows a launch."""
+    """The least time that one ceiling allows a launch, and its share of the time that the launch took."""
 
     level: str  # compute, l1, l2, memory
     ceiling: str | None  # None: not measured
@@ -34,7 +43,7 @@ class Roof:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """The launches of one kernel with one grid and block. None: the report lacks it."""
+    """The launches of one kernel with one grid and block. A field is None if the report lacks it."""
 
     name: str
     signature: str
@@ -60,14 +69,14 @@ class Placed:
     saving_s: tuple[float, ...] = ()  # by all launches at the roof, of memory and of the L2 if the bytes fit there
 
     def roof_at(self, level: str) -> Roof | None:
-        """The roof of a level that takes most of the time."""
-        mine = [one for one in self.roofs if one.level == level]
-        return max(mine, key=lambda one: one.share or 0.0, default=None)
+        """Return the roof of a level that takes most of the time; None if the kernel has none."""
+        roofs = [roof for roof in self.roofs if roof.level == level]
+        return max(roofs, key=lambda roof: roof.share or 0.0, default=None)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A report: its kernels by total time."""
+    """A report that was placed: its kernels, those with the most total time first."""
 
     report: str
     device: str
@@ -83,33 +92,33 @@ class Profile:
     kernels: list[Placed]
 
 
-def device_of(path: str, card: str, run: Run) -> str:
-    """The GPU of a run that is a card of this model. Raises UserError."""
-    names = {name: run.devices[name].name for name in gpus(run)}
-    found = next((device for device, name in names.items() if name == card), None)
-    if found is None:
-        known = ", ".join(dict.fromkeys(names.values()))
-        raise UserError(
-            f"{path}: profiled on {card}, but the ceilings are of {known}; both must be of the same model of card"
-        )
-    return found
+def find_device(path: str, card: str, run: Run) -> str:
+    """Return the name of the GPU of a run that is a card of this model. Raises UserError if there is none."""
+    models = {name: run.devices[name].name for name in measured_gpus(run)}
+    for device, model in models.items():
+        if model == card:
+            return device
+    raise UserError(
+        f"{path}: profiled on {card}, but the ceilings are of {', '.join(dict.fromkeys(models.values()))}; "
+        "both must be of the same model of card"
+    )
 
 
-def gpus(run: Run) -> list[str]:
-    measured = {one.device for one in run.roofline.ceilings}
-    return [name for name, one in run.devices.items() if one.device_kind == "gpu" and name in measured]
+def measured_gpus(run: Run) -> list[str]:
+    """Return the names of the GPUs of a run that have ceilings."""
+    measured = {ceiling.device for ceiling in run.roofline.ceilings}
+    return [name for name, device in run.devices.items() if device.device_kind == "gpu" and name in measured]
 
 
-def place(report: ncu.NcuReport, run: Run) -> Profile:
-    """Every kernel of a report, those that take most time first. Raises UserError for another card."""
-    device = device_of(report.path, report.card.name, run)
-    ceilings = [one for one in run.roofline.ceilings if one.device == device]
-    alone = (one.start_s for one in run.roofline.operators if one.device == device and not one.graph)
-    start_s = min(filter(None, alone), default=None)
-    groups = ncu_counts.grouped(report.kernels)
-    total_s = fsum(one.total("duration_s") or 0.0 for one in groups)
-    kernels = [_placed(one, ceilings, report.card.multiprocessors, start_s, total_s) for one in groups]
-    rated = {(one.compute_unit, one.dtype) for one in ceilings if one.kind == "compute"}
+def place_report(report: ncu.NcuReport, run: Run) -> Profile:
+    """Return every kernel of a report, those that take most time first. Raises UserError for another model of card."""
+    device = find_device(report.path, report.card.name, run)
+    ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
+    start_s = _shortest_start_s(run, device)
+    groups = ncu_counts.group_launches(report.kernels)
+    report_s = fsum(group.total("duration_s") or 0.0 for group in groups)
+    kernels = [_place_kernel(group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
+    rated = {(ceiling.compute_unit, ceiling.dtype) for ceiling in ceilings if ceiling.kind == "compute"}
     return Profile(
         report=report.path,
         device=device,
@@ -117,57 +126,85 @@ def place(report: ncu.NcuReport, run: Run) -> Profile:
         compute_capability=report.card.capability,
         multiprocessors=report.card.multiprocessors,
         launches=len(report.kernels),
-        total_s=total_s,
+        total_s=report_s,
         start_s=start_s,
         left_out=report.left_out,
         failed=report.failed,
-        uncounted=sorted(rated - ncu_counts.flops_counted(report.card.capability)),
-        kernels=sorted(kernels, key=lambda one: -(one.total_s or 0.0)),
+        uncounted=sorted(rated - ncu_counts.counted_flops(report.card.capability)),
+        kernels=sorted(kernels, key=lambda kernel: -(kernel.total_s or 0.0)),
     )
 
 
-def _placed(
+def _shortest_start_s(run: Run, device: str) -> float | None:
+    """Return the shortest GPU time of a smallest case, among the operators that run without a CUDA graph."""
+    cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
+    return min((cell.start_s for cell in cells if cell.start_s), default=None)
+
+
+def _place_kernel(
     kernel: ncu_counts.Launches,
     ceilings: Sequence[Ceiling],
     multiprocessors: int,
     start_s: float | None,
-    whole_s: float,
+    report_s: float,
 ) -> Placed:
-    total_s, clock = kernel.total("duration_s"), _clock(kernel)
+    total_s, clock_mhz = kernel.total("duration_s"), _clock_mhz(kernel)
     mean_s = (total_s or 0.0) / kernel.launches or None
     flops = {key: kernel.total(key) / kernel.launches for key in kernel.columns if isinstance(key, tuple)}
     counted = [amount for key, amount in flops.items() if key != FP16_PIPE]
-    of_launch = fsum(counted) if counted else None
-    roofs = list(_roofs(kernel, flops, ceilings, clock, mean_s))
     missing, missing_flops = _missing(kernel)
     return Placed(
         name=kernel.name,
         signature=kernel.signature,
         grid=kernel.grid,
         block=kernel.block,
-        sm_clock_mhz=clock,
-        issued_share=_issued_share(kernel, mean_s, clock, multiprocessors),
+        sm_clock_mhz=clock_mhz,
+        issued_share=_issued_share(kernel, mean_s, clock_mhz, multiprocessors),
         tma_instructions=kernel.total("tma_instructions"),
         missing=missing,
         missing_flops=missing_flops,
-        **rated(kernel.launches, total_s, whole_s, of_launch, roofs, start_s, set(missing) <= {"instructions"}),
+        **rate_launches(
+            launches=kernel.launches,
+            total_s=total_s,
+            whole_s=report_s,
+            flops=fsum(counted) if counted else None,
+            roofs=[
+                *_compute_roofs(flops, ceilings, clock_mhz, mean_s),
+                *_memory_roofs(kernel, ceilings, clock_mhz, mean_s),
+            ],
+            start_s=start_s,
+            counts_complete=set(missing) <= {"instructions"},
+        ),
     )
 
 
-def rated(launches: int, total_s, whole_s: float, flops, roofs: list[Roof], start_s: float | None, whole: bool) -> dict:
-    """Fields of a row that follow from others. `whole`: whether its counts are."""
+def rate_launches(
+    *,
+    launches: int,
+    total_s: float | None,
+    whole_s: float,
+    flops: float | None,
+    roofs: list[Roof],
+    start_s: float | None,
+    counts_complete: bool,
+) -> dict[str, Any]:
+    """Return the fields of a `Placed` that follow from these: share of the time, TFLOPS, intensities, regime, limit.
+
+    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch. The
+    regime is None if the time is unknown, or if no roof explains it while a count or a ceiling is missing.
+    """
     mean_s = (total_s or 0.0) / launches or None
-    least = {
-        "compute": max((one.least_s for one in roofs if one.least_s and one.level == "compute"), default=0.0),
-        "memory": max((one.least_s for one in roofs if one.least_s and one.level != "compute"), default=0.0),
-    }
-    complete = whole and not any(one.ceiling is None for one in roofs)
-    seconds = {"latency_s": mean_s, "compute_s": least["compute"], "memory_s": least["memory"]}
-    regime = mean_s and found_regime(**seconds, device_latency_s=None, start_s=start_s)
-    if regime == "implementation" and not complete:  # a count is missing, and the others explain too little
-        regime = None
-    limit = next((one for one in roofs if one.least_s is not None and one.least_s == least.get(regime)), None)
-    below = [one for one in roofs if one.level != "compute" and one.amount and flops]
+    compute_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level == "compute"), default=0.0)
+    memory_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level != "compute"), default=0.0)
+    regime = None
+    if mean_s:
+        regime = classify_regime(
+            cpu_time_s=mean_s, gpu_time_s=None, start_s=start_s, compute_s=compute_s, memory_s=memory_s
+        )
+    has_all_ceilings = all(roof.ceiling is not None for roof in roofs)
+    if regime == "implementation" and not (counts_complete and has_all_ceilings):
+        regime = None  # a count is missing, and the others explain too little
+    limit = _find_limit(roofs, regime, compute_s, memory_s)
     return {
         "launches": launches,
         "total_s": total_s,
@@ -175,7 +212,9 @@ def rated(launches: int, total_s, whole_s: float, flops, roofs: list[Roof], star
         "mean_s": mean_s,
         "flops": flops,
         "attained_tflops": flops / mean_s / 1e12 if flops is not None and mean_s else None,
-        "intensities": {one.level: flops / one.amount for one in below},
+        "intensities": {
+            roof.level: flops / roof.amount for roof in roofs if roof.level != "compute" and roof.amount and flops
+        },
         "roofs": roofs,
         "regime": regime,
         "limited_by": limit and limit.ceiling,
@@ -183,80 +222,119 @@ def rated(launches: int, total_s, whole_s: float, flops, roofs: list[Roof], star
     }
 
 
-def _clock(kernel: ncu_counts.Launches) -> float | None:
-    """Cycles of all launches over their time."""
+def _find_limit(roofs: list[Roof], regime: str | None, compute_s: float, memory_s: float) -> Roof | None:
+    """Return the roof that takes the time of a regime; None unless compute or memory is the limit."""
+    seconds_by_regime = {"compute": compute_s, "memory": memory_s}
+    if regime not in seconds_by_regime:
+        return None
+    return next((roof for roof in roofs if roof.least_s == seconds_by_regime[regime]), None)
+
+
+def _clock_mhz(kernel: ncu_counts.Launches) -> float | None:
+    """Return the cycles of all launches over their time."""
     if "sm_clock_mhz" not in kernel.columns or not kernel.total("duration_s"):
         return None
     pairs = zip(kernel.columns["sm_clock_mhz"], kernel.columns["duration_s"], strict=True)
     return fsum(mhz * seconds for mhz, seconds in pairs) / kernel.total("duration_s")
 
 
-def _issued_share(kernel: ncu_counts.Launches, mean_s, clock, multiprocessors: int) -> float | None:
+def _issued_share(
+    kernel: ncu_counts.Launches, mean_s: float | None, clock_mhz: float | None, multiprocessors: int
+) -> float | None:
     issued = kernel.total("warp_instructions")
-    if issued is None or not mean_s or not clock:
+    if issued is None or not mean_s or not clock_mhz:
         return None
-    return issued / kernel.launches / (mean_s * peak_issue_rate(multiprocessors, clock))
+    return issued / kernel.launches / (mean_s * peak_issue_rate(multiprocessors, clock_mhz))
 
 
-def _roofs(kernel: ncu_counts.Launches, flops, ceilings: Sequence[Ceiling], clock, mean_s) -> Iterable[Roof]:
-    """FLOPs stand under the highest ceiling of their unit and dtype, bytes of memory under that of their mix."""
-    by_name = {one.name: one for one in ceilings}
+def _compute_roofs(
+    flops: dict[tuple[str, str], float], ceilings: Sequence[Ceiling], clock_mhz: float | None, mean_s: float | None
+) -> Iterable[Roof]:
+    """Yield the roof of each unit and dtype that has FLOPs: the highest of its ceilings."""
     for (unit, dtype), amount in flops.items():
-        fit = [one for one in ceilings if one.kind == "compute" and (one.compute_unit, one.dtype) == (unit, dtype)]
-        if amount:
-            best = max(fit, key=lambda one: one.tflops, default=None)
-            yield roof_of("compute", best, amount, clock, mean_s, unit, dtype)
+        if not amount:
+            continue
+        candidates = [ceiling for ceiling in ceilings if ceiling.kind == "compute"]
+        candidates = [ceiling for ceiling in candidates if (ceiling.compute_unit, ceiling.dtype) == (unit, dtype)]
+        best = max(candidates, key=lambda ceiling: ceiling.tflops, default=None)
+        yield make_roof("compute", best, amount, clock_mhz, mean_s, unit, dtype)
+
+
+def _memory_roofs(
+    kernel: ncu_counts.Launches, ceilings: Sequence[Ceiling], clock_mhz: float | None, mean_s: float | None
+) -> Iterable[Roof]:
+    """Yield the roofs of L1, L2 and memory whose bytes are known; memory has the ceiling of its access pattern."""
+    by_name = {ceiling.name: ceiling for ceiling in ceilings}
     moved = {level: kernel.total(name) for level, name in CACHES.items()}
-    by_tma = kernel.total("tma_instructions") != 0  # or not known
-    if by_tma and moved["l1"] is not None and moved["l2"] is not None and moved["l1"] < PASSED_BY * moved["l2"]:
+    may_use_tma = kernel.total("tma_instructions") != 0  # or their number is not known
+    if may_use_tma and moved["l1"] is not None and moved["l2"] is not None and moved["l1"] < PASSED_BY * moved["l2"]:
         moved["l1"] = None
     for level, amount in moved.items():
         if amount is not None:
-            yield roof_of(level, by_name.get(level), amount / kernel.launches, clock, mean_s)
-    read, written, either = (kernel.total(f"memory_{which}bytes") for which in ("read_", "write_", ""))
-    apart = read is not None and written is not None
-    amount, mix = (read + written, mix_of(read, written)) if apart else (either, "read")
+            yield make_roof(level, by_name.get(level), amount / kernel.launches, clock_mhz, mean_s)
+    read, written = kernel.total("memory_read_bytes"), kernel.total("memory_write_bytes")
+    if read is not None and written is not None:
+        amount, pattern = read + written, access_pattern(read, written)
+    else:
+        amount, pattern = kernel.total("memory_bytes"), "read"
     if amount is not None:
-        found = next((by_name[name] for name in memory_ceilings("gpu", mix) if name in by_name), None)
-        yield roof_of("memory", found, amount / kernel.launches, None, mean_s)
+        ceiling = find_memory_ceiling(by_name, memory_ceilings("gpu", pattern))
+        yield make_roof("memory", ceiling, amount / kernel.launches, None, mean_s)
 
 
-def mix_of(read_bytes: float, write_bytes: float) -> str:
-    """The mix of accesses of the memory ceiling to compare with."""
+def find_memory_ceiling(by_name: Mapping[str, Ceiling], names: Iterable[str]) -> Ceiling | None:
+    """Return the first of these ceilings that was measured; None if none was."""
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def access_pattern(read_bytes: float, write_bytes: float) -> Literal["read", "write", "copy"]:
+    """Return the access pattern of the memory ceiling to compare with."""
     moved = read_bytes + write_bytes
     if read_bytes >= MOSTLY * moved:
         return "read"
     return "write" if write_bytes >= MOSTLY * moved else "copy"
 
 
-def roof_of(level: str, ceiling: Ceiling | None, amount: float, clock, mean_s, unit=None, dtype=None) -> Roof:
-    """Scaled to the clock of the kernel if that is lower. `clock` is None for memory, which has its own."""
+def make_roof(
+    level: str,
+    ceiling: Ceiling | None,
+    amount: float,
+    clock_mhz: float | None,
+    mean_s: float | None,
+    unit: str | None = None,
+    dtype: str | None = None,
+) -> Roof:
+    """Return the roof of `amount` FLOPs or bytes under a ceiling, scaled to the clock of the kernel if that is lower.
+
+    `clock_mhz` is None for memory, which has its own clock; `ceiling` is None if it was not measured.
+    """
     if ceiling is None:
         return Roof(level, None, amount, unit=unit, dtype=dtype)
-    if ceiling.kind == "compute":
-        rate, own_mhz = ceiling.tflops * 1e12, ceiling.sm_clock_mhz
-    else:
-        rate, own_mhz = ceiling.gb_per_s * 1e9, ceiling.sm_clock_mhz
-    scaled = clock and own_mhz and clock < LOCKED * own_mhz
-    scale = clock / own_mhz if scaled else None
+    rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
+    scale = None
+    if clock_mhz and ceiling.sm_clock_mhz and clock_mhz < LOCKED * ceiling.sm_clock_mhz:
+        scale = clock_mhz / ceiling.sm_clock_mhz
     least_s = amount / (rate * (scale or 1.0))
-    share, sustained = least_s / mean_s if mean_s else None, ceiling.kind == "compute" and ceiling.sustained_tflops
-    of_sustained = share * ceiling.tflops / sustained if share is not None and sustained and not scaled else None
-    return Roof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, of_sustained)
+    share = least_s / mean_s if mean_s else None
+    sustained_share = None
+    if ceiling.kind == "compute" and ceiling.sustained_tflops and share is not None and scale is None:
+        sustained_share = share * ceiling.tflops / ceiling.sustained_tflops
+    return Roof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
 
 
 def _missing(kernel: ncu_counts.Launches) -> tuple[list[str], dict[str, list[str]]]:
-    there = kernel.columns
+    """Return the quantities that a report lacks of a kernel, and the dtypes of the FLOPs that it lacks by unit."""
+    columns = kernel.columns
     flops: dict[str, list[str]] = {}
     for unit, dtype in kernel.lacking_flops:
         flops.setdefault(unit, []).append(dtype)
-    known = {
-        "time": "duration_s" in there,
-        "clock": "sm_clock_mhz" in there,
+    available = {
+        "time": "duration_s" in columns,
+        "clock": "sm_clock_mhz" in columns,
         "flops": not flops,
-        "memory": {"memory_read_bytes", "memory_write_bytes"} <= there.keys() or "memory_bytes" in there,
-        "l2": "l2_bytes" in there,
-        "l1": "l1_bytes" in there,
-        "instructions": "warp_instructions" in there,
+        "memory": {"memory_read_bytes", "memory_write_bytes"} <= columns.keys() or "memory_bytes" in columns,
+        "l2": "l2_bytes" in columns,
+        "l1": "l1_bytes" in columns,
+        "instructions": "warp_instructions" in columns,
     }
-    return [name for name, is_known in known.items() if not is_known], flops
+    return [quantity for quantity, is_available in available.items() if not is_available], flops

@@ -2,20 +2,22 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from formulas.base import Call, CallWork, Tensor, find
+from formulas.base import Call, CallWork, Tensor, find_formula
 from trace_events import MISSHAPED, Event, Trace
 
 COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
 OVER_LINK = re.compile(r"HtoD|DtoH")
+NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
 
 
 @dataclass(frozen=True)
 class Label:
-    """What calls have in common that are one row."""
+    """The properties that the calls of one row have in common."""
 
     name: str
     shape: str = ""
@@ -25,37 +27,68 @@ class Label:
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
 
-def labelled(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
-    """The label of each event, and whether it counts as a call: of a call with several kernels the longest does."""
-    caller, calls = caller_in(trace), {}
+def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
+    """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
+
+    Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous.
+    """
+    find_caller = make_caller_finder(trace)
+    places_by_call: dict[Hashable, list[int]] = {}
     for place, event in enumerate(events):
-        calls.setdefault(caller(event) or (place,), []).append(place)
-    found, longest = {}, {}
-    for call, places in calls.items():
-        main = max(places, key=lambda place: events[place].end - events[place].start)
-        label = _label(trace.operators.get(call), events[main])
-        longest.setdefault(label, _code(events[main]))
-        found |= {place: (label, place == main) for place in places}
-    outside, inside = {}, {}
+        places_by_call.setdefault(find_caller(event) or (place,), []).append(place)
+    labels: dict[int, tuple[Label, bool]] = {}
+    longest_kernel: dict[Label, tuple] = {}  # of the label's first call
+    for call, places in places_by_call.items():
+        longest = max(places, key=lambda place: events[place].end - events[place].start)
+        label = _label(trace.operators.get(call), events[longest])
+        longest_kernel.setdefault(label, _launch_key(events[longest]))
+        for place in places:
+            labels[place] = (label, place == longest)
+    _infer_graph_labels(trace, events, labels, longest_kernel)
+    return [labels[place] for place in range(len(events))]
+
+
+def _infer_graph_labels(
+    trace: Trace,
+    events: Sequence[Event],
+    labels: dict[int, tuple[Label, bool]],
+    longest_kernel: dict[Label, tuple],
+) -> None:
+    """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
+    outside: dict[tuple, list[Label]] = defaultdict(list)
+    inside: dict[tuple, list[int]] = defaultdict(list)
     for place, event in enumerate(events):
-        if found[place][0].lacking != NO_OPERATOR:
-            outside.setdefault(_code(event), []).append(found[place][0])
+        label, _ = labels[place]
+        if label.lacking != NO_OPERATOR:
+            outside[_launch_key(event)].append(label)
         elif _in_graph(trace, event):
-            inside.setdefault((_code(event), event.correlation), []).append(place)
-    for (code, _), places in inside.items():
-        for place, label in zip(places, _in_turn(outside.get(code, []), len(places)), strict=True):
-            inferred = label and (replace(label, inferred=True), longest[label] == code)
-            found[place] = inferred or (replace(found[place][0], lacking=IN_GRAPH), True)
-    return [found[place] for place in range(len(events))]
+            inside[_launch_key(event), event.correlation].append(place)
+    for (kernel, _), places in inside.items():
+        inferred = _labels_in_turn(outside.get(kernel, []), len(places))
+        for place, label in zip(places, inferred, strict=True):
+            if label is None:
+                labels[place] = (replace(labels[place][0], lacking=IN_GRAPH), True)
+            else:
+                labels[place] = (replace(label, inferred=True), longest_kernel[label] == kernel)
 
 
-def _in_turn(outside: list[Label], count: int) -> list[Label | None]:
-    """Of a kernel that a graph runs `count` times: its label outside if it is always the same, or `count` in turn."""
-    outside = outside[:1] * count if len(set(outside)) == 1 else outside
-    return outside[:count] if outside and outside[:count] * (len(outside) // count) == outside else [None] * count
+def _labels_in_turn(outside: list[Label], count: int) -> list[Label | None]:
+    """Return the labels of a kernel that a graph runs `count` times, from its labels outside of the graph.
+
+    The label is the same each time, or the labels outside repeat every `count`. Otherwise each is None.
+    """
+    if len(set(outside)) == 1:
+        return outside[:1] * count
+    return outside[:count] if outside and _is_periodic(outside, count) else [None] * count
 
 
-def _code(event: Event) -> tuple:
+def _is_periodic(labels: list[Label], count: int) -> bool:
+    """Return whether the labels are the first `count` of them, once or several times over."""
+    return labels[:count] * (len(labels) // count) == labels
+
+
+def _launch_key(event: Event) -> tuple[str, str, str]:
+    """Return the kernel's name, its grid and its block."""
     return event.name, str(event.args.get("grid")), str(event.args.get("block"))
 
 
@@ -63,57 +96,83 @@ def _in_graph(trace: Trace, event: Event) -> bool:
     return event.correlation in trace.launches and "GraphLaunch" in trace.launches[event.correlation].name
 
 
-def caller_in(trace: Trace) -> Callable[[Event], int | None]:
-    """Finds the id of the operator by the event, by its launch, or by what the launch is nested in."""
-    threads: dict[tuple, list[Event]] = {}
-    for one in sorted(trace.operators.values(), key=lambda one: one.start):
-        threads.setdefault(one.thread, []).append(one)
+def make_caller_finder(trace: Trace) -> Callable[[Event], int | None]:
+    """Return a function that finds the id of the operator that launched an event.
 
-    def caller(event: Event) -> int | None:
+    It takes the id that the event or its launch has, or the operator that the launch is nested in.
+    """
+    threads: dict[tuple, list[Event]] = {}
+    for operator in sorted(trace.operators.values(), key=lambda operator: operator.start):
+        threads.setdefault(operator.thread, []).append(operator)
+
+    def find_caller(event: Event) -> int | None:
         launch = trace.launches.get(event.correlation)
         if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or _in_graph(trace, event):
             return None
-        for known in (event.operator, launch and launch.operator):
-            if known in trace.operators and known != event.correlation:  # which some versions repeat there
-                return known
-        mine = threads.get(launch.thread, ()) if launch else ()
-        place = bisect_right(mine, launch.start, key=lambda one: one.start) if mine else 0
-        around = (one.operator for one in reversed(mine[max(0, place - 200) : place]) if one.end >= launch.start)
-        return next(around, None)
+        for operator_id in (event.operator, launch and launch.operator):
+            # Some versions repeat the correlation as the id.
+            if operator_id in trace.operators and operator_id != event.correlation:
+                return operator_id
+        return _find_around(threads.get(launch.thread, []), launch.start) if launch else None
 
-    return caller
+    return find_caller
+
+
+def _find_around(operators: list[Event], moment: float) -> int | None:
+    """Return the id of the innermost operator that ran at a moment, of a thread's operators sorted by start."""
+    end = bisect_right(operators, moment, key=lambda operator: operator.start)
+    for operator in reversed(operators[max(0, end - NESTED_LIMIT) : end]):
+        if operator.end >= moment:
+            return operator.operator
+    return None
 
 
 def _label(operator: Event | None, event: Event) -> Label:
     if COLLECTIVE.search(event.name):
         return Label(event.name, kind="collective")
-    if operator is None and event.kind != "kernel":
-        moved, link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
-        work = CallWork(0, moved * (event.kind == "gpu_memcpy"), moved * (not link))
-        return Label(event.name, f"{moved} bytes", work, kind="copy" if link else "operator")
-    if operator is None:
-        return Label(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
-    call = Call(operator.name.removeprefix("aten::"), inputs_of(operator.args), event.name)
-    formula = find(call.name)
-    shape = ", ".join(dict.fromkeys("x".join(map(str, one.dims)) for one in call.tensors()[:4] if one.dims))
+    if operator is not None:
+        return _operator_label(operator, event)
+    if event.kind != "kernel":
+        return _copy_label(event)
+    return Label(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
+
+
+def _copy_label(event: Event) -> Label:
+    """Return the label of a copy or a memset. Over the link only the bytes that are read count: they cross it once."""
+    moved, over_link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
+    read_bytes = moved if event.kind == "gpu_memcpy" else 0
+    write_bytes = 0 if over_link else moved
+    work = CallWork(0, read_bytes, write_bytes)
+    return Label(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
+
+
+def _operator_label(operator: Event, event: Event) -> Label:
+    """Return the label of an operator's call with the work that its formula gives, if it has one."""
+    call = Call(operator.name.removeprefix("aten::"), read_inputs(operator.args), event.name)
+    formula = find_formula(call.name)
+    shape = ", ".join(dict.fromkeys("x".join(map(str, tensor.dims)) for tensor in call.tensors()[:4] if tensor.dims))
+    if formula is None:
+        return Label(call.name, shape, lacking=call.name)
     try:
-        work = formula and formula(call)
+        work = formula(call)
     except (*MISSHAPED, IndexError, ZeroDivisionError):  # other inputs than it expects
         work = None
-    lacking = None if work else call.name + " with these inputs" * bool(formula)
-    return Label(call.name, (work and work.shape) or shape, work, lacking)
+    if work is None:
+        return Label(call.name, shape, lacking=f"{call.name} with these inputs")
+    return Label(call.name, work.shape or shape, work)
 
 
-def inputs_of(recorded: dict) -> tuple:
-    """Of each argument a tensor, a tuple of tensors, the text of a scalar or list, or None."""
+def read_inputs(recorded: dict) -> tuple:
+    """Return the arguments of a call: a tensor, a tuple of tensors, the text of a scalar or list, or None."""
     dims, types = recorded.get("Input Dims") or [], recorded.get("Input type") or []
     strides, scalars = recorded.get("Input Strides") or dims, recorded.get("Concrete Inputs") or [""] * len(dims)
-    return tuple(_input(*one) for one in zip(dims, types, strides, scalars, strict=False))
+    arguments = zip(dims, types, strides, scalars, strict=False)
+    return tuple(_read_input(*argument) for argument in arguments)
 
 
-def _input(dims: list, kind: str, strides: list, scalar: str):
+def _read_input(dims: list, kind: str, strides: list, scalar: str) -> Tensor | tuple[Tensor, ...] | str | None:
     if kind in ("Scalar", "ScalarList", ""):
         return scalar or None
-    lists = [(dims, strides)] if kind != "TensorList" else zip(dims, dims, strict=True)
-    found = tuple(Tensor(tuple(sizes), tuple(steps), kind) for sizes, steps in lists)
-    return found if kind == "TensorList" else found[0]
+    if kind == "TensorList":  # without strides
+        return tuple(Tensor(tuple(sizes), tuple(sizes), kind) for sizes in dims)
+    return Tensor(tuple(dims), tuple(strides), kind)

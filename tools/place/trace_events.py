@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ijson
 
@@ -20,6 +20,8 @@ COLLECT = "collect one as `make place` prints"
 
 
 class Event(NamedTuple):
+    """An event of a trace: something that ran on a GPU, a launch, an operator, or a step."""
+
     start: float  # microseconds
     end: float
     name: str
@@ -32,65 +34,87 @@ class Event(NamedTuple):
 
 @dataclass
 class Trace:
+    """The events of a trace that placing needs."""
+
     path: str
     cards: dict[int, str]
     step_s: float  # without the profiler, if the program stored it; else 0
     gpu: list[Event] = field(default_factory=list)
-    operators: dict[int, Event] = field(default_factory=dict)
-    launches: dict[int, Event] = field(default_factory=dict)
+    operators: dict[int, Event] = field(default_factory=dict)  # by id
+    launches: dict[int, Event] = field(default_factory=dict)  # by correlation
     steps: list[Event] = field(default_factory=list)
 
 
-def read(path: Path) -> Trace:
-    """Raises UserError, in one line, for what is no trace of torch.profiler, is cut, or lacks kernels or shapes."""
+def read_trace(path: Path) -> Trace:
+    """Return the events of a trace.
+
+    Raises UserError, in one line, for a file that is not a trace of torch.profiler, is cut, or lacks kernels or shapes.
+    """
     gc.disable()  # it would walk all events again and again: three times as long
     try:
-        devices, step_s = (next(_items(path, key), 0) for key in ("deviceProperties", "step_s"))
-        trace = Trace(str(path), {one.get("id", 0): one.get("name", "") for one in devices or []}, float(step_s))
-        for raw in _items(path, "traceEvents.item"):
-            if raw.get("ph") == "X" and raw.get("cat") in READ:
-                _add(trace, raw)
+        trace = _read_events(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (ijson.JSONError, EOFError, OSError, zlib.error, *MISSHAPED) as error:
-        cut = ("premature EOF" in str(error) or "end-of-stream" in str(error)) and path.stat().st_size
-        what = "cut or still being written" if cut else "not the JSON of torch.profiler"
-        raise UserError(f"{path}: {what}; {COLLECT}") from None
+        is_cut = ("premature EOF" in str(error) or "end-of-stream" in str(error)) and path.stat().st_size
+        reason = "cut or still being written" if is_cut else "not the JSON of torch.profiler"
+        raise UserError(f"{path}: {reason}; {COLLECT}") from None
     finally:
         gc.freeze()
         gc.enable()
-    _require(trace)
+    _require_kernels_and_shapes(trace)
     return trace
 
 
-def _items(path: Path, key: str) -> Iterator:
+def _read_events(path: Path) -> Trace:
+    devices = next(_items(path, "deviceProperties"), None) or []
+    step_s = float(next(_items(path, "step_s"), 0))
+    trace = Trace(str(path), {device.get("id", 0): device.get("name", "") for device in devices}, step_s)
+    for raw in _items(path, "traceEvents.item"):
+        if raw.get("ph") == "X" and raw.get("cat") in READ:
+            _add(trace, raw)
+    return trace
+
+
+def _items(path: Path, key: str) -> Iterator[Any]:
+    """Yield the values at a key of ijson, such as `traceEvents.item`, of a file that may be packed by gzip."""
     with open(path, "rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
+        is_packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        yield from ijson.items(gzip.GzipFile(fileobj=raw) if packed else raw, key, use_float=True, buf_size=1 << 20)
+        yield from ijson.items(gzip.GzipFile(fileobj=raw) if is_packed else raw, key, use_float=True, buf_size=1 << 20)
 
 
 def _add(trace: Trace, raw: dict) -> None:
-    args, start, thread = raw.get("args") or {}, float(raw["ts"]), (raw.get("pid"), raw.get("tid"))
-    ids = args.get("External id", args.get("external id")), args.get("correlation")
-    one = Event(start, start + max(0.0, float(raw.get("dur", 0))), raw["name"], raw["cat"], thread, *ids, args)
-    if one.kind in ON_GPU:
-        trace.gpu.append(one)
-    elif one.kind == "cpu_op":
-        trace.operators[one.operator] = one
-    elif one.kind != "user_annotation" and one.correlation is not None:
-        trace.launches[one.correlation] = one
-    elif one.name.startswith(STEP):
-        trace.steps.append(one)
+    args = raw.get("args") or {}
+    start = float(raw["ts"])
+    event = Event(
+        start=start,
+        end=start + max(0.0, float(raw.get("dur", 0))),
+        name=raw["name"],
+        kind=raw["cat"],
+        thread=(raw.get("pid"), raw.get("tid")),
+        operator=args.get("External id", args.get("external id")),
+        correlation=args.get("correlation"),
+        args=args,
+    )
+    if event.kind in ON_GPU:
+        trace.gpu.append(event)
+    elif event.kind == "cpu_op":
+        trace.operators[event.operator] = event
+    elif event.kind != "user_annotation" and event.correlation is not None:
+        trace.launches[event.correlation] = event
+    elif event.name.startswith(STEP):
+        trace.steps.append(event)
 
 
-def _require(trace: Trace) -> None:
-    shaped = any(one.args.get("Input Dims") for one in trace.operators.values())
-    for missing, reason in (
+def _require_kernels_and_shapes(trace: Trace) -> None:
+    has_shapes = any(operator.args.get("Input Dims") for operator in trace.operators.values())
+    has_amd_gpu = any("AMD" in card for card in trace.cards.values())
+    for is_wrong, reason in (
         (not trace.operators and not trace.gpu, "not a trace of torch.profiler (of TensorFlow, JAX, another program?)"),
-        (any("AMD" in one for one in trace.cards.values()), "of an AMD GPU; ceilings are measured on NVIDIA GPUs"),
+        (has_amd_gpu, "of an AMD GPU; ceilings are measured on NVIDIA GPUs"),
         (not trace.gpu, f"nothing ran on a GPU; {COLLECT}, on a machine with a GPU"),
-        (not shaped, f"no shapes were recorded (record_shapes=True); {COLLECT}"),
+        (not has_shapes, f"no shapes were recorded (record_shapes=True); {COLLECT}"),
     ):
-        if missing:
+        if is_wrong:
             raise UserError(f"{trace.path}: {reason}")

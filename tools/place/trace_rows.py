@@ -3,21 +3,25 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
-from placing import Ceiling, Placed, Roof, device_of, mix_of, rated, roof_of
-from trace_calls import Label, labelled
-from trace_events import Trace
-from trace_steps import TraceSteps, shared_s, step_of
+from placing import Ceiling, Placed, Roof, access_pattern, find_device, find_memory_ceiling, make_roof, rate_launches
+from trace_calls import Label, label_events
+from trace_events import Event, Trace
+from trace_steps import TraceSteps, find_step, overlap_s
 
 from roofline.api import Run, UserError, memory_ceilings
 
+UNNAMED_CARD = "a GPU without a name"
 START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 us
 PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it ends
+SHORTEST_GAP_S = 1e-8  # with a row
+LONGEST_KERNEL_NAME = 60  # characters, without an operator
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedOperation(Placed):
-    """The calls of an operator with one shape, as launches; a call may launch several kernels."""
+    """The calls of an operator with one shape. Its launches are calls; a call may launch several kernels."""
 
     label: Label
     overlapped: float  # share of its time in which another kernel ran too
@@ -37,69 +41,154 @@ class Section:
     kernels: list[TracedOperation]
 
 
-def sections(trace: Trace, run: Run) -> list[Section]:
-    """Raises UserError for cards that the run did not measure, and for a step_s that cannot be."""
-    found = []
-    for gpu in sorted({one.args.get("device", 0) for one in trace.gpu}):
-        card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or "a GPU without a name"
-        device = device_of(trace.path, card, run)
-        ceilings = [one for one in run.roofline.ceilings if one.device == device]
-        events = sorted((one for one in trace.gpu if one.args.get("device", 0) == gpu), key=lambda one: one[:2])
-        step, labels, groups = step_of(trace, events), labelled(trace, events), {}
-        if step.name and trace.step_s and not step.busy_s / 2 < trace.step_s < 2 * step.profiled_s:
-            raise UserError(f"{trace.path}: step_s is {trace.step_s:g} s; its steps take {step.profiled_s:.3g} s")
-        for place, shared in zip(step.places, shared_s([events[place] for place in step.places]), strict=True):
-            (label, counts), seconds = labels[place], (events[place].end - events[place].start) / 1e6
-            groups.setdefault(label, []).append((seconds, counts, shared))
-        l2_bytes = run.devices[device].hardware.get("l2_bytes") or 0
-        rows = [_operation(*group, ceilings, l2_bytes, step.seconds) for group in groups.items()]
-        busy_s = step.busy_s - fsum(one.saving_s[0] for one in rows if one.saving_s)
-        products = [(one.total_s, one.roof_at("compute")) for one in rows if one.label.work and one.label.work.product]
-        needed_s = fsum(seconds * min(1.0, roof.share) for seconds, roof in products if roof and roof.share)
-        rows += [_idle(*gap, step.seconds) for gap in step.gaps.items() if gap[1] > 1e-8]
-        rows.sort(key=lambda one: -(one.saving_s or (one.total_s,))[0])
-        found.append(Section(trace.path, device, card, gpu, step, max(0.0, busy_s), needed_s / step.seconds, rows))
-    return found
+class RowEvent(NamedTuple):
+    """An event of a row."""
+
+    seconds: float
+    is_call: bool  # whether it counts as a call
+    overlap_s: float  # in which another event ran too
 
 
-def _idle(kind: str, seconds: float, whole_s: float) -> TracedOperation:
-    fields = rated(1, seconds, whole_s, None, [], None, True) | {"regime": "idle", "saving_s": (seconds,)}
-    return TracedOperation(
-        name="idle", signature=f"idle: {kind}", label=Label(kind, kind="idle"), overlapped=0.0, **fields
+def place_trace(trace: Trace, run: Run) -> list[Section]:
+    """Return a section for each GPU of a trace.
+
+    Raises UserError for a card that the run did not measure, and for a step_s that cannot be the time of a step.
+    """
+    return [_place_gpu(trace, gpu, run) for gpu in sorted({_gpu_of(event) for event in trace.gpu})]
+
+
+def _gpu_of(event: Event) -> int:
+    return event.args.get("device", 0)
+
+
+def _place_gpu(trace: Trace, gpu: int, run: Run) -> Section:
+    card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or UNNAMED_CARD
+    device = find_device(trace.path, card, run)
+    ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
+    events = sorted((event for event in trace.gpu if _gpu_of(event) == gpu), key=lambda event: event[:2])
+    step = find_step(trace, events)
+    if step.name and trace.step_s and not step.busy_s / 2 < trace.step_s < 2 * step.profiled_s:
+        raise UserError(f"{trace.path}: step_s is {trace.step_s:g} s; its steps take {step.profiled_s:.3g} s")
+    l2_bytes = run.devices[device].hardware.get("l2_bytes") or 0
+    operations = [
+        _operation(label, row_events, ceilings, l2_bytes, step.seconds)
+        for label, row_events in _events_by_label(trace, events, step).items()
+    ]
+    savings_s = fsum(operation.saving_s[0] for operation in operations if operation.saving_s)
+    idle = [_idle(kind, seconds, step.seconds) for kind, seconds in step.gaps.items() if seconds > SHORTEST_GAP_S]
+    return Section(
+        report=trace.path,
+        device=device,
+        card=card,
+        gpu=gpu,
+        step=step,
+        roofs_s=max(0.0, step.busy_s - savings_s),
+        mfu=_products_s(operations) / step.seconds,
+        kernels=sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s)),
     )
 
 
-def _operation(label: Label, mine: list[tuple], ceilings, l2_bytes: int, whole_s: float) -> TracedOperation:
-    """Of its events: seconds, whether each counts as a call, and seconds in which others ran too."""
-    total_s, calls, shared = map(fsum, zip(*mine, strict=True))
-    calls, overlapped, work = max(1, round(calls)), min(1.0, shared / total_s) if total_s else 0.0, label.work
-    name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
-    name = name if label.kind == "copy" else name.partition("(")[0].strip()[: None if label.work else 60]
-    roofs = list(roofs_of(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
-    compute_s = max((one.least_s or 0.0 for one in roofs if one.level == "compute"), default=0.0)
-    known = bool(roofs) and all(one.ceiling for one in roofs)
-    bounds = [max(compute_s, one.least_s) for one in roofs if one.level != "compute"] if known else []
+def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) -> dict[Label, list[RowEvent]]:
+    labels = label_events(trace, events)
+    overlaps = overlap_s([events[place] for place in step.places])
+    groups: dict[Label, list[RowEvent]] = {}
+    for place, overlap in zip(step.places, overlaps, strict=True):
+        label, is_call = labels[place]
+        seconds = (events[place].end - events[place].start) / 1e6
+        groups.setdefault(label, []).append(RowEvent(seconds, is_call, overlap))
+    return groups
+
+
+def _products_s(operations: Iterable[TracedOperation]) -> float:
+    """Return the seconds that matrix products, attentions and convolutions would take at their compute ceilings."""
+    seconds = []
+    for operation in operations:
+        work, roof = operation.label.work, operation.roof_at("compute")
+        if work and work.product and roof and roof.share:
+            seconds.append(operation.total_s * min(1.0, roof.share))
+    return fsum(seconds)
+
+
+def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
+    """Return the row of the gaps of one kind, which would take no time at the roof."""
+    fields = rate_launches(
+        launches=1, total_s=seconds, whole_s=step_s, flops=None, roofs=[], start_s=None, counts_complete=True
+    )
+    fields |= {"regime": "idle", "saving_s": (seconds,)}
+    label = Label(kind, kind="idle")
+    return TracedOperation(name="idle", signature=f"idle: {kind}", label=label, overlapped=0.0, **fields)
+
+
+def _operation(
+    label: Label, events: Sequence[RowEvent], ceilings: Sequence[Ceiling], l2_bytes: int, step_s: float
+) -> TracedOperation:
+    """Return the row of the events with one label."""
+    work = label.work
+    total_s = fsum(event.seconds for event in events)
+    calls = max(1, sum(event.is_call for event in events))
+    overlapped = min(1.0, fsum(event.overlap_s for event in events) / total_s) if total_s else 0.0
+    roofs = list(list_roofs(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
+    has_all_ceilings = bool(roofs) and all(roof.ceiling for roof in roofs)
+    bounds_s = _bounds_s(roofs) if has_all_ceilings else []
     return TracedOperation(
         name=label.name,
-        signature=f"{name}{'*' * label.inferred}{'+' * (overlapped > PARTLY)} {label.shape}",
+        signature=_signature(label, overlapped),
         label=label,
         overlapped=overlapped,
-        least_bytes=work and work.read_bytes + work.write_bytes,
-        saving_s=tuple(max(0.0, total_s - calls * bound) * (1 - overlapped) for bound in bounds),
-        **rated(calls, total_s, whole_s, work and work.flops, roofs, START_S * len(mine) / calls, known),
+        least_bytes=work.read_bytes + work.write_bytes if work else None,
+        saving_s=tuple(max(0.0, total_s - calls * bound_s) * (1 - overlapped) for bound_s in bounds_s),
+        **rate_launches(
+            launches=calls,
+            total_s=total_s,
+            whole_s=step_s,
+            flops=work.flops if work else None,
+            roofs=roofs,
+            start_s=START_S * len(events) / calls,
+            counts_complete=has_all_ceilings,
+        ),
     )
 
 
-def roofs_of(label: Label, ceilings: Sequence[Ceiling], l2_bytes: int, mean_s: float) -> Iterable[Roof]:
-    """Least bytes that fit in the L2 stand under its roof too: they may have been there already."""
-    by_name, work = {one.name: one for one in ceilings}, label.work
+def _bounds_s(roofs: Sequence[Roof]) -> list[float]:
+    """Return the least seconds of a call: by the compute roof and that of memory, then that of the L2 if it has one."""
+    compute_s = max((roof.least_s or 0.0 for roof in roofs if roof.level == "compute"), default=0.0)
+    return [max(compute_s, roof.least_s) for roof in roofs if roof.level != "compute"]
+
+
+def _signature(label: Label, overlapped: float) -> str:
+    """Return name and shape of a row; * marks an inferred shape, + that other kernels ran too."""
+    name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
+    if label.kind != "copy":
+        name = name.partition("(")[0].strip()
+        if not label.work:
+            name = name[:LONGEST_KERNEL_NAME]
+    marks = "*" if label.inferred else ""
+    if overlapped > PARTLY:
+        marks += "+"
+    return f"{name}{marks} {label.shape}"
+
+
+def list_roofs(label: Label, ceilings: Sequence[Ceiling], l2_bytes: int, mean_s: float) -> Iterable[Roof]:
+    """Yield the roofs of a call that takes `mean_s`: compute, memory, L2.
+
+    Bytes that fit in the L2 are under its roof too: they may have been there already.
+    """
+    by_name, work = {ceiling.name: ceiling for ceiling in ceilings}, label.work
     if work.flops:
-        fit = [one for one in ceilings if one.kind == "compute" and one.dtype == work.dtype]
-        best = max(fit, key=lambda one: one.tflops, default=None)
-        yield roof_of("compute", best, work.flops, None, mean_s, best and best.compute_unit, work.dtype)
-    moved, names = work.read_bytes + work.write_bytes, memory_ceilings("gpu", mix_of(work.read_bytes, work.write_bytes))
+        candidates = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == work.dtype]
+        best = max(candidates, key=lambda ceiling: ceiling.tflops, default=None)
+        yield make_roof("compute", best, work.flops, None, mean_s, best and best.compute_unit, work.dtype)
+    moved = work.read_bytes + work.write_bytes
     if label.kind == "copy":
-        names = [("h2d" if "HtoD" in label.name else "d2h") + "_pageable" * ("Pageable" in label.name)]
-    yield roof_of("memory", next((by_name[name] for name in names if name in by_name), None), moved, None, mean_s)
+        names = [_copy_ceiling(label.name)]
+    else:
+        names = memory_ceilings("gpu", access_pattern(work.read_bytes, work.write_bytes))
+    yield make_roof("memory", find_memory_ceiling(by_name, names), moved, None, mean_s)
     if moved < l2_bytes and label.kind != "copy" and "l2" in by_name:
-        yield roof_of("l2", by_name["l2"], moved, None, mean_s)
+        yield make_roof("l2", by_name["l2"], moved, None, mean_s)
+
+
+def _copy_ceiling(name: str) -> str:
+    """Return the ceiling of a copy between host and device, by the name of its event."""
+    direction = "h2d" if "HtoD" in name else "d2h"
+    return f"{direction}_pageable" if "Pageable" in name else direction

@@ -16,7 +16,7 @@ NEXT_TO_COPY, QUEUED = "gaps next to copies", "gaps between kernels that were qu
 
 @dataclass(frozen=True)
 class TraceSteps:
-    """Seconds. `places` are those of its events."""
+    """The median step of a trace, in seconds, or all of the trace. `places` are those of its events."""
 
     name: str  # empty: the trace has no steps
     steps: int
@@ -30,69 +30,103 @@ class TraceSteps:
     places: list[int]
 
 
-def step_of(trace: Trace, events: Sequence[Event]) -> TraceSteps:
-    """The median step, without the first and the last, which no other ends; the whole trace if it has no steps."""
+def find_step(trace: Trace, events: Sequence[Event]) -> TraceSteps:
+    """Return the median step of the events of one GPU, which are sorted by start.
+
+    The first step and the last, which no other ends, are left out if there are others. Without steps, return the whole
+    trace. The profiler widens gaps: if the program stored the time of a step without it, they are scaled to that time.
+    """
     spans = _spans(trace, events)
-    middle = spans[1:-1] or spans[1:] or spans
-    _, start, end, name = median_low((after - first, first, after, name) for first, after, name in middle)
-    places = [place for place, one in enumerate(events) if start <= one.start < end]
-    mine = [events[place] for place in places]
-    others = [one for one in mine if not COLLECTIVE.search(one.name)]
-    collective = [one for one in mine if COLLECTIVE.search(one.name)]
-    busy_s, others_s, collective_s = (covered_s(some, end) for some in (mine, others, collective))
+    inner_spans = spans[1:-1] or spans[1:] or spans
+    _, start, end, name = median_low((end - start, start, end, name) for start, end, name in inner_spans)
+    places = [place for place, event in enumerate(events) if start <= event.start < end]
+    step_events = [events[place] for place in places]
+    collectives = [event for event in step_events if COLLECTIVE.search(event.name)]
+    non_collective_s = covered_s([event for event in step_events if not COLLECTIVE.search(event.name)], end)
+    busy_s = covered_s(step_events, end)
     profiled_s = (end - start) / 1e6
     seconds = max(busy_s, trace.step_s if trace.step_s and name else profiled_s)
-    gaps = {LAUNCH: 1e-12}
-    for kind, width in _gaps(trace, [*mine, *events[places[-1] + 1 :][:1]]):
-        gaps[kind] = gaps.get(kind, 0.0) + width / 1e6
-    scale, exposed_s = (seconds - busy_s) / sum(gaps.values()), busy_s - others_s  # the profiler widens gaps
-    gaps = {kind: scale * width for kind, width in gaps.items()}
-    return TraceSteps(name, len(spans), len(events), seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
+    next_event = events[places[-1] + 1 : places[-1] + 2]  # the gap before it is the step's too
+    return TraceSteps(
+        name=name,
+        steps=len(spans),
+        events=len(events),
+        seconds=seconds,
+        profiled_s=profiled_s,
+        busy_s=busy_s,
+        gaps=_gap_seconds(trace, [*step_events, *next_event], seconds - busy_s),
+        collective_s=covered_s(collectives, end),
+        exposed_s=busy_s - non_collective_s,
+        places=places,
+    )
 
 
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:
-    """Start, end and name of each step: from the first event that it launched to that of the next."""
-    steps, first, last = sorted(trace.steps), {}, 0.0
-    for one in events:
-        launch = trace.launches.get(one.correlation)
-        number = bisect_right(steps, launch.start, key=lambda one: one.start) - 1 if launch else -1
+    """Return start, end and name of each step: from the first event that it launched to that of the next."""
+    steps = sorted(trace.steps)
+    first_events: dict[int, tuple[float, str]] = {}  # start of the first event, and name, by the number of the step
+    last_end = 0.0
+    for event in events:
+        launch = trace.launches.get(event.correlation)
+        number = bisect_right(steps, launch.start, key=lambda step: step.start) - 1 if launch else -1
         if number >= 0 and launch.start <= steps[number].end:
-            first.setdefault(number, (one.start, steps[number].name))
-            last = max(last, one.end + NEVER_0)
-    if not first:
-        return [(events[0].start, max(one.end for one in events) + NEVER_0, "")]
-    return [(start, end, name) for (start, name), (end, _) in pairwise([*sorted(first.values()), (last, "")])]
+            first_events.setdefault(number, (event.start, steps[number].name))
+            last_end = max(last_end, event.end + NEVER_0)
+    if not first_events:
+        return [(events[0].start, max(event.end for event in events) + NEVER_0, "")]
+    starts = [*sorted(first_events.values()), (last_end, "")]
+    return [(start, end, name) for (start, name), (end, _) in pairwise(starts)]
+
+
+def _gap_seconds(trace: Trace, events: Sequence[Event], idle_s: float) -> dict[str, float]:
+    """Return the seconds of the gaps between events by their kind, scaled so that they add up to `idle_s`."""
+    gaps = {LAUNCH: 1e-12}  # never 0 in all
+    for kind, width_us in _gaps(trace, events):
+        gaps[kind] = gaps.get(kind, 0.0) + width_us / 1e6
+    scale = idle_s / sum(gaps.values())
+    return {kind: scale * seconds for kind, seconds in gaps.items()}
 
 
 def _gaps(trace: Trace, events: Sequence[Event]) -> Iterable[tuple[str, float]]:
-    """A gap is between launches if the next event's launch ended after the GPU had finished what it had."""
-    waits, before = sorted(one.end for one in trace.launches.values() if "Synchronize" in one.name), events[0]
-    for one in events:
-        launch = trace.launches.get(one.correlation)
-        if one.start > before.end and launch and launch.end > before.end and one.correlation != before.correlation:
-            place = bisect_right(waits, before.end)
-            waited = place < len(waits) and waits[place] <= launch.start
-            yield WAITED if waited else LAUNCH, one.start - before.end
-        elif one.start > before.end:
-            yield NEXT_TO_COPY if "gpu_memcpy" in (one.kind, before.kind) else QUEUED, one.start - before.end
-        before = max(before, one, key=lambda one: one.end)
+    """Yield kind and microseconds of each gap.
+
+    A gap is between launches if the next event's launch ended after the GPU had finished what it had.
+    """
+    wait_ends = sorted(launch.end for launch in trace.launches.values() if "Synchronize" in launch.name)
+    before = events[0]
+    for event in events:
+        launch = trace.launches.get(event.correlation)
+        if event.start > before.end:
+            if launch and launch.end > before.end and event.correlation != before.correlation:
+                place = bisect_right(wait_ends, before.end)
+                host_waited = place < len(wait_ends) and wait_ends[place] <= launch.start
+                kind = WAITED if host_waited else LAUNCH
+            else:
+                kind = NEXT_TO_COPY if "gpu_memcpy" in (event.kind, before.kind) else QUEUED
+            yield kind, event.start - before.end
+        before = max(before, event, key=lambda event: event.end)
 
 
 def covered_s(events: Sequence[Event], until: float) -> float:
-    """Seconds in which any of them ran, of events sorted by start."""
-    covered, reached = 0.0, 0.0
-    for one in events:
-        covered += max(0.0, min(one.end, until) - max(one.start, reached))
-        reached = max(reached, one.end)
-    return covered / 1e6
+    """Return the seconds in which at least one event ran, up to a moment. Events are sorted by start."""
+    covered_us, reached = 0.0, 0.0
+    for event in events:
+        covered_us += max(0.0, min(event.end, until) - max(event.start, reached))
+        reached = max(reached, event.end)
+    return covered_us / 1e6
 
 
-def shared_s(events: Sequence[Event]) -> list[float]:
-    """Of each the seconds in which another ran too, of events sorted by start; of three at once only two are seen."""
-    found, longest = [0.0] * len(events), 0
-    for place, one in enumerate(events[1:], 1):
-        shared = max(0.0, min(one.end, events[longest].end) - one.start) / 1e6
-        found[place] += shared
-        found[longest] += shared
-        longest = max(longest, place, key=lambda place: events[place].end)
-    return found
+def overlap_s(events: Sequence[Event]) -> list[float]:
+    """Return for each event the seconds in which another ran too. Events are sorted by start.
+
+    Of three that run at once only two are seen.
+    """
+    overlaps = [0.0] * len(events)
+    latest = 0  # the event that ends last, of those before
+    for place in range(1, len(events)):
+        overlap = max(0.0, min(events[place].end, events[latest].end) - events[place].start) / 1e6
+        overlaps[place] += overlap
+        overlaps[latest] += overlap
+        if events[place].end > events[latest].end:
+            latest = place
+    return overlaps

@@ -20,7 +20,7 @@ from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest_record import Manifest, ManifestDevice
 from roofline.report.words import format_failures
 from roofline.run import checkout, dry_run, run_lock
-from roofline.run.archive import MADE_AGAIN, contents, manifest_of, pack
+from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT
@@ -30,75 +30,71 @@ METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
 # What of the committed runs of other cards no page of this one is made with: 16 MB.
 OF_OTHER_RUNS = re.compile(r"reference/(?!cards/)")
-NEVER_LISTED = (
-    "results/archive/",
-    "results/comparison/",
-    "results/previous/",
-    "results/rendered/",
-)
+NEVER_LISTED = ("results/archive/", "results/comparison/", "results/previous/", "results/rendered/")
 
 
-def what_is_stale(options: list[str]) -> str | None:
-    """The jobs that are to be done, by rule and count; None where none are. Raises UserError where Snakemake fails."""
+def describe_stale_jobs(options: list[str]) -> str | None:
+    """Return the count and the rules of the jobs to be done; None if there are none. Raises UserError if Snakemake
+    fails."""
     try:
-        jobs, _ = dry_run.plan(options)
+        jobs, _ = dry_run.plan_jobs(options)
     except UserError as failed:
-        raise UserError(
-            f"not archived, `snakemake -n` failed: {(str(failed).splitlines() or ['no reason given'])[-1]}"
-        ) from None
+        reason = (str(failed).splitlines() or ["no reason given"])[-1]
+        raise UserError(f"not archived, `snakemake -n` failed: {reason}") from None
     are = "is" if len(jobs) == 1 else "are"
     rules = ", ".join(dict.fromkeys(job.rule for job in jobs))
     return f"{count_words(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None
 
 
 def archive(root: Path, options: list[str], sources_at: Path | None = None) -> Path:
-    """Check the run in a folder and pack it, with its sources: of that folder, or of the checkout that it was made by.
-    Raises UserError, in one line."""
+    """Check the run in a folder and pack it, with the sources of `sources_at`, by default of the folder itself. Return
+    the path of the archive, relative to the folder. Raises UserError, in one line."""
     sources_at = sources_at or root
     if run_lock.is_held():
         raise UserError("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
-    if stale := what_is_stale(options):
+    if stale := describe_stale_jobs(options):
         raise UserError(f"not archived: {stale}; {AGAIN}")
     if differing := differing_files(root, manifest.outputs):
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise UserError(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
-    kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
-    sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
-    paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    name, lines = name_of(manifest.devices, datetime.now(UTC)), notes(root, manifest, sources_at)
-    return pack(name, paths, [root, sources_at], lines)
+    metadata_paths = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
+    sources = [path for path in checkout.list_sources(sources_at) if not OF_OTHER_RUNS.match(path)]
+    paths = list_packed_paths(manifest, sources, [*metadata_paths, "logs/manifest.log", str(JOBS)])
+    name, notes = name_archive(manifest.devices, datetime.now(UTC)), collect_provenance(root, manifest, sources_at)
+    return pack(name, paths, [root, sources_at], notes)
 
 
-def name_of(devices: list[ManifestDevice], when: datetime) -> str:
-    """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
+def name_archive(devices: list[ManifestDevice], when: datetime) -> str:
+    """Return the name of the first GPU, else of the CPU, with the time: nvidia-h200-20261105T093000Z."""
     first = order_devices(devices, lambda device: device.device_kind)[0]
     slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
     return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
-def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:
-    """Which commit the packed sources are of, what differs from it, and the user's own operators."""
-    sources, difference = checkout.describe(sources_at), checkout.difference(sources_at)
+def collect_provenance(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:
+    """Return texts by path: the commit of the packed sources, what differs from it, and the user's own operators."""
+    sources, difference = checkout.describe(sources_at), checkout.diff_sources(sources_at)
     lines = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
     if sources.commit != manifest.sources.commit:
         lines.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")
     lines += [f"changed since: {name}" for name in sources.changed_files or []]
-    found = {"provenance/commit.txt": ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")}
+    files = {"provenance/commit.txt": ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")}
     for path, sha256 in manifest.operators.items():
         if file_sha256(root / path) != sha256:
             raise UserError(f"not archived: {path} is not the file that was measured with; {AGAIN}")
         name = f"operators/{Path(path).name}"
-        found[name if name not in found else f"operators/{sha256[:8]}-{Path(path).name}"] = (root / path).read_bytes()
-    return found if difference is None else {**found, "provenance/uncommitted.diff": difference}
+        files[name if name not in files else f"operators/{sha256[:8]}-{Path(path).name}"] = (root / path).read_bytes()
+    return files if difference is None else {**files, "provenance/uncommitted.diff": difference}
 
 
-def report(root: Path, path: Path) -> None:
+def print_summary(root: Path, path: Path) -> None:
+    """Print what the archive at `path` leaves out, the checks of the run that failed, and how to copy it."""
     manifest = manifest_of(root)
-    left = [name for name in unlisted_files(root, manifest) if not name.startswith(NEVER_LISTED)]
-    if left:
-        more = f" and {len(left) - 1} more" if left[1:] else ""
-        print(f"left out, because no job of this config makes them: {left[0]}{more}")
+    unlisted = [name for name in unlisted_files(root, manifest) if not name.startswith(NEVER_LISTED)]
+    if unlisted:
+        more = f" and {len(unlisted) - 1} more" if unlisted[1:] else ""
+        print(f"left out, because no job of this config makes them: {unlisted[0]}{more}")
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
@@ -113,6 +109,6 @@ def report(root: Path, path: Path) -> None:
 if __name__ == "__main__":
     print_what_can_be_printed()
     try:
-        report(Path(), archive(Path(), sys.argv[1:], CHECKOUT))
+        print_summary(Path(), archive(Path(), sys.argv[1:], CHECKOUT))
     except (UserError, OSError) as error:
         sys.exit(str(error))

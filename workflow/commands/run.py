@@ -46,83 +46,86 @@ CORES_PER_GPU = 2  # of Snakemake's: for a measurement, and for the next one's i
 
 
 def main(arguments: list[str]) -> int:
+    """Run the workflow with these options of Snakemake, or print its plan. Return the exit status."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--cell")
     parser.add_argument("--again", action="store_true")
-    given, arguments = parser.parse_known_args(arguments)
-    config, chosen_by = folder.called_with(arguments)
-    wanted = asked(config) if given.cell is not None or given.again else []
-    cell = None if given.cell is None else targets.find(given.cell, wanted)
-    disturbed = again.disturbed(RESULTS, wanted) if given.again else []
-    if given.again and not disturbed:
-        print(again.NOTHING)
+    options, arguments = parser.parse_known_args(arguments)
+    config, chosen_by = folder.read_run_config(arguments)
+    names = list_measured_records(config) if options.cell is not None or options.again else []
+    record_name = None if options.cell is None else targets.find_record(options.cell, names)
+    disturbed = again.list_disturbed_records(RESULTS, names) if options.again else []
+    if options.again and not disturbed:
+        print(again.NOTHING_DISTURBED)
         return 0
-    arguments = ["--cores", str(CORES_PER_GPU * gpus_wanted(config)), *arguments]
-    arguments = folder.with_targets(arguments, [path_of(cell)] if cell else [])
+    arguments = ["--cores", str(CORES_PER_GPU * count_wanted_gpus(config)), *arguments]
+    arguments = folder.with_targets(arguments, [record_path(record_name)] if record_name else [])
     if dry_run.DRY.intersection(arguments):
-        jobs, notes = dry_run.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
-        print("\n".join([*notes, *dry_run.lines(jobs)]))
+        forced = ["--forcerun", *disturbed] if disturbed else []
+        jobs, notes = dry_run.plan_jobs(folder.insert_options(arguments, forced))
+        print("\n".join([*notes, *dry_run.format_plan(jobs)]))
         return 0
     if run_lock.is_held():
         print(run_lock.refusal())
         return 1
-    put_back()
-    before = made_at(MANIFEST)
+    restore_records()
+    before = modified_ns(MANIFEST)
     os.environ[console.ARGUMENTS] = shlex.join(chosen_by)
     os.environ[RUN_STARTED] = now()  # of both passes of --again
     status = measure_again(arguments, disturbed) if disturbed else 0
     status = status or run_workflow(arguments)
-    if status == 0 and cell:
-        print(line_of(cell))
-    elif status == 0 and before and made_at(MANIFEST) == before:
-        print(dry_run.NOTHING)
-        console.summarise(RESULTS)
+    if status == 0 and record_name:
+        print(describe_record(record_name))
+    elif status == 0 and before and modified_ns(MANIFEST) == before:
+        print(dry_run.UP_TO_DATE)
+        console.print_summary(RESULTS)
     return status
 
 
 def measure_again(arguments: list[str], disturbed: list[str]) -> int:
     """Measure records again with all that their jobs make, but for those that are stale, which the run measures in any
-    case. Returns the status."""
-    stale = {path for job in dry_run.plan(arguments)[0] for path in job.outputs}
+    case. Return the exit status."""
+    stale = {path for job in dry_run.plan_jobs(arguments)[0] for path in job.outputs}
     if not (records := [path for path in disturbed if path not in stale]):
         return 0
-    jobs, _ = dry_run.plan(folder.with_options(arguments, ["--forcerun", *records]))
+    jobs, _ = dry_run.plan_jobs(folder.insert_options(arguments, ["--forcerun", *records]))
     records = [path for job in jobs if {*records} & {*job.outputs} for path in job.outputs]
     try:
         again.set_aside(RESULTS, records)
         return run_workflow(folder.with_targets(arguments, records))
     finally:
-        put_back()
+        restore_records()
 
 
-def put_back() -> None:
-    if kept := again.settle(RESULTS):
-        print(f"earlier record kept, since the new one is missing or as disturbed: {join_words(kept)}", flush=True)
+def restore_records() -> None:
+    """Put back the records that were set aside and not replaced by less disturbed ones, and print which."""
+    if restored := again.restore_less_disturbed(RESULTS):
+        print(f"earlier record kept, since the new one is missing or as disturbed: {join_words(restored)}", flush=True)
 
 
 def run_workflow(arguments: list[str]) -> int:
-    """Run Snakemake to its end in a fork of this process, which saves imports. Returns its status."""
-    workflow = multiprocessing.get_context("fork").Process(target=snakemake, args=(arguments,))
+    """Run Snakemake to its end in a fork of this process, which saves imports. Return its exit status."""
+    workflow = multiprocessing.get_context("fork").Process(target=run_snakemake, args=(arguments,))
     workflow.start()
-    on_end(signal.default_int_handler)
+    set_end_handlers(signal.default_int_handler)
     Thread(target=end_when_unread, args=(workflow,), daemon=True).start()
     try:
         workflow.join()
         return workflow.exitcode
     except KeyboardInterrupt:
-        on_end(signal.SIG_IGN)
-        interrupt(workflow)
+        set_end_handlers(signal.SIG_IGN)
+        end_processes(workflow)
         workflow.join()
         clear = "\r\x1b[K" if sys.stdout.isatty() else ""  # the line of the job in progress
-        print(f"{clear}stopped: what was finished is kept, and {console.make()} goes on from there")
+        print(f"{clear}stopped: what was finished is kept, and {console.format_make_command()} goes on from there")
         return INTERRUPTED
 
 
-def snakemake(arguments: list[str]) -> None:
+def run_snakemake(arguments: list[str]) -> None:
     """Run Snakemake in its own process group, which does not receive the Ctrl-C of the terminal."""
     os.setpgid(0, 0)
     end_with_parent(signal.SIGKILL)
-    on_end(signal.SIG_DFL)
+    set_end_handlers(signal.SIG_DFL)
     from snakemake.cli import main
     from snakemake.settings.types import MaxJobsPerTimespan
 
@@ -133,8 +136,8 @@ def snakemake(arguments: list[str]) -> None:
     main()
 
 
-def asked(config: dict) -> list[str]:
-    """The cells that a run with these settings measures. Raises UserError."""
+def list_measured_records(config: dict) -> list[str]:
+    """Return the names of the records that a run with these settings measures. Raises UserError."""
     return targets.Cells(settings.complete(config), discovery.discover()).measured()
 
 
@@ -143,8 +146,9 @@ def end_with_parent(number: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
-def interrupt(workflow: multiprocessing.Process) -> None:
-    """End every process of a run. Snakemake at once: it would trace a Ctrl-C, and its next run does what it left."""
+def end_processes(workflow: multiprocessing.Process) -> None:
+    """End every process of a run. Snakemake is killed: it would print the trace of a Ctrl-C, and its next run does what
+    is left to do."""
     with contextlib.suppress(psutil.Error):  # it may have ended
         children = psutil.Process(workflow.pid).children(recursive=True)
         workflow.kill()
@@ -154,43 +158,43 @@ def interrupt(workflow: multiprocessing.Process) -> None:
 
 
 def end_when_unread(workflow: multiprocessing.Process) -> None:
-    """As after `make | head`: Snakemake would wait for ever."""
+    """End the run once nobody reads what it prints, as after `make | head`: Snakemake would wait for ever."""
     watch = select.poll()
     watch.register(sys.stdout.fileno(), 0)  # errors alone are reported
     watch.poll()
-    interrupt(workflow)
+    end_processes(workflow)
 
 
-def on_end(do: Callable | signal.Handlers) -> None:
-    """What signals that end a run do from now on; those that the caller ignores, as nohup does, stay ignored."""
+def set_end_handlers(handler: Callable | signal.Handlers) -> None:
+    """Handle the signals that end a run; those that the caller ignores, as nohup does, stay ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, do)
+            signal.signal(number, handler)
 
 
-def gpus_wanted(config: dict) -> int:
-    """How many GPUs the configuration asks for, or 1."""
-    wanted = config.get("devices", "auto")
-    if isinstance(wanted, list):
-        known = [
-            name for name in map(str, wanted) if discovery.kind_from_name(name) in DEVICE_TRAITS
-        ]  # others are refused later
-        return max(1, len(select_accelerators(known, discovery.kind_from_name)))
-    return max(1, len(discovery.discover()) - 1) if wanted == "all" else 1
+def count_wanted_gpus(config: dict) -> int:
+    """Return how many GPUs the configuration asks for, at least 1."""
+    devices = config.get("devices", "auto")
+    if isinstance(devices, list):  # names that are not valid are refused later
+        valid_names = [name for name in map(str, devices) if discovery.kind_from_name(name) in DEVICE_TRAITS]
+        return max(1, len(select_accelerators(valid_names, discovery.kind_from_name)))
+    return max(1, len(discovery.discover()) - 1) if devices == "all" else 1
 
 
-def path_of(cell: str) -> str:
-    return f"{RESULTS}/{cell}.json"
+def record_path(name: str) -> str:
+    """Return the path of a record from its name."""
+    return f"{RESULTS}/{name}.json"
 
 
-def line_of(cell: str) -> str:
-    """The line that the job which measured it left. Raises UserError and OSError."""
-    device, rule, case = cell.split("/", 2)
-    query = read(DeviceRecord, path_of(f"{device}/device_query"))
-    return job_lines.format_job_line(read_record(Path(path_of(cell))), f"{rule} {device} {case}", query)
+def describe_record(name: str) -> str:
+    """Return the line that the job of a record printed. Raises UserError and OSError."""
+    device, rule, case = name.split("/", 2)
+    query = read(DeviceRecord, record_path(f"{device}/device_query"))
+    return job_lines.format_job_line(read_record(Path(record_path(name))), f"{rule} {device} {case}", query)
 
 
-def made_at(path: Path) -> int | None:
+def modified_ns(path: Path) -> int | None:
+    """Return when a file was modified, in nanoseconds; None if it does not exist."""
     return path.stat().st_mtime_ns if path.exists() else None
 
 

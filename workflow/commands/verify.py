@@ -25,17 +25,17 @@ from roofline.table.run_records import Results, read_results
 
 
 def verify(run: Path) -> int:
-    """Print a line a problem, or where the run is drawn; returns the exit status. Raises UserError and
+    """Print a line for each problem of a run, or where it is drawn. Return the exit status. Raises UserError and
     OSError."""
     with opened(run) as (root, manifest, problems):
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1
-        found = read_results(root / RESULTS, [root / one.path for one in manifest.outputs])
+        results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
     print("\n".join([f"ok: {len(manifest.outputs)} results agree with the manifest", *describe_amendments(manifest)]))
     folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     shutil.rmtree(folder, ignore_errors=True)
-    roofline = draw(found, manifest, folder)
+    roofline = redraw_run(results, manifest, folder)
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     print(
         "\n".join([f"drawn again from the records: {folder}/ ({names})", *format_failures(roofline.doubting_failures)])
@@ -43,15 +43,10 @@ def verify(run: Path) -> int:
     return 0
 
 
-def draw(found: Results, manifest: Manifest, folder: Path) -> Roofline:
-    """Words, numbers and pictures that follow from records. Returns the table."""
-    roofline = write_derived(
-        found,
-        manifest.asked,
-        hashes(manifest.outputs),
-        folder,
-        Source(manifest.sources.commit, manifest.sources.url),
-    )
+def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
+    """Write the words, numbers and pictures that follow from records into a folder. Return the table."""
+    source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
+    roofline = write_derived(results, manifest.asked, hashes(manifest.outputs), folder, source)
     pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])
     return roofline
 

@@ -25,18 +25,18 @@ from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.rule_params import ALONE, RuleParams, timing
-from roofline.run.targets import Cells, asked, files
+from roofline.run.rule_params import MEASURING_SLOTS, RuleParams, timing
+from roofline.run.targets import Cells, build_request, files
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
 
 print_what_can_be_printed()
-logger.addFilter(console.is_passed_on)
+logger.addFilter(console.should_show)
 
 
 def faults_end_the_run(check, *arguments):
-    """What a check returns; its faults, a line each, end Snakemake before anything is planned."""
+    """Return what a check returns; its faults, a line each, end Snakemake before anything is planned."""
     try:
         return check(*arguments)
     except (UserError, OSError) as error:
@@ -70,27 +70,29 @@ CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH_LOCK else 2)  # a GPU's next job starts meanwhile
-workflow.register_resource("measuring", ALONE)
+workflow.register_resource("measuring", MEASURING_SLOTS)
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
-    one.prerequisite.rule: (one.prerequisite, rule) for rule, one in CELLS.timed.items() if one.prerequisite
+    operator.prerequisite.rule: (operator.prerequisite, rule)
+    for rule, operator in CELLS.timed.items()
+    if operator.prerequisite
 }.values()
 
 
 def cores_of(wildcards):
-    """All of Snakemake's cores for a measurement of the CPU, next to which nothing runs."""
+    """Return all of Snakemake's cores for a measurement of the CPU, next to which nothing runs, else 1."""
     return workflow.cores if PARAMS.used(wildcards) == [lock.HOST_LOCK] else 1
 
 
 def reference_size(wildcards, dtype=None):
-    """Rows and columns of the reference GEMM: at most 2048 for NumPy's slow fp64, except in thorough."""
+    """Return the rows and columns of the reference GEMM: at most 2048 for NumPy's slow fp64, except in thorough."""
     slow = (wildcards.device, dtype or wildcards.get("dtype")) == ("cpu", "fp64") and CONFIG.effort != "thorough"
     return min(CONFIG.peak_flops.size, 2048) if slow else CONFIG.peak_flops.size
 
 
 # A function, since Snakemake would take braces in the user's own names for wildcards.
 def asked_as_text(wildcards):
-    return json.dumps(asked(CHECKED, CELLS.devices), sort_keys=True)
+    return json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True)
 
 
 OUTPUTS = [*CELLS.deliverables(), "results/manifest.json"]

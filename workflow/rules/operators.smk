@@ -14,7 +14,7 @@ rule operator_prediction:
     conda:
         ENVIRONMENT
     resources:
-        measuring=ALONE,
+        measuring=MEASURING_SLOTS,
     params:
         operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
     script:
@@ -37,10 +37,10 @@ rule predictions:
     conda:
         ENVIRONMENT
     resources:
-        measuring=ALONE,
+        measuring=MEASURING_SLOTS,
     params:
         tasks=PARAMS.planned,
-        gemms=lambda wildcards: {one: reference_size(wildcards, one) for one in PARAMS.gemms(wildcards)},
+        gemms=lambda wildcards: {dtype: reference_size(wildcards, dtype) for dtype in PARAMS.gemms(wildcards)},
     script:
         "../scripts/predictions.py"
 
@@ -62,7 +62,7 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
         params:
             operator=OPERATOR,
             operators=PARAMS.own_file(OPERATOR),
-            values=lambda wildcards, of=PREREQUISITE.params: json.dumps(of(CONFIG, wildcards.name), sort_keys=True),
+            values=lambda wildcards, make=PREREQUISITE.params: json.dumps(make(CONFIG, wildcards.name), sort_keys=True),
         script:
             "../scripts/prerequisite.py"
 

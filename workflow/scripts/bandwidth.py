@@ -119,7 +119,7 @@ def add_sustained_load(
     fastest = max(trial.gb_per_s for trial in bandwidth.trials)
     least_gb_per_s = search.EQUAL_GRID_SHARE * fastest
     equally_fast = [trial.grid for trial in bandwidth.trials if trial.gb_per_s >= least_gb_per_s]
-    step, step_s = benchmark.grids[equally_fast[-1]], bandwidth.timing.median_s
+    step, step_s = benchmark.steps_by_grid[equally_fast[-1]], bandwidth.timing.median_s
     load = measure_memory_load(device, step, benchmark.counted_bytes, step_s, seconds)
     return bandwidth.model_copy(update={"sustained": load})
 

@@ -19,7 +19,7 @@ def serve_loads(name: str) -> None:
     end_with_run()
     device = discovery.open_device(name)
     gemm = workloads_module(device).reference_workload(device, "fp16", GEMM_SIZE, SEED)
-    gemm.check()
+    gemm.run_and_check()
     step_s = median(device.time_steps(gemm.step, TIMED_STEPS))
     work = LoadedWork(gemm.step, gemm.flops, gemm.product)
     print("ready", flush=True)

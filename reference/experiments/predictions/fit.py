@@ -35,11 +35,11 @@ def device_s(cell: dict, constants: dict[str, float]) -> float:
     found = predict_cell(
         flops=cell["flops"],
         traffic_bytes=cell["bytes"],
-        peak_tflops=cell["promised_tflops"],
-        bandwidth_gb_per_s=cell["promised_gb_per_s"],
+        tflops=cell["promised_tflops"],
+        gb_per_s=cell["promised_gb_per_s"],
         costs=CostTerms(**cell["costs"]).costs(constants),
     )
-    return found.device_latency_s
+    return found.gpu_time_s
 
 
 def fitted(cells: list[dict], constants: dict[str, float], free: list[str]) -> dict[str, float]:
@@ -73,7 +73,8 @@ def scored(cells: list[dict], constants: dict[str, float]) -> list[tuple[float, 
 
 def words(scores: list[tuple[float, bool]]) -> str:
     errors, close = zip(*scores, strict=True)
-    return f"median error {100 * numpy.median(errors):.1f} %, {100 * numpy.mean(close):.0f} % within {CLOSE_WITHIN_FACTOR} x"
+    near = f"{100 * numpy.mean(close):.0f} % within {CLOSE_WITHIN_FACTOR} x"
+    return f"median error {100 * numpy.median(errors):.1f} %, {near}"
 
 
 def cells_of(operator) -> list[dict]:

@@ -209,7 +209,7 @@ class _Kernel:
         if what in BYTES and self.name != "read_shared":
             took(what, BYTES[what] * int(given.vectors) * 4 * WORDS_A_VECTOR)
         elif what == "fold":
-            steps = int(given.defines["STEPS_A_ROUND"]) * int(given.rounds)
+            steps = int(given.defines["STEPS_PER_ROUND"]) * int(given.rounds)
             took("fma", 2 * given.before.size * steps)
         elif what == "chase":
             WORKED_S[0] += LOAD_S * int(given.steps)
@@ -228,8 +228,8 @@ def _add(total, found, times=1):
 
 
 def _read(given):
-    if given.tell[0]:
-        _add(given.total, _words(given.a, given.vectors))
+    if given.report_sum[0]:
+        _add(given.word_sum, _words(given.a, given.vectors))
 
 
 def _write(given):
@@ -257,13 +257,14 @@ def _triad(given):
 
 
 def _read_l1(given):
-    for block in range(given.blocks) if given.apart else (0,):
-        times = given.passes if given.apart else int(given.passes) * given.blocks
-        _add(given.total, _words(given.a, given.vectors, block * int(given.apart)), times)
+    stride = int(given.set_stride)
+    for block in range(given.blocks) if stride else (0,):
+        times = given.passes if stride else int(given.passes) * given.blocks
+        _add(given.word_sum, _words(given.words, given.vectors, block * stride), times)
 
 
 def _read_by_all(given):
-    _add(given.total, _words(given.a, given.vectors), int(given.passes) * given.blocks)
+    _add(given.word_sum, _words(given.words, given.vectors), int(given.passes) * given.blocks)
 
 
 def _count_differences(given):
@@ -286,7 +287,7 @@ def _normal(dtype):
 
 
 def _fold(given):
-    numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
+    numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_PER_ROUND"))
     assert given.before.size % (numbers * given.blocks * given.threads) == 0
     shown = slice(SHOWN_THREADS if RATES else None)
     start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
@@ -295,7 +296,7 @@ def _fold(given):
 
 
 def _issue(given):
-    pairs, threads = int(given.defines["PAIRS"]), given.threads
+    pairs, threads = int(given.defines["PAIRS_PER_ROUND"]), given.threads
     assert given.floats.size == given.words.size == given.blocks * threads * instruction_kernels.CHAINS_PER_THREAD
     start = instruction_kernels.start_words(threads)
     steps = int(given.rounds) * pairs // instruction_kernels.CHAINS_PER_THREAD
@@ -309,9 +310,8 @@ def _issue(given):
 
 def _load(places):
     def kernel(given):
-        of = given.stride if places == "strided_word_indices" else given.ways
-        for where, times in getattr(instruction_kernels, places)(int(of), given.threads, int(given.rounds)):
-            _add(given.total, given.a.reshape(-1).view(numpy.uint32)[where], times * given.blocks)
+        for where, times in getattr(instruction_kernels, places)(int(given.stride), given.threads, int(given.rounds)):
+            _add(given.word_sum, given.a.reshape(-1).view(numpy.uint32)[where], times * given.blocks)
 
     return kernel
 
@@ -404,10 +404,10 @@ def _product_on_hopper(given):
 
 
 def _chase(given):
-    at = int(given.first)
+    at = int(given.first_address)
     for _ in range(int(given.steps) % len(given.chain)):  # laps of all of it lead nowhere
         at = ctypes.c_uint64.from_address(at).value
-    given.last[0] = at
+    given.last_address[0] = at
     took("load", int(given.steps))
 
 
@@ -436,7 +436,7 @@ KERNELS = {
     "copy": _copy,
     "triad": _triad,
     "read_l1": _read_l1,
-    "read_l2": lambda given: _add(given.total, _words(given.a, given.vectors), given.passes),
+    "read_l2": lambda given: _add(given.word_sum, _words(given.words, given.vectors), given.passes),
     "read_l2_broadcast": _read_by_all,
     "read_shared": _read_by_all,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},

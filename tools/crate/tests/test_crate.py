@@ -17,7 +17,7 @@ from small_run import SmallRun
 from workflow_run import CHECKOUT, sha256
 
 from roofline.api import UserError
-from roofline.run.archive import contents, pack
+from roofline.run.archive import list_packed_paths, pack
 
 # From a library that the validator uses.
 pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
@@ -75,7 +75,7 @@ def packed(run: SmallRun, notes: dict[str, bytes] | None = None, **fields) -> st
     """The archive of a run whose manifest has these fields."""
     manifest = run.write_manifest(**fields)
     there = [path.relative_to(run.root) for path in [*run.root.iterdir(), *run.root.glob(".snakemake/*/*")]]
-    return str(run.root / pack("a-cpu", contents(manifest, map(str, there), []), [run.root], notes or {}))
+    return str(run.root / pack("a-cpu", list_packed_paths(manifest, map(str, there), []), [run.root], notes or {}))
 
 
 def entities(path: str) -> dict[str, dict]:

@@ -30,7 +30,7 @@ def figure(value, kind="memory"):
 
 
 def against(value, runs):
-    (found,) = against_known.ceilings(CARD, [figure(value)], "default", api.Cards(name=CARD.name, runs=runs))
+    (found,) = against_known.rank_ceilings(CARD, [figure(value)], "default", api.Cards(name=CARD.name, runs=runs))
     return found
 
 
@@ -44,7 +44,7 @@ def test_a_card_counts_once_with_the_median_of_its_runs():
 
 @pytest.mark.parametrize(("value", "result"), [(4600, "pass"), (4550, "note"), (4330, "note"), (4320, "fail")])
 def test_a_note_begins_at_three_and_a_failure_at_eight_percent_below_the_median(value, result):
-    row = against_known.near([against(value, FIVE)])
+    row = against_known.check_near([against(value, FIVE)])
     assert row.result == result and bool(row.action) == (result != "pass")
 
 
@@ -52,8 +52,8 @@ def test_watts_have_a_rank_if_known_cards_have_them():
     runs = [
         run(card, None, values={"fp16/power_w": one}) for card, one in zip("abcde", range(600, 800, 40), strict=True)
     ]
-    idle, fp16 = against_known.ranked(
-        CARD, against_known.watts(POWERED, "gpu0"), "default", api.Cards(name=CARD.name, runs=runs)
+    idle, fp16 = against_known.rank_figures(
+        CARD, against_known.power_figures(POWERED, "gpu0"), "default", api.Cards(name=CARD.name, runs=runs)
     )
     assert (idle.value, idle.median, idle.rank) == (120, None, None)
     assert (fp16.value, fp16.median, fp16.rank, fp16.unit) == (690, 680, 3, "W")
@@ -71,7 +71,7 @@ def opened(monkeypatch, tmp_path):
 
 def test_a_run_is_added_once(opened):
     for _ in range(2):
-        assert len(add_card.add("archive")) == 1
+        assert len(add_card.add_run("archive")) == 1
         (added,) = api.cards(CARD.name).runs
         assert (added.card_id, added.values) == (api.card_id(CARD.uuid), {"hbm_read": 4711.12, **WATTS})
 
@@ -80,4 +80,4 @@ def test_a_run_is_added_once(opened):
 def test_a_run_without_a_whole_gpu_is_refused(opened, device):
     opened.devices = {"device": device}
     with pytest.raises(api.UserError):
-        add_card.add("archive")
+        add_card.add_run("archive")

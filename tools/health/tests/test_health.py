@@ -12,6 +12,7 @@ from factories import seals_for
 from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
+from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.discovery import describe_device
 from roofline.devices.gpu import gpu_fma
@@ -30,7 +31,6 @@ FEW, ALL = 2, 132
 RATES = {"read": 4600, "write": 4600, "copy": 4300, "triad": 4300, "link": 55, "fma": 65.5 * FEW / ALL, "bfloat16": 800}
 IDENTITY = Identity("gpu0", "gpu", "of an unknown model", "GPU-1", None, 1 << 37, 1 << 37)
 BUDGET = TimingBudget(warmup=1, iterations=10, time_budget_s=0.02)
-MIB = 1 << 20
 JOB = {"device": "gpu0", "seals": {}, "started_at": "2026-11-22T12:00:00+00:00", "elapsed_s": 1}
 
 
@@ -51,10 +51,10 @@ class StandIn:
 
     def looked_at(self):
         watch = xids.Watch({"gpu0": "GPU-1"})
-        return {"users": watch.users()["gpu0"], "errors": watch.errors()["gpu0"]}
+        return {"users": watch.read_users()["gpu0"], "errors": watch.read_errors()["gpu0"]}
 
     def repeated(self):
-        return {"repeated": repeat.repeat(self.device, "bf16", 64, seconds=0.02)}
+        return {"repeated": repeat.repeat_product(self.device, "bf16", 64, seconds=0.02)}
 
     def measured(self, name):
         kind, what = name.split("/")
@@ -78,8 +78,8 @@ def judged(folder, records, users, errors, repeated, failures) -> dict:
         (folder / "gpu0" / name).parent.mkdir(parents=True, exist_ok=True)
         write(record, folder / "gpu0" / f"{name}.json")
     facts = api.card_facts(folder, {"gpu0": (repeated or {}).get("memory_errors", {})}).get("gpu0")
-    rows = [verdict.unused(*users), verdict.xids(errors, earlier=True)]
-    return health.judged(IDENTITY, "bf16", facts, rows, failures, repeated)
+    rows = [verdict.check_unused(*users), verdict.check_xids(errors, reads_log=True)]
+    return health.judge_card(IDENTITY, "bf16", facts, rows, failures, repeated)
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +145,12 @@ def test_what_is_seen_before_or_after_the_measurements_is_named(sound, tmp_path,
     ("code", "minutes", "result"), [(45, None, "note"), (31, None, "fail"), (94, 60, "fail"), (31, 60, "note")]
 )
 def test_which_xids_are_grave(code, minutes, result):
-    assert verdict.xids([xids.Xid(code, minutes)], earlier=True).result == result
+    assert verdict.check_xids([xids.Xid(code, minutes)], reads_log=True).result == result
 
 
 @pytest.mark.parametrize(("error", "result"), [("CUDARuntimeError", "fail"), ("OSError", "not_applicable")])
 def test_a_measurement_that_failed_is_an_error_of_the_card_if_cuda_or_the_result_says_so(error, result):
-    assert verdict.measured({"bandwidth/hbm": ("it failed", error)}).result == result
+    assert verdict.check_measured({"bandwidth/hbm": ("it failed", error)}).result == result
 
 
 def test_what_cannot_be_read_is_not_an_error(sound, tmp_path):

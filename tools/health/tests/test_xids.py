@@ -14,7 +14,7 @@ def codes(monkeypatch, tmp_path):
         monkeypatch.setattr(xids, "KERNEL_LOG", tmp_path / "kmsg")
         if log:
             (tmp_path / "kmsg").write_text(log)
-        found = xids.Watch({"gpu0": "GPU-1"}).errors()["gpu0"]
+        found = xids.Watch({"gpu0": "GPU-1"}).read_errors()["gpu0"]
         return None if found is None else [(one.code, one.minutes is None) for one in found]
 
     return watched

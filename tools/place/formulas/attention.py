@@ -1,6 +1,6 @@
 """Scaled dot product attention: two products forward, five backward. A causal mask halves the FLOPs."""
 
-from formulas.base import Call, CallWork, Tensor, formula, read
+from formulas.base import Call, CallWork, Tensor, count_bytes, formula
 
 # The argument of the causal mask.
 MASK = {"_flash_attention_forward": 8, "_efficient_attention_forward": 9, "_cudnn_attention_forward": 10}
@@ -9,21 +9,32 @@ MASK |= {"_scaled_dot_product_cudnn_attention": 6, "_scaled_dot_product_cudnn_at
 
 
 @formula(*MASK)
-def attention(call: Call) -> CallWork | None:
-    """None for sequences of several lengths, which the trace does not hold."""
-    first, mask = int(call.name.endswith("backward")), MASK[call.name]
-    query, key, value = inputs = call.inputs[first : first + 3]
+def attention_work(call: Call) -> CallWork | None:
+    """Return the work of an attention, forward or backward.
+
+    None if the sequences differ in length: the trace does not record their lengths.
+    """
+    backward = call.name.endswith("backward")
+    first = 1 if backward else 0  # the gradient comes first
+    query, key, value = call.inputs[first : first + 3]
     if len(query.dims) != 4:
         return None
-    sequence, heads = (2, 1) if "cudnn" in call.name else (1, 2)
-    queries, keys, causal = query.dims[sequence], key.dims[sequence], call.inputs[mask] in ("True", "1", "2")
-    pairs = query.dims[0] * query.dims[heads] * (queries * keys - causal * min(queries, keys) * queries / 2)
-    flops = 2 * pairs * (query.dims[3] + value.dims[3])
-    shape = f"batch {query.dims[0]}, {query.dims[heads]} x {key.dims[heads]} heads of {query.dims[3]}, "
-    shape += f"{'causal half of ' * causal}{queries} x {keys}"
-    if first:  # backward
-        written = sum(one.count * one.item_bytes for one in inputs)
-        return CallWork(2.5 * flops, read(call.tensors()), written, query.dtype, True, shape)
-    bias = [one for one in call.inputs[3:4] if isinstance(one, Tensor) and len(one.dims) == 4]
-    written = query.count // query.dims[3] * value.dims[3] * query.item_bytes
-    return CallWork(flops, read([*inputs, *bias]), written, query.dtype, True, shape)
+    sequence_axis, head_axis = (2, 1) if "cudnn" in call.name else (1, 2)
+    queries, keys = query.dims[sequence_axis], key.dims[sequence_axis]
+    pairs = float(queries * keys)
+    sizes = f"{queries} x {keys}"
+    if call.inputs[MASK[call.name]] in ("True", "1", "2"):  # causal
+        pairs -= min(queries, keys) * queries / 2
+        sizes = f"causal half of {sizes}"
+    flops = 2 * (query.dims[0] * query.dims[head_axis] * pairs) * (query.dims[3] + value.dims[3])
+    heads = f"{query.dims[head_axis]} x {key.dims[head_axis]} heads of {query.dims[3]}"
+    shape = f"batch {query.dims[0]}, {heads}, {sizes}"
+    if backward:
+        gradient_bytes = sum(tensor.count * tensor.item_bytes for tensor in (query, key, value))
+        return CallWork(2.5 * flops, count_bytes(call.tensors()), gradient_bytes, query.dtype, True, shape)
+    read = [query, key, value]
+    bias = call.inputs[3] if len(call.inputs) > 3 else None
+    if isinstance(bias, Tensor) and len(bias.dims) == 4:
+        read.append(bias)
+    written_bytes = query.count // query.dims[3] * value.dims[3] * query.item_bytes
+    return CallWork(flops, count_bytes(read), written_bytes, query.dtype, True, shape)

@@ -1,6 +1,7 @@
 """A formula gives an operator's FLOPs and least bytes: a function of a `Call`, registered by `@formula(...)`.
 
-Every file of this folder is loaded. Names are without `aten::`. None: the work does not follow from the trace.
+Every file of this folder is loaded. Names are without `aten::`. A formula returns None if the work does not follow
+from the trace.
 """
 
 import re
@@ -16,6 +17,8 @@ DTYPES = {"float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16
 
 @dataclass(frozen=True)
 class Tensor:
+    """A tensor argument as the trace records it: sizes and strides in elements."""
+
     dims: tuple[int, ...]
     strides: tuple[int, ...]
     type: str  # PyTorch's name
@@ -34,28 +37,38 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Once each: what a stride of 0 repeats is one element."""
+        """The bytes of memory behind the tensor: what a stride of 0 repeats is one element."""
         return self.item_bytes * prod(size for size, stride in zip(self.dims, self.strides, strict=True) if stride)
 
 
 @dataclass(frozen=True)
 class Call:
+    """One call of an operator, as the trace records it."""
+
     name: str
     inputs: tuple  # by argument: a Tensor, a tuple of them, the text of a scalar or list, or None
     kernel: str  # the name of the longest
 
     def tensors(self) -> list[Tensor]:
-        lists = (one if isinstance(one, tuple) else (one,) for one in self.inputs)
-        return [one for some in lists for one in some if isinstance(one, Tensor)]
+        """Return all tensors among the arguments, in order, those of lists included."""
+        tensors = []
+        for argument in self.inputs:
+            members = argument if isinstance(argument, tuple) else (argument,)
+            tensors += [member for member in members if isinstance(member, Tensor)]
+        return tensors
 
     def sizes(self, place: int) -> list[int]:
-        """Of an argument such as `[2, 2]` or `1`."""
-        return [int(one) for one in re.findall(r"-?\d+", str(self.inputs[place]))] if place < len(self.inputs) else []
+        """Return the integers of an argument such as `[2, 2]` or `1`; [] if the call has no argument at that place."""
+        if place >= len(self.inputs):
+            return []
+        return [int(digits) for digits in re.findall(r"-?\d+", str(self.inputs[place]))]
 
 
 @dataclass(frozen=True)
 class CallWork:
-    flops: float  # of one call
+    """The FLOPs and the least bytes of one call."""
+
+    flops: float
     read_bytes: float
     write_bytes: float
     dtype: str = "fp32"  # of the arithmetic; fp32 is that of CUDA cores
@@ -63,24 +76,33 @@ class CallWork:
     shape: str = ""
 
 
-FORMULAS: dict[str, Callable[[Call], CallWork | None]] = {}
+Formula = Callable[[Call], CallWork | None]
+FORMULAS: dict[str, Formula] = {}
 
 
-def formula(*names: str):
-    def register(function: Callable[[Call], CallWork | None]):
+def formula(*names: str) -> Callable[[Formula], Formula]:
+    """Return a decorator that registers a function as the formula of these operators; a `*` ends a prefix."""
+
+    def register(function: Formula) -> Formula:
         FORMULAS.update(dict.fromkeys(names, function))
         return function
 
     return register
 
 
-def find(name: str) -> Callable[[Call], CallWork | None] | None:
-    """The formula of an operator, or of those that start alike, such as `triton_*`."""
-    for path in Path(__file__).parent.glob("[a-z]*.py") if not FORMULAS else ():
-        import_module(f"formulas.{path.stem}")
-    alike = (one for key, one in FORMULAS.items() if key.endswith("*") and name.startswith(key[:-1]))
-    return FORMULAS.get(name) or next(alike, None)
+def find_formula(name: str) -> Formula | None:
+    """Return the formula of an operator, or of a prefix of its name such as `triton_*`; None if there is none."""
+    if not FORMULAS:
+        for path in Path(__file__).parent.glob("[a-z]*.py"):
+            import_module(f"formulas.{path.stem}")
+    if name in FORMULAS:
+        return FORMULAS[name]
+    for key, function in FORMULAS.items():
+        if key.endswith("*") and name.startswith(key[:-1]):
+            return function
+    return None
 
 
-def read(tensors: Iterable[Tensor | None]) -> int:
-    return sum(one.bytes for one in tensors if one)
+def count_bytes(tensors: Iterable[Tensor | None]) -> int:
+    """Return the bytes of reading each tensor once; None has no bytes."""
+    return sum(tensor.bytes for tensor in tensors if tensor)

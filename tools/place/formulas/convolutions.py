@@ -1,45 +1,66 @@
 """Convolutions: 2 FLOPs per output, input channel of its group, and place of the kernel. Pooling: one per place."""
 
+from collections.abc import Sequence
 from math import prod
 
-from formulas.base import Call, CallWork, Tensor, formula, read
-from formulas.products import arithmetic
+from formulas.base import Call, CallWork, Tensor, count_bytes, formula
+from formulas.products import product_dtype
 
 # The arguments of padding, stride and dilation.
 FORWARD = {"cudnn_convolution": (2, 3, 4), "cudnn_convolution_relu": (4, 3, 5), "_conv_depthwise2d": (5, 4, 6)}
 
 
 @formula(*FORWARD)
-def forward(call: Call) -> CallWork:
+def convolution_work(call: Call) -> CallWork:
+    """Return the work of a forward convolution."""
     image, weight = call.inputs[:2]
-    outputs = image.dims[0] * weight.dims[0] * _spots(image, weight.dims[2:], *map(call.sizes, FORWARD[call.name]))
-    return _work(call, outputs * prod(weight.dims[1:]), call.tensors(), outputs * image.item_bytes, image, weight)
+    padding, stride, dilation = (call.sizes(place) for place in FORWARD[call.name])
+    positions = _count_positions(image, weight.dims[2:], padding, stride, dilation)
+    outputs = image.dims[0] * weight.dims[0] * positions
+    multiply_adds = outputs * prod(weight.dims[1:])
+    return _convolution_work(call, multiply_adds, call.tensors(), outputs * image.item_bytes, image, weight)
 
 
-# A forward's FLOPs for each gradient that is asked for, of the input and of the weight.
 @formula("convolution_backward")
-def backward(call: Call) -> CallWork:
+def convolution_backward_work(call: Call) -> CallWork:
+    """Return the work of a backward convolution: a forward's FLOPs for each requested gradient, of input and weight."""
     gradient, image, weight = call.inputs[:3]
-    for_image, for_weight, *_ = (one == "True" for one in call.inputs[10].strip("[]").split(", "))
-    spots = image if call.inputs[7] == "True" else gradient  # transposed
-    products = spots.count * prod(weight.dims[1:]) * (for_image + for_weight)
-    written = for_image * image.count * image.item_bytes + for_weight * weight.count * weight.item_bytes
-    return _work(call, products, [gradient, *[weight] * for_image, *[image] * for_weight], written, image, weight)
+    requested = call.inputs[10].strip("[]").split(", ")
+    image_requested, weight_requested = requested[0] == "True", requested[1] == "True"
+    is_transposed = call.inputs[7] == "True"
+    outputs = image if is_transposed else gradient
+    multiply_adds_per_gradient = outputs.count * prod(weight.dims[1:])
+    multiply_adds, read, written_bytes = 0, [gradient], 0
+    if image_requested:
+        multiply_adds += multiply_adds_per_gradient
+        read.append(weight)
+        written_bytes += image.count * image.item_bytes
+    if weight_requested:
+        multiply_adds += multiply_adds_per_gradient
+        read.append(image)
+        written_bytes += weight.count * weight.item_bytes
+    return _convolution_work(call, multiply_adds, read, written_bytes, image, weight)
 
 
-# Written: the largest of each window, and where it was, a long integer.
 @formula("max_pool2d_with_indices")
-def pool(call: Call) -> CallWork:
+def max_pooling_work(call: Call) -> CallWork:
+    """Return the work of max pooling. It writes the largest of each window, and where it was, as a long integer."""
     image, window = call.inputs[0], call.sizes(1)
-    outputs = prod(image.dims[:-2]) * _spots(image, window, *map(call.sizes, (3, 2, 4)))
+    padding, stride, dilation = call.sizes(3), call.sizes(2), call.sizes(4)
+    outputs = prod(image.dims[:-2]) * _count_positions(image, window, padding, stride, dilation)
     return CallWork(outputs * prod(window), image.bytes, outputs * (image.item_bytes + 8))
 
 
-def _spots(image: Tensor, window, pads, steps, dilations) -> int:
-    sizes = zip(image.dims[-len(window) :], window, pads, steps, dilations, strict=True)
-    return prod((size + 2 * pad - far * (wide - 1) - 1) // step + 1 for size, wide, pad, step, far in sizes)
+def _count_positions(
+    image: Tensor, window: Sequence[int], padding: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> int:
+    """Return how many places a window takes on an image; every sequence has a number for each axis of the window."""
+    axes = zip(image.dims[-len(window) :], window, padding, stride, dilation, strict=True)
+    return prod((size + 2 * pad - dilated * (width - 1) - 1) // step + 1 for size, width, pad, step, dilated in axes)
 
 
-def _work(call: Call, products: int, taken: list[Tensor], written: float, image: Tensor, weight: Tensor) -> CallWork:
-    shape = " by ".join("x".join(map(str, one.dims)) for one in (image, weight))
-    return CallWork(2 * products, read(taken), written, arithmetic(call, image), True, shape)
+def _convolution_work(
+    call: Call, multiply_adds: int, read: list[Tensor], written_bytes: float, image: Tensor, weight: Tensor
+) -> CallWork:
+    shape = " by ".join("x".join(map(str, tensor.dims)) for tensor in (image, weight))
+    return CallWork(2 * multiply_adds, count_bytes(read), written_bytes, product_dtype(call, image), True, shape)

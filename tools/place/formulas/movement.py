@@ -3,50 +3,81 @@
 import re
 from math import prod
 
-from formulas.base import Call, CallWork, formula, read
+from formulas.base import Call, CallWork, count_bytes, formula
 
 # A trace holds no types of lists of tensors. The names of their kernels do.
 ITEM = re.compile(r"OpaqueType<(\d+)|\b(?:(c10::BFloat16|c10::Half)|(float)|(double|long))\b")
 
 
 @formula("copy_")
-def copy(call: Call) -> CallWork:
-    to, source = call.inputs[:2]
-    types = f" {source.dtype} to {to.dtype}" if source.type != to.type else ""
-    return CallWork(0, source.bytes, to.bytes, shape="x".join(map(str, to.dims)) + types)
+def copy_work(call: Call) -> CallWork:
+    """Return the work of a copy, which may convert."""
+    target, source = call.inputs[:2]
+    types = f" {source.dtype} to {target.dtype}" if source.type != target.type else ""
+    return CallWork(0, source.bytes, target.bytes, shape="x".join(map(str, target.dims)) + types)
 
 
-# The second argument names the axes, of a norm the third; without any all are reduced.
 @formula("sum", "mean", "amax", "amin", "argmax", "argmin", "any", "all", "max", "min", "prod", "linalg_vector_norm")
-def reduction(call: Call) -> CallWork:
-    given, axes = call.inputs[0], call.sizes(2 if call.name == "linalg_vector_norm" else 1)
-    gone = {axis % len(given.dims) for axis in axes if given.dims} or set(range(len(given.dims)))
-    left = prod(size for axis, size in enumerate(given.dims) if axis not in gone)
-    return CallWork(given.count, given.bytes, left * (8 if call.name.startswith("arg") else given.item_bytes))
+def reduction_work(call: Call) -> CallWork:
+    """Return the work of a reduction.
+
+    The second argument names the axes (of a norm, the third); without any all are reduced.
+    """
+    tensor = call.inputs[0]
+    axes = call.sizes(2 if call.name == "linalg_vector_norm" else 1)
+    rank = len(tensor.dims)
+    reduced_axes = {axis % rank for axis in axes if rank} or set(range(rank))
+    outputs = prod(size for axis, size in enumerate(tensor.dims) if axis not in reduced_axes)
+    item_bytes = 8 if call.name.startswith("arg") else tensor.item_bytes
+    return CallWork(tensor.count, tensor.bytes, outputs * item_bytes)
 
 
-# What the indices name: at most the whole table.
 @formula("index_select", "gather", "embedding")
-def look_up(call: Call) -> CallWork:
+def look_up_work(call: Call) -> CallWork:
+    """Return the work of a look-up: it reads the rows that the indices name, at most the whole table."""
     table, index = call.tensors()[:2]
     axis = call.sizes(1)[0] if call.name == "index_select" else 0
-    found = index.count * (1 if call.name == "gather" else table.count // table.dims[axis]) * table.item_bytes
-    return CallWork(0, min(found, table.bytes) + index.bytes, found)
+    items_per_index = 1 if call.name == "gather" else table.count // table.dims[axis]
+    row_bytes = index.count * items_per_index * table.item_bytes
+    return CallWork(0, min(row_bytes, table.bytes) + index.bytes, row_bytes)
 
 
 @formula("embedding_dense_backward")
-def look_up_backward(call: Call) -> CallWork:
-    gradient = call.inputs[0]
-    return CallWork(gradient.count, read(call.tensors()), call.sizes(2)[0] * gradient.dims[-1] * gradient.item_bytes)
+def look_up_backward_work(call: Call) -> CallWork:
+    """Return the work of the gradient of an embedding; the third argument is its number of rows."""
+    gradient, rows = call.inputs[0], call.sizes(2)[0]
+    written_bytes = rows * gradient.dims[-1] * gradient.item_bytes
+    return CallWork(gradient.count, count_bytes(call.tensors()), written_bytes)
 
 
-# All lists read; the first written, by Adam also its two moments, by a norm nothing of its size.
 @formula("cat", "_fused_adam*", "_fused_sgd_", "_foreach_*")
-def lists(call: Call) -> CallWork | None:
-    counts = [sum(tensor.count for tensor in one) for one in call.inputs if isinstance(one, tuple)]
-    found = ITEM.search(call.kernel)
-    if not found or not sum(counts):
+def list_work(call: Call) -> CallWork | None:
+    """Return the work of an operator on lists of tensors: all are read, the first is written.
+
+    Adam also writes its two moments; a norm writes nothing of that size. None if the trace has no sizes, or the name
+    of the kernel no type.
+    """
+    counts = [sum(tensor.count for tensor in tensors) for tensors in call.inputs if isinstance(tensors, tuple)]
+    item_bytes = _item_bytes(call.kernel)
+    if item_bytes is None or not sum(counts):
         return None
-    item = int(found[1] or (2 if found[2] else 4 if found[3] else 8))
-    written = item * counts[0] * (3 if "adam" in call.name else "norm" not in call.name)
-    return CallWork(0 if call.name == "cat" else sum(counts), item * sum(counts), written)
+    lists_written = 1
+    if "adam" in call.name:
+        lists_written = 3
+    elif "norm" in call.name:
+        lists_written = 0
+    flops = 0 if call.name == "cat" else sum(counts)
+    return CallWork(flops, item_bytes * sum(counts), item_bytes * counts[0] * lists_written)
+
+
+def _item_bytes(kernel: str) -> int | None:
+    """Return the bytes of an element that the name of a kernel tells; None if it tells none."""
+    item = ITEM.search(kernel)
+    if not item:
+        return None
+    opaque_bytes, half, single, _ = item.groups()
+    if opaque_bytes:
+        return int(opaque_bytes)
+    if half:
+        return 2
+    return 4 if single else 8

@@ -1,37 +1,57 @@
 """Matrix products: 2 m n k FLOPs; both operands and what is added read once, the result written once."""
 
 import re
+from collections.abc import Sequence
 from math import prod
 
-from formulas.base import Call, CallWork, Tensor, formula, read
+from formulas.base import Call, CallWork, Tensor, count_bytes, formula
 
 TENSOR_CORES = re.compile(r"tf32|s1688|s884|nvjet")  # of a kernel that multiplies fp32
-BY_NAME = {"fp8_e4m3": re.compile(r"e4m3|e5m2|fp8|nvjet_q"), "int8": re.compile(r"imma|i8816|i16832|s8_s8")}
+KERNEL_NAMES = {"fp8_e4m3": re.compile(r"e4m3|e5m2|fp8|nvjet_q"), "int8": re.compile(r"imma|i8816|i16832|s8_s8")}
 RESULTS = {"5": "c10::Half", "6": "float", "15": "c10::BFloat16"}  # by PyTorch's number of a type
+RESULT_TYPE = 6  # the argument of _scaled_mm
 
 
-def arithmetic(call: Call, operand: Tensor) -> str:
-    """By the kernel's name, then by the type of the operands."""
-    named = (dtype for dtype, pattern in BY_NAME.items() if pattern.search(call.kernel))
-    return next(named, "tf32" if operand.type == "float" and TENSOR_CORES.search(call.kernel) else operand.dtype)
+def product_dtype(call: Call, operand: Tensor) -> str:
+    """Return the dtype of the arithmetic, by the kernel's name, then by the type of the operands."""
+    for dtype, pattern in KERNEL_NAMES.items():
+        if pattern.search(call.kernel):
+            return dtype
+    return "tf32" if operand.type == "float" and TENSOR_CORES.search(call.kernel) else operand.dtype
 
 
-def product(call: Call, a: Tensor, b: Tensor, added=(), result: str | None = None) -> CallWork:
+def product_work(
+    call: Call, a: Tensor, b: Tensor, added: Sequence[Tensor] = (), result_type: str | None = None
+) -> CallWork:
+    """Return the work of a [..., m, k] times [..., k, n] or [k], plus the tensors `added`; the result has a's type."""
     *batch, m, k = a.dims
-    n, count = b.dims[-1] if len(b.dims) > 1 else 1, prod(batch)
-    written = count * m * n * Tensor((), (), result or a.type).item_bytes
-    shape = f"{m} x {n} x {k}" + f", {count} times" * (count > 1)
-    return CallWork(2 * count * m * n * k, read([a, b, *added]), written, arithmetic(call, a), True, shape)
+    n = b.dims[-1] if len(b.dims) > 1 else 1
+    count = prod(batch)
+    written_bytes = count * m * n * Tensor((), (), result_type or a.type).item_bytes
+    shape = f"{m} x {n} x {k}"
+    if count > 1:
+        shape += f", {count} times"
+    read_bytes = count_bytes([a, b, *added])
+    return CallWork(2 * count * m * n * k, read_bytes, written_bytes, product_dtype(call, a), True, shape)
 
 
 @formula("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation")
-def plain(call: Call) -> CallWork:
-    added = int("add" in call.name)
-    return product(call, *call.inputs[added : added + 2], call.inputs[:added])
+def matmul_work(call: Call) -> CallWork:
+    """Return the work of a matrix product; operators that add have the summand as their first argument."""
+    if "add" in call.name:
+        summand, a, b = call.inputs[:3]
+        return product_work(call, a, b, [summand])
+    a, b = call.inputs[:2]
+    return product_work(call, a, b)
 
 
-# The seventh argument is the type of the result.
 @formula("_scaled_mm", "_int_mm")
-def narrow(call: Call) -> CallWork:
-    result = "int" if call.name == "_int_mm" else RESULTS.get((*call.inputs, *[""] * 7)[6], "c10::BFloat16")
-    return product(call, *call.inputs[:2], call.tensors()[2:], result)
+def narrow_matmul_work(call: Call) -> CallWork:
+    """Return the work of a product of fp8 or int8; its result has another type than its operands."""
+    result_type = "c10::BFloat16"
+    if call.name == "_int_mm":
+        result_type = "int"
+    elif len(call.inputs) > RESULT_TYPE:
+        result_type = RESULTS.get(call.inputs[RESULT_TYPE], result_type)
+    a, b = call.inputs[:2]
+    return product_work(call, a, b, call.tensors()[2:], result_type)

@@ -7,19 +7,28 @@ import re
 from itertools import permutations
 from math import prod
 
-from formulas.base import Call, CallWork, formula, read
-from formulas.products import product
+from formulas.base import Call, CallWork, count_bytes, formula
+from formulas.products import product_work
 
 PRODUCT = re.compile(r"^triton_tem_fused_.*(?:mm|linear|matmul)")
 
 
-# A pointwise kernel writes one element per index, and its scalars are how many. What is read of a slice is the whole.
 @formula("triton_*")
-def fused(call: Call) -> CallWork | None:
-    *given, result = call.tensors()
-    matrices = [one for one in given if len(one.dims) == len(result.dims) >= 2] if PRODUCT.match(call.name) else []
-    for a, b in permutations(matrices, 2):
-        if (*a.dims[-2:], b.dims[-1]) == (result.dims[-2], b.dims[-2], result.dims[-1]):
-            return product(call, a, b, [one for one in given if one is not a and one is not b], result.type)
-    indices = [int(one) for one in call.inputs if str(one).isdigit() and call.name.startswith("triton_poi")]
-    return CallWork(0, read(given), min(result.bytes, result.item_bytes * prod(indices or result.dims)))
+def triton_work(call: Call) -> CallWork | None:
+    """Return the work of a Triton kernel whose last tensor is the result.
+
+    A pointwise kernel writes one element per index, and its scalars are the numbers of indices. A tensor that is read
+    in part counts as a whole.
+    """
+    *operands, result = call.tensors()
+    if PRODUCT.match(call.name):
+        matrices = [tensor for tensor in operands if len(tensor.dims) == len(result.dims) >= 2]
+        for a, b in permutations(matrices, 2):
+            if (*a.dims[-2:], b.dims[-1]) == (result.dims[-2], b.dims[-2], result.dims[-1]):
+                added = [tensor for tensor in operands if tensor is not a and tensor is not b]
+                return product_work(call, a, b, added, result.type)
+    written = prod(result.dims)
+    if call.name.startswith("triton_poi"):
+        indices = [int(argument) for argument in call.inputs if str(argument).isdigit()]
+        written = prod(indices or result.dims)
+    return CallWork(0, count_bytes(operands), min(result.bytes, result.item_bytes * written))

@@ -21,28 +21,28 @@ REFERENCE, H100 = CHECKOUT / "reference" / "nvidia-h200", CHECKOUT / "reference"
 RUN = open_run(REFERENCE)
 HOPPER = (9, 0)
 H200 = ncu.ProfiledGpu("NVIDIA H200", HOPPER, 132, 150_000_000_000)
-CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu0"}
+CEILINGS = {ceiling.name: ceiling for ceiling in RUN.roofline.ceilings if ceiling.device == "gpu0"}
 
 
 def placed(**counted) -> placing.Profile:
     """A launch of a millisecond with these bytes, every other count 0."""
-    counts = ncu_counts.counts(lambda name: 0.0, HOPPER)
+    counts = ncu_counts.read_counts(lambda name: 0.0, HOPPER)
     counts |= {"duration_s": 1e-3, "sm_clock_mhz": 1980.0} | counted
     launch = ncu.ProfiledKernel("kernel", "void kernel(float*)", 0, (1024, 1, 1), (128, 1, 1), counts)
-    return placing.place(ncu.NcuReport("my.ncu-rep", H200, [launch], 0, []), RUN)
+    return placing.place_report(ncu.NcuReport("my.ncu-rep", H200, [launch], 0, []), RUN)
 
 
 def read(path: Path) -> ncu.NcuReport:
-    return ncu.read_report(path, ncu_counts.counts)
+    return ncu.read_report(path, ncu_counts.read_counts)
 
 
 # ---------------------------------------------------------------- reports
 
 
 def test_a_real_report_is_read_without_a_gpu():
-    found = read(REPORT)
-    assert (found.card.name, found.card.capability, found.card.multiprocessors) == (H200.name, HOPPER, 132)
-    groups = {(one.name, one.grid[0]): one for one in ncu_counts.grouped(found.kernels)}
+    report = read(REPORT)
+    assert (report.card.name, report.card.capability, report.card.multiprocessors) == (H200.name, HOPPER, 132)
+    groups = {(group.name, group.grid[0]): group for group in ncu_counts.group_launches(report.kernels)}
     large = groups["decode_attention", 2048]
     assert large.block == (128, 1, 1) and large.launches == 2 and len(groups) == 3
     assert large.columns["duration_s"] == pytest.approx([123.264e-6, 122.848e-6])
@@ -52,24 +52,24 @@ def test_a_real_report_is_read_without_a_gpu():
 
 
 def test_a_real_decode_layer_of_pytorch_is_placed_whole():
-    profile = placing.place(read(REPORTS / "pytorch_layer.ncu-rep"), RUN)
-    products = [one for one in profile.kernels if one.name.startswith("nvjet_")]
-    assert len(products) == 4 and not any(one.missing for one in profile.kernels)
+    profile = placing.place_report(read(REPORTS / "pytorch_layer.ncu-rep"), RUN)
+    products = [kernel for kernel in profile.kernels if kernel.name.startswith("nvjet_")]
+    assert len(products) == 4 and not any(kernel.missing for kernel in profile.kernels)
     weights = 2 * 4096 * (6144 + 4096 + 3 * 14336)  # bytes, of the layer's four
-    assert weights < fsum(one.roof_at("memory").amount for one in products) < 1.06 * weights
-    for one in products:  # by TMA
-        assert one.regime == "memory" and one.roof_at("l2").amount > 0.95 * one.roof_at("memory").amount
-        assert one.roof_at("l1") is None and one.flops == one.roof_at("compute").amount
-    assert all(one.share <= 1.05 for kernel in profile.kernels for one in kernel.roofs)
+    assert weights < fsum(kernel.roof_at("memory").amount for kernel in products) < 1.06 * weights
+    for kernel in products:  # by TMA
+        assert kernel.regime == "memory" and kernel.roof_at("l2").amount > 0.95 * kernel.roof_at("memory").amount
+        assert kernel.roof_at("l1") is None and kernel.flops == kernel.roof_at("compute").amount
+    assert all(roof.share <= 1.05 for kernel in profile.kernels for roof in kernel.roofs)
 
 
 @pytest.mark.parametrize("capability", CHIPS, ids="{0[0]}.{0[1]}".format)
 def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability):
-    asked = ncu_counts.asked(capability)
-    assert {name.split(".")[0] for name in asked} <= known(CHIPS[capability])
-    found = ncu_counts.counts(lambda name: 1.0 if name in asked else None, capability)
-    assert [key for key, count in found.items() if count is None] == ["memory_bytes"]  # which is asked for in parts
-    assert set(asked) <= set(ncu_counts.command(capability).split("--metrics ")[1].split()[0].split(","))
+    metrics = ncu_counts.list_metrics(capability)
+    assert {name.split(".")[0] for name in metrics} <= known(CHIPS[capability])
+    counts = ncu_counts.read_counts(lambda name: 1.0 if name in metrics else None, capability)
+    assert [key for key, count in counts.items() if count is None] == ["memory_bytes"]  # which is asked for in parts
+    assert set(metrics) <= set(ncu_counts.collect_command(capability).split("--metrics ")[1].split()[0].split(","))
 
 
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
@@ -81,31 +81,33 @@ def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
 
 
 def test_loads_by_tma_are_named_only_if_they_were_counted():
-    (counted,), (other,), (unknown,) = (
+    (counted,), (without_tma,), (unknown,) = (
         placed(l2_bytes=1e9, l1_bytes=1e8, tma_instructions=count).kernels for count in (10.0, 0.0, None)
     )
     assert counted.roof_at("l1") is None and counted.tma_instructions == 10
-    assert other.roof_at("l1").amount == 1e8 and other.tma_instructions == 0  # the counter of L1 has all of it
+    assert (
+        without_tma.roof_at("l1").amount == 1e8 and without_tma.tma_instructions == 0
+    )  # the counter of L1 has all of it
     assert unknown.roof_at("l1") is None and unknown.tma_instructions is None
 
 
 def test_a_kernel_that_the_profiler_did_not_count_is_named_and_the_others_are_kept():
-    def counts(value, capability):
-        found = ncu_counts.counts(value, capability)
-        return found if found["tensor_core", "bf16"] else ncu_counts.counts(lambda name: None, capability)
+    def read_counts(value, capability):
+        counts = ncu_counts.read_counts(value, capability)
+        return counts if counts["tensor_core", "bf16"] else ncu_counts.read_counts(lambda name: None, capability)
 
-    report = ncu.read_report(REPORTS / "pytorch_layer.ncu-rep", counts)
+    report = ncu.read_report(REPORTS / "pytorch_layer.ncu-rep", read_counts)
     assert len(report.kernels) == 5 and "splitKreduce_kernel" in report.failed
-    profile = placing.place(report, RUN)
+    profile = placing.place_report(report, RUN)
     assert profile.launches == 5 and profile.failed == report.failed
 
 
 @pytest.mark.parametrize(("capability", "expected"), [((7, 0), 8), (HOPPER, 0)])
 def test_the_page_lists_what_an_architecture_does_not_count(capability, expected):
     launch = ncu.ProfiledKernel("k", "k()", 0, (1, 1, 1), (1, 1, 1), {"duration_s": 1e-3})
-    profile = placing.place(ncu.NcuReport("r", replace(H200, capability=capability), [launch], 0, []), RUN)
+    profile = placing.place_report(ncu.NcuReport("r", replace(H200, capability=capability), [launch], 0, []), RUN)
     assert len(profile.uncounted) == expected
-    text = " ".join(place_page.words(profile, ""))
+    text = " ".join(place_page.profile_notes(profile, ""))
     assert all(f"{dtype} on {place_page.UNITS[unit]}" in text for unit, dtype in profile.uncounted)
 
 
@@ -116,7 +118,7 @@ def test_the_page_lists_what_an_architecture_does_not_count(capability, expected
 def place_in(tmp_path, monkeypatch, capfd):
     def run(*arguments) -> tuple[int, str]:
         monkeypatch.chdir(tmp_path)
-        status, printed = place.main([str(one) for one in arguments]), capfd.readouterr()
+        status, printed = place.main([str(argument) for argument in arguments]), capfd.readouterr()
         assert not printed.err  # nor by the library that reads reports
         return status, printed.out
 
@@ -124,22 +126,22 @@ def place_in(tmp_path, monkeypatch, capfd):
 
 
 def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
-    status, said = place_in(REPORTS / "pytorch_layer.ncu-rep", "--card", REFERENCE)
-    made = tmp_path / "results" / "placed"
-    assert status == 0 and "nvjet" in said and "76 % is memory-bound" in " ".join(said.split())
-    assert (made / "placement.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((made / "placement.json").read_text())["launches"] == 16
-    assert "placement.png" in (made / "placement.md").read_text()
+    status, output = place_in(REPORTS / "pytorch_layer.ncu-rep", "--card", REFERENCE)
+    placed_folder = tmp_path / "results" / "placed"
+    assert status == 0 and "nvjet" in output and "76 % is memory-bound" in " ".join(output.split())
+    assert (placed_folder / "placement.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((placed_folder / "placement.json").read_text())["launches"] == 16
+    assert "placement.png" in (placed_folder / "placement.md").read_text()
 
 
 def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
-    status, said = place_in("--card", H100)  # which is packed
-    assert status == 0 and ncu_counts.command(HOPPER) in said.splitlines()
-    assert f"make place REPORT=my.ncu-rep CARD={H100}" in said
+    status, output = place_in("--card", H100)  # which is packed
+    assert status == 0 and ncu_counts.collect_command(HOPPER) in output.splitlines()
+    assert f"make place REPORT=my.ncu-rep CARD={H100}" in output
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "message"),
     [
         (["nothing.ncu-rep", "--card", REFERENCE], "no such file"),
         ([CHECKOUT / "README.md", "--card", REFERENCE], "not a report"),
@@ -150,9 +152,9 @@ def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
         ([REPORT, "--card", H100], "profiled on NVIDIA H200, but the ceilings are of NVIDIA H100 80GB HBM3"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(place_in, tmp_path, given, says):
+def test_what_is_wrong_is_said_in_a_line(place_in, tmp_path, arguments, message):
     whole = (REPORTS / "pytorch_layer.ncu-rep").read_bytes()
     (tmp_path / "cut.ncu-rep").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "header.ncu-rep").write_bytes(whole[:8])
-    status, said = place_in(*given)
-    assert status == 1 and len(said.splitlines()) == 1 and says in said
+    status, output = place_in(*arguments)
+    assert status == 1 and len(output.splitlines()) == 1 and message in output

@@ -12,7 +12,7 @@ import trace_events
 import trace_page
 import trace_rows
 import trace_steps
-from formulas.base import Call, Tensor, find
+from formulas.base import Call, Tensor, find_formula
 
 from roofline.api import UserError, open_run
 
@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 DATA = Path(__file__).with_name("data")  # cut from traces of benchmarks/peers/traces.py, PyTorch 2.11
 H100 = CHECKOUT / "reference" / "nvidia-h100-80gb-hbm3"
 RUN = open_run(H100)
-CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu0"}
+CEILINGS = {ceiling.name: ceiling for ceiling in RUN.roofline.ceilings if ceiling.device == "gpu0"}
 BF16, FP32, FP8, INT8, LONG = "c10::BFloat16", "float", "c10::Float8_e4m3fn", "signed char", "long int"
 
 
@@ -40,12 +40,12 @@ class Written:
 
     def operator(self, name: str, at: float, *inputs: Tensor | str) -> int:
         self.ids += 1
-        tensors = [one if isinstance(one, Tensor) else Tensor((), (), "Scalar") for one in inputs]
+        tensors = [argument if isinstance(argument, Tensor) else Tensor((), (), "Scalar") for argument in inputs]
         recorded = {
-            "Input Dims": [one.dims for one in tensors],
-            "Input Strides": [one.strides for one in tensors],
-            "Input type": [one.type for one in tensors],
-            "Concrete Inputs": ["" if isinstance(one, Tensor) else one for one in inputs],
+            "Input Dims": [tensor.dims for tensor in tensors],
+            "Input Strides": [tensor.strides for tensor in tensors],
+            "Input type": [tensor.type for tensor in tensors],
+            "Concrete Inputs": ["" if isinstance(argument, Tensor) else argument for argument in inputs],
         }
         self.add("cpu_op", name, at, 8, **{"External id": self.ids}, **recorded)
         return self.ids
@@ -73,14 +73,14 @@ class Written:
 @pytest.fixture
 def sections(tmp_path):
     def placed(trace: Written) -> list[trace_rows.Section]:
-        return trace_rows.sections(trace_events.read(trace.write(tmp_path / "my.json")), RUN)
+        return trace_rows.place_trace(trace_events.read_trace(trace.write(tmp_path / "my.json")), RUN)
 
     return placed
 
 
 def row(section: trace_rows.Section, name: str) -> trace_rows.TracedOperation:
-    (found,) = (one for one in section.kernels if one.name == name)
-    return found
+    (match,) = (candidate for candidate in section.kernels if candidate.name == name)
+    return match
 
 
 QUERY, GQA, NO = tensor(2, 256, 8, 64), tensor(2, 1024, 2, 64), [*["0"] * 5, "False"]
@@ -118,7 +118,7 @@ SQUARE = tensor(4, 64)
     ],
 )  # fmt: skip
 def test_work_follows_from_shapes(name, inputs, flops, least_bytes, dtype):
-    work = find(name)(Call(name, tuple(inputs), "kernel"))
+    work = find_formula(name)(Call(name, tuple(inputs), "kernel"))
     assert work.flops == flops and work.dtype == dtype
     assert work.read_bytes + work.write_bytes == least_bytes
 
@@ -127,19 +127,21 @@ def test_a_convolution_backward_counts_each_gradient_that_is_asked_for():
     image, weight, gradient = tensor(2, 16, 32, 32), tensor(24, 16, 3, 3), tensor(2, 24, 16, 16)
     options = ("[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1")
     for mask, count in (("[True, True, False]", 2), ("[False, True, True]", 1)):
-        work = find("convolution_backward")(Call("convolution_backward", (gradient, image, weight, *options, mask), ""))
+        work = find_formula("convolution_backward")(
+            Call("convolution_backward", (gradient, image, weight, *options, mask), "")
+        )
         assert work.flops == count * 2 * gradient.count * 16 * 9
 
 
 def test_types_of_lists_and_arithmetic_follow_from_the_kernel():
     lists = (tensor(4, 4), tensor(3))
-    adam = find("_fused_adamw_")(Call("_fused_adamw_", (lists,) * 4, "multi_tensor_apply<FusedAdam<float>>"))
+    adam = find_formula("_fused_adamw_")(Call("_fused_adamw_", (lists,) * 4, "multi_tensor_apply<FusedAdam<float>>"))
     assert (adam.read_bytes, adam.write_bytes) == (4 * 4 * 19, 4 * 3 * 19)
-    cat = find("cat")(Call("cat", (lists, "0"), "CatArrayBatchedCopy<OpaqueType<2u>>"))
+    cat = find_formula("cat")(Call("cat", (lists, "0"), "CatArrayBatchedCopy<OpaqueType<2u>>"))
     assert (cat.read_bytes, cat.write_bytes) == (38, 38)
     pair = (tensor(4, 4, kind=FP32), tensor(4, 4, kind=FP32))
-    assert find("mm")(Call("mm", pair, "sm80_xmma_gemm_f32f32_tf32f32")).dtype == "tf32"
-    assert find("mm")(Call("mm", pair, "ampere_sgemm_128x64")).dtype == "fp32"
+    assert find_formula("mm")(Call("mm", pair, "sm80_xmma_gemm_f32f32_tf32f32")).dtype == "tf32"
+    assert find_formula("mm")(Call("mm", pair, "ampere_sgemm_128x64")).dtype == "fp32"
 
 
 def test_a_product_at_its_ceiling_is_at_its_roof(sections):
@@ -147,10 +149,10 @@ def test_a_product_at_its_ceiling_is_at_its_roof(sections):
     flops = 2 * size**3
     trace.call("aten::mm", 0, flops / CEILINGS["bf16"].tflops / 1e6, tensor(size, size), tensor(size, size))
     (section,) = sections(trace)
-    one = row(section, "mm")
-    roof = one.roof_at("compute")
-    assert (one.flops, one.regime, one.limited_by) == (flops, "compute", "bf16")
-    assert roof.share == pytest.approx(1) and one.saving_s[0] == pytest.approx(0, abs=1e-9)
+    product = row(section, "mm")
+    roof = product.roof_at("compute")
+    assert (product.flops, product.regime, product.limited_by) == (flops, "compute", "bf16")
+    assert roof.share == pytest.approx(1) and product.saving_s[0] == pytest.approx(0, abs=1e-9)
     assert roof.sustained_share == pytest.approx(CEILINGS["bf16"].tflops / CEILINGS["bf16"].sustained_tflops)
     assert section.mfu == pytest.approx(1) and section.roofs_s == pytest.approx(section.step.busy_s)
 
@@ -183,10 +185,10 @@ def test_what_has_no_formula_has_a_time_and_no_share(sections):
     trace.call("aten::mm", 100, 50, tensor(64))  # too few inputs
     trace.kernel("bare", 200, 50, launch=190.0)
     (section,) = sections(trace)
-    lacking = {one.label.lacking for one in section.kernels if one.name != "idle"}
+    lacking = {row.label.lacking for row in section.kernels if row.name != "idle"}
     assert lacking == {"my::op", "mm with these inputs", trace_calls.NO_OPERATOR}
-    assert not any(one.roofs or (one.saving_s and one.name != "idle") for one in section.kernels)
-    assert "my::op" in " ".join(trace_page.notes(section))
+    assert not any(row.roofs or (row.saving_s and row.name != "idle") for row in section.kernels)
+    assert "my::op" in " ".join(trace_page.step_notes(section))
 
 
 # Of a step: what its events took, microseconds; FLOPs by torch.utils.flop_counter, which ignores the causal mask.
@@ -200,24 +202,24 @@ TRAINING |= {"_cudnn_attention_forward": 137438953472, "_cudnn_attention_backwar
     [("llama_prefill_graph", 1438.997, GRAPH, 0), ("training", 13439.263, TRAINING, 4)],
 )
 def test_steps_that_ran_on_an_h100(name, ran_us, flops, lacking):
-    (section,) = trace_rows.sections(trace_events.read(DATA / f"{name}.json.gz"), RUN)
-    rows, found = [one for one in section.kernels if one.name != "idle"], {}
-    for one in rows:
-        found[one.name] = found.get(one.name, 0) + (one.flops or 0) * one.launches
-    assert {key: found[key] for key in flops} == flops
-    assert fsum(one.total_s for one in rows) == pytest.approx(ran_us / 1e6, rel=1e-5)
-    assert fsum(one.total_s for one in section.kernels) == pytest.approx(section.step.seconds, rel=5e-3)
-    assert sum(bool(one.label.lacking) for one in rows) == lacking
+    (section,) = trace_rows.place_trace(trace_events.read_trace(DATA / f"{name}.json.gz"), RUN)
+    rows, flops_by_name = [row for row in section.kernels if row.name != "idle"], {}
+    for row in rows:
+        flops_by_name[row.name] = flops_by_name.get(row.name, 0) + (row.flops or 0) * row.launches
+    assert {key: flops_by_name[key] for key in flops} == flops
+    assert fsum(row.total_s for row in rows) == pytest.approx(ran_us / 1e6, rel=1e-5)
+    assert fsum(row.total_s for row in section.kernels) == pytest.approx(section.step.seconds, rel=5e-3)
+    assert sum(bool(row.label.lacking) for row in rows) == lacking
 
 
 def test_shapes_of_a_graph_are_taken_in_turn():
     """Three of its products ran the same kernel with the same grid."""
-    (section,) = trace_rows.sections(trace_events.read(DATA / "llama_prefill_graph.json.gz"), RUN)
-    products = [one for one in section.kernels if one.name == "mm"]
-    assert {one.label.shape for one in products} == {
+    (section,) = trace_rows.place_trace(trace_events.read_trace(DATA / "llama_prefill_graph.json.gz"), RUN)
+    products = [row for row in section.kernels if row.name == "mm"]
+    assert {row.label.shape for row in products} == {
         *("2048 x 6144 x 4096", "2048 x 4096 x 4096", "2048 x 28672 x 4096", "2048 x 4096 x 14336")
     }
-    assert all(one.label.inferred and 0.9 < one.roof_at("compute").share < 1.1 for one in products)
+    assert all(row.label.inferred and 0.9 < row.roof_at("compute").share < 1.1 for row in products)
 
 
 def test_kernels_of_one_call_are_one_call(sections):
@@ -251,9 +253,9 @@ def test_a_graph_takes_shapes_from_the_same_kernels_outside(sections):
     for start, name in enumerate(("gemm", "gemm", "elementwise", "unknown")):
         trace.kernel(name, 110 + 30 * start, 25, launch=77)
     (section,) = sections(trace)
-    (inferred,) = (one for one in section.kernels if one.label.inferred)
+    (inferred,) = (row for row in section.kernels if row.label.inferred)
     assert (inferred.name, inferred.launches, inferred.flops) == ("mm", 2, 2 * 512**3)
-    lacking = {one.name for one in section.kernels if one.label.lacking == trace_calls.IN_GRAPH}
+    lacking = {row.name for row in section.kernels if row.label.lacking == trace_calls.IN_GRAPH}
     assert lacking == {"elementwise", "unknown"}
 
 
@@ -262,8 +264,8 @@ def test_copies_over_the_link_stand_under_it(sections):
     trace.kernel("Memcpy HtoD (Pinned -> Device)", 5, 100, launch=1.0, kind="gpu_memcpy", bytes=5_000_000)
     trace.call("aten::relu", 200, 5, tensor(64))
     (section,) = sections(trace)
-    one = row(section, "Memcpy HtoD (Pinned -> Device)")
-    assert one.limited_by == "h2d" and one.roof_at("memory").share == pytest.approx(50 / CEILINGS["h2d"].gb_per_s)
+    copy = row(section, "Memcpy HtoD (Pinned -> Device)")
+    assert copy.limited_by == "h2d" and copy.roof_at("memory").share == pytest.approx(50 / CEILINGS["h2d"].gb_per_s)
 
 
 def stepped(widths) -> Written:
@@ -309,7 +311,7 @@ def test_gaps_by_their_cause(sections):
     (section,) = sections(trace)
     expected = {trace_steps.QUEUED: 5, trace_steps.LAUNCH: 40, trace_steps.WAITED: 30, trace_steps.NEXT_TO_COPY: 8}
     assert {kind: round(seconds * 1e6, 3) for kind, seconds in section.step.gaps.items()} == expected
-    assert trace_steps.LAUNCH in trace_page.verdict(section)
+    assert trace_steps.LAUNCH in trace_page.step_verdict(section)
 
 
 def test_streams_that_overlap_count_once_and_collectives_are_exposed(sections):
@@ -327,7 +329,7 @@ def test_each_gpu_has_a_section(sections):
     trace = Written(cards=2)
     trace.call("aten::relu", 0, 10, tensor(1 << 20))
     trace.call("aten::relu", 0, 20, tensor(1 << 20), device=1)
-    assert [(one.gpu, round(one.step.busy_s * 1e6)) for one in sections(trace)] == [(0, 10), (1, 20)]
+    assert [(section.gpu, round(section.step.busy_s * 1e6)) for section in sections(trace)] == [(0, 10), (1, 20)]
 
 
 def test_a_trace_makes_a_verdict_a_page_and_a_picture(tmp_path, monkeypatch, capsys):
@@ -337,29 +339,29 @@ def test_a_trace_makes_a_verdict_a_page_and_a_picture(tmp_path, monkeypatch, cap
     packed = tmp_path / "my.json.gz"
     packed.write_bytes(gzip.compress(trace.write(tmp_path / "my.json").read_bytes()))
     assert place.main(["--trace", str(packed), "--card", str(H100)]) == 0
-    made, said = tmp_path / "results" / "placed", capsys.readouterr().out
-    assert said.startswith("The step takes") and "relu" in said
-    assert (made / "placement.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((made / "placement.json").read_text())[0]["step"]["steps"] == 4
-    assert "placement.png" in (made / "placement.md").read_text()
+    placed, output = tmp_path / "results" / "placed", capsys.readouterr().out
+    assert output.startswith("The step takes") and "relu" in output
+    assert (placed / "placement.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((placed / "placement.json").read_text())[0]["step"]["steps"] == 4
+    assert "placement.png" in (placed / "placement.md").read_text()
 
 
 def test_without_a_trace_it_prints_how_to_collect_one(capsys):
     assert place.main(["--card", str(H100)]) == 0
-    said = capsys.readouterr().out
-    code = said.split("\n\nThen place it")[0].split("\n", 2)[2]
+    output = capsys.readouterr().out
+    code = output.split("\n\nThen place it")[0].split("\n", 2)[2]
     compile(code, "collect.py", "exec")
-    assert "record_shapes=True" in code and f"TRACE=my.json.gz CARD={H100}" in said
+    assert "record_shapes=True" in code and f"TRACE=my.json.gz CARD={H100}" in output
 
 
 def without(trace: Written, *kinds: str, **head) -> Written:
-    trace.events = [one for one in trace.events if one["cat"] not in kinds]
+    trace.events = [event for event in trace.events if event["cat"] not in kinds]
     trace.head |= head
     return trace
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: without(stepped([9]), "kernel"), "nothing ran on a GPU"),
         (lambda: without(stepped([9]), "cpu_op"), "no shapes were recorded"),
@@ -373,11 +375,11 @@ def without(trace: Written, *kinds: str, **head) -> Written:
         (lambda: gzip.compress(json.dumps(stepped([9] * 9).head).encode() * 99)[:-20], "cut"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(tmp_path, capsys, make, says):
-    made, path = make(), tmp_path / "my.json"
-    if isinstance(made, Written):
-        made.write(path)
-    elif made is not None:
-        path.write_bytes(made)
-    status, said = place.main(["--trace", str(path), "--card", str(H100)]), capsys.readouterr().out
-    assert status == 1 and len(said.splitlines()) == 1 and says in said
+def test_what_is_wrong_is_said_in_a_line(tmp_path, capsys, make, message):
+    content, path = make(), tmp_path / "my.json"
+    if isinstance(content, Written):
+        content.write(path)
+    elif content is not None:
+        path.write_bytes(content)
+    status, output = place.main(["--trace", str(path), "--card", str(H100)]), capsys.readouterr().out
+    assert status == 1 and len(output.splitlines()) == 1 and message in output

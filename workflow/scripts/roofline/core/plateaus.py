@@ -8,30 +8,30 @@ from typing import NamedTuple
 from roofline.core.statistics import median
 from roofline.core.terms import KNEE_SHARE
 
-SweepPoints = Sequence[tuple[float, float]]
+SweepPoints = Sequence[tuple[float, float]]  # (bytes of the working set, GB/s), by increasing size
 
-SMALLEST_JUMP = 1.15  # between two levels; less may be a plateau that sags
-SHORTEST_OCTAVES = 0.75  # of working-set size that a plateau spans: less is a step of a transition
-PLATEAU_SLOPES = (0.0, -0.02)  # of a plateau, in relative bandwidth per octave of size
-STEEP_SLOPE = -0.03  # per octave: what falls by more, beyond what noise explains, is still falling and no plateau
+SMALLEST_JUMP = 1.15  # ratio of two levels; less may be one plateau that sags
+SHORTEST_OCTAVES = 0.75  # a plateau spans so much of the working-set size; less is a step of a transition
+PLATEAU_SLOPES = (0.0, -0.02)  # relative change of a plateau's bandwidth per octave of size
+STEEP_SLOPE = -0.03  # per octave; points that fall faster, beyond what noise explains, are not a plateau
+NOISE_RANGE = (0.01, 0.04)  # limits of the relative scatter of a point
 MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that level's
-NOISE_RANGE = (0.01, 0.04)  # the smallest and the largest that a point's scatter is taken for, relative
 
 # Prices in units of half a squared residual over the noise, as a log-likelihood counts them: 0.5 for a usual point.
-LEVEL_PRICE = 9.0  # about log(points) for each of a plateau's two edges, as the BIC has it
-LOOSE_PRICE = 8.0  # of a point between two plateaus: nearer than 4 times the noise, it belongs to one
+LEVEL_PRICE = 9.0  # a plateau: about log(points) for each of its two edges, as in the BIC
+LOOSE_PRICE = 8.0  # a point between two plateaus: nearer than 4 times the noise, it belongs to one
 OUTLIER_PRICE = 10.0  # the most that a point costs its plateau
-START_PRICE = 2.0  # of a point before the first plateau and below it
-SLOPE_PRICE = 1.0  # of each step of SLOPES: flat unless the points say otherwise
+START_PRICE = 2.0  # a point before the first plateau and below it
+SLOPE_PRICE = 1.0  # each step in PLATEAU_SLOPES: a plateau is flat unless its points say otherwise
 
 
 class SweepLevel(NamedTuple):
-    """One plateau. The figure is its points' median; knee_bytes is the knee at its end, None for the last level."""
+    """One plateau of a sweep, which is one memory level."""
 
-    gb_per_s: float
+    gb_per_s: float  # median of its points
     first_bytes: float
     last_bytes: float
-    knee_bytes: float | None
+    knee_bytes: float | None  # working set at its end; None for the last level
 
 
 class _FittedPlateau(NamedTuple):
@@ -43,7 +43,7 @@ class _FittedPlateau(NamedTuple):
 
 
 def find_levels(points: SweepPoints) -> list[SweepLevel]:
-    """The plateaus of (bytes of the working set, GB/s), fastest first; empty where nothing is flat.
+    """Return the plateaus of a sweep, fastest first; empty where nothing is flat.
 
     Segmented least squares in logarithms of size and bandwidth, solved by dynamic programming (Bellman and Roth, Curve
     Fitting by Segmented Straight Lines, JASA 64, 1969). A plateau is a line through the median of its points that falls
@@ -54,25 +54,24 @@ def find_levels(points: SweepPoints) -> list[SweepLevel]:
     """
     x = [math.log2(size) for size, _ in points]
     y = [math.log(bandwidth) for _, bandwidth in points]
-    chosen = _choose_cheapest_row(y, _list_plateaus(x, y, _estimate_noise(y)))
-    figures = [median([bandwidth for _, bandwidth in points[p.first : p.last + 1]]) for p in chosen]
+    plateaus = _choose_cheapest_row(y, _list_plateaus(x, y, _estimate_noise(y)))
     levels = []
-    for number, plateau in enumerate(chosen):
-        last = number + 1 == len(chosen)
-        knee = None if last else find_knee(points[plateau.first :], figures[number])
-        levels.append(SweepLevel(figures[number], points[plateau.first][0], points[plateau.last][0], knee))
+    for plateau in plateaus:
+        figure = median([bandwidth for _, bandwidth in points[plateau.first : plateau.last + 1]])
+        knee = None if plateau is plateaus[-1] else find_knee(points[plateau.first :], figure)
+        levels.append(SweepLevel(figure, points[plateau.first][0], points[plateau.last][0], knee))
     return levels
 
 
 def find_knee(points: SweepPoints, plateau_gb_per_s: float) -> float | None:
-    """The working set, in bytes, at which the bandwidth falls by a tenth below a plateau in GB/s: its capacity.
+    """Return the working set in bytes at which the bandwidth falls to 0.9 of a plateau: the capacity of its level.
 
-    Between the two points it is interpolated in logarithms. If scatter makes several crossings, the one with the fewest
-    points on the wrong sides counts, the last among equals; None if there is none.
+    It is interpolated in logarithms between two points. If scatter makes several crossings, the one with the fewest
+    points on the wrong sides counts, the last among equals. None if there is no crossing.
     """
     fallen = KNEE_SHARE * plateau_gb_per_s
     knee, fewest = None, math.inf
-    wrong = sum(bandwidth >= fallen for _, bandwidth in points)  # with the knee before the first point
+    wrong = sum(bandwidth >= fallen for _, bandwidth in points)  # if the knee lay before the first point
     for (size, bandwidth), (next_size, next_bandwidth) in itertools.pairwise(points):
         wrong += -1 if bandwidth >= fallen else 1
         if bandwidth >= fallen > next_bandwidth and wrong <= fewest:
@@ -82,32 +81,33 @@ def find_knee(points: SweepPoints, plateau_gb_per_s: float) -> float | None:
 
 
 def _estimate_noise(y: list[float]) -> float:
-    """The relative scatter of a point: the median second difference, as of normal noise; steps hardly touch it."""
+    """Return the relative scatter of a point, estimated from the median second difference as of normal noise.
+
+    The steps between levels hardly change that median.
+    """
     bends = [abs(y[i] - (y[i - 1] + y[i + 1]) / 2) for i in range(1, len(y) - 1)]
     scatter = 1.4826 * median(bends) / math.sqrt(1.5) if bends else 0.0
     return min(max(scatter, NOISE_RANGE[0]), NOISE_RANGE[1])
 
 
 def _list_plateaus(x: list[float], y: list[float], noise: float) -> list[_FittedPlateau]:
-    """Every run of points that is cheaper as a plateau than loose, in the order of their first points."""
-    found = []
+    """Return every run of points that costs less as a plateau than as loose points, by their first points."""
+    plateaus = []
     for first in range(len(x)):
         for last in range(first + 1, len(x)):
             if x[last] - x[first] < SHORTEST_OCTAVES:
                 continue
-            best = min(
-                (_fit_plateau(x, y, first, last, step, noise) for step in range(len(PLATEAU_SLOPES))),
-                key=lambda p: p.price,
-            )
-            if best.price < LOOSE_PRICE * (last - first + 1):
-                found.append(best)
-    return found
+            fits = [_fit_plateau(x, y, first, last, step, noise) for step in range(len(PLATEAU_SLOPES))]
+            cheapest = min(fits, key=lambda fit: fit.price)
+            if cheapest.price < LOOSE_PRICE * (last - first + 1):
+                plateaus.append(cheapest)
+    return plateaus
 
 
 def _fit_plateau(x: list[float], y: list[float], first: int, last: int, step: int, noise: float) -> _FittedPlateau:
-    """The plateau of the points first to last with one of SLOPES; its height is the median, which outliers spare.
+    """Fit a plateau with one of PLATEAU_SLOPES to the points first to last, through their median.
 
-    It ends with points that fit: the slope of a finely swept transition would else pass for a plateau with outliers.
+    Both ends must fit, else its price is infinite: a finely swept transition would pass for a plateau with outliers.
     """
     heights = [y[i] - PLATEAU_SLOPES[step] * (x[i] - x[first]) for i in range(first, last + 1)]
     start = median(heights)
@@ -119,7 +119,10 @@ def _fit_plateau(x: list[float], y: list[float], first: int, last: int, step: in
 
 
 def _is_falling(x: list[float], y: list[float], noise: float) -> bool:
-    """Whether the second half lies lower than the first by more than STEEP and twice the error of that slope."""
+    """Return whether the points fall faster than STEEP_SLOPE and than twice the error of their slope.
+
+    The slope is that between the medians of the first and the second half.
+    """
     half = len(x) // 2
     octaves = median(x[-half:]) - median(x[:half])
     slope = (median(y[-half:]) - median(y[:half])) / octaves
@@ -128,29 +131,35 @@ def _is_falling(x: list[float], y: list[float], noise: float) -> bool:
 
 
 def _choose_cheapest_row(y: list[float], plateaus: list[_FittedPlateau]) -> list[_FittedPlateau]:
-    """The falling row of plateaus that costs least, counting the points that are in none of them."""
+    """Return the falling row of plateaus that costs least, with the points that are in none of them.
+
+    `plateaus` are ordered by their first points, so that the best row up to each one follows from earlier ones.
+    """
     jump = math.log(SMALLEST_JUMP)
-    prices: list[float] = []  # of the best row that ends with each plateau, without the points after it
-    before: list[int | None] = []
+    row_prices: list[float] = []  # of the best row that ends with each plateau, without the points after it
+    predecessors: list[int | None] = []
     for plateau in plateaus:
-        start = sum(START_PRICE if value < plateau.start else LOOSE_PRICE for value in y[: plateau.first])
-        price, previous = start, None
-        # Those that end before this one starts also started before it: their prices are known.
-        for number, (other, row) in enumerate(zip(plateaus, prices, strict=False)):
-            if other.last < plateau.first and other.end - plateau.start >= jump:
-                loose = row + LOOSE_PRICE * (plateau.first - other.last - 1)
-                if loose < price:
-                    price, previous = loose, number
-        prices.append(price + plateau.price)
-        before.append(previous)
+        price = sum(START_PRICE if value < plateau.start else LOOSE_PRICE for value in y[: plateau.first])
+        predecessor = None
+        # Plateaus that end before this one starts also started before it: their prices are known.
+        for index, row_price in enumerate(row_prices):
+            earlier = plateaus[index]
+            if earlier.last < plateau.first and earlier.end - plateau.start >= jump:
+                joined = row_price + LOOSE_PRICE * (plateau.first - earlier.last - 1)
+                if joined < price:
+                    price, predecessor = joined, index
+        row_prices.append(price + plateau.price)
+        predecessors.append(predecessor)
     if not plateaus:
         return []
-    ends = [price + LOOSE_PRICE * (len(y) - 1 - p.last) for price, p in zip(prices, plateaus, strict=True)]
+    prices = [
+        price + LOOSE_PRICE * (len(y) - 1 - plateau.last) for price, plateau in zip(row_prices, plateaus, strict=True)
+    ]
     row = []
-    number: int | None = ends.index(min(ends))
-    while number is not None:
-        row.append(plateaus[number])
-        number = before[number]
+    index: int | None = prices.index(min(prices))
+    while index is not None:
+        row.append(plateaus[index])
+        index = predecessors[index]
     return row[::-1]
 
 
@@ -160,9 +169,9 @@ def spans(level: SweepLevel, capacity: int) -> bool:
 
 
 def match_capacity(level: SweepLevel, capacities: dict[str, int]) -> str | None:
-    """Return the name of the capacity that fits a plateau: the nearest to its knee, within MATCH_FACTOR; None if none does.
+    """Return the name of the capacity that fits a plateau; None if none does.
 
-    Without a knee it is the first capacity that holds all of the plateau.
+    It is the nearest to the knee, within MATCH_FACTOR. Without a knee it is the first that holds all of the plateau.
     """
     if not level.knee_bytes:
         return next((name for name, size in capacities.items() if size >= level.last_bytes), None)

@@ -7,16 +7,14 @@ from roofline.core.statistics import is_too_few
 from roofline.core.terms import DeviceKind
 
 Doubt = Literal["few samples", "throttled", "disturbed", "blocks disagree", "impossible"]
-# How far blocks of one measurement may be apart. Caller's times on a shared host wander more than a GPU's own.
+# The largest spread of the blocks of one measurement. A caller's times on a shared host vary more than a GPU's own.
 MOST_BLOCK_SPREAD: dict[DeviceKind, float] = {"gpu": 0.05, "cpu": 0.20}
-MOST_CEILING_SPREAD: dict[DeviceKind, float] = {
-    "gpu": 0.02,
-    "cpu": 0.20,
-}  # of a compute ceiling, whose blocks start alike
+# The blocks of a compute ceiling all start from the same state, and so may differ by less.
+MOST_CEILING_SPREAD: dict[DeviceKind, float] = {"gpu": 0.02, "cpu": 0.20}
 
 
 def relative_spread(blocks: Sequence[float]) -> float | None:
-    """The highest of a measurement's blocks over the lowest, less 1; None of a single block."""
+    """Return the highest of a measurement's blocks over the lowest, less 1; None for a single block."""
     return max(blocks) / min(blocks) - 1 if len(blocks) > 1 else None
 
 
@@ -24,22 +22,22 @@ def find_doubt(
     *,
     kind: DeviceKind,
     samples: int | None,
-    blocks_apart: float | None = None,
-    most_apart: dict[DeviceKind, float] = MOST_BLOCK_SPREAD,
+    block_spread: float | None = None,
+    most_spread: dict[DeviceKind, float] = MOST_BLOCK_SPREAD,
     disturbed: bool = False,
     throttled: bool | None = False,
     impossible: bool = False,
 ) -> Doubt | None:
-    """The first reason that applies; None where the figure may be used.
+    """Return the first reason not to rely on a figure; None if there is none.
 
-    `samples` are those of the median (None: not known), `blocks_apart` is their blocks' `spread`. `throttled` says that
-    all of them were, `impossible` that the figure exceeds what another measurement allows.
+    `samples` is the number of samples of its median (None: not known), `block_spread` the `relative_spread` of its
+    blocks. `throttled`: every sample was. `impossible`: the figure exceeds what another measurement allows.
     """
     reasons: dict[Doubt, bool | None] = {
         "few samples": is_too_few(samples),
         "throttled": throttled,
         "disturbed": disturbed,
-        "blocks disagree": (blocks_apart or 0.0) > most_apart[kind],
+        "blocks disagree": (block_spread or 0.0) > most_spread[kind],
         "impossible": impossible,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)

@@ -1,7 +1,7 @@
 """The arithmetic of rooflines: pure functions of plain numbers.
 
 Sources: Williams, Waterman and Patterson, CACM 52(4), 2009; for instructions Ding and Williams, PMBS 2019.
-Units throughout: FLOPs and bytes are counts, peaks are FLOP/s, bandwidths bytes/s, times seconds.
+Units throughout: FLOPs and bytes are counts, rates are FLOP/s and bytes/s, times are seconds.
 A multiply-add is two FLOPs. A transaction is a sector of 32 bytes, of shared memory a wavefront of all 32 banks.
 Infinity means 'no limit' and 'never'; records say it with a field instead.
 """
@@ -14,111 +14,122 @@ MEMORY_BOUND = "memory"
 OVERHEAD_BOUND = "overhead"
 IMPLEMENTATION_BOUND = "implementation"
 
-LANES_PER_WARP, SHARED_MEMORY_BANKS = 32, 32
+LANES_PER_WARP = 32
+SHARED_MEMORY_BANKS = 32
 WORD_BYTES = 4
 SECTOR_BYTES = 32
 WAVEFRONT_BYTES = SHARED_MEMORY_BANKS * WORD_BYTES
-# Warp schedulers of a multiprocessor, each of which issues up to one instruction per cycle: CUDA programming guide, of
-# every architecture from compute capability 7.0 to 12.0.
+# Each scheduler issues up to one instruction per cycle: CUDA programming guide, for every architecture from compute
+# capability 7.0 to 12.0.
 SCHEDULERS_PER_SM = 4
 
 
-def arithmetic_intensity(flops: float, memory_bytes: float) -> float:
-    """FLOPs per byte of traffic; infinite when there is no traffic."""
-    _require_not_negative(flops=flops, memory_bytes=memory_bytes)
-    return flops / memory_bytes if memory_bytes else math.inf
+def arithmetic_intensity(flops: float, traffic_bytes: float) -> float:
+    """Return the FLOPs per byte of traffic; infinity without traffic."""
+    _require_not_negative(flops=flops, traffic_bytes=traffic_bytes)
+    return flops / traffic_bytes if traffic_bytes else math.inf
 
 
-def ridge_point(peak_flops: float, bandwidth: float) -> float:
-    """The intensity (FLOP/byte) at which the two roofs meet: peak / bandwidth; infinite at zero bandwidth."""
-    _require_not_negative(peak_flops=peak_flops, bandwidth=bandwidth)
-    return peak_flops / bandwidth if bandwidth else math.inf
+def ridge_point(flops_per_s: float, bytes_per_s: float) -> float:
+    """Return the intensity (FLOP/byte) at which the two roofs meet: peak / bandwidth; infinity at zero bandwidth."""
+    _require_not_negative(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
+    return flops_per_s / bytes_per_s if bytes_per_s else math.inf
 
 
-def attainable_flops(peak_flops: float, bandwidth: float, intensity: float) -> float:
-    """FLOP/s under the roof: min(peak, intensity x bandwidth); the peak alone where there is no traffic."""
-    _require_not_negative(peak_flops=peak_flops, bandwidth=bandwidth, intensity=intensity)
+def attainable_flops_per_s(flops_per_s: float, bytes_per_s: float, intensity: float) -> float:
+    """Return the FLOP/s under the roof, min(peak, intensity x bandwidth); at infinite intensity the peak."""
+    _require_not_negative(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s, intensity=intensity)
     if math.isinf(intensity):
-        return peak_flops
-    return min(peak_flops, intensity * bandwidth)
+        return flops_per_s
+    return min(flops_per_s, intensity * bytes_per_s)
 
 
-def roof_tflops(flops: float, memory_bytes: float, tflops: float | None, gb_per_s: float | None) -> float | None:
-    """The lower of two measured ceilings at an operation's intensity, in TFLOPS; None: not measured, sets no limit."""
+def roof_tflops(flops: float, traffic_bytes: float, tflops: float | None, gb_per_s: float | None) -> float | None:
+    """Return the lower of two measured ceilings at an operation's intensity, in TFLOPS.
+
+    A ceiling that was not measured (None) sets no limit; None if there is no limit.
+    """
     limits = [tflops] if tflops else []
-    if gb_per_s and memory_bytes:
-        limits.append(flops / memory_bytes * gb_per_s / 1e3)
+    if gb_per_s and traffic_bytes:
+        limits.append(flops / traffic_bytes * gb_per_s / 1e3)
     return min(limits, default=None)
 
 
-def roofline_time(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> float:
-    """Seconds that the roofline allows: max(FLOPs / peak, bytes / bandwidth).
+def roofline_time(flops: float, traffic_bytes: float, flops_per_s: float, bytes_per_s: float) -> float:
+    """Return the seconds that the roofline allows: max(FLOPs / peak, bytes / bandwidth).
 
     Unlike FLOPs / attainable it is finite for a copy, which has traffic and no FLOPs.
     """
-    _require_not_negative(flops=flops, memory_bytes=memory_bytes, peak_flops=peak_flops, bandwidth=bandwidth)
-    return max(_seconds_at_rate(flops, peak_flops), _seconds_at_rate(memory_bytes, bandwidth))
+    _require_not_negative(flops=flops, traffic_bytes=traffic_bytes, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
+    return max(_seconds_at_rate(flops, flops_per_s), _seconds_at_rate(traffic_bytes, bytes_per_s))
 
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """One operation under one roofline; see `analyse`."""
+    """One operation under one roofline; see `place_under_roof`."""
 
     intensity_flops_per_byte: float
-    attainable_flops: float
+    attainable_flops_per_s: float
     bound: str
     efficiency_percent: float
     estimated_time_s: float
     roofline_time_s: float
 
 
-def place_under_roof(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> RooflinePoint:
-    """Place one operation under the roof given by a peak (FLOP/s) and a bandwidth (bytes/s).
+def place_under_roof(flops: float, traffic_bytes: float, flops_per_s: float, bytes_per_s: float) -> RooflinePoint:
+    """Place one operation under the roof of a compute peak (FLOP/s) and a memory bandwidth (bytes/s).
 
     - intensity: FLOPs / bytes, infinite without traffic;
     - attainable: min(peak, intensity x bandwidth);
     - bound: 'compute' at or above the ridge point, 'memory' below it;
     - efficiency: attainable / peak in per cent, 0 at a peak of zero;
-    - estimated time: FLOPs / attainable: infinite for a copy, which attains zero; 0 without work and traffic;
+    - estimated time: FLOPs / attainable; infinite where nothing is attainable, as for a copy;
     - roofline time: max(FLOPs / peak, bytes / bandwidth), finite for a copy.
 
-    At zero bandwidth everything with traffic is memory-bound, attains nothing and never ends.
+    At zero bandwidth an operation with traffic is memory-bound, attains nothing and never ends.
 
     Raises ValueError for a negative or not-a-number argument.
     """
-    intensity = arithmetic_intensity(flops, memory_bytes)
-    attainable = attainable_flops(peak_flops, bandwidth, intensity)
+    intensity = arithmetic_intensity(flops, traffic_bytes)
+    attainable = attainable_flops_per_s(flops_per_s, bytes_per_s, intensity)
     return RooflinePoint(
         intensity_flops_per_byte=intensity,
-        attainable_flops=attainable,
-        bound=COMPUTE_BOUND if intensity >= ridge_point(peak_flops, bandwidth) else MEMORY_BOUND,
-        efficiency_percent=100 * attainable / peak_flops if peak_flops else 0.0,
+        attainable_flops_per_s=attainable,
+        bound=COMPUTE_BOUND if intensity >= ridge_point(flops_per_s, bytes_per_s) else MEMORY_BOUND,
+        efficiency_percent=100 * attainable / flops_per_s if flops_per_s else 0.0,
         estimated_time_s=flops / attainable if attainable else math.inf,
-        roofline_time_s=roofline_time(flops, memory_bytes, peak_flops, bandwidth),
+        roofline_time_s=roofline_time(flops, traffic_bytes, flops_per_s, bytes_per_s),
     )
 
 
 def bytes_per_transaction(level: str) -> int:
+    """Return the bytes of one transaction at a memory level: a wavefront of 128 for `shared`, else a sector of 32."""
     return WAVEFRONT_BYTES if level == "shared" else SECTOR_BYTES
 
 
 def fewest_transactions(traffic_bytes: float, level: str) -> float:
-    """The fewest transactions that move so many bytes."""
+    """Return the fewest transactions that move `traffic_bytes` at a memory level."""
     return traffic_bytes / bytes_per_transaction(level)
 
 
 def sectors_per_request(stride_words: int) -> int:
-    """Sectors that a warp asks for where its lanes load words so far apart, the first at the start of a sector."""
+    """Return the sectors that a warp requests where neighbouring lanes load words `stride_words` apart.
+
+    The first word lies at the start of a sector.
+    """
     return len({lane * stride_words * WORD_BYTES // SECTOR_BYTES for lane in range(LANES_PER_WARP)})
 
 
 def wavefronts_per_request(stride_words: int) -> int:
-    """The most lanes that want different words of one bank, where lanes load words of shared memory so far apart."""
+    """Return the wavefronts of a warp whose neighbouring lanes load words of shared memory `stride_words` apart.
+
+    They are the largest number of lanes that need different words of one bank; 1 is free of conflicts.
+    """
     return math.gcd(stride_words, SHARED_MEMORY_BANKS) if stride_words else 1
 
 
 def peak_issue_rate(multiprocessors: int, clock_mhz: float) -> float:
-    """Warp instructions per second where every scheduler issues one per cycle."""
+    """Return the warp instructions per second if every scheduler issues one per cycle."""
     return multiprocessors * SCHEDULERS_PER_SM * clock_mhz * 1e6
 
 

@@ -6,55 +6,23 @@ Nothing here needs NumPy: scripts use it before NumPy is loaded.
 import math
 from collections.abc import Sequence
 
-# Of fewer samples a figure is shown and marked, and nothing is concluded from it.
-FEWEST_SAMPLES = 7
-# To stop sampling takes more than to report (see `precise`): both figures are from simulation.
+FEWEST_SAMPLES = 7  # a figure from fewer samples is marked, and nothing is concluded from it
+# To stop sampling takes more than to report (see `is_precise`): both figures are from simulation.
 STOPPING_CONFIDENCE = 0.99
 STOPPING_EFFECTIVE_COUNT = 50
 # Student's t that is exceeded with a probability of 2.5 %, for 1 to 30 degrees of freedom.
-STUDENT_T_975 = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-    2.201,
-    2.179,
-    2.160,
-    2.145,
-    2.131,
-)
-STUDENT_T_975 += (
-    2.120,
-    2.110,
-    2.101,
-    2.093,
-    2.086,
-    2.080,
-    2.074,
-    2.069,
-    2.064,
-    2.060,
-    2.056,
-    2.052,
-    2.048,
-    2.045,
-    2.042,
-)
+STUDENT_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+STUDENT_T_975 += (2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)
+STUDENT_T_975 += (2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 
 
 def is_too_few(samples: int | None) -> bool:
-    """Whether a figure rests on so few samples that nothing is concluded from it; not where their number is unknown."""
+    """Return whether a figure has too few samples to conclude anything from it; False for an unknown number."""
     return samples is not None and samples < FEWEST_SAMPLES
 
 
 def median(samples: Sequence[float]) -> float:
-    """The middle sample, or the mean of the two middle ones. Raises ValueError without samples."""
+    """Return the middle sample, or the mean of the two middle ones. Raises ValueError without samples."""
     if not samples:
         raise ValueError("the median of no samples")
     ordered = sorted(samples)
@@ -63,7 +31,7 @@ def median(samples: Sequence[float]) -> float:
 
 
 def decile_ratio(samples: Sequence[float]) -> float | None:
-    """The ninth decile of positive samples over the first; None of too few."""
+    """Return the ninth decile of positive samples over the first; None for fewer than FEWEST_SAMPLES."""
     if is_too_few(len(samples)):
         return None
     ordered = sorted(samples)
@@ -71,13 +39,13 @@ def decile_ratio(samples: Sequence[float]) -> float | None:
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """A confidence interval of the median from order statistics, for samples in the order they were taken.
+    """Return a confidence interval of the median from order statistics, for samples in the order of time.
 
     Of n independent samples, [x(k), x(n+1-k)] misses the median with probability 2 P(Binomial(n, 1/2) < k); k is the
     largest that keeps this under 1 - confidence (Hahn and Meeker, Statistical Intervals, section 5.2). Timings resemble
     their neighbours: n of them place the median only as well as m = n / tau independent ones (`autocorrelation_time`),
-    and the rank is that of m samples, scaled to n. None under 6 effective samples at 95 %. Of fewer than about 12 tau
-    samples the interval is too narrow.
+    and the rank is that of m samples, scaled to n. None under 6 effective samples at 95 %. The interval is too narrow
+    for fewer than about 12 tau samples.
     """
     if not samples:
         return None
@@ -92,17 +60,17 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def student_t_half_width(df: int) -> float:
-    """The half width of a 95 % interval of a mean, in standard errors."""
+    """Return the half width of a 95 % interval of a mean, in standard errors, for `df` degrees of freedom."""
     return STUDENT_T_975[df - 1] if df <= len(STUDENT_T_975) else 1.96 + 2.4 / df
 
 
 def effective_count(samples: Sequence[float]) -> int:
-    """How many independent samples would place the median as well as these do. Raises ValueError without samples."""
+    """Return the number of independent samples that place the median as well. Raises ValueError without samples."""
     return int(len(samples) / autocorrelation_time(samples))
 
 
 def autocorrelation_time(samples: Sequence[float]) -> float:
-    """The integrated autocorrelation time tau >= 1, in samples, of lying above the median.
+    """Return the integrated autocorrelation time tau >= 1, in samples, of lying above the median.
 
     The share of n samples above the median has the variance tau / (4 n). tau is the sum over all lags of the
     autocovariance of the indicators [x > median], over the 1/4 of an even split. The sum stops where two neighbouring
@@ -110,8 +78,8 @@ def autocorrelation_time(samples: Sequence[float]) -> float:
     (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3). The bias by tau / n at each lag
     (Marriott and Pope, Biometrika 41, 1954) is added.
 
-    A coarse timer makes many samples equal: the larger tau counts, of lying above and of lying below the median. Raises
-    ValueError without samples.
+    A coarse timer makes many samples equal to the median. The larger tau counts, of lying above or of lying below it.
+    Raises ValueError without samples.
     """
     middle = median(samples)
     above = "".join("1" if sample > middle else "0" for sample in samples)
@@ -120,11 +88,11 @@ def autocorrelation_time(samples: Sequence[float]) -> float:
 
 
 def is_precise(samples: Sequence[float], half_width: float = 0.005, confidence: float = STOPPING_CONFIDENCE) -> bool:
-    """Whether sampling may stop: the interval of the median lies within the median -+ half_width times it.
+    """Return whether sampling may stop: the interval of the median lies within the median -+ half_width times it.
 
-    To be asked at the counts of `looks` only: whoever stops once the interval looks narrow picks the runs in which
-    chance made it narrow. With 99 % for this decision, at least STOPPING_EFFECTIVE_COUNT effective samples and doubling
-    counts, the reported 95 % interval covers 93 to 98 % in simulations up to an AR(1) coefficient of 0.9.
+    Call it at the counts of `precision_check_counts` only: to stop as soon as the interval looks narrow picks the runs
+    in which chance made it narrow. With 99 % for this decision, at least STOPPING_EFFECTIVE_COUNT effective samples and
+    doubling counts, the reported 95 % interval covers 93 to 98 % in simulations up to an AR(1) coefficient of 0.9.
     """
     if not samples or effective_count(samples) < STOPPING_EFFECTIVE_COUNT:
         return False
@@ -134,9 +102,9 @@ def is_precise(samples: Sequence[float], half_width: float = 0.005, confidence: 
 
 
 def precision_check_counts(minimum: int, maximum: int) -> list[int]:
-    """The sample counts at which to ask whether they are `precise`: doubling from the minimum, and the maximum.
+    """Return the sample counts at which to call `is_precise`: doubling from the minimum, and the maximum.
 
-    Each look is a chance to stop by luck: between 50 and 1000 samples there are six. Raises ValueError for counts
+    Each call is a chance to stop by luck: between 50 and 1000 samples there are six. Raises ValueError for counts
     under 1.
     """
     if min(minimum, maximum) < 1:
@@ -149,9 +117,10 @@ def precision_check_counts(minimum: int, maximum: int) -> list[int]:
 
 
 def _indicator_autocorrelation_time(digits: str) -> float:
-    """The sum over lags of the autocovariances of zeros and ones, times 4: 1 for an even split without memory.
+    """Return the sum over lags of the autocovariances of zeros and ones, times 4: 1 for an even split without memory.
 
-    The digits are one long integer, and their products the ones of it and a shifted copy: a microsecond a lag.
+    The digits are read as one long integer. A lag then takes one shift, two ands and three counts of bits, about a
+    microsecond.
     """
     count, bits = len(digits), int(digits, 2)
     mean = bits.bit_count() / count
@@ -159,22 +128,23 @@ def _indicator_autocorrelation_time(digits: str) -> float:
 
     def covariance(lag: int) -> float:
         early, late = bits >> lag, bits & ((1 << (count - lag)) - 1)
-        both = (early & late).bit_count() - mean * (early.bit_count() + late.bit_count())
-        return both / (count - lag) + mean**2
+        products = (early & late).bit_count() - mean * (early.bit_count() + late.bit_count())
+        return products / (count - lag) + mean**2
 
-    total, last, lag = -variance, math.inf, 0
+    total, smallest_pair, lag = -variance, math.inf, 0
     while lag + 1 < count:
         pair = covariance(lag) + covariance(lag + 1)
         if pair <= 0:
             break
-        last = min(pair, last)
-        total += 2 * last
+        smallest_pair = min(pair, smallest_pair)
+        total += 2 * smallest_pair
         lag += 2
     lags = max(1, 2 * lag - 1)  # on both sides of lag 0
     return 4 * total * (1 + lags / count)
 
 
 def _lower_rank(count: int, error: float) -> int:
+    """Return the largest k with 2 P(Binomial(count, 1/2) < k) <= error; 0 if there is none."""
     tail, rank = 0.0, 0
     while rank < count // 2:
         log_probability = (

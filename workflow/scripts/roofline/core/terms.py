@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 Array = Any  # of NumPy or CuPy, which share no type
 
 
 def make_printable(text: str) -> str:
-    """A name or message from outside on one line, without what a terminal would obey."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    """Return a name or message from outside on one line, with a space for each unprintable character."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 class UserError(Exception):
-    """What a user has to correct, a line each; it ends the program with status 1."""
+    """An error that the user has to correct, as printable lines; it ends the program with status 1."""
 
     def __init__(self, lines: str | list[str]):
         self.lines = [*map(make_printable, lines.splitlines() if isinstance(lines, str) else lines)]
@@ -22,7 +22,7 @@ class UserError(Exception):
 
 
 class UnsupportedError(Exception):
-    """Why a device cannot do something: the job, or the candidate of a search, is skipped."""
+    """The device cannot do this, for the reason given: the job, or the candidate of a search, is skipped."""
 
 
 DeviceKind = Literal["cpu", "gpu"]
@@ -31,7 +31,7 @@ RegimeLevel = Literal["hbm", "l2", "shared", "dram"]
 AccessPattern = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 HostMemory = Literal["pinned", "pageable"]
-LoadSensitivity = Literal["cpu", "caller", "device"]  # to load on the host: see core/disturbance.py
+LoadSensitivity = Literal["cpu", "caller", "device"]  # which load on the host disturbs a block: core/disturbance.py
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
     "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "gpu_time", "cpu_time"
@@ -40,29 +40,30 @@ QuantityKind = Literal[
 CARD_QUANTITY_KINDS: tuple[QuantityKind, ...] = ("burst", "sustained", "issue", "memory", "cache", "link")
 PEER_KEY_PREFIX = "p2p_"  # of levels and quantities between two GPUs
 
-KNEE_SHARE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
+KNEE_SHARE = 0.9  # the capacity of a level is used up where the bandwidth has fallen to this share of its plateau
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")
 BYTES_AXIS_KEY = "bytes"
+CACHE_LEVELS = ("l1", "l2", "l3")  # from the cores out; a GPU has the first two
 
 
 class Axis(NamedTuple):
     """The size along which an operator is swept."""
 
-    key: str  # of the shape, or bytes: those that a step moves
+    key: str  # of the shape; or BYTES_AXIS_KEY, the bytes that a step moves
     symbol: str
-    at_least: int | None = None  # values that a check asks for
+    at_least: int | None = None  # number of values that a check requires
 
 
 @dataclass(frozen=True)
 class DeviceTraits:
-    """What devices of a kind have in common, whether one is opened or only its record read."""
+    """The properties that all devices of a kind have, whether a device is opened or only its record is read."""
 
-    accelerator: bool  # its own card, with a host link and its own memory, of which a machine may have several
+    accelerator: bool  # a card with a host link and its own memory; a machine may have several
     synchronous: bool  # a step has ended when its call returns, so that the caller's time is the device's
-    sensitive: LoadSensitivity  # which load next to it on the host disturbs a block
-    peaks_by: Literal["datasheet", "formula"]  # whose figures its compute ceilings are compared with
-    reports_power: bool  # and clocks, throttling and errors
-    narrowest_bytes: int  # of a number that it computes with
+    load_sensitivity: LoadSensitivity  # which load on the host disturbs a block
+    peaks_by: Literal["datasheet", "formula"]  # the source of the figures that its compute ceilings are compared with
+    reports_power: bool  # also clocks, throttling and errors
+    narrowest_bytes: int  # size of the smallest number that it computes with
     tensor_cores: bool
 
 
@@ -70,7 +71,7 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
     "gpu": DeviceTraits(
         accelerator=True,
         synchronous=False,
-        sensitive="caller",
+        load_sensitivity="caller",
         peaks_by="datasheet",
         reports_power=True,
         narrowest_bytes=1,
@@ -79,7 +80,7 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
     "cpu": DeviceTraits(
         accelerator=False,
         synchronous=True,
-        sensitive="cpu",
+        load_sensitivity="cpu",
         peaks_by="formula",
         reports_power=False,
         narrowest_bytes=4,
@@ -88,10 +89,11 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
 }
 
 
-def select_accelerators(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
+def select_accelerators(devices: Iterable[Item], kind_of: Callable[[Item], DeviceKind]) -> list[Item]:
+    """Return, in their order, the devices whose kind is an accelerator; `kind_of(device)` gives the kind."""
     return [device for device in devices if DEVICE_TRAITS[kind_of(device)].accelerator]
 
 
-def order_devices(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
-    """The same devices, accelerators before the CPU."""
+def order_devices(devices: Iterable[Item], kind_of: Callable[[Item], DeviceKind]) -> list[Item]:
+    """Return the same devices with accelerators before the CPU; `kind_of(device)` gives the kind."""
     return sorted(devices, key=lambda device: list(DEVICE_TRAITS).index(kind_of(device)))

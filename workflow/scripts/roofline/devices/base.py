@@ -8,10 +8,12 @@ from roofline.core.terms import AccessPattern, ComputeUnit, DeviceKind, HostMemo
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
+Step = Callable[[int], object]  # called with the number of the step, so that it can rotate among buffers
+
 
 @dataclass(frozen=True)
 class Identity:
-    """What distinguishes one device, with its driver and libraries, from another."""
+    """The facts that distinguish one device, with its driver and libraries, from another."""
 
     device: str
     kind: str
@@ -29,36 +31,39 @@ class Identity:
     nvml: bool = True
 
     def rerun_key(self) -> str:
+        """Return name, UUID, driver and settings as one line.
+
+        It is the param `identity` of every measuring rule: a change of this text re-measures everything on the device.
+        """
         return f"{self.name} {self.uuid} driver {self.driver} {self.setting}".rstrip()
 
     def software_key(self) -> str:
+        """Return the library versions as one line sorted by name: the param `software`, whose change re-measures."""
         return " ".join(f"{name} {version}" for name, version in sorted(self.software.items()))
 
 
 @dataclass(frozen=True)
 class BandwidthBenchmark:
-    """One mix of accesses to one memory level; each is a memory ceiling.
+    """One access pattern on one memory level; each is a memory ceiling.
 
-    `grids` are the ways to run it, each a step that goes once over all the bytes: a grid of a kernel, or a number of
-    threads. `verify(grid)` runs it on fresh memory, compares the result and says how; raises ArithmeticError if it is
-    wrong. `clock_mhz()` is what a kernel of ours counted in its last run. The fastest of `blocks` blocks counts, if
-    other users of the host slow it from moment to moment, and each has `least_samples`. `nvlink_share` is relative to
-    the NVLink bandwidth of the device in one direction. `cores` is set if fewer than all read.
+    `steps_by_grid` has the ways to run it, each a step that goes once over all the bytes: by the grid of a kernel, or
+    by the number of threads. `verify(grid)` runs it on fresh memory, compares the result and returns what it compared;
+    it raises ArithmeticError for a wrong result. `counting_rule` says in words which bytes count.
     """
 
     name: str
     level: str
     mix: str
-    counted: str
+    counting_rule: str
     counted_bytes: int
-    grids: dict[str, Callable[[int], object]]
+    steps_by_grid: dict[str, Step]
     verify: Callable[[str], str]
-    threads: Callable[[str], int | None] = lambda grid: None
-    clock_mhz: Callable[[], float | None] = lambda: None
-    blocks: int = 1
-    least_samples: int = 1
-    nvlink_share: float | None = None
-    cores: int | None = None
+    threads_of_grid: Callable[[str], int | None] = lambda grid: None
+    clock_mhz: Callable[[], float | None] = lambda: None  # counted by our kernel in its last run
+    most_timed_blocks: int = 1  # more than one if others slow it from moment to moment: the fastest block counts
+    least_samples: int = 1  # in each block
+    nvlink_share: float | None = None  # of the NVLink bandwidth of the device in one direction
+    cores: int | None = None  # None if all cores read
     host_memory: HostMemory | None = None
     both_ways: bool = False
 
@@ -67,155 +72,217 @@ class BandwidthBenchmark:
 class SweepBenchmark:
     """Reads of one kind over sizes of the working set.
 
-    `step(size_bytes)` is a step that reads it repeatedly, and the bytes of one reader. `levels` has the capacities of a
-    reader in bytes; those in `assumed` only name a level. Memory lies beyond `cached_bytes`, what all last-level caches
-    hold of the set; None: beyond the last level. The rate of memory is that of sets from `memory_from_bytes` on.
+    `step(size_bytes)` returns a step that reads a set of this size repeatedly, and the bytes that one reader reads in
+    it. `levels` has the capacities of the cache levels for one reader, in bytes.
     """
 
     series: str
     reader: str
-    counted: str
+    counting_rule: str
     sizes: list[int]
-    step: Callable[[int], tuple[Callable[[int], object], int]]
+    step: Callable[[int], tuple[Step, int]]
     levels: dict[str, int]
-    cached_bytes: int | None = None
-    assumed: tuple[str, ...] = ()
-    memory_from_bytes: int | None = None
+    cached_bytes: int | None = None  # all last-level caches hold so much: memory lies beyond; None: beyond `levels`
+    assumed: tuple[str, ...] = ()  # levels whose capacity is assumed: it names a plateau and is not recorded
+    memory_from_bytes: int | None = None  # the rate of memory is that of sets from this size on
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One way to reach a compute ceiling: `step(i)` runs it once, `clear()` overwrites its result, `compare()` checks
-    that against float64. `clock_mhz()` is what a kernel of ours counted in its last run, `result` the array that a step
-    writes, if it is handed out.
+    """One way to reach a compute ceiling.
+
+    `step(i)` runs it once, `clear()` overwrites its result, and `compare()` checks the result against float64.
     """
 
     product: WorkloadSpec
     flops: int
-    step: Callable[[int], object]
+    step: Step
     clear: Callable[[], object]
     compare: Callable[[], Check]
-    clock_mhz: Callable[[], float | None] = lambda: None
+    clock_mhz: Callable[[], float | None] = lambda: None  # counted by our kernel in its last run
     inputs: str = "standard normal numbers, rounded to the dtype"
-    result: object = None
+    result: object = None  # the array that a step writes, if it is handed out
 
-    def check(self) -> Check:
-        """Run it once on a cleared result. Raises ArithmeticError where the result is wrong."""
+    def run_and_check(self) -> Check:
+        """Run a step on a cleared result and compare it. Raises ArithmeticError where the result is wrong."""
         self.clear()
         self.step(0)
         return self.compare()
 
 
-Step = Callable[[int], object]  # handed the number of the step, so that it can rotate among buffers
-
-
 class HostCostBenchmark(NamedTuple):
-    """A step with its cost. `count`: cores, or a kernel's arguments. `queued`: by the device's clock."""
+    """A step that shows one cost of the host."""
 
     name: str
-    count: int
-    amount: float
+    count: int  # cores, or arguments of a kernel
+    amount: float  # units of the cost in one step
     step: Step
-    queued: bool = False
+    queued: bool = False  # timed by the device's clock
 
 
 class Device(Protocol):
-    """A device, opened and ready to measure: devices/{kind}/device.py has one class for each kind.
+    """A device, opened and ready to measure: devices/{kind}/{kind}_device.py has one class for each kind.
 
-    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. What a device inherits
-    from here it does not have: a CPU has no queue and reports nothing about itself. A GPU has more than this.
+    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. A default here means that
+    the device lacks the feature: a CPU has no queue and reports nothing about itself. A GPU has more methods than this.
     """
 
     identity: Identity
     name: str  # gpu0, cpu
     kind: DeviceKind
-    xp: Any  # NumPy, or what has its interface
-    memory_level: str  # of devices/levels.py, where operands lie that no cache holds
-    cache_level: str  # and where those lie that the last-level cache holds
-    cache_ceilings: list[str]  # of these, best first
+    xp: Any  # NumPy, or a library with its interface
+    memory_level: str  # a name in devices/levels.py: the level of operands that no cache holds
+    cache_level: str  # the level of operands that the last-level cache holds
+    cache_ceilings: list[str]  # the ceilings for such operands, best first
     last_level_cache_bytes: int
 
     # -- what it is
-    def read_hardware(self) -> dict: ...
-    def read_software(self) -> dict: ...
+    def read_hardware(self) -> dict:
+        """Return what the device reports of itself, by name with its unit: `hardware` of the device record."""
+        ...
+
+    def read_software(self) -> dict:
+        """Return the versions of the libraries and drivers in use: `software` of the device record."""
+        ...
+
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
-        """The peaks and bandwidth of its datasheet, or of a formula; see records.device.DatasheetFigures."""
+        """Return the peaks and bandwidth of its datasheet, or of a formula, as fields of DatasheetFigures."""
         ...
 
     # -- the ceilings of an operator
-    def compute_unit(self, ceiling: str) -> ComputeUnit: ...
-    def compute_ceiling_name(self, dtype: str, unit: str) -> str: ...
+    def compute_unit(self, ceiling: str) -> ComputeUnit:
+        """Return the kind of unit that computes at a compute ceiling."""
+        ...
+
+    def compute_ceiling_name(self, dtype: str, unit: str) -> str:
+        """Return the name of the compute ceiling that an operator of this dtype on this unit is under.
+
+        A CPU ignores the unit, and gives fp32 for the dtypes that it emulates.
+        """
+        ...
+
     def memory_ceiling_names(self, mix: AccessPattern) -> list[str]:
-        """Best first."""
+        """Return the names of the memory ceilings that an access pattern may be under, best first."""
         ...
 
     def emulation_note(self, dtype: str) -> str | None:
-        """How it computes in a dtype that it lacks; None if it has it."""
+        """Return a line that says how the device computes in a dtype that it lacks; None if it has the dtype."""
 
     # -- arrays
-    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any: ...
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
-    def to_device(self, host_array: Any) -> Any: ...
-    def to_host(self, array: Any) -> Any: ...
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
+        """Return an array of standard normal numbers rounded to the dtype, the same for the same seed.
+
+        A GPU gives int8 as 32 times as much, and fp8 as an array of bytes.
+        """
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return an array of a dtype whose content is not set."""
+        ...
+
+    def to_device(self, host_array: Any) -> Any:
+        """Return a host array on the device. A CPU returns the array itself."""
+        ...
+
+    def to_host(self, array: Any) -> Any:
+        """Return a device's array on the host. A CPU returns the array itself."""
+        ...
+
     def poison(self, array: Any) -> None:
         """Overwrite every byte with 0xFF, which no step leaves."""
         ...
 
     def rolled_copies(self, array: Any, count: int) -> list:
-        """`count` arrays of its numbers, no two alike."""
+        """Return `count` arrays of the numbers of `array`, each begun at another place, in one allocation."""
         ...
 
-    def widen(self, array: Any) -> Any: ...
+    def widen(self, array: Any) -> Any:
+        """Return the array in fp32 where the device cannot compute in its dtype, else the array itself.
+
+        A GPU widens stacks of bf16 matrices alone, which CuPy does not multiply.
+        """
+        ...
 
     # -- time
     def synchronize(self) -> None:
-        pass
+        """Wait until the device has done all that is queued."""
 
-    def time_steps(self, step: Step, count: int, first: int = 0, look: Callable | None = None) -> list[float]:
-        """What a caller waits for each of `count` steps issued one after another; `look()` is called while they run, on
-        a device that reports something then."""
+    def time_steps(self, step: Step, count: int, first: int = 0, read_during: Callable | None = None) -> list[float]:
+        """Return the seconds that a caller waits for each of `count` steps issued one after another, from `first` on.
+
+        A GPU calls `read_during()` while they run.
+        """
         ...
 
     def time_steps_on_device(
         self, step: Step, count: int, first: int = 0, at_once: int | None = None
     ) -> list[float] | None:
-        """The device's part of the same, at most `at_once` steps queued together; None of a synchronous device, or
-        if it cannot be separated."""
+        """Return the device's own seconds of each of `count` steps.
+
+        They are queued behind a kernel that holds the stream, at most `at_once` (32) together. None on a synchronous
+        device, or if the queue cannot be filled within 0.5 s.
+        """
 
     def host_cost_benchmarks(self) -> Iterable[HostCostBenchmark]:
-        """What its operators' calls consist of."""
+        """Return benchmarks of the pieces that the calls of its operators consist of."""
         ...
 
-    def look_while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None:
-        pass
+    def look_while_busy(self, step: Step, step_s: float, seconds: float, read_during: Callable) -> None:
+        """Queue about `seconds` of steps of `step_s` seconds, call `read_during()` while they run, and wait for them.
 
-    def compile_ahead(self, kernels: Iterable[tuple]) -> None: ...
+        A CPU does nothing.
+        """
+
+    def compile_ahead(self, kernels: Iterable[tuple]) -> None:
+        """Compile kernels, each given as the arguments of `load_kernel`. A CPU does nothing."""
 
     # -- its state
     def read_state(self) -> dict:
+        """Return a reading by the field names of DeviceState; empty where the device reports nothing about itself."""
         return {}
 
     def read_energy_j(self) -> float | None:
-        """None without a counter."""
+        """Return the joules used since the driver was loaded; None without a counter."""
 
-    def read_power_w(self) -> float | None: ...
+    def read_power_w(self) -> float | None:
+        """Return the power in watts; None where the device does not report it."""
 
     def measure_timer_ratio(self) -> float | None:
-        """The host's clock over this device's, by which its steps are timed; None where they are one."""
+        """Return the host's clock over the clock by which this device's steps are timed; None if they are one clock."""
         return None
 
     def block_clock_mhz(self) -> float | None:
-        """MHz, counted over the last block of step_times."""
+        """Return the clock counted over the last block of `time_steps`, in MHz; None where it was not counted."""
 
-    def identify_kernel(self, step: Step) -> dict: ...
+    def identify_kernel(self, step: Step) -> dict:
+        """Return the fields of the record Kernel: name, whether tensor cores ran (None: not known), how it is known.
+
+        A GPU runs the step once under CUPTI, outside all timing. Never raises.
+        """
+        ...
+
     def count_other_processes(self) -> int | None:
-        """On the device; what shares a CPU is seen in devices/host.py."""
+        """Return the number of other processes on a GPU; None if not known, and on a CPU: see devices/host.py."""
 
     # -- what its ceilings are measured with
-    def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]: ...
-    def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]: ...
-    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
-        """A step of loads from a level that wait for one another, their number, and a check; None if it has none."""
+    def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
+        """Return the bandwidth benchmarks of a level, and allocate their arrays of `size_bytes` each.
 
-    def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterable[Workload]: ...
-    def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload: ...
+        None: as large as the level needs.
+        """
+        ...
+
+    def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
+        """Return the sweeps over working sets that find the memory levels of the device."""
+        ...
+
+    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
+        """Return a step of dependent loads from a level, their number, and a check; None for a level without one."""
+
+    def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterable[Workload]:
+        """Return the register-only loops of multiply-adds that may reach a ceiling."""
+        ...
+
+    def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+        """Return the candidate that a record describes, on new numbers."""
+        ...

@@ -1,4 +1,4 @@
-"""Reads config/datasheets.yaml and checks it; the file's header says what its fields mean."""
+"""The reader of config/datasheets.yaml, which checks it; the file's header says what its fields mean."""
 
 from functools import cache
 from pathlib import Path
@@ -8,38 +8,52 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roofline.core.dtypes import FIRST_TENSOR_CORE_CAPABILITY
 from roofline.core.terms import UserError
+from roofline.records.base import Positive
 from roofline.records.files import read_yaml
 
 TENSOR_DTYPES = ("fp64", *FIRST_TENSOR_CORE_CAPABILITY)
 CUDA_CORE_RATES = ("fp64_fma", "fp32", "fp16_fma")
-MULTIPROCESSOR_FIELDS = ("warp_schedulers", "max_warps", "registers", "l1_and_shared_kib", "shared_kib")
-MULTIPROCESSOR_FIELDS += ("shared_per_block_kib", "shared_bytes_per_clock", "l1_bytes_per_clock")
+MULTIPROCESSOR_FIELDS = (
+    "warp_schedulers",
+    "max_warps",
+    "registers",
+    "l1_and_shared_kib",
+    "shared_kib",
+    "shared_per_block_kib",
+    "shared_bytes_per_clock",
+    "l1_bytes_per_clock",
+)
 PEAK_FIGURES = ("fp64", "fp64_fma", "fp32", *FIRST_TENSOR_CORE_CAPABILITY)
 
-Positive = Annotated[float, Field(gt=0)]
 PositiveInt = Annotated[int, Field(gt=0)]
 Text = Annotated[str, Field(pattern=r"\S")]
 CapabilityText = Annotated[str, Field(pattern=r"^[0-9]+[.][0-9]+$")]
 
 
 class StrictModel(BaseModel):
+    """A mapping of the file: unknown keys, and values of another type, are errors."""
+
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def make_mapping_model(kind: type, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> type[StrictModel]:
-    """A mapping whose values are all of one kind."""
+    """Return the model of a mapping whose values are all of one kind."""
     return create_model(
         "Part", __base__=StrictModel, **dict.fromkeys(required, kind), **dict.fromkeys(optional, (kind, None))
     )
 
 
 class RateClass(StrictModel):
+    """Cards whose tensor cores run at a fraction of their architecture's rates, by parts of their names."""
+
     meaning: Text
     name_contains: list[Text]
     factors: dict[Literal[TENSOR_DTYPES], Annotated[float, Field(ge=0, le=1)]]
 
 
 class Architecture(StrictModel):
+    """The rates and sizes of one multiprocessor of a compute capability."""
+
     name: Text
     tensor_core: dict[Literal[TENSOR_DTYPES], PositiveInt]
     cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)
@@ -51,6 +65,8 @@ class Architecture(StrictModel):
 
 
 class CardModel(StrictModel):
+    """The figures that a vendor prints for one card."""
+
     device_names: Annotated[list[Text], Field(min_length=1)]
     compute_capability: CapabilityText
     multiprocessors: PositiveInt
@@ -71,12 +87,16 @@ class CardModel(StrictModel):
 
 
 class NvlinkEntry(StrictModel):
+    """The bandwidth of one NVLink in one direction, for a compute capability."""
+
     gb_per_s: Positive
     verified: bool
     source: Text
 
 
 class Datasheets(StrictModel):
+    """The content of config/datasheets.yaml."""
+
     schema_version: Literal[1]
     rate_classes: dict[str, RateClass]
     architectures: dict[CapabilityText, Architecture]
@@ -86,12 +106,14 @@ class Datasheets(StrictModel):
 
 @cache
 def read_datasheets(path: Path | str) -> dict:
-    """The datasheets as the file has them. Raises UserError with all errors, or OSError if it cannot be opened."""
+    """Return the datasheets as they are in the file. Raises UserError with all errors, OSError if it does not open."""
     content = read_yaml(path)
     try:
         Datasheets.model_validate(content)
     except ValidationError as error:
-        lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors()]
+        lines = [
+            f"{path}: {'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}" for fault in error.errors()
+        ]
         raise UserError(lines) from None
     classes = content["rate_classes"]
     for card_id, card in content["cards"].items():

@@ -9,10 +9,11 @@ from math import inf
 from typing import NamedTuple
 
 from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, FIRST_TENSOR_CORE_CAPABILITY
+from roofline.core.units import GIB
 from roofline.devices import datasheet_file
 from roofline.records.device_record import DeviceRecord
 
-read_datasheets = datasheet_file.read_datasheets
+read_datasheets = datasheet_file.read_datasheets  # offered next to what is looked up in them
 
 TENSOR_CORE = "tensor_core"
 CUDA_CORE = "cuda_core"
@@ -27,46 +28,46 @@ CUDA_CORE_FIGURE = {
     "fp16_fma": "fp16_fma",
 }
 
-
 CLOCK_COUNT_TOLERANCE = 1.05  # a block may run a little faster than the one over which the clock was counted
-CLOCK_ROUNDING = 1.005  # of clocks and timers: an H100 ran fp64_fma at 33.50 TFLOPS, and 1980 MHz allow 33.45
+CLOCK_ROUNDING = 1.005  # clocks and timers are rounded: an H100 ran fp64_fma at 33.50 TFLOPS, 1980 MHz allow 33.45
 # A reported total lies between the nominal size in GB, less ECC's share, and the nominal size in GiB.
 MEMORY_TOLERANCE = 0.12
 
 
-def datasheet_figures(
-    datasheets: dict,
-    *,
-    name: str,
-    compute_capability: str,
-    multiprocessors: int,
-    memory_bytes: int,
-    sm_clock_max_mhz: float | None,
-    memory_clock_max_mhz: float | None,
-    memory_bus_width_bits: int | None,
-    mig: bool = False,
-    nvlinks: int | None = None,
-) -> dict:
-    """Dense peaks and bandwidth from the vendor for a device, as plain data, each with its source.
+class ReportedCard(NamedTuple):
+    """The facts that a GPU reports and that decide which figures apply to it."""
 
-    The arguments are what the device reports. If name, compute capability, multiprocessors and memory size
-    agree with a card of the table ('peaks_by': 'datasheet'), the figures are the printed ones. Otherwise they
-    follow from the rates of the architecture ('formula') and the rate class of the named card ('entry'). 'absent' has
-    the reason for each dtype without a peak.
+    name: str
+    compute_capability: str
+    multiprocessors: int
+    memory_bytes: int
+    sm_clock_max_mhz: float | None
+    memory_clock_max_mhz: float | None
+    memory_bus_width_bits: int | None
+    mig: bool = False
+    nvlinks: int | None = None  # active links
+
+
+def datasheet_figures(datasheets: dict, reported: ReportedCard) -> dict:
+    """Return the vendor's dense peaks and bandwidth for a GPU as plain data, each with its source.
+
+    If name, compute capability, multiprocessors and memory size agree with a card of the table, the figures are the
+    printed ones ('peaks_by': 'datasheet'). Otherwise they follow from the rates of the architecture ('formula') and the
+    rate class of the named card ('entry'). 'absent' has the reason for each dtype without a peak.
     """
-    card_id, card = find_card_model(datasheets, full_card_name(name))
-    mismatches = _find_mismatches(card_id, card, name, compute_capability, multiprocessors, memory_bytes, mig)
+    card_id, card = find_card_model(datasheets, full_card_name(reported.name))
+    mismatches = _find_mismatches(card_id, card, reported)
     printed = None if mismatches else card
-    same_silicon = card is not None and card["compute_capability"] == compute_capability
+    same_silicon = card is not None and card["compute_capability"] == reported.compute_capability
     basis = _PeakBasis(
-        compute_capability,
-        multiprocessors,
-        printed,
-        _rate_class(datasheets, name, card),
-        boost_clock_mhz=card["boost_clock_mhz"] if same_silicon else sm_clock_max_mhz,
-        tensor_clock_mhz=card["tensor_clock_mhz"] if same_silicon else sm_clock_max_mhz,
+        compute_capability=reported.compute_capability,
+        multiprocessors=reported.multiprocessors,
+        printed=printed,
+        rate_class=_rate_class(datasheets, reported.name, card),
+        boost_clock_mhz=card["boost_clock_mhz"] if same_silicon else reported.sm_clock_max_mhz,
+        tensor_clock_mhz=card["tensor_clock_mhz"] if same_silicon else reported.sm_clock_max_mhz,
         clocks_of_card=same_silicon,
-        architecture_id=find_nearest_architecture(datasheets, compute_capability)[0],
+        architecture_id=find_nearest_architecture(datasheets, reported.compute_capability)[0],
     )
     peaks, absent = _collect_peaks(datasheets, basis)
     return {
@@ -79,22 +80,25 @@ def datasheet_figures(
         "power_limit_w": printed["power_limit_w"] if printed else None,
         "peaks": peaks,
         "absent": absent,
-        "bandwidth": _bandwidth_figure(printed, memory_clock_max_mhz, memory_bus_width_bits),
-        "nvlink": _nvlink_figure(datasheets["nvlink"].get(compute_capability), nvlinks),
+        "bandwidth": _bandwidth_figure(printed, reported.memory_clock_max_mhz, reported.memory_bus_width_bits),
+        "nvlink": _nvlink_figure(datasheets["nvlink"].get(reported.compute_capability), reported.nvlinks),
     }
 
 
 def entry_sha256(datasheets: dict, name: str, compute_capability: str) -> str:
-    """SHA-256 (hex) of what the datasheets say of a device. Another card added to the file does not change it."""
+    """Return the SHA-256 (hex) of the entries of the datasheets that a GPU's figures follow from.
+
+    Another card added to the file does not change it.
+    """
     _, card = find_card_model(datasheets, full_card_name(name))
     rate_class = _rate_class(datasheets, name, card)
-    used = {
+    entries = {
         "card": card,
         "rate_class": {rate_class: datasheets["rate_classes"][rate_class]},
         "architecture": find_nearest_architecture(datasheets, compute_capability),
         "nvlink": datasheets["nvlink"].get(compute_capability),
     }
-    canonical = json.dumps(used, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    canonical = json.dumps(entries, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -102,7 +106,7 @@ def entry_sha256(datasheets: dict, name: str, compute_capability: str) -> str:
 
 
 def clock_peak_tflops(operations_per_clock: float, multiprocessors: int, clock_mhz: float) -> float:
-    """TFLOPS of multiprocessors that each do `operations_per_clock` operations; a multiply-add is two.
+    """Return the TFLOPS of multiprocessors that each do `operations_per_clock` operations; a multiply-add is two.
 
     An H200 in fp16: 132 x 4096 x 1830 MHz / 10^6 = 989.4 (NVIDIA H100 whitepaper v1.04, table 3).
     """
@@ -110,36 +114,52 @@ def clock_peak_tflops(operations_per_clock: float, multiprocessors: int, clock_m
 
 
 def highest_possible_tflops(device: DeviceRecord, ceiling: str, counted_mhz: float | None) -> float:
-    """TFLOPS that no block of a listed card can exceed, by its highest clock and the clock counted over the block;
-    infinity if the rate is by formula, and may be what is wrong, or no clock is known."""
+    """Return the TFLOPS that no block of a listed card can exceed, by its highest clock and the block's counted clock.
+
+    Infinity if no clock is known, or if the rate is by formula and so may itself be wrong.
+    """
     peak, highest_mhz = device.datasheet.peaks.get(ceiling), device.hardware.get("sm_clock_max_mhz")
     rate = peak and peak.operations_per_clock_per_multiprocessor
-    clocks = [mhz for mhz in (highest_mhz, counted_mhz and CLOCK_COUNT_TOLERANCE * counted_mhz) if mhz]
+    clocks = [highest_mhz] if highest_mhz else []
+    if counted_mhz:
+        clocks.append(CLOCK_COUNT_TOLERANCE * counted_mhz)
     if device.datasheet.peaks_by != "datasheet" or not rate or not clocks:
         return inf
     return CLOCK_ROUNDING * clock_peak_tflops(rate, device.hardware["multiprocessors"], min(clocks))
 
 
 def bus_bandwidth_gb_per_s(memory_clock_mhz: float, bus_width_bits: int) -> float:
-    """GB/s of a memory bus with two transfers per clock (CUDA C++ best practices guide, theoretical bandwidth)."""
+    """Return the GB/s of a memory bus with two transfers per clock.
+
+    Source: CUDA C++ best practices guide, theoretical bandwidth.
+    """
     return 2 * memory_clock_mhz * bus_width_bits / 8 / 1e3
 
 
 def memory_matches(memory_bytes: int, nominal_gb: float) -> bool:
-    """Whether a total is within 12 % of `nominal_gb` as GB or GiB: ECC takes its share (15.8e9 bytes of a T4)."""
-    return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, 2**30))
+    """Return whether a total is within 12 % of `nominal_gb` as GB or GiB.
+
+    ECC takes its share: a T4 of 16 GB reports 15.8e9 bytes.
+    """
+    return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, GIB))
 
 
 def nominal_memory_bytes(card: dict) -> int:
-    """About what a card of the datasheets reports: vendors give HBM in GiB, and ECC takes some 6 % of GDDR."""
-    return int(card["memory_gb"] * (2**30 if card["memory_type"].startswith("HBM") else 1e9))
+    """Return about the memory that a card of the datasheets reports.
+
+    Vendors give HBM in GiB, and ECC takes some 6 % of GDDR.
+    """
+    return int(card["memory_gb"] * (GIB if card["memory_type"].startswith("HBM") else 1e9))
 
 
-# ---------------------------------------------------------------- looking up
+# ---------------------------------------------------------------- look-ups
 
 
 def find_card_model(datasheets: dict, name: str) -> tuple[str, dict] | tuple[None, None]:
-    """The card of exactly this name, and its id; else (None, None). Not by prefix: A10 begins A100."""
+    """Return the id and the entry of the card of exactly this name; else (None, None).
+
+    A prefix is not enough: A10 is a prefix of A100.
+    """
     for card_id, card in datasheets["cards"].items():
         if name in card["device_names"]:
             return card_id, card
@@ -147,22 +167,30 @@ def find_card_model(datasheets: dict, name: str) -> tuple[str, dict] | tuple[Non
 
 
 def full_card_name(name: str) -> str:
-    """The name of the card that a MIG slice is part of: 'NVIDIA B200 MIG 1g.23gb' is part of an 'NVIDIA B200'."""
+    """Return the name of the card that a MIG slice is part of: 'NVIDIA B200' for 'NVIDIA B200 MIG 1g.23gb'."""
     return name.split(" MIG ")[0]
 
 
 def find_nearest_architecture(datasheets: dict, compute_capability: str) -> tuple[str, dict] | tuple[None, None]:
-    """Rates of this compute capability, or of the nearest with its major number; (None, None) if unknown."""
+    """Return the id and the rates of this compute capability, or of the nearest with its major number.
+
+    (None, None) if none has it. Of two that are equally near, the older counts.
+    """
     major, minor = _version_tuple(compute_capability)
-    relatives = [known for known in datasheets["architectures"] if _version_tuple(known)[0] == major]
+    relatives = [capability for capability in datasheets["architectures"] if _version_tuple(capability)[0] == major]
     if not relatives:
         return None, None
-    nearest = min(relatives, key=lambda known: (abs(_version_tuple(known)[1] - minor), _version_tuple(known)))
+
+    def distance(capability: str) -> tuple[int, tuple[int, int]]:
+        version = _version_tuple(capability)
+        return abs(version[1] - minor), version
+
+    nearest = min(relatives, key=distance)
     return nearest, datasheets["architectures"][nearest]
 
 
 def missing_tensor_core_reason(dtype: str, compute_capability: str) -> str | None:
-    """Why no tensor core of this compute capability takes `dtype`; None if one does, or if none is needed."""
+    """Return why no tensor core of this compute capability takes `dtype`; None if one does, or if none is needed."""
     needed = FIRST_TENSOR_CORE_CAPABILITY.get(dtype)
     if needed is None or _version_tuple(compute_capability) >= _version_tuple(needed):
         return None
@@ -170,7 +198,7 @@ def missing_tensor_core_reason(dtype: str, compute_capability: str) -> str | Non
 
 
 def _rate_class(datasheets: dict, name: str, card: dict | None) -> str:
-    """The rate class of the card; outside the table the one that its name suggests, else 'full'."""
+    """Return the rate class of the card; outside the table the class that its name suggests, else 'full'."""
     if card is not None:
         return card["rate_class"]
     for rate_class, properties in datasheets["rate_classes"].items():
@@ -188,7 +216,7 @@ def _version_tuple(compute_capability: str) -> tuple[int, int]:
 
 
 class _PeakBasis(NamedTuple):
-    """What the peaks of a device follow from."""
+    """The facts that the peaks of a device follow from."""
 
     compute_capability: str
     multiprocessors: int
@@ -196,19 +224,24 @@ class _PeakBasis(NamedTuple):
     rate_class: str
     boost_clock_mhz: float | None
     tensor_clock_mhz: float | None
-    clocks_of_card: bool  # else both are the maximum that the device reports
+    clocks_of_card: bool  # False: both clocks are the maximum that the device reports
     architecture_id: str | None
 
 
 class _Rate(NamedTuple):
-    figure: str  # of the datasheet
+    """The rate of one multiprocessor at a ceiling, and the datasheet's figure that corresponds to it."""
+
+    figure: str
     unit: str
     operations_per_clock: float
     at_tensor_clock: bool
 
 
 def _find_rate(datasheets: dict, basis: _PeakBasis, ceiling: str) -> _Rate | None:
-    """The rate of a ceiling, with the factor of the rate class; None where the architecture is unknown or lacks it."""
+    """Return the rate of a ceiling, with the factor of the rate class.
+
+    None where the architecture is unknown or lacks the ceiling.
+    """
     if basis.architecture_id is None:
         return None
     architecture = datasheets["architectures"][basis.architecture_id]
@@ -222,7 +255,7 @@ def _find_rate(datasheets: dict, basis: _PeakBasis, ceiling: str) -> _Rate | Non
 
 
 def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict], dict[str, str]]:
-    """The peaks by ceiling, and why dtypes have none."""
+    """Return the peaks by ceiling, and by dtype why it has none."""
     peaks, absent = {}, {}
     for ceiling in COMPUTE_CEILINGS:
         rate = _find_rate(datasheets, basis, ceiling)
@@ -235,7 +268,7 @@ def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict]
 
 
 def _missing_peak_reason(rate: _Rate | None, basis: _PeakBasis) -> str | None:
-    """Why there is no peak for a ceiling that this compute capability may have; None if there is one."""
+    """Return why there is no peak for a ceiling that this compute capability may have; None if there is one."""
     if rate is None:
         return f"no rate is known for compute capability {basis.compute_capability}"
     if rate.operations_per_clock == 0:
@@ -246,25 +279,24 @@ def _missing_peak_reason(rate: _Rate | None, basis: _PeakBasis) -> str | None:
 
 
 def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
-    """The card's printed figure, or the formula's where no card of the table applies or it has no such figure."""
+    """Return the card's printed figure; the formula's where no card of the table applies or the card has none."""
     operations, card = rate.operations_per_clock, basis.printed
     if card and rate.figure in card["peaks_tflops"]:
         tflops = card["peaks_tflops"][rate.figure]
         verified = rate.figure not in card["unverified"]
         derived = rate.figure in card.get("from_formula", [])
-        source = "architecture formula; the vendor prints no such figure"
-        source = source if derived else _source_text(card, rate.figure, otherwise="peaks")
+        if derived:
+            source = "architecture formula; the vendor prints no such figure"
+        else:
+            source = _source_text(card, rate.figure, otherwise="peaks")
     else:
         clock_mhz = basis.tensor_clock_mhz if rate.at_tensor_clock else basis.boost_clock_mhz
         tflops = clock_peak_tflops(operations, basis.multiprocessors, clock_mhz)
         verified, derived = False, True
-        # Tensor cores may sustain less than the maximum clock, and no device reports how much.
-        clock = "maximum clock of the device, so an upper bound"
-        if basis.clocks_of_card:
-            clock = f"{'tensor' if rate.at_tensor_clock else 'boost'} clock of the card"
         source = (
-            f"architecture formula: {basis.multiprocessors} multiprocessors x {clock_mhz:g} MHz ({clock}) x "
-            f"{operations:g} operations per clock (compute capability {basis.architecture_id})"
+            f"architecture formula: {basis.multiprocessors} multiprocessors x {clock_mhz:g} MHz "
+            f"({_clock_text(rate, basis)}) x {operations:g} operations per clock "
+            f"(compute capability {basis.architecture_id})"
         )
     return {
         "tflops": float(tflops),
@@ -274,6 +306,13 @@ def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
         "verified": verified,
         "derived": derived,
     }
+
+
+def _clock_text(rate: _Rate, basis: _PeakBasis) -> str:
+    if not basis.clocks_of_card:
+        # Tensor cores may sustain less than the maximum clock, and no device reports how much.
+        return "maximum clock of the device, so an upper bound"
+    return f"{'tensor' if rate.at_tensor_clock else 'boost'} clock of the card"
 
 
 def _bandwidth_figure(card: dict | None, memory_clock_mhz: float | None, bus_width_bits: int | None) -> dict | None:
@@ -307,31 +346,25 @@ def _source_text(card: dict, figure: str, otherwise: str) -> str:
     return f"{source} (this figure not verified)" if figure in card["unverified"] else source
 
 
-# ---------------------------------------------------------------- does the device agree with the card
+# ---------------------------------------------------------------- agreement of a device with its card
 
 
-def _find_mismatches(
-    card_id: str | None,
-    card: dict | None,
-    name: str,
-    compute_capability: str,
-    multiprocessors: int,
-    memory_bytes: int,
-    mig: bool,
-) -> list[str]:
-    """Why the printed figures do not apply to this device, one phrase each; empty if they do."""
+def _find_mismatches(card_id: str | None, card: dict | None, reported: ReportedCard) -> list[str]:
+    """Return why the printed figures do not apply to a device, one phrase each; empty if they do."""
     if card is None:
-        return [f"the name {name!r} is not in the table"]
-    if mig or name != full_card_name(name):
+        return [f"the name {reported.name!r} is not in the table"]
+    if reported.mig or reported.name != full_card_name(reported.name):
         return [f"a MIG slice, not the whole card of entry {card_id}"]
-    found = []
-    if card["compute_capability"] != compute_capability:
-        found.append(f"compute capability {compute_capability}, entry {card_id} has {card['compute_capability']}")
-    if card["multiprocessors"] != multiprocessors:
-        found.append(f"{multiprocessors} multiprocessors, entry {card_id} has {card['multiprocessors']}")
-    if not memory_matches(memory_bytes, card["memory_gb"]):
-        found.append(f"{memory_bytes / 1e9:.1f} GB of memory, entry {card_id} has {card['memory_gb']:g}")
-    return found
+    mismatches = []
+    if card["compute_capability"] != reported.compute_capability:
+        mismatches.append(
+            f"compute capability {reported.compute_capability}, entry {card_id} has {card['compute_capability']}"
+        )
+    if card["multiprocessors"] != reported.multiprocessors:
+        mismatches.append(f"{reported.multiprocessors} multiprocessors, entry {card_id} has {card['multiprocessors']}")
+    if not memory_matches(reported.memory_bytes, card["memory_gb"]):
+        mismatches.append(f"{reported.memory_bytes / 1e9:.1f} GB of memory, entry {card_id} has {card['memory_gb']:g}")
+    return mismatches
 
 
 def _match_reason(card_id: str | None, mismatches: list[str], basis: _PeakBasis) -> str:

@@ -1,4 +1,4 @@
-"""The devices of this machine, and what an opened one is.
+"""The devices of this machine, and the record of an opened one.
 
 Each kind of device is a package, `gpu` or `cpu`:
 
@@ -9,6 +9,7 @@ KIND_device.py: CpuDevice(identity) or CudaDevice(identity)                     
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import import_module
+from types import ModuleType
 
 from roofline.core.dtypes import COMPUTE_CEILINGS
 from roofline.core.terms import DEVICE_TRAITS, select_accelerators
@@ -18,7 +19,7 @@ from roofline.devices.levels import PEER_LEVEL
 from roofline.records.cards import METHOD
 from roofline.records.device_record import DeviceRecord
 
-# By kind, the module and the class of an opened device: a module is imported only where it is used.
+# The module and the class of an opened device, by kind; a module is imported only where it is used.
 DEVICE_CLASSES = {
     "cpu": ("roofline.devices.cpu.cpu_device", "CpuDevice"),
     "gpu": ("roofline.devices.gpu.gpu_device", "CudaDevice"),
@@ -26,57 +27,65 @@ DEVICE_CLASSES = {
 
 
 def kind_from_name(device: str) -> str:
+    """Return the kind of a device by its name: gpu for gpu0, cpu for cpu."""
     return device.rstrip("0123456789")
 
 
-def memory_levels(device: str, chosen: Iterable[str] = ()) -> list[str]:
-    """The memory levels of a device: `p2p`, between two GPUs, for each other one that is chosen to be measured."""
-    own, cards = levels.level_names(kind_from_name(device)), select_accelerators(chosen, kind_from_name)
-    return own + [f"{PEER_LEVEL}_{other}" for other in cards if device in cards and other != device]
+def memory_levels(device: str, devices: Iterable[str] = ()) -> list[str]:
+    """Return the names of a device's memory levels.
+
+    For a GPU they include p2p_NAME, between two GPUs, for each other GPU among the `devices` of this run.
+    """
+    levels_of_device = levels.level_names(kind_from_name(device))
+    gpus = select_accelerators(devices, kind_from_name)
+    if device not in gpus:
+        return levels_of_device
+    return levels_of_device + [f"{PEER_LEVEL}_{peer}" for peer in gpus if peer != device]
 
 
 def level_name(name: str) -> str:
-    """The level that a record's name is of: p2p of p2p_gpu1."""
+    """Return the level that a record's name belongs to: p2p for p2p_gpu1."""
     return PEER_LEVEL if peer_name(name) else name
 
 
 def peer_name(name: str) -> str | None:
-    """The other GPU of a level between two, gpu1 of p2p_gpu1; None of all other levels."""
+    """Return the other GPU of a level between two, gpu1 for p2p_gpu1; None for all other levels."""
     level, _, peer = name.partition("_")
     return peer if level == PEER_LEVEL and peer else None
 
 
 def discover() -> dict[str, Identity]:
-    """Every device of this machine by its name, GPUs first."""
+    """Return every device of this machine by its name, GPUs first."""
     return {identity.device: identity for kind in DEVICE_TRAITS for identity in _identity_module(kind).discover()}
 
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
-    """Why a device has no such compute ceiling; None where it has. Nothing is opened."""
+    """Return why a device lacks a compute ceiling; None if it has it. Nothing is opened."""
     return _identity_module(identity.kind).unsupported_reason(identity, ceiling)
 
 
 def open_device(device: str, peer: str | None = None, context: bool = True) -> Device:
-    """The device of that name, ready to measure, and with it a GPU's peer. Raises LookupError where one is not here.
+    """Open the device of that name, and with it a GPU's peer. Raises LookupError if one is not on this machine.
 
-    Without `context` nothing can be run on a GPU, which other processes do not notice.
+    Without `context` nothing can be run on a GPU, and its other processes do not notice.
     """
     kind = kind_from_name(device)
     present = {identity.device: identity for identity in _identity_module(kind).discover(capacities=False)}
-    named = [device, peer] if peer else [device]
-    if missing := [name for name in named if name not in present]:
+    names = [device, peer] if peer else [device]
+    if missing := [name for name in names if name not in present]:
         raise LookupError(f"{' and '.join(missing)} is not on this machine")
-    module, name_of_class = DEVICE_CLASSES[kind]
-    device_class = getattr(import_module(module), name_of_class)
-    return device_class(*(present[name] for name in named), **({} if context else {"context": False}))
+    module_name, class_name = DEVICE_CLASSES[kind]
+    device_class = getattr(import_module(module_name), class_name)
+    options = {} if context else {"context": False}
+    return device_class(*(present[name] for name in names), **options)
 
 
-def _identity_module(kind: str):
+def _identity_module(kind: str) -> ModuleType:
     return import_module(f"roofline.devices.{kind}.{kind}_identity")
 
 
-def describe_device(device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord:
-    """What an opened device is, with the vendor's figures for it."""
+def describe_device(device: Device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord:
+    """Return the record of an opened device, with the vendor's figures for it."""
     identity, hardware = device.identity, device.read_hardware()
     return DeviceRecord(
         device=device.name,

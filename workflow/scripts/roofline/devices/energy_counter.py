@@ -6,44 +6,65 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import NamedTuple
 
-READING_PERIOD_S = 0.002  # between two looks
+from roofline.devices.base import Device
+
+READING_PERIOD_S = 0.002
 
 
 class EnergyReading(NamedTuple):
+    """One reading of the energy counter and, where it has ticked, of the power."""
+
     at: float  # time.monotonic()
     joules: float  # since the driver was loaded
-    power_w: float | None  # after a tick
+    power_w: float | None  # None if the counter has not ticked since the last reading
 
 
 @contextmanager
-def watch_energy(device) -> Iterator[list[EnergyReading]]:
-    """Read while the block runs; none without a counter."""
-    looks: list[EnergyReading] = []
+def watch_energy(device: Device) -> Iterator[list[EnergyReading]]:
+    """Yield a list that a thread fills with a reading about every 2 ms until the block ends.
+
+    It stays empty without a counter.
+    """
+    readings: list[EnergyReading] = []
     ended = Event()
 
-    def look() -> None:
-        while not ended.wait(READING_PERIOD_S) and (joules := device.read_energy_j()) is not None:
-            at, ticked = time.monotonic(), not looks or joules != looks[-1].joules
-            looks.append(EnergyReading(at, joules, device.read_power_w() if ticked else None))
+    def read_until_ended() -> None:
+        while not ended.wait(READING_PERIOD_S):
+            joules = device.read_energy_j()
+            if joules is None:
+                return
+            at, has_ticked = time.monotonic(), not readings or joules != readings[-1].joules
+            readings.append(EnergyReading(at, joules, device.read_power_w() if has_ticked else None))
 
-    thread = Thread(target=look, daemon=True)
+    thread = Thread(target=read_until_ended, daemon=True)
     thread.start()
     try:
-        yield looks
+        yield readings
     finally:
         ended.set()
         thread.join()
 
 
-def find_ticks(looks: Sequence[EnergyReading], start: float, end: float) -> list[EnergyReading]:
-    """The ticks between two moments, on a line through all: those found late are off."""
+def find_ticks(readings: Sequence[EnergyReading], start: float, end: float) -> list[EnergyReading]:
+    """Return the ticks of the counter between two moments; empty if there are fewer than two.
+
+    Their times are those of a straight line through all ticks, since a tick that a reading found late is off. The line
+    weights each tick by how short the time between the two readings around it was.
+    """
     import numpy
 
-    at, joules = numpy.reshape([(one.at, one.joules) for one in looks if start < one.at <= end], (-1, 2)).T
-    later = numpy.flatnonzero(numpy.diff(joules)) + 1
-    if len(later) < 2:
+    inside = [reading for reading in readings if start < reading.at <= end]
+    at = numpy.array([reading.at for reading in inside])
+    joules = numpy.array([reading.joules for reading in inside])
+    tick_indices = numpy.flatnonzero(numpy.diff(joules)) + 1  # readings at which the counter had moved
+    if len(tick_indices) < 2:
         return []
-    steps, spans = joules[later] - joules[later - 1], at[later] - at[later - 1]
-    places = numpy.cumsum(numpy.maximum(1, numpy.rint(steps / numpy.median(steps))))  # one may be two ticks
-    each_s, first = numpy.polyfit(places, at[later] - spans / 2, 1, w=1 / spans)
-    return [EnergyReading(first + each_s * place, joules[one], None) for place, one in zip(places, later, strict=True)]
+    steps = joules[tick_indices] - joules[tick_indices - 1]
+    spans = at[tick_indices] - at[tick_indices - 1]
+    ticks_per_step = numpy.maximum(1, numpy.rint(steps / numpy.median(steps)))  # two ticks if one was missed
+    tick_numbers = numpy.cumsum(ticks_per_step)
+    tick_period_s, line_start = numpy.polyfit(tick_numbers, at[tick_indices] - spans / 2, 1, w=1 / spans)
+    return [
+        EnergyReading(line_start + tick_period_s * number, joules[index], None)
+        for number, index in zip(tick_numbers, tick_indices, strict=True)
+    ]

@@ -15,53 +15,57 @@ from roofline.core.terms import make_printable
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 SYSTEM_ROOT = Path("/")
-# Of a control group, by version: its limit of memory, what is used, and in its statistics what can be dropped.
+# By version of control groups: the files of the memory limit and of the memory used, and the statistic of the memory
+# that can be dropped.
 MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-THROTTLED_UNITS = {"throttled_usec": 1e6, "throttled_time": 1e9}  # by version: what makes seconds of it
-HOST_ROOT_VARIABLE = "ROOFLINE_HOST"  # names a folder for load, caches and locks instead of /
+THROTTLED_UNITS = {"throttled_usec": 1e6, "throttled_time": 1e9}  # statistics by version, and their units per second
+HOST_ROOT_VARIABLE = "ROOFLINE_HOST"  # the environment variable with a folder for load, caches and locks instead of /
 
 
 def usable_core_count() -> int:
-    """Cores of this process: so many threads use all that it may."""
+    """Return the number of threads that use all the CPU time that this process may have."""
     return math.ceil(core_allowance())
 
 
 def core_allowance() -> float:
-    """By the affinity mask, and no more than the CPU quotas of the control groups, which may be fractions."""
-    return min(len(usable_cpus()), *_read_cpu_quotas(), math.inf)
+    """Return the cores that this process may use, by its affinity mask and the CPU quotas of its control groups.
+
+    A quota may be a fraction of a core.
+    """
+    return min([len(usable_cpus()), *_read_cpu_quotas()])
 
 
 def usable_cpus() -> set[int]:
-    """The numbers of the CPUs (threads of cores) that this process may run on."""
+    """Return the numbers of the CPUs (threads of cores) that this process may run on."""
     return os.sched_getaffinity(0)
 
 
 @contextlib.contextmanager
 def pin_to_cpu(number: int) -> Iterator[None]:
-    """The calling thread runs there alone."""
-    usual = usable_cpus()
+    """Let the calling thread run on this CPU alone until the block ends."""
+    usual_cpus = usable_cpus()
     os.sched_setaffinity(0, {number})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, usual)
+        os.sched_setaffinity(0, usual_cpus)
 
 
 def cpu_folder(number: int) -> Path:
-    """What the kernel lists of a CPU."""
+    """Return the folder in which the kernel lists the facts of a CPU."""
     return _root() / "sys" / "devices" / "system" / "cpu" / f"cpu{number}"
 
 
 def physical_cores() -> float:
-    """The same with the threads of one core counted once, if the system lists which they are."""
+    """Return the cores that this process may use; threads of one core count once, if the system lists them."""
     return min(core_allowance(), len({_read_siblings(cpu) for cpu in usable_cpus()}))
 
 
 def use_all_cores() -> int:
-    """Set the BLAS to every usable core, before NumPy is imported; returns the number.
+    """Set the BLAS to every usable core, before NumPy is imported, and return their number.
 
     Snakemake hands a job OMP_NUM_THREADS = its declared threads, 1 on a one-core run.
     """
@@ -72,108 +76,121 @@ def use_all_cores() -> int:
 
 
 def memory_available_bytes() -> int:
-    """Memory that can be allocated now: what the system has available, within the limits of the control groups."""
+    """Return the memory that can be allocated now, by the system and within the limits of the control groups."""
     import psutil
 
     available = psutil.virtual_memory().available
     for group in _control_groups("memory", SYSTEM_ROOT):
-        for limit, used, cached in MEMORY_FILES:
-            if (most := _read_number(group / limit)) is not None:
-                # Files that were read and not used since count as used, and are let go where memory is wanted.
-                dropped = _read_named_numbers(group / "memory.stat").get(cached, 0)
-                available = min(available, most - (_read_number(group / used) or 0) + dropped)
+        for limit_file, used_file, droppable in MEMORY_FILES:
+            limit = _read_number(group / limit_file)
+            if limit is not None:
+                used = _read_number(group / used_file) or 0
+                # Cached files count as used memory, and the kernel drops them when memory is needed.
+                dropped = _read_named_numbers(group / "memory.stat").get(droppable, 0)
+                available = min(available, limit - used + dropped)
     return available
 
 
 def count_oom_kills() -> int:
-    """Processes that the kernel has killed for want of memory, of the system or of a control group."""
+    """Return how many processes the kernel has killed because the system or a control group was out of memory."""
     return _read_named_numbers(SYSTEM_ROOT / "proc" / "vmstat").get("oom_kill", 0)
 
 
 def cpu_name() -> str:
-    """The model of the processor; the architecture of an ARM host, whose kernel lists none."""
+    """Return the model of the processor; on an ARM host, whose kernel lists none, the architecture."""
     return make_printable(read_cpuinfo().get("model name", platform.machine()))
 
 
 def read_cpuinfo() -> dict[str, str]:
-    """What /proc/cpuinfo lists of the first processor."""
+    """Return the entries of the first processor in /proc/cpuinfo."""
     first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 @dataclass(frozen=True)
 class HostUsage:
-    """Seconds so far, of this process and of the CPUs that it may run on; None where the system does not tell."""
+    """Seconds so far, of this process and of the CPUs that it may run on; None where the system does not report it."""
 
-    at: float  # by a monotonic clock
-    own: float  # CPU time of all threads of this process
-    busy: float | None = None  # CPU time of all processes, and of interrupts
-    idle: float | None = None
-    stolen: float | None = None  # by the hypervisor, for other machines
-    waited: float | None = None  # that threads of this process could have run and had no CPU
-    throttled: float | None = None  # by the CPU quotas of its control groups
-    run: float | None = None  # CPU time of this run's other processes: Snakemake and the jobs that it starts
-    others: "OtherProcesses | None" = None  # exact, by task; None where the kernel does not count so
+    monotonic_s: float
+    own_s: float  # CPU time of all threads of this process
+    busy_s: float | None = None  # CPU time of all processes, and of interrupts
+    idle_s: float | None = None
+    stolen_s: float | None = None  # taken by the hypervisor for other machines
+    waited_s: float | None = None  # threads of this process were ready and had no CPU
+    throttled_s: float | None = None  # held back by the CPU quotas of its control groups
+    run_s: float | None = None  # CPU time of this run's other processes: Snakemake and the jobs that it starts
+    other_processes: "OtherProcesses | None" = None  # exact, by task; None where the kernel does not count so
 
 
 @dataclass(frozen=True)
 class OtherProcesses:
-    """CPU seconds of the tasks of every visible process outside this run, and of children that these waited for."""
+    """CPU seconds of the tasks of every visible process outside this run, and of the children that they waited for."""
 
     tasks: Mapping[tuple[str, str], float]  # by process and thread
-    ended: float
+    ended_s: float
 
-    def since(self, before: "OtherProcesses") -> float:
-        """Seconds used since an earlier reading, by tasks that began or ended in between too.
+    def seconds_since(self, before: "OtherProcesses") -> float:
+        """Return the seconds used since an earlier reading, also by tasks that began or ended in between.
 
-        What an ended task had used by the earlier reading is in its parent's count, and is taken off; of tasks that
-        have no waiting parent what they used in between is missed.
+        The time that an ended task had used by the earlier reading is in its parent's count, and is subtracted. For a
+        task whose parent does not wait for it, the time used in between is missed.
         """
-        used = sum(max(0.0, now - before.tasks.get(task, 0.0)) for task, now in self.tasks.items())
-        gone = sum(then for task, then in before.tasks.items() if task not in self.tasks)
-        return used + max(0.0, self.ended - before.ended - gone)
+        running_s = sum(max(0.0, now - before.tasks.get(task, 0.0)) for task, now in self.tasks.items())
+        counted_before_s = sum(then for task, then in before.tasks.items() if task not in self.tasks)
+        return running_s + max(0.0, self.ended_s - before.ended_s - counted_before_s)
 
 
-def read_usage(others: bool = True) -> HostUsage:
-    """Now. Without `others` those are not looked for one by one, which takes milliseconds."""
+def read_usage(list_other_processes: bool = True) -> HostUsage:
+    """Return the usage by now. To list the other processes one by one takes milliseconds."""
     root = _root()
-    cpus = _read_cpu_seconds(root / "proc" / "stat")
+    cpu_seconds = _read_cpu_seconds(root / "proc" / "stat")
     waits = [int(numbers.split()[1]) / 1e9 for numbers in _read_thread_files(f"{root}/proc/self", "schedstat")]
-    statistics = [_read_named_numbers(group / "cpu.stat") for group in _control_groups("cpu", root)]
-    throttled = [one[name] / unit for one in statistics for name, unit in THROTTLED_UNITS.items() if name in one]
+    throttled = _read_throttled_seconds(root)
     return HostUsage(
-        at=time.monotonic(),
-        own=time.process_time(),
-        waited=sum(waits) if waits else None,
-        throttled=sum(throttled) if throttled else None,
-        run=_run_seconds(root / "proc"),
-        others=_read_other_processes(root / "proc") if others else None,
-        **cpus,
+        monotonic_s=time.monotonic(),
+        own_s=time.process_time(),
+        waited_s=sum(waits) if waits else None,
+        throttled_s=sum(throttled) if throttled else None,
+        run_s=_run_seconds(root / "proc"),
+        other_processes=_read_other_processes(root / "proc") if list_other_processes else None,
+        **cpu_seconds,
     )
 
 
+def _read_throttled_seconds(root: Path) -> list[float]:
+    """Return the seconds by which CPU quotas held this process back, for each control group that counts them."""
+    throttled = []
+    for group in _control_groups("cpu", root):
+        statistics = _read_named_numbers(group / "cpu.stat")
+        throttled += [statistics[name] / unit for name, unit in THROTTLED_UNITS.items() if name in statistics]
+    return throttled
+
+
 def _read_other_processes(proc: Path) -> OtherProcesses | None:
-    """By schedstat, which counts nanoseconds. /proc/stat samples all CPUs at the same ticks: loops on all cores in step
-    with them seem to be others' load, or hide it. Hundreds of files at every reading, so read without any comfort."""
-    own = {str(os.getpid()), *_list_run_processes(proc)}
+    """Read the CPU time of other processes from schedstat, which counts nanoseconds.
+
+    /proc/stat samples all CPUs at the same ticks: loops on all cores in step with them seem to be others' load, or hide
+    it. A reading opens hundreds of files, so each is read with as few calls as possible.
+    """
+    processes_of_run = {str(os.getpid()), *_list_run_processes(proc)}
     if not any(_read_thread_files(f"{proc}/self", "schedstat")):
         return None
-    tasks, ended, root = {}, 0, str(proc)
-    gone = contextlib.suppress(OSError, ValueError, IndexError)  # what has ended meanwhile
+    tasks, ended_ticks, root = {}, 0, str(proc)
+    vanished_files = contextlib.suppress(OSError, ValueError, IndexError)  # the process or thread has ended meanwhile
     for process in os.listdir(root):
-        if process.isdigit() and process not in own:
-            with gone:
+        if process.isdigit() and process not in processes_of_run:
+            with vanished_files:
                 fields = _read_short_file(f"{root}/{process}/stat").rpartition(b") ")[2].split(None, 14)
-                ended += int(fields[13]) + int(fields[14].split(None, 1)[0])
+                ended_ticks += int(fields[13]) + int(fields[14].split(None, 1)[0])
                 for thread in os.listdir(f"{root}/{process}/task"):
-                    with gone:
-                        spent = _read_short_file(f"{root}/{process}/task/{thread}/schedstat")
-                        tasks[process, thread] = int(spent.split(None, 1)[0]) / 1e9
-    return OtherProcesses(tasks, ended / os.sysconf("SC_CLK_TCK"))
+                    with vanished_files:
+                        schedstat = _read_short_file(f"{root}/{process}/task/{thread}/schedstat")
+                        tasks[process, thread] = int(schedstat.split(None, 1)[0]) / 1e9
+    return OtherProcesses(tasks, ended_ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _read_short_file(path: str) -> bytes:
-    """Of a file of the kernel's, which is short."""
+    """Return the content of one of the kernel's files, none of which is longer than 4096 bytes."""
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, 4096)
@@ -182,8 +199,7 @@ def _read_short_file(path: str) -> bytes:
 
 
 def _read_thread_files(process: str, name: str) -> Iterator[bytes]:
-    """A file of each thread of a process; without those that have ended meanwhile. A job reads them hundreds of times,
-    so without any comfort too."""
+    """Yield a file of each thread of a process, except of threads that have ended meanwhile."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"{process}/task"):
             with contextlib.suppress(OSError):
@@ -191,13 +207,14 @@ def _read_thread_files(process: str, name: str) -> Iterator[bytes]:
 
 
 def _list_run_processes(proc: Path) -> Iterator[str]:
-    """The processes of this run, the first one included, by their numbers."""
-    left = [first] if (first := os.environ.get(RUN_PROCESS_VARIABLE)) else []
-    while left:
-        number = left.pop()
-        yield number
-        for children in _read_thread_files(f"{proc}/{number}", "children"):
-            left += children.decode().split()
+    """Yield the ids of the processes of this run, the first one included."""
+    first = os.environ.get(RUN_PROCESS_VARIABLE)
+    unvisited = [first] if first else []
+    while unvisited:
+        process = unvisited.pop()
+        yield process
+        for children in _read_thread_files(f"{proc}/{process}", "children"):
+            unvisited += children.decode().split()
 
 
 def _root() -> Path:
@@ -205,27 +222,31 @@ def _root() -> Path:
 
 
 def _read_cpu_seconds(stat: Path) -> dict[str, float]:
-    """Of the CPUs of this process, by /proc/stat, whose guest times are also in its user times."""
+    """Return busy, idle and stolen seconds of the CPUs of this process, by the fields of HostUsage; empty if unknown.
+
+    In /proc/stat the guest times are also in the user times.
+    """
     try:
         lines = [line.split() for line in stat.read_text().splitlines() if line.startswith("cpu")]
-        of_cpu = {line[0]: [int(field) for field in line[1:9]] for line in lines}
-        chosen = [of_cpu[f"cpu{number}"] for number in usable_cpus()]
-        fields = [sum(values) / os.sysconf("SC_CLK_TCK") for values in zip(*chosen, strict=True)]
+        ticks_by_cpu = {line[0]: [int(field) for field in line[1:9]] for line in lines}
+        ticks = [ticks_by_cpu[f"cpu{number}"] for number in usable_cpus()]
+        fields = [sum(values) / os.sysconf("SC_CLK_TCK") for values in zip(*ticks, strict=True)]
         user, nice, system, idle, iowait, irq, softirq, stolen = fields
     except (OSError, ValueError, KeyError):
         return {}
-    return {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "stolen": stolen}
+    return {"busy_s": user + nice + system + irq + softirq, "idle_s": idle + iowait, "stolen_s": stolen}
 
 
 def _run_seconds(proc: Path) -> float | None:
-    """CPU time of the run's processes but this one, and of those of them that have ended."""
+    """Return the CPU time of the run's other processes, also of those that have ended; None outside a run."""
     if not os.environ.get(RUN_PROCESS_VARIABLE):
         return None
-    ticks, own = 0, str(os.getpid())
-    for number in _list_run_processes(proc):
+    ticks, this_process = 0, str(os.getpid())
+    for process in _list_run_processes(proc):
         with contextlib.suppress(OSError):  # it has ended, and its parent counts it
-            fields = _read_short_file(f"{proc}/{number}/stat").rpartition(b") ")[2].split()
-            ticks += sum(map(int, fields[13:15] if number == own else fields[11:15]))
+            fields = _read_short_file(f"{proc}/{process}/stat").rpartition(b") ")[2].split()
+            children = sum(map(int, fields[13:15]))
+            ticks += children if process == this_process else sum(map(int, fields[11:13])) + children
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -236,27 +257,33 @@ def _read_siblings(cpu: int) -> str:
         return str(cpu)
 
 
-@cache  # `usage` is read hundreds of times
+@cache  # `read_usage` is called hundreds of times
 def _control_groups(controller: str, root: Path) -> list[Path]:
-    """Folders of this process's control group and of those around it, whose limits hold too, of version 1 and 2.
+    """Return the folders of this process's control group and of those around it, whose limits apply too.
 
-    In a container the first may be out of sight; its own is then the outermost.
+    Both versions of control groups are listed. In a container the groups around it may be out of sight; its own is
+    then the outermost.
     """
-    own = {controller: "", "": ""}  # version 2 has no name
+    path_by_controller = {controller: "", "": ""}  # version 2 has no name
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc" / "self" / "cgroup").read_text().splitlines():
             _, names, path = line.split(":", 2)
-            own |= {name: path for name in names.split(",") if name in own}
-    parts = {root / "sys" / "fs" / "cgroup" / name: Path(path.strip("/")).parts for name, path in own.items()}
-    return [top.joinpath(*path[:depth]) for top, path in parts.items() for depth in range(len(path) + 1)]
+            path_by_controller |= {name: path for name in names.split(",") if name in path_by_controller}
+    groups = []
+    for name, path in path_by_controller.items():
+        top, parts = root / "sys" / "fs" / "cgroup" / name, Path(path.strip("/")).parts
+        groups += [top.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
+    return groups
 
 
 def _read_cpu_quotas() -> Iterator[float]:
+    """Yield the CPU quotas of the control groups, in cores."""
     for group in _control_groups("cpu", SYSTEM_ROOT):
-        with contextlib.suppress(OSError, ValueError):  # 'max' is no number
+        with contextlib.suppress(OSError, ValueError):  # 'max' is not a number
             quota, period = map(int, (group / "cpu.max").read_text().split())
             yield quota / period
-        quota, period = (_read_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
+        quota = _read_number(group / "cpu.cfs_quota_us")  # version 1
+        period = _read_number(group / "cpu.cfs_period_us")
         if quota and period and quota > 0:
             yield quota / period
 
@@ -276,7 +303,7 @@ def _read_named_numbers(path: Path) -> dict[str, int]:
 
 
 def describe_host() -> dict:
-    """Host facts for a device record: operating system, Python, CPU and memory."""
+    """Return the host facts of a device record: operating system, Python, CPU and memory."""
     import psutil
 
     return {

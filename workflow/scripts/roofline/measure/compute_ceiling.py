@@ -444,7 +444,7 @@ def _time_checked(device: Device, workload: Workload, options: BlockOptions) -> 
     Raises ArithmeticError for a wrong result.
     """
     start = time.monotonic()
-    check = workload.check()
+    check = workload.run_and_check()
     # On a synchronous device the check ran the workload too, and may have been the warm-up.
     checked_s = time.monotonic() - start if DEVICE_TRAITS[device.kind].synchronous else None
     _rest(device, options.rest_s)

@@ -55,7 +55,7 @@ def _try_larger_size(
     if reason:
         return InvestigationTrial(hypothesis="size", finding=f"{size_text} was not tried: {reason}", explains=None)
     larger = workloads_module(device).reference_workload(device, dtype, LARGER_SIZE, seed=LARGER_SEED)
-    larger.check()
+    larger.run_and_check()
     timing = time_caller(device, larger.step, TimingBudget(LARGER_WARMUP, LARGER_ITERATIONS, time_budget_s))
     tflops = flops / timing.median_s / 1e12
     return InvestigationTrial(

@@ -33,7 +33,7 @@ def measure_bandwidth(
     It is timed until precise in several blocks, of which the fastest counts, and then checked. Raises ArithmeticError
     for a wrong result.
     """
-    candidates = list(benchmark.grids.items())
+    candidates = list(benchmark.steps_by_grid.items())
     if device.kind == "cpu":
         # All threads once more: a neighbour of a virtual machine may slow them to the speed of one for a moment.
         candidates += candidates[:1]
@@ -57,12 +57,12 @@ def measure_bandwidth(
         cores=benchmark.cores,
         host_memory=benchmark.host_memory,
         both_ways=benchmark.both_ways,
-        counting_rule=benchmark.counted,
+        counting_rule=benchmark.counting_rule,
         bytes=benchmark.counted_bytes,
         gb_per_s=gb_per_s(timing.median_s),
         ci95_gb_per_s=_bandwidth_interval(benchmark.counted_bytes, timing.ci95_s),
         datasheet_gb_per_s=_datasheet_gb_per_s(record, benchmark),
-        threads=benchmark.threads(grid),
+        threads=benchmark.threads_of_grid(grid),
         grid=grid,
         search=search_record,
         trials=[GridTrial(grid=trial.candidate[0], gb_per_s=gb_per_s(trial.seconds)) for trial in trials],
@@ -115,9 +115,9 @@ def _time_blocks(
     device: Device, benchmark: BandwidthBenchmark, step: Step, step_s: float, budget: TimingBudget
 ) -> Iterator[tuple[Timing, StateLog]]:
     """Yield the timing and the readings of each block, as many of the benchmark's as there is time for."""
-    time_budget_s = budget.time_budget_s * (BLOCKS_BUDGET_FACTOR if benchmark.blocks > 1 else 1)
+    time_budget_s = budget.time_budget_s * (BLOCKS_BUDGET_FACTOR if benchmark.most_timed_blocks > 1 else 1)
     least_samples = max(LEAST_BLOCK_SAMPLES, benchmark.least_samples)
-    count = max(1, min(benchmark.blocks, int(time_budget_s / (least_samples * step_s))))
+    count = max(1, min(benchmark.most_timed_blocks, int(time_budget_s / (least_samples * step_s))))
     block_budget = replace(budget, time_budget_s=time_budget_s / count, least_samples=benchmark.least_samples)
     for _ in range(count):
         log = StateLog(device)
@@ -159,7 +159,7 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     return SweepRecord(
         series=benchmark.series,
         reader=benchmark.reader,
-        counting_rule=benchmark.counted,
+        counting_rule=benchmark.counting_rule,
         points=points,
         plateaus=name_levels(levels, benchmark.levels, benchmark.cached_bytes, benchmark.assumed),
         states=log.states,

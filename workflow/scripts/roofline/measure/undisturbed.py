@@ -82,7 +82,7 @@ def repeat_until_undisturbed(
     global spent_on_repeats_s
     traits = DEVICE_TRAITS[device.kind]
     if traits.synchronous or sensitivity is None:
-        sensitivity = traits.sensitive
+        sensitivity = traits.load_sensitivity
     list_processes = list_processes or traits.synchronous
     result, load = observe_block(device, block, list_processes)
     attempts, rest_s, start = 1, FIRST_REST_S, time.monotonic()
@@ -129,25 +129,26 @@ def contention_between(
         first, last = getattr(before, name), getattr(after, name)
         return None if first is None or last is None else max(0.0, last - first)
 
-    wall_s, own_s = max(seconds_between("at"), 1e-9), seconds_between("own")
-    busy_s, waited_s = seconds_between("busy"), seconds_between("waited")
-    throttled_s, run_s = seconds_between("throttled"), seconds_between("run")
-    has_cpu_times = busy_s is not None and busy_s + seconds_between("idle") > 0  # some containers show a file of zeros
-    has_exact_counts = before.others is not None and after.others is not None
+    wall_s, own_s = max(seconds_between("monotonic_s"), 1e-9), seconds_between("own_s")
+    busy_s, waited_s = seconds_between("busy_s"), seconds_between("waited_s")
+    throttled_s, run_s = seconds_between("throttled_s"), seconds_between("run_s")
+    # Some containers show a file of zeros.
+    has_cpu_times = busy_s is not None and busy_s + seconds_between("idle_s") > 0
+    has_exact_counts = before.other_processes is not None and after.other_processes is not None
     is_long_enough = wall_s >= LEAST_TICK_WINDOW_S
     others_s = None
     if has_exact_counts:
-        others_s = after.others.since(before.others)
+        others_s = after.other_processes.seconds_since(before.other_processes)
     elif has_cpu_times and is_long_enough:
         others_s = max(0.0, busy_s - own_s - (run_s or 0.0))
     hidden_s = None
     if has_cpu_times and has_exact_counts and is_long_enough:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
-        used_s = wall_s * cores - seconds_between("idle") - seconds_between("stolen")
+        used_s = wall_s * cores - seconds_between("idle_s") - seconds_between("stolen_s")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
     stolen_share = None
     if has_cpu_times:  # in a block shorter than the ticks in which it is counted, more may seem stolen than there was
-        stolen_share = min(1.0, seconds_between("stolen") / wall_s / cores)
+        stolen_share = min(1.0, seconds_between("stolen_s") / wall_s / cores)
     return Contention(
         wall_s=wall_s,
         cores=cores,

@@ -159,18 +159,16 @@ def describe_own_operator(operator: Any) -> OwnOperatorRecord:
     """
     names = ("title", "counted", "axis", "baselines", "usual_share_of_peak")
     declared = {name: getattr(operator, name) for name in names if hasattr(operator, name)}
+    advice = {}
+    for implementation in operator.implementations:
+        fused, graph = implementation.fused, implementation.graph
+        improvements = getattr(implementation, "improvements", ())
+        advice[implementation.name] = ImplementationAdvice(fused=fused, graph=graph, improvements=improvements)
     return OwnOperatorRecord(
         name=operator.name,
         picture=operator.picture,
         unit=operator.unit,
         scopes=getattr(operator, "scope_words", {}),
-        ways={
-            implementation.name: ImplementationAdvice(
-                fused=implementation.fused,
-                graph=implementation.graph,
-                improvements=getattr(implementation, "improvements", ()),
-            )
-            for implementation in operator.implementations
-        },
+        ways=advice,
         **{"title": operator.name.replace("_", " ")} | declared,
     )

@@ -15,22 +15,19 @@ class Constant(NamedTuple):
 Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough
 
 H200_HOSTS_SOURCE = "measured by every run; here on hosts of an H200, 2026-11"
-LIMIT_SOURCE = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
 FITTED_SOURCE = "fitted on cells drawn at random on an H200, 2026-11: reference/experiments/predictions"
-EPYC_SOURCE = "measured by every run; here on two cores of an AMD EPYC, 2026-11"
+EPYC = "measured by every run; here on two cores of an AMD EPYC, 2026-11"
 # What work costs the host of a CPU: devices/cpu/cpu_host_costs.py measures each constant. These values count only in a
 # run without a calibration.
 CPU_HOST_CONSTANTS: dict[str, Constant] = {
-    "array_operation_s": Constant(1.7e-6, EPYC_SOURCE, "a NumPy call on next to nothing"),
-    "handover_s": Constant(16e-6, EPYC_SOURCE, "handing work to a thread and waiting for it"),
-    "loop_s": Constant(38e-6, EPYC_SOURCE, "the same of a compiled loop, whose threads wait for one another"),
-    "read_s_per_byte": Constant(
-        6e-12, EPYC_SOURCE, "memory read by products of matrices and vectors, a core's own part"
-    ),
-    "shared_read_s_per_byte": Constant(3.5e-11, EPYC_SOURCE, "what all cores share of it"),
-    "pass_s_per_byte": Constant(1.9e-11, EPYC_SOURCE, "a pass over an array between two operations, a core's own part"),
-    "shared_pass_s_per_byte": Constant(2.7e-11, EPYC_SOURCE, "what all cores share of it"),
-    "softmax_s_per_score": Constant(2.1e-9, EPYC_SOURCE, "the largest score, the difference, its exponential, the sum"),
+    "array_operation_s": Constant(1.7e-6, EPYC, "a NumPy call on next to nothing"),
+    "handover_s": Constant(16e-6, EPYC, "handing work to a thread and waiting for it"),
+    "loop_s": Constant(38e-6, EPYC, "the same of a compiled loop, whose threads wait for one another"),
+    "read_s_per_byte": Constant(6e-12, EPYC, "memory read by products of matrices and vectors, a core's own part"),
+    "shared_read_s_per_byte": Constant(3.5e-11, EPYC, "what all cores share of it"),
+    "pass_s_per_byte": Constant(1.9e-11, EPYC, "a pass over an array between two operations, a core's own part"),
+    "shared_pass_s_per_byte": Constant(2.7e-11, EPYC, "what all cores share of it"),
+    "softmax_s_per_score": Constant(2.1e-9, EPYC, "the largest score, the difference, its exponential, the sum"),
 }
 _GPU_HOST_VALUES: dict[str, tuple[float, str]] = {
     "array_operation_s": (20e-6, "host: an operation of CuPy issued from Python"),
@@ -44,6 +41,11 @@ _GPU_HOST_VALUES: dict[str, tuple[float, str]] = {
     "empty_kernel_s": (3.3e-6, "GPU: an empty kernel between two events"),
 }
 LAUNCH_START_TERMS = {"empty_kernel_s": 1.0, "kernel_start_s": 1.0}  # the start of a kernel that is launched by itself
+
+
+def fitted(value: float, meaning: str) -> Constant:
+    """Return a constant that was fitted to measured cells of an H200."""
+    return Constant(value, FITTED_SOURCE, meaning)
 
 
 def gpu_host_constants(*names: str) -> dict[str, Constant]:

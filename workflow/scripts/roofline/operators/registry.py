@@ -115,11 +115,8 @@ def format_traceback(error: BaseException, path: str) -> str:
 
 def _instantiate_operators(module: ModuleType) -> list[Operator]:
     """Return an instance of every operator class that a module defines. Raises UserError for the first fault."""
-    classes = [
-        member
-        for _, member in inspect.getmembers(module, inspect.isclass)
-        if issubclass(member, Operator) and member.__module__ == module.__name__
-    ]
+    members = [member for _, member in inspect.getmembers(module, inspect.isclass) if issubclass(member, Operator)]
+    classes = [member for member in members if member.__module__ == module.__name__]
     for operator_class in classes:
         if fault := next(_interface_faults(operator_class), None):
             raise UserError(f"operators: {module.__file__}: {fault}")

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from roofline.records.base import AtLeastOne
+
 EFFORTS = ("quick", "default", "thorough")
 LONGEST_BUDGET_S = 1e5
 ItemT = TypeVar("ItemT")
@@ -27,7 +29,7 @@ def require_distinct(values: list) -> list:
     return values
 
 
-Whole = Annotated[int, Field(ge=1)]
+Whole = AtLeastOne  # the name by which users' operators import it
 Budget = Annotated[float, Field(ge=1e-9, le=LONGEST_BUDGET_S)] | None
 EachOnce = AfterValidator(require_distinct)
 Listed = Annotated[list[ItemT], Field(min_length=1), EachOnce]  # Listed[Whole]: one or more, each once

@@ -42,7 +42,7 @@ class TimedBlock(NamedTuple):
 
 def timed_blocks(record: MeasuredRecord, kind: DeviceKind) -> Iterator[TimedBlock]:
     """Yield every timed block of a record of a device of this kind."""
-    host = DEVICE_TRAITS[kind].sensitive
+    host = DEVICE_TRAITS[kind].load_sensitivity
     if isinstance(record, CalibrationRecord):
         yield TimedBlock("calibration", host, record.contention)
         return
@@ -72,7 +72,7 @@ def timed_blocks(record: MeasuredRecord, kind: DeviceKind) -> Iterator[TimedBloc
 def describe_host_load(record: MeasuredRecord, kind: DeviceKind) -> list[str]:
     """Return a line for each block that the host disturbed, or else for load that only the whole job could see."""
     lines = [f"{block.name}: {block.host_load[0]}" for block in timed_blocks(record, kind) if block.host_load]
-    return lines or find_hidden_load(getattr(record, "whole_job", None), DEVICE_TRAITS[kind].sensitive)
+    return lines or find_hidden_load(getattr(record, "whole_job", None), DEVICE_TRAITS[kind].load_sensitivity)
 
 
 def disturbed_share(record: MeasuredRecord, kind: DeviceKind) -> float:

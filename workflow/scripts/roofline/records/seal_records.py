@@ -92,7 +92,7 @@ class CostTerms(Record):
     def costs(self, constants: Mapping[str, float]) -> CellCosts:
         """Return the costs in seconds by these constants. Raises KeyError for a missing constant."""
         return CellCosts(
-            call_s=weighted_sum(self.calls, constants) if self.calls else None,
+            overhead_s=weighted_sum(self.calls, constants) if self.calls else None,
             start_s=None if self.start is None else weighted_sum(self.start, constants),
             share=constants[self.share] if self.share else 1.0,
             extra_s=weighted_sum(self.extra, constants),
@@ -122,15 +122,9 @@ def predict_sealed(
     predicted = predict_cell(
         flops=flops,
         traffic_bytes=traffic_bytes,
-        peak_tflops=tflops,
-        bandwidth_gb_per_s=gb_per_s,
+        tflops=tflops,
+        gb_per_s=gb_per_s,
         costs=terms.costs(constants),
         memory_level=memory_level,
     )
-    return CellPrediction(
-        regime=predicted.regime,
-        cpu_time_s=predicted.latency_s,
-        gpu_time_s=predicted.device_latency_s,
-        fraction_of_compute_peak=predicted.fraction_of_compute_peak,
-        regime_level=predicted.level,
-    )
+    return CellPrediction(**predicted._asdict())

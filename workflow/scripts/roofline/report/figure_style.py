@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -23,12 +23,14 @@ from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINE
 
 FONT = "DejaVu Sans"
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
-WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
+# Points: at 900 pixels a text of 8 points is 10 pixels high.
+WIDTH, MARGIN, AXES_LEFT, LINE = 720.0, 14.0, 56.0, 11.0
 DOT = 5.2
 LEGEND_LINE = 12.0
-# Across a figure that is not to be relied on.
+DOUBT_NOTE = "*: do not rely on it."
+# Across a dot that is not to be relied on.
 CROSSED = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
-STYLE = {
+RC_PARAMS = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
     "font.family": [FONT, "sans-serif"],
     "font.size": TEXT_SIZE,
@@ -59,15 +61,15 @@ STYLE = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Matplotlib's defaults and ours, whatever the user's matplotlibrc says; a decorator too."""
+    """Draw with Matplotlib's defaults and ours, whatever the user's matplotlibrc says; a decorator too."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
+        matplotlib.rcParams.update(RC_PARAMS)
         yield
 
 
 def new_figure(height: float, title: str) -> Figure:
-    """Without a window. At 72 dots per inch, at which it is laid out, a pixel is a point."""
+    """Return an empty figure without a window. It is laid out at 72 dots per inch, so that a pixel is a point."""
     figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
     figure.set_label(title)
     FigureCanvasAgg(figure)
@@ -75,48 +77,69 @@ def new_figure(height: float, title: str) -> Figure:
 
 
 def new_titled_figure(height: float, title: str, lines: Sequence[str]) -> Figure:
-    """Paper with a title and lines of text under it."""
+    """Return a figure with a title and lines of text under it."""
     figure = new_figure(height, title)
     print_head(figure, height - MARGIN, title, lines)
     return figure
 
 
 def new_empty_figure(title: str, words: str) -> Figure:
-    """Paper that says why it shows nothing."""
+    """Return a figure that says why it shows nothing."""
     return new_titled_figure(62.0, title, [words])
 
 
 def subplot_margins(height: float, top: float, bottom: float, right: float = MARGIN) -> dict[str, float]:
-    """Of a grid of subplots on paper of this height, from points."""
-    return {"left": LEFT / WIDTH, "right": 1 - right / WIDTH, "top": 1 - top / height, "bottom": bottom / height}
+    """Return the margins of a grid of subplots in a figure of this height as Matplotlib wants them, from points."""
+    return {"left": AXES_LEFT / WIDTH, "right": 1 - right / WIDTH, "top": 1 - top / height, "bottom": bottom / height}
 
 
-def set_log_axis(axis: Axis, words: Callable[[float], str], **ticks) -> None:
+class PanelRows(NamedTuple):
+    """Rows of panels of one height below a title. All lengths are points."""
+
+    head: float  # from the top of the figure to the first row
+    panel: float  # the height of a panel
+    row: float  # from the top of one row to the top of the next
+    foot: float  # from the last row to the bottom of the figure
+
+    def height(self, count: int) -> float:
+        """Return the height of a figure with so many rows."""
+        return self.head + self.row * (count - 1) + self.panel + self.foot
+
+    def margins(self, count: int) -> dict[str, float]:
+        """Return the margins of so many rows, and the space between them."""
+        margins = subplot_margins(self.height(count), top=self.head, bottom=self.foot)
+        return margins | {"hspace": self.row / self.panel - 1}
+
+
+def set_log_axis(axis: Axis, words: Callable[[float], str], **ticks: Any) -> None:
+    """Make an axis logarithmic. `words` formats a value at a tick, `ticks` are options of Matplotlib's LogLocator."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set(major_locator=LogLocator(**ticks), minor_locator=NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
 
 
 def print_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -> None:
+    """Print a title whose upper edge is at this height in points, and lines of text under it."""
     title = shorten_middle(title, 0.85 * (WIDTH - 2 * MARGIN), TITLE_SIZE)  # bold is wider than it is measured
     figure.text(MARGIN, top - TITLE_SIZE, title, size=TITLE_SIZE, weight="bold", transform=in_points(figure))
     print_lines(figure, top - TITLE_SIZE - 15, lines)
 
 
 def add_failures(figure: Figure, lines: Sequence[str]) -> Figure:
-    """The figure with what failed above its title."""
+    """Print what failed above the title of a figure, and return the figure."""
     words = shorten_middle("; ".join(lines), WIDTH - 2 * MARGIN, SMALL_SIZE)
     print_lines(figure, 72 * figure.get_figheight() - 9.0, [words] if lines else [], FAULT)
     return figure
 
 
-def print_lines(figure: Figure, y: float, lines: Sequence[str], colour: str = MUTED) -> None:
-    """Small print from the left margin, the first of its baselines at this height."""
-    for i, line in enumerate(lines):
-        figure.text(MARGIN, y - LINE * i, line, size=SMALL_SIZE, color=colour, transform=in_points(figure))
+def print_lines(figure: Figure, height: float, lines: Sequence[str], colour: str = MUTED) -> None:
+    """Print small lines from the left margin, with the first baseline at this height in points."""
+    for place, line in enumerate(lines):
+        figure.text(MARGIN, height - LINE * place, line, size=SMALL_SIZE, color=colour, transform=in_points(figure))
 
 
 def in_points(figure: Figure) -> Transform:
+    """Return the transform of points from the lower left corner of a figure."""
     return Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
 
@@ -132,48 +155,54 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
 
 
 def add_legend(figure: Figure, top: float, handles: Sequence[Artist], columns: int) -> None:
-    """At the left margin, with its top at a height in points."""
+    """Add a legend at the left margin, with its top at this height in points."""
     place = {"loc": "upper left", "bbox_to_anchor": (MARGIN, top), "bbox_transform": in_points(figure)}
     figure.legend(handles=handles, ncols=columns, **place)
 
 
 def legend_line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any = "-") -> Line2D:
-    """An entry of a legend."""
+    """Return a line as an entry of a legend."""
     return Line2D([], [], color=colour, lw=width, ls=dashes, label=words)
 
 
 def legend_dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = False, size: float = DOT) -> Line2D:
-    """An entry of a legend."""
+    """Return a dot as an entry of a legend."""
     return Line2D([], [], **dot_style(colour, marker, hollow, size), label=words)
 
 
 def dot_style(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> dict:
+    """Return the options of Matplotlib's plot that draw a dot of this size in points."""
     edge, width = (colour, 0.16 * size) if hollow else (PAPER, 0.5)
     face = PAPER if hollow else colour
     return {"color": colour, "marker": marker, "ms": size, "mfc": face, "mec": edge, "mew": width, "ls": "none"}
 
 
 def crossed_entry() -> Line2D:
+    """Return the entry of a legend that explains a crossed dot."""
     return Line2D([], [], **CROSSED, label="crossed: not to be relied on")
 
 
-def mix_colours(colour: str, other: str, share: float) -> str:
-    return to_hex([(1 - share) * a + share * b for a, b in zip(to_rgb(colour), to_rgb(other), strict=True)])
+def mix_colours(colour: str, second_colour: str, share: float) -> str:
+    """Return a mixture of two colours; `share` is that of the second."""
+    pairs = zip(to_rgb(colour), to_rgb(second_colour), strict=True)
+    return to_hex([(1 - share) * a + share * b for a, b in pairs])
 
 
 def wrap_text(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
-    """Lines that fit."""
+    """Return the lines of a text that fit a width in points."""
     return textwrap.wrap(text, max(1, int(width / (0.56 * size))))
 
 
 def shorten_middle(text: str, width: float, size: float) -> str:
-    """The text, without its middle where it is too wide."""
-    keep, short = len(text), text
-    while keep > 1 and measure_text(short, size) > width:
-        keep -= 1
-        short = text[: keep - keep // 3].rstrip() + "…" + text[len(text) - keep // 3 :].lstrip()
+    """Return a text, without its middle where it is wider than so many points."""
+    length, short = len(text), text
+    while length > 1 and measure_text(short, size) > width:
+        length -= 1
+        tail = length // 3
+        short = text[: length - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
     return short
 
 
 def measure_text(text: str, size: float) -> float:
+    """Return the width of a text in points."""
     return text_to_path.get_text_width_height_descent(text, FontProperties(family=FONT, size=size), ismath=False)[0]

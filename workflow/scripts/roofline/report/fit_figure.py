@@ -4,13 +4,15 @@ import numpy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from roofline.core.formatting import number, percent
+from roofline.core.formatting import number, percent, picojoules
+from roofline.core.roofline_model import ridge_point
 from roofline.report import figure_style as style
 from roofline.report.palette import SERIES_COLOURS
+from roofline.table.memory_levels import main_memory_ceiling
 from roofline.table.rows import EnergyFit, Roofline
 
-HEAD, FOOT, HIGH = 92.0, 58.0, 300.0
-MARKS = (
+FIT_PANELS = style.PanelRows(head=92.0, panel=300.0, row=358.0, foot=58.0)
+FIT_CAPTION = (
     "Curve: the fit at the roofs, within the power limit. Dots: measured, above it if few blocks ran. Dashed: energy "
     "balance point, where bytes and FLOPs cost the same. Dotted: ridge point."
 )
@@ -19,15 +21,15 @@ INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 
 @style.styled()
 def draw_energy_fits(roofline: Roofline) -> Figure:
+    """Return the picture of energy per FLOP over intensity, a panel for each fit."""
     fits = roofline.energy_fits
-    across = min(2, len(fits))
-    down = -(-len(fits) // across)
-    height = HEAD + down * (FOOT + HIGH)
-    figure = style.new_titled_figure(height, "Energy per FLOP over intensity, CUDA cores", style.wrap_text(MARKS))
-    apart = {"wspace": 0.17, "hspace": FOOT / HIGH}
-    grid = figure.add_gridspec(down, across, **style.subplot_margins(height, top=HEAD, bottom=FOOT) | apart)
+    columns = min(2, len(fits))
+    rows = -(-len(fits) // columns)
+    title = "Energy per FLOP over intensity, CUDA cores"
+    figure = style.new_titled_figure(FIT_PANELS.height(rows), title, style.wrap_text(FIT_CAPTION))
+    grid = figure.add_gridspec(rows, columns, **FIT_PANELS.margins(rows), wspace=0.17)
     for place, fit in enumerate(fits):
-        _paint(figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % across])
+        _paint(figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % columns])
     return figure
 
 
@@ -36,7 +38,7 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
     axes.set(xlabel="FLOP/byte", ylabel="pJ/FLOP")
     style.set_log_axis(axes.xaxis, "{:g}".format, base=2, numticks=8)
     style.set_log_axis(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
-    memory = roofline.ceiling(fit.device, "hbm_read")
+    memory = roofline.ceiling(fit.device, main_memory_ceiling("gpu", "read"))
     compute = roofline.ceiling(fit.device, f"{fit.dtype}_fma")
     if memory and compute:
         rates = numpy.minimum(1e12 * compute.tflops, 1e9 * memory.gb_per_s * INTENSITIES)
@@ -45,12 +47,16 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
             rates = numpy.minimum(rates, max(0.0, limit_w - fit.base_power_w) / marginal)
         joules = fit.base_power_w / rates + marginal
         axes.plot(INTENSITIES, 1e12 * joules, color=colour, lw=1.6)
-        axes.axvline(1e3 * compute.tflops / memory.gb_per_s, color=colour, lw=1.2, ls=":")
+        axes.axvline(ridge_point(1e12 * compute.tflops, 1e9 * memory.gb_per_s), color=colour, lw=1.2, ls=":")
     axes.axvline(fit.joules_per_byte / fit.joules_per_flop, color=colour, lw=1.2, ls="--")
     intensities = [point.flops_per_s / point.bytes_per_s for point in fit.points]
     picojoules_per_flop = [1e12 * point.power_w / point.flops_per_s for point in fit.points]
     axes.plot(intensities, picojoules_per_flop, ls="", marker="o", ms=4, color=colour)
-    per_byte, per_flop = (number(1e12 * each) for each in (fit.joules_per_byte, fit.joules_per_flop))
-    words = f"{number(fit.base_power_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP\n{len(fit.points)} points, rms {percent(fit.rms_relative_error)}"
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-    axes.text(0.02, 0.03, words, va="bottom", transform=axes.transAxes, size=style.SMALL_SIZE, bbox=box)
+    axes.text(0.02, 0.03, _describe(fit), va="bottom", transform=axes.transAxes, size=style.SMALL_SIZE, bbox=box)
+
+
+def _describe(fit: EnergyFit) -> str:
+    per_byte, per_flop = picojoules(fit.joules_per_byte), picojoules(fit.joules_per_flop)
+    formula = f"{number(fit.base_power_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP"
+    return f"{formula}\n{len(fit.points)} points, rms {percent(fit.rms_relative_error)}"

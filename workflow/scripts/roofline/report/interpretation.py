@@ -1,170 +1,249 @@
 """The facts behind the three paragraphs of interpretation.md and the lessons of ROOFLINE.md; templates say them."""
 
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
 from roofline.core.disturbance import throttle_reasons_text
-from roofline.core.formatting import join_words, number, percent
+from roofline.core.formatting import flops_unit, join_words, number, percent
+from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
 from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_pair
 from roofline.report.words import CAUSES
+from roofline.table.memory_levels import MAIN_MEMORY
 from roofline.table.quantities import WIDE
-from roofline.table.rows import Roofline
+from roofline.table.rows import CellRow, Roofline
 
-SHORTEST, LONGEST = 60, 110  # words of a paragraph
-WARNING, OPTIONAL = "!", "~"  # before a sentence that is never dropped, and one that only fills a short paragraph
-FAR = 10  # times below the ridge point
-APART = 0.05  # between repeats of a GEMM, beyond which no word of trust is said
-RATIOS = 3  # operators by name
-LESSONS = 3
+FEWEST_WORDS, MOST_WORDS = 60, 110  # of a paragraph
+FAR_LEFT = 10  # times below the ridge point
+MOST_GEMM_SPREAD = 0.05  # between repeats of a GEMM, beyond which no word of trust is said
+MOST_RATIOS = 3  # operators by name
+MOST_LESSONS = 3
+
+
+class Priority(IntEnum):
+    """The order in which sentences get into a paragraph."""
+
+    ALWAYS = 0
+    USUAL = 1
+    FILLER = 2  # only in a paragraph that is too short
+
+
+# How a line of interpretation.j2 begins, unless its sentence is a usual one.
+MARKS = {"!": Priority.ALWAYS, "~": Priority.FILLER}
+
+
+class Sentence(NamedTuple):
+    """One or more sentences of a paragraph, which are said together or not at all."""
+
+    priority: Priority
+    text: str
 
 
 def write_paragraphs(report: ReportView) -> list[str]:
-    """Whether the roofline is to be trusted, how close kernels get, and the GPU against the CPU."""
+    """Write three paragraphs: on trust in the roofline, on how close kernels get, and on the GPU against the CPU."""
     if report.gpus and report.cpu:
-        third = ("gpu_vs_cpu", _gpu_vs_cpu(report))
+        third = _render("gpu_vs_cpu", _gpu_vs_cpu(report))
+    elif report.gpus:
+        third = _render("alone", {})
     else:
-        third = ("alone", {}) if report.gpus else ("cores", _cores(report.main))
-    parts = [("trust", _trust(report)), ("kernels", _kernels(report)), third]
-    return [fit_sentences(rendering.render_macro("interpretation.j2", name, facts)) for name, facts in parts]
+        third = _render("cores", _cores(report.first_device))
+    paragraphs = (_render("trust", _trust(report)), _render("kernels", _kernels(report)), third)
+    return [fit_sentences(sentences) for sentences in paragraphs]
 
 
-def fit_sentences(lines: list[str]) -> str:
-    """As many sentences as fit: the first and warnings, then the others, then what fills a short one."""
-    order = {WARNING: 0, OPTIONAL: 2}
-    chosen: dict[int, str] = {}
-    for place in sorted(range(len(lines)), key=lambda place: order.get(lines[place][0], 1) if place else 0):
-        words = lines[place].lstrip(WARNING + OPTIONAL + " ")
-        have = len(" ".join(chosen.values()).split())
-        if have + len(words.split()) <= LONGEST and not (lines[place][0] == OPTIONAL and have >= SHORTEST):
-            chosen[place] = words
-    return " ".join(chosen[place] for place in sorted(chosen))
+def _render(macro: str, facts: dict) -> list[Sentence]:
+    """The sentences of a macro of interpretation.j2; the first is always said."""
+    sentences = []
+    for line in rendering.render_macro("interpretation.j2", macro, facts):
+        priority = MARKS.get(line[0], Priority.USUAL) if sentences else Priority.ALWAYS
+        sentences.append(Sentence(priority, line.lstrip("".join(MARKS)).lstrip()))
+    return sentences
+
+
+def fit_sentences(sentences: Sequence[Sentence]) -> str:
+    """Join as many sentences as fit a paragraph, by priority, in their order."""
+    said: dict[int, str] = {}
+    for place in sorted(range(len(sentences)), key=lambda place: sentences[place].priority):
+        sentence = sentences[place]
+        count = len(" ".join(said.values()).split())
+        fits = count + len(sentence.text.split()) <= MOST_WORDS
+        if fits and not (sentence.priority == Priority.FILLER and count >= FEWEST_WORDS):
+            said[place] = sentence.text
+    return " ".join(said[place] for place in sorted(said))
 
 
 def _trust(report: ReportView) -> dict:
-    main = report.main
-    sound = [c for c in main.gemms if not c.doubt]
-    scale = 1e3 if max((c.burst_tflops for c in sound), default=1) < 1 else 1
-    unit = "GFLOPS" if scale > 1 else "TFLOPS, int8 in TOPS" if any(c.name == "int8" for c in sound) else "TFLOPS"
-    held = [c for c in sound if c.sustained_tflops]
-    # On a CPU they are the samples of the ceiling itself.
-    records = set() if main.is_cpu else {c.record for c in sound}
-    reliable = [c for one in main.operators for c in one.cells if c.reliable_fraction_of_roof]
-    gemms = [c for c in reliable if c.lower_ceiling == "compute"]
-    clock = [c.fraction_of_clock for c in sound if c.fraction_of_clock]
-    repeats = [c.repeat_spread for c in sound if c.repeat_spread is not None]
+    device = report.first_device
+    sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
+    in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
+    scale = 1e3 if in_gflops else 1
+    unit = "GFLOPS" if in_gflops else "TFLOPS"
+    if not in_gflops and any(flops_unit(ceiling.name) == "TOPS" for ceiling in sound):
+        unit += ", int8 in TOPS"
+    sustained = [ceiling for ceiling in sound if ceiling.sustained_tflops]
+    # On a CPU the reference GEMMs are the samples of the ceiling itself.
+    records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
+    cells = [cell for operator in device.operators for cell in operator.cells]
+    reference_gemms = [
+        cell
+        for cell in cells
+        if cell.reliable_fraction_of_roof and cell.lower_ceiling == "compute" and cell.record in records
+    ]
+    spreads = [ceiling.repeat_spread for ceiling in sound if ceiling.repeat_spread is not None]
+    impossible = [
+        cell for cell in report.table.operators if cell.device == device.device and cell.doubt == "impossible"
+    ]
     return {
-        "main": main,
+        "device": device,
         "unit": unit,
         "again": bool(report.table.records_to_repeat),
-        "doubted": join_words(c.name for c in main.gemms if c.doubt),
-        "held": join_words(f"{number(c.sustained_tflops)} in {c.name}" for c in held),
-        "bursts": join_words(f"{number(scale * c.burst_tflops)} in {c.name}" for c in sound),
-        "falls": [c.burst_tflops / c.sustained_tflops - 1 for c in held if c.burst_tflops > 1.02 * c.sustained_tflops],
-        "reasons": throttle_reasons_text(reason for c in held for reason in c.throttle_reasons),
-        "gemms": [cell.reliable_fraction_of_roof for cell in gemms if cell.record in records],
-        "clock": clock,
-        "repeats": percent(max(repeats)) if repeats else "",
-        "apart": max(repeats, default=0.0) > APART,
-        "above": sum(one.device == main.name and one.doubt == "impossible" for one in report.table.operators),
+        "doubted": join_words(ceiling.name for ceiling in device.gemms if ceiling.doubt),
+        "sustained": join_words(f"{number(ceiling.sustained_tflops)} in {ceiling.name}" for ceiling in sustained),
+        "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
+        "falls": [
+            ceiling.burst_tflops / ceiling.sustained_tflops - 1
+            for ceiling in sustained
+            if ceiling.burst_tflops > 1.02 * ceiling.sustained_tflops
+        ],
+        "reasons": throttle_reasons_text(reason for ceiling in sustained for reason in ceiling.throttle_reasons),
+        "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
+        "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
+        "spread": percent(max(spreads)) if spreads else "",
+        "spread_is_large": max(spreads, default=0.0) > MOST_GEMM_SPREAD,
+        "above_roof": len(impossible),
     }
 
 
 def _kernels(report: ReportView) -> dict:
-    """Of the operator whose share of the peak has a usual value, else of the memory-bound operator with most cells."""
-    main, table = report.main, report.table
-    bound = [one for one in main.operators if any(cell.lower_ceiling == "memory" for cell in one.fast)]
+    """The operator whose share of the peak has a usual value, else the memory-bound operator with most cells."""
+    device, table = report.first_device, report.table
+    memory_bound = [
+        operator
+        for operator in device.operators
+        if any(cell.lower_ceiling == "memory" for cell in operator.fastest_cells)
+    ]
     usual = {name for name, about in table.operator_info.items() if about.usual_share_of_peak}
-    chosen = max(bound, key=lambda one: (one.name in usual, len(one.cells)), default=None)
-    best = [one.best for one in main.operators if one.best and (chosen is None or one.name != chosen.name)]
-    measured = [cell for one in main.operators for cell in one.cells]
+    main = max(memory_bound, key=lambda operator: (operator.name in usual, len(operator.cells)), default=None)
+    best_cells = [
+        operator.best_cell
+        for operator in device.operators
+        if operator.best_cell and (main is None or operator.name != main.name)
+    ]
+    measured = [cell for operator in device.operators for cell in operator.cells]
     facts = {
-        "main": main,
-        "operator": chosen,
+        "device": device,
+        "operator": main,
         "doubtful_cells": 0 if any(cell.reliable_fraction_of_roof for cell in measured) else len(measured),
         "others": join_words(
-            f"{table.title(cell.operator)} at best {percent(cell.reliable_fraction_of_roof)}" for cell in best
+            f"{table.title(cell.operator)} at best {percent(cell.reliable_fraction_of_roof)}" for cell in best_cells
         ),
     }
-    return facts | _of_operator(chosen, table) if chosen else facts
+    return facts | _of_operator(main, table) if main else facts
 
 
 def _of_operator(operator: OperatorView, table: Roofline) -> dict:
-    fast = operator.fast
-    bound, waiting, slow = ([c for c in fast if c.regime == one] for one in ("memory", "overhead", "implementation"))
-    roofs = [[table.ceiling(c.device, name) for name in (c.compute_ceiling, c.memory_ceiling)] for c in fast]
-    sound = [(peak, memory) for peak, memory in roofs if peak and memory and not (peak.doubt or memory.doubt)]
-    ridges = [1e3 * peak.tflops / memory.gb_per_s for peak, memory in sound]
-    halves = [cell for cell in bound if cell.compute_ceiling == "fp16"] or bound
-    peaks = {peak.name for peak, _ in sound}
-    intensities = [cell.intensity_flops_per_byte for cell in fast if cell.intensity_flops_per_byte]
-    example = next(iter([*waiting, *slow, *bound]), None)
+    cells = operator.fastest_cells
+    memory_bound, overhead_bound, implementation_bound = (
+        [cell for cell in cells if cell.regime == regime] for regime in ("memory", "overhead", "implementation")
+    )
+    ridges = _ridge_points(cells, table)
+    half_precision = [cell for cell in memory_bound if cell.compute_ceiling == "fp16"] or memory_bound
+    peaks = dict.fromkeys(cell.compute_ceiling for cell in half_precision)
+    intensities = [cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte]
+    example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
     return {
-        "count": len(fast),
-        "scope": fast[0].scope if fast else None,
+        "count": len(cells),
+        "scope": cells[0].scope if cells else None,
         "intensities": intensities,
-        "ridge": number(min(ridges)) if ridges else "",
-        "far": bool(ridges) and max(intensities, default=0) < min(ridges) / FAR,
-        "ways": join_words(dict.fromkeys(cell.implementation for cell in fast)),
-        "bound": bound,
-        "of_peak": [cell.fraction_of_compute_peak for cell in halves if cell.compute_ceiling in peaks],
-        "peak": join_words(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in halves)),
-        "waiting": sorted(waiting, key=lambda cell: cell.cpu_time_s),
-        "slow": slow,
+        "ridge": number(min(ridges.values())) if ridges else "",
+        "far_left": bool(ridges) and max(intensities, default=0) < min(ridges.values()) / FAR_LEFT,
+        "implementations": join_words(dict.fromkeys(cell.implementation for cell in cells)),
+        "memory_bound": memory_bound,
+        "peak_shares": [cell.fraction_of_compute_peak for cell in half_precision if cell.compute_ceiling in ridges],
+        "peak_names": join_words(peaks),
+        "peaks": join_words(f"{name} peak" for name in peaks),
+        "overhead_bound": sorted(overhead_bound, key=lambda cell: cell.cpu_time_s),
+        "implementation_bound": implementation_bound,
         "remedies": join_words(table.remedies(example)[:2]) if example else "",
     }
 
 
+def _ridge_points(cells: Sequence[CellRow], table: Roofline) -> dict[str, float]:
+    """The lowest ridge point (FLOP/byte) of each compute ceiling of the cells, by its name; both ceilings are sound."""
+    ridges: dict[str, float] = {}
+    for cell in cells:
+        compute = table.ceiling(cell.device, cell.compute_ceiling)
+        memory = table.ceiling(cell.device, cell.memory_ceiling)
+        if compute and memory and not (compute.doubt or memory.doubt):
+            ridge = ridge_point(1e12 * compute.tflops, 1e9 * memory.gb_per_s)
+            ridges[compute.name] = min(ridge, ridges.get(compute.name, ridge))
+    return ridges
+
+
 def _gpu_vs_cpu(report: ReportView) -> dict:
-    bound = [one for one in report.ratios if one.pairs[-1][0].lower_ceiling == "memory"]
-    chosen = max(bound, key=lambda one: len(one.pairs), default=None)
-    link = next((c for c in report.main.memory if c.name == "h2d" and not c.doubt), None)
+    device = report.first_device
+    memory_bound = [ratio for ratio in report.ratios if ratio.pairs[-1][0].lower_ceiling == "memory"]
+    main = max(memory_bound, key=lambda ratio: len(ratio.pairs), default=None)
+    link = next((ceiling for ceiling in device.memory if ceiling.name == "h2d" and not ceiling.doubt), None)
     return {
-        "gpu": report.main.row.name,
-        "faulty": report.main.faulty or report.cpu.faulty,
-        "ratios": report.ratios[:RATIOS],
-        "ceilings": next((one for one in report.ratios if one.ceilings), None),
-        "bandwidths": report.bandwidths,
-        "bound": chosen,
+        "gpu": device.model,
+        "faulty": device.faulty or report.cpu.faulty,
+        "ratios": report.ratios[:MOST_RATIOS],
+        "compute_bound": next((ratio for ratio in report.ratios if ratio.compute_ceiling_ratio), None),
+        "memory_read_ratio": report.memory_read_ratio,
+        "memory_bound": main,
         "table": report.table,
-        "link_s": chosen.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if chosen and link else None,
+        "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
 
 
 def _cores(device: DeviceView) -> dict:
     """One core of a machine without a GPU against all."""
-    cores, sound = device.row.hardware.get("cores_usable"), [c for c in device.memory if not c.doubt]
-    alone, every = ({c.mix: c for c in sound if c.level == "dram" and c.cores == cores} for cores in (1, None))
-    some = [c for c in sound if c.level == "dram" and c.mix == "read" and (c.cores or 0) > 1]
-    pairs = {mix: (alone[mix], every[mix]) for mix in alone if mix in every}
-    times = {mix: one.gb_per_s / core.gb_per_s for mix, (core, one) in pairs.items()}
+    cores = device.row.hardware.get("cores_usable")
+    ceilings = [ceiling for ceiling in device.memory if ceiling.level == MAIN_MEMORY["cpu"] and not ceiling.doubt]
+    one_core = {ceiling.mix: ceiling for ceiling in ceilings if ceiling.cores == 1}
+    all_cores = {ceiling.mix: ceiling for ceiling in ceilings if ceiling.cores is None}
+    partial_reads = [ceiling for ceiling in ceilings if ceiling.mix == "read" and (ceiling.cores or 0) > 1]
+    pairs = {mix: (one_core[mix], all_cores[mix]) for mix in one_core if mix in all_cores}
+    gains = {mix: by_all.gb_per_s / by_one.gb_per_s for mix, (by_one, by_all) in pairs.items()}
     return {
-        "name": device.row.name,
+        "model": device.model,
         "cores": cores,
         "reads": pairs.get("read"),
-        "times": times,
-        "some": [f"{number(c.gb_per_s)} GB/s by {c.cores}" for c in sorted(some, key=lambda c: c.cores)],
-        "saturated": bool(cores) and times.get("read", cores) < 0.8 * cores,
+        "gains": gains,
+        "partial_reads": [
+            f"{number(ceiling.gb_per_s)} GB/s by {ceiling.cores}"
+            for ceiling in sorted(partial_reads, key=lambda ceiling: ceiling.cores)
+        ],
+        "saturated": bool(cores) and gains.get("read", cores) < 0.8 * cores,
     }
 
 
 def write_lessons(report: ReportView) -> list[str]:
-    """Those that the figures of this run show, the most general first."""
-    table, main = report.table, report.main
-    sound = [c for c in table.operators if c.cpu_time_s and not c.doubt]
-    promised = [c for c in main.gemms if c.sustained_tflops and c.datasheet_tflops and not c.doubt]
-    with_gpu_time = [c for c in sound if c.gpu_time_s]
-    waits = [c for c in with_gpu_time if c.gpu_time_s < c.cpu_time_s / 2]
-    steady = [c for c in waits if (c.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
-    fastest, slowest = find_widest_pair(sound) or (None, None)
+    """Write the lessons that the figures of this run show, the most general first."""
+    table, device = report.table, report.first_device
+    sound = [cell for cell in table.operators if cell.cpu_time_s and not cell.doubt]
+    compared = [
+        ceiling
+        for ceiling in device.gemms
+        if ceiling.sustained_tflops and ceiling.datasheet_tflops and not ceiling.doubt
+    ]
+    with_gpu_time = [cell for cell in sound if cell.gpu_time_s]
+    waits = [cell for cell in with_gpu_time if cell.gpu_time_s < cell.cpu_time_s / 2]
+    steady = [cell for cell in waits if (cell.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
+    widest = find_widest_pair(sound)
     facts = {
         "table": table,
-        "sustained": min(promised, key=lambda one: one.sustained_tflops / one.datasheet_tflops, default=None),
+        "sustained": min(compared, key=lambda ceiling: ceiling.sustained_fraction_of_datasheet, default=None),
         "waiting": len(waits),
-        "waits": max(steady or waits, key=lambda one: one.cpu_time_s / one.gpu_time_s, default=None),
+        "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.gpu_time_s, default=None),
         "with_gpu_time": len(with_gpu_time),
-        "fastest": fastest,
-        "slowest": slowest,
-        "worst": report.worst[0] if report.worst else None,
+        "fastest": widest[0] if widest else None,
+        "slowest": widest[1] if widest else None,
+        "worst": report.worst_cells[0] if report.worst_cells else None,
         "causes": CAUSES,
-        "reads": main.main("read"),
-        "copies": main.main("copy"),
+        "reads": device.memory_ceiling("read"),
+        "copies": device.memory_ceiling("copy"),
     }
-    return rendering.render_macro("sentences.j2", "lessons", facts)[:LESSONS]
+    return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]

@@ -13,55 +13,68 @@ from roofline.report import figure_style as style
 from roofline.report.palette import MUTED, SHADE, dtype_colour
 from roofline.table.rows import ComputeCeiling, Roofline
 
-ROW, HEAD, FOOT, HIGH, FIRST_MS = 90.0, 74.0, 44.0, 58.0, 100
-MARKS = "Horizontal lines: burst, and dashed sustained. Shaded: what counts as sustained. *: do not rely on it."
-COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
+LOAD_PANELS = style.PanelRows(head=74.0, panel=58.0, row=90.0, foot=44.0)
+FIRST_MS = 100  # of the load, shown product by product
+LOAD_CAPTION = f"Horizontal lines: burst, and dashed sustained. Shaded: what counts as sustained. {style.DOUBT_NOTE}"
+CURVE_LABELS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 
 
 @style.styled()
 def draw_loads(roofline: Roofline) -> Figure:
-    """On the left every GEMM of the first moments, at the time at which it ended."""
-    rows = [one for one in roofline.ceilings if one.kind == "compute" and one.sustained]
-    height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
-    figure = style.new_titled_figure(height, "Compute ceilings under sustained load", [MARKS])
-    place = style.subplot_margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
-    grid = figure.subplots(len(rows), 1 + len(COLUMNS), squeeze=False, sharex="col", gridspec_kw=place)
-    for (first, *others), c in zip(grid, rows, strict=True):
-        ends_ms = [1e3 * end_s for end_s in accumulate(c.sustained.first_products_s)]
-        first_tflops = [c.sustained.product_flops / product_s / 1e12 for product_s in c.sustained.first_products_s]
-        first.plot(ends_ms, first_tflops, ".", ms=1.6, color=dtype_colour(c.name), zorder=3)
-        for axes, (key, words) in zip(others, COLUMNS.items(), strict=True):
-            _paint(axes, c, key)
-            axes.set_ylabel(words)
-        first.set(ylim=others[0].get_ylim(), ylabel=flops_unit(c.name))
-        first.set_title(f"{c.device} {c.name}: {_subtitle(c)}", x=-42 / first.bbox.width, pad=5, weight="normal")
+    """Return the picture of sustained load, a row for each compute ceiling.
+
+    The panel on the left has every GEMM of the first moments, at the time at which it ended.
+    """
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.kind == "compute" and ceiling.sustained]
+    count = len(ceilings)
+    figure = style.new_titled_figure(LOAD_PANELS.height(count), "Compute ceilings under sustained load", [LOAD_CAPTION])
+    layout = LOAD_PANELS.margins(count) | {"wspace": 0.36}
+    grid = figure.subplots(count, 1 + len(CURVE_LABELS), squeeze=False, sharex="col", gridspec_kw=layout)
+    for (first, *curves), ceiling in zip(grid, ceilings, strict=True):
+        _paint_first_products(first, ceiling)
+        for axes, (quantity, label) in zip(curves, CURVE_LABELS.items(), strict=True):
+            _paint_curve(axes, ceiling, quantity)
+            axes.set_ylabel(label)
+        first.set(ylim=curves[0].get_ylim(), ylabel=flops_unit(ceiling.name))
+        title = f"{ceiling.device} {ceiling.name}: {_subtitle(ceiling)}"
+        first.set_title(title, x=-42 / first.bbox.width, pad=5, weight="normal")
     grid[-1][0].set(xlim=(0, FIRST_MS), xlabel="ms under load, GEMM by GEMM")
+    longest_s = max(ceiling.sustained.curve[-1].at_s for ceiling in ceilings)
     for axes in grid[-1][1:]:
-        axes.set(xlim=(0, max(one.sustained.curve[-1].at_s for one in rows)), xlabel="seconds under load")
+        axes.set(xlim=(0, longest_s), xlabel="seconds under load")
     return figure
 
 
-def _paint(axes: Axes, c: ComputeCeiling, key: str) -> None:
-    curve = [(point.at_s, value) for point in c.sustained.curve if (value := getattr(point, key)) is not None]
+def _paint_first_products(axes: Axes, ceiling: ComputeCeiling) -> None:
+    load = ceiling.sustained
+    ends_ms = [1e3 * end_s for end_s in accumulate(load.first_products_s)]
+    tflops = [load.product_flops / product_s / 1e12 for product_s in load.first_products_s]
+    axes.plot(ends_ms, tflops, ".", ms=1.6, color=dtype_colour(ceiling.name), zorder=3)
+
+
+def _paint_curve(axes: Axes, ceiling: ComputeCeiling, quantity: str) -> None:
+    points = [point for point in ceiling.sustained.curve if getattr(point, quantity) is not None]
+    times_s, values = [point.at_s for point in points], [getattr(point, quantity) for point in points]
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_locator(MaxNLocator(3))
-    axes.plot([at for at, _ in curve], [value for _, value in curve], color=dtype_colour(c.name), lw=0.9, zorder=3)
-    levels = [c.burst_tflops, c.sustained_tflops] if key == "tflops" else []
-    for level, dashes in zip(levels, ("-", (0, (3, 2))), strict=False):
-        axes.axhline(level, color=MUTED, lw=0.7, ls=dashes)
-    axes.set_ylim(0, 1.1 * max([*(value for _, value in curve), *levels], default=1))
-    end = c.sustained.curve[-1].at_s
-    axes.axvspan(c.sustained.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
-    if not curve:
+    axes.plot(times_s, values, color=dtype_colour(ceiling.name), lw=0.9, zorder=3)
+    rates = [ceiling.burst_tflops, ceiling.sustained_tflops] if quantity == "tflops" else []
+    for rate, dashes in zip(rates, ("-", (0, (3, 2))), strict=False):
+        axes.axhline(rate, color=MUTED, lw=0.7, ls=dashes)
+    axes.set_ylim(0, 1.1 * max([*values, *rates], default=1))
+    end = ceiling.sustained.curve[-1].at_s
+    axes.axvspan(ceiling.sustained.settled_after_s or 2 * end / 3, end, facecolor=SHADE, lw=0, zorder=0)
+    if not points:
         axes.annotate("not reported", (0.5, 0.5), xycoords="axes fraction", ha="center", size=style.SMALL_SIZE)
 
 
-def _subtitle(c: ComputeCeiling) -> str:
-    burst, sustained = number(c.burst_tflops), number(c.sustained_tflops)
-    held = f"{mark_doubtful(sustained, is_too_few(c.sustained.point_count))} sustained ({percent(c.sustained_tflops / c.burst_tflops)})"
-    reasons = (
-        "not reported" if c.sustained_throttle_reasons is None else throttle_reasons_text(c.sustained_throttle_reasons)
-    )
-    return (
-        f"{mark_doubtful(burst, c.doubt)} {flops_unit(c.name)} burst, {held} · limited by: {reasons or 'none reported'}"
-    )
+def _subtitle(ceiling: ComputeCeiling) -> str:
+    burst = mark_doubtful(number(ceiling.burst_tflops), ceiling.doubt)
+    sustained = mark_doubtful(number(ceiling.sustained_tflops), is_too_few(ceiling.sustained.point_count))
+    share = percent(ceiling.sustained_tflops / ceiling.burst_tflops)
+    if ceiling.sustained_throttle_reasons is None:
+        reasons = "not reported"
+    else:
+        reasons = throttle_reasons_text(ceiling.sustained_throttle_reasons) or "none reported"
+    rates = f"{burst} {flops_unit(ceiling.name)} burst, {sustained} sustained ({share})"
+    return f"{rates} · limited by: {reasons}"

@@ -9,39 +9,46 @@ from tabulate import tabulate
 
 
 class MarkdownTable(NamedTuple):
-    """The first columns are aligned to the left, the others to the right. As text it is Markdown."""
+    """A table of texts, which as text is Markdown. Columns are aligned to the left or, after those, to the right."""
 
     columns: list[str]
     rows: list[list[str]]
-    left: int = 1
+    left_columns: int = 1  # the number of columns on the left, which are aligned to it
 
     def __str__(self) -> str:
-        align = ["left" if place < self.left else "right" for place in range(len(self.columns))]
-        shown = [list(map(escape_pipes, row)) for row in self.rows]
-        return tabulate(shown, self.columns, "pipe", colalign=align, disable_numparse=True)
+        align = ["left" if place < self.left_columns else "right" for place in range(len(self.columns))]
+        escaped = [list(map(escape_pipes, row)) for row in self.rows]
+        return tabulate(escaped, self.columns, "pipe", colalign=align, disable_numparse=True)
 
 
-def drop_empty_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> MarkdownTable:
-    """A table without those columns to the right that are empty throughout."""
+def drop_empty_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left_columns: int = 1) -> MarkdownTable:
+    """Return a table without the columns that are empty throughout; the first `left_columns` stay."""
     rows = [list(row) for row in rows]
-    kept = [place for place in range(len(columns)) if place < left or any(row[place] not in ("", "-") for row in rows)]
-    return MarkdownTable([columns[place] for place in kept], [[row[place] for place in kept] for row in rows], left)
+    places = [
+        place
+        for place in range(len(columns))
+        if place < left_columns or any(row[place] not in ("", "-") for row in rows)
+    ]
+    return MarkdownTable(
+        [columns[place] for place in places], [[row[place] for place in places] for row in rows], left_columns
+    )
 
 
 def escape_pipes(text: str) -> str:
+    """Return a text for a cell of a Markdown table, in which a pipe ends the cell."""
     return text.replace("|", "\\|")
 
 
 def escape_tags(text: str) -> str:
-    """Text of a user's, say, in Markdown: what would begin a tag is shown."""
+    """Return a text for Markdown in which no HTML tag begins."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
 def code_to_html(text: str) -> Markup:
-    """A sentence as HTML, escaped, with what is between backticks as code."""
+    """Return a sentence as HTML, escaped, in which text between backticks is code."""
     return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(join_percent(text)))))
 
 
 def join_percent(text: str) -> str:
-    """A figure and its per cent on one line."""
+    """Return a text that no line breaks between a figure and its per cent sign."""
     return text.replace(" %", "\u00a0%")

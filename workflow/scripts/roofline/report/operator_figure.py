@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -15,62 +14,76 @@ from roofline.report.palette import INK, SERIES_COLOURS, markers_of
 from roofline.report.roofline_content import group_series
 from roofline.table.rows import CellRow, Roofline
 
-HIGH, ABOVE, BELOW, COLUMNS, TICKS = 150.0, 24.0, 40.0, 4, 6
-DECADES = 20.0  # shares that differ by more stand on a logarithmic axis
-NAMES, ROW = 220.0, 14.0  # of a picture with a row per case
+# Points: a panel, its title above it and its axis below it.
+PANEL_HEIGHT, PANEL_TITLE_HEIGHT, PANEL_AXIS_HEIGHT = 150.0, 24.0, 40.0
+PANELS_PER_ROW, MOST_TICKS = 4, 6
+LARGEST_LINEAR_RATIO = 20.0  # shares that differ by more are on a logarithmic axis
+CASE_NAMES_WIDTH, CASE_HEIGHT = 220.0, 14.0  # of a picture with a row per case
 Looks = Mapping[str, dict]
 
 
 @style.styled()
 def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
-    cells = [one for one in roofline.operators if one.operator == name and one.fraction_of_roof]
+    """Return the picture of an operator's shares of the roof: panels over its axis, or a row per case."""
+    cells = [cell for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]
     about, title = roofline.operator_info[name], roofline.title(name)
-    ways = zip(cycle(SERIES_COLOURS), markers_of(map(_way, cells)).items(), strict=False)
-    looks = {way: style.dot_style(colour, marker) for colour, (way, marker) in ways}
-    handles = [Line2D([], [], **look, label=way) for way, look in looks.items()]
+    looks = _looks(cells)
+    handles = [Line2D([], [], **look, label=variant) for variant, look in looks.items()]
     handles += [style.crossed_entry()] if any(cell.reliable_fraction_of_roof is None for cell in cells) else []
-    panels = _grouped(cells, about.series if about.axis else about.label)
-    rows = -(-len(panels) // COLUMNS)
-    inner = rows * (HIGH + BELOW + ABOVE) - ABOVE if about.axis else ROW * len(panels) + BELOW
-    head = style.MARGIN + 26 + style.LEGEND_LINE * -(-len(handles) // COLUMNS) + ABOVE
-    whole = head + inner + style.MARGIN
-    figure = style.new_titled_figure(whole, f"{title[:1].upper()}{title[1:]}: share of the roof", [])
-    style.add_legend(figure, whole - style.MARGIN - 26, handles, columns=COLUMNS)
-    place = style.subplot_margins(whole, top=head, bottom=style.MARGIN + BELOW)
+    panels = _group_by_panel(cells, about.series if about.axis else about.label)
+    rows = -(-len(panels) // PANELS_PER_ROW)
+    if about.axis:
+        body = rows * (PANEL_HEIGHT + PANEL_AXIS_HEIGHT + PANEL_TITLE_HEIGHT) - PANEL_TITLE_HEIGHT
+    else:
+        body = CASE_HEIGHT * len(panels) + PANEL_AXIS_HEIGHT
+    head = style.MARGIN + 26 + style.LEGEND_LINE * -(-len(handles) // PANELS_PER_ROW) + PANEL_TITLE_HEIGHT
+    height = head + body + style.MARGIN
+    figure = style.new_titled_figure(height, f"{title[:1].upper()}{title[1:]}: share of the roof", [])
+    style.add_legend(figure, height - style.MARGIN - 26, handles, columns=PANELS_PER_ROW)
+    margins = style.subplot_margins(height, top=head, bottom=style.MARGIN + PANEL_AXIS_HEIGHT)
     if not about.axis:
-        place["left"] = NAMES / style.WIDTH
-        _paint_cases(figure.add_subplot(figure.add_gridspec(1, 1, **place)[0]), panels, looks)
+        margins["left"] = CASE_NAMES_WIDTH / style.WIDTH
+        _paint_cases(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), panels, looks)
         return figure
-    grid = figure.add_gridspec(rows, COLUMNS, **place, hspace=(ABOVE + BELOW) / HIGH, wspace=0.1)
-    for i, (words, mine) in enumerate(panels.items()):
-        axes = figure.add_subplot(grid[divmod(i, COLUMNS)])
-        axes.set_title(style.shorten_middle(words, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=5)
-        _paint(axes, roofline, mine, looks)
-        _share_axis(axes.yaxis, axes.set_ylim, cells)
-        axes.yaxis.set_tick_params(labelleft=i % COLUMNS == 0)
+    space = (PANEL_TITLE_HEIGHT + PANEL_AXIS_HEIGHT) / PANEL_HEIGHT
+    grid = figure.add_gridspec(rows, PANELS_PER_ROW, **margins, hspace=space, wspace=0.1)
+    for place, (panel_title, panel_cells) in enumerate(panels.items()):
+        axes = figure.add_subplot(grid[divmod(place, PANELS_PER_ROW)])
+        axes.set_title(style.shorten_middle(panel_title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=5)
+        _paint(axes, roofline, panel_cells, looks)
+        _set_share_axis(axes.yaxis, axes.set_ylim, cells)
+        axes.yaxis.set_tick_params(labelleft=place % PANELS_PER_ROW == 0)
         axes.axhline(1, color=INK, lw=1.0, zorder=2)
     return figure
 
 
-def _way(cell: CellRow) -> str:
+def _looks(cells: Sequence[CellRow]) -> Looks:
+    """The style of the dots of each variant."""
+    markers = markers_of(map(_variant, cells))
+    colours = zip(cycle(SERIES_COLOURS), markers.items(), strict=False)
+    return {variant: style.dot_style(colour, marker) for colour, (variant, marker) in colours}
+
+
+def _variant(cell: CellRow) -> str:
+    """Implementation and scope."""
     return " ".join(filter(None, [cell.implementation, cell.scope]))
 
 
-def _grouped(cells: Sequence[CellRow], label: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
-    """By device, dtype and label, and by preset if there are several."""
-    found: dict[str, list[CellRow]] = {}
-    presets = len({one.preset for one in cells}) > 1
+def _group_by_panel(cells: Sequence[CellRow], label: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
+    """Cells by device, dtype and label, and by preset if there are several."""
+    panels: dict[str, list[CellRow]] = {}
+    several_presets = len({cell.preset for cell in cells}) > 1
     for cell in cells:
-        words = [f"{cell.device} {cell.dtype}", label(cell), cell.preset if presets else ""]
-        found.setdefault(", ".join(filter(None, words)), []).append(cell)
-    return found
+        words = [f"{cell.device} {cell.dtype}", label(cell), cell.preset if several_presets else ""]
+        panels.setdefault(", ".join(filter(None, words)), []).append(cell)
+    return panels
 
 
-def _share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> None:
-    """One for all panels: from zero, or logarithmic."""
+def _set_share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> None:
+    """Give all panels one axis of shares: from zero, or logarithmic."""
     shares = [cell.fraction_of_roof for cell in cells]
     low, high = min(shares), max(1.0, *shares)
-    if high > DECADES * low:
+    if high > LARGEST_LINEAR_RATIO * low:
         style.set_log_axis(axis, percent, numticks=9)
         set_limits(low / 1.6, 1.6 * high)
     else:
@@ -81,28 +94,27 @@ def _share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> N
 def _paint(axes: Axes, roofline: Roofline, cells: Sequence[CellRow], looks: Looks) -> None:
     axis = roofline.operator_info[cells[0].operator].axis
     cells = [cell for cell in cells if cell.axis_value(axis)]
-    for group in group_series(cells, roofline):
-        x, y = [cell.axis_value(axis) for cell in group], [cell.fraction_of_roof for cell in group]
-        axes.plot(x, y, **looks[_way(group[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
-    doubtful = [cell for cell in cells if cell.reliable_fraction_of_roof is None]
-    _cross(axes, [(cell.axis_value(axis), cell.fraction_of_roof) for cell in doubtful])
+    for series in group_series(cells, roofline):
+        sizes, shares = [cell.axis_value(axis) for cell in series], [cell.fraction_of_roof for cell in series]
+        axes.plot(sizes, shares, **looks[_variant(series[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
+    for cell in cells:
+        if cell.reliable_fraction_of_roof is None:
+            axes.plot(cell.axis_value(axis), cell.fraction_of_roof, **style.CROSSED)
     values = sorted({cell.axis_value(axis) for cell in cells})
-    style.set_log_axis(axes.xaxis, lambda value: axis_value_text(axis, round(value)), numticks=TICKS)
+    style.set_log_axis(axes.xaxis, lambda value: axis_value_text(axis, round(value)), numticks=MOST_TICKS)
     axes.set(xlim=(values[0] / 1.3, values[-1] * 1.3), xlabel=axis.symbol)
-    if len(values) <= TICKS:
+    if len(values) <= MOST_TICKS:
         axes.set_xticks(values, [axis_value_text(axis, value) for value in values])
 
 
 def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[CellRow]], looks: Looks) -> None:
-    cells = [(y, cell) for y, mine in enumerate(cases.values()) for cell in mine]
-    for y, cell in cells:
-        axes.plot(cell.fraction_of_roof, y, **looks[_way(cell)], zorder=4)
-    _cross(axes, [(cell.fraction_of_roof, y) for y, cell in cells if cell.reliable_fraction_of_roof is None])
-    axes.set_yticks(range(len(cases)), [style.shorten_middle(name, NAMES - 20, style.SMALL_SIZE) for name in cases])
+    for row, cells in enumerate(cases.values()):
+        for cell in cells:
+            axes.plot(cell.fraction_of_roof, row, **looks[_variant(cell)], zorder=4)
+            if cell.reliable_fraction_of_roof is None:
+                axes.plot(cell.fraction_of_roof, row, **style.CROSSED)
+    names = [style.shorten_middle(name, CASE_NAMES_WIDTH - 20, style.SMALL_SIZE) for name in cases]
+    axes.set_yticks(range(len(cases)), names)
     axes.set_ylim(len(cases) - 0.5, -0.5)
-    _share_axis(axes.xaxis, axes.set_xlim, [cell for _, cell in cells])
+    _set_share_axis(axes.xaxis, axes.set_xlim, [cell for cells in cases.values() for cell in cells])
     axes.axvline(1, color=INK, lw=1.0, zorder=2)
-
-
-def _cross(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
-    axes.plot(*np.array(points).reshape(-1, 2).T, **style.CROSSED)

@@ -16,8 +16,7 @@ DTYPE_COLOURS = {
     "int8": "#000000",
 }
 OTHER_DTYPE = "#777777"
-LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}  # instruction roofline
-# Of implementations of an operator and levels of a sweep.
+# Implementations of an operator, and levels of a sweep.
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
 MARKERS = "oDs^vPXph*"
 # The same shapes, as Plotly names them.
@@ -25,9 +24,10 @@ SYMBOLS = ["circle", "diamond", "square", "triangle-up", "triangle-down", "cross
 
 
 def dtype_colour(name: str) -> str:
+    """Return the colour of a dtype, the same for a name that is not known."""
     return DTYPE_COLOURS.get(name, OTHER_DTYPE)
 
 
 def markers_of(keys: Iterable[Hashable], markers: Iterable[str] = MARKERS) -> dict:
-    """A marker for each key, in their order."""
+    """Return a marker for each key, in their order; after the last marker the first follows."""
     return dict(zip(dict.fromkeys(keys), cycle(markers), strict=False))

@@ -7,23 +7,23 @@ from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.words import CAUSES, format_error, format_percent_span
 from roofline.table.rows import CellRow, Roofline
 
-COLUMNS = ("cell", "predicted", "measured", "error", "cause")
+VERIFICATION_COLUMNS = ("cell", "predicted", "measured", "error", "cause")
 
 
 def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> MarkdownTable:
-    """A line of verification.md per cell."""
+    """Return the table of verification.md, a row for each cell."""
     rows = []
     for cell in cells:
         predicted = f"{regime_key(cell.sealed.regime, cell.sealed.regime_level)}, {duration(cell.sealed.cpu_time_s)}"
-        found = regime_key(cell.regime, cell.regime_level) if cell.regime else "no regime found"
-        measured = f"{found}, {duration(cell.cpu_time_s)}"
+        regime = regime_key(cell.regime, cell.regime_level) if cell.regime else "no regime found"
+        measured = f"{regime}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
         rows.append([name, predicted, measured, format_error(cell.sealed_cpu_time_error), _cause(cell)])
-    return drop_empty_columns(COLUMNS, rows, left=len(COLUMNS))
+    return drop_empty_columns(VERIFICATION_COLUMNS, rows, left_columns=len(VERIFICATION_COLUMNS))
 
 
 def _cause(cell: CellRow) -> str:
-    """One sentence."""
+    """The cause of most of a cell's error, in one sentence."""
     if cell.doubt:
         return f"Not judged: {cell.doubt}."
     if cell.cause is None:
@@ -33,37 +33,33 @@ def _cause(cell: CellRow) -> str:
 
 
 def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str]]:
-    """Rows of ROOFLINE.md: the cells of a line differ along the operator's axis alone."""
-    rows = []
-    for alike in group_by_series([cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s], table):
-        first, axis = alike[0], table.operator_info[alike[0].operator].axis
-        times = "; ".join(
-            (f"{axis_value_text(axis, cell.axis_value(axis))}: " if axis else "")
-            + f"{duration(cell.sealed.cpu_time_s)}, {duration(cell.cpu_time_s)}"
-            for cell in alike
-        )
-        rows.append(
-            [
-                " ".join(filter(None, [first.device, table.title(first.operator), first.dtype, table.series(first)])),
-                "/".join(dict.fromkeys(cell.sealed.regime for cell in alike)),
-                "/".join(dict.fromkeys(cell.regime or "-" for cell in alike)),
-                times,
-                " to ".join(
-                    dict.fromkeys(
-                        format_error(most(cell.sealed_cpu_time_error for cell in alike)) for most in (min, max)
-                    )
-                ),
-                format_percent_span(cell.reliable_fraction_of_roof for cell in alike if cell.reliable_fraction_of_roof),
-            ]
-        )
-    return rows
+    """Return the rows of ROOFLINE.md on predictions; the cells of a row differ along the operator's axis alone."""
+    predicted = [cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s]
+    return [_shape_row(series, table) for series in group_by_series(predicted, table)]
+
+
+def _shape_row(series: Sequence[CellRow], table: Roofline) -> list[str]:
+    first, axis = series[0], table.operator_info[series[0].operator].axis
+    times = []
+    for cell in series:
+        size = f"{axis_value_text(axis, cell.axis_value(axis))}: " if axis else ""
+        times.append(f"{size}{duration(cell.sealed.cpu_time_s)}, {duration(cell.cpu_time_s)}")
+    errors = [cell.sealed_cpu_time_error for cell in series]
+    return [
+        " ".join(filter(None, [first.device, table.title(first.operator), first.dtype, table.series(first)])),
+        "/".join(dict.fromkeys(cell.sealed.regime for cell in series)),
+        "/".join(dict.fromkeys(cell.regime or "-" for cell in series)),
+        "; ".join(times),
+        " to ".join(dict.fromkeys([format_error(min(errors)), format_error(max(errors))])),
+        format_percent_span(cell.reliable_fraction_of_roof for cell in series if cell.reliable_fraction_of_roof),
+    ]
 
 
 def group_by_series(cells: Sequence[CellRow], table: Roofline) -> list[list[CellRow]]:
-    """Cells that differ along the axis of their operator alone."""
-    found: dict[tuple, list[CellRow]] = {}
+    """Return the cells in groups that differ along the axis of their operator alone."""
+    groups: dict[tuple, list[CellRow]] = {}
     for cell in cells:
         axis = table.operator_info[cell.operator].axis
-        own = table.series(cell) if axis else table.label(cell)
-        found.setdefault((cell.device, cell.operator, cell.preset, cell.dtype, own), []).append(cell)
-    return list(found.values())
+        label = table.series(cell) if axis else table.label(cell)
+        groups.setdefault((cell.device, cell.operator, cell.preset, cell.dtype, label), []).append(cell)
+    return list(groups.values())

@@ -4,20 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, count_words, duration, mark_doubtful, plateau_label
-from roofline.core.terms import DEVICE_TRAITS
-from roofline.report.words import LEVELS, format_picojoules, format_rate
+from roofline.core.terms import CACHE_LEVELS, DEVICE_TRAITS
+from roofline.report.words import format_picojoules, format_rate
+from roofline.table.memory_levels import ALL_CORES, LEVEL_TITLES, MAIN_MEMORY, main_memory_ceiling
 from roofline.table.rows import ComputeCeiling, DeviceRow, MemoryCeiling, Plateau, Roofline
 
-ALL_CORES = "all_cores"  # the series of a sweep
-CACHES = ("l1", "l2", "l3")
 OPERANDS = 4  # of a multiply-add: three registers read, one written
 PER_MULTIPLY_ADD = 2 / OPERANDS / 4  # FLOPs over the bytes of fp32 operands
 
-Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
+CeilingsByName = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device
 
 
 @dataclass(frozen=True)
 class PyramidLayer:
+    """One level of a device's memory, in words."""
+
     name: str
     size: str
     bandwidth: str
@@ -27,61 +28,75 @@ class PyramidLayer:
 
 
 def build_pyramid(name: str, roofline: Roofline) -> list[PyramidLayer]:
-    device, ceilings = roofline.devices[name], {c.name: c for c in roofline.ceilings if c.device == name}
-    caches = [
-        plateau
-        for sweep in roofline.sweeps
-        if (sweep.device, sweep.series) == (name, ALL_CORES)
-        for plateau in sweep.plateaus
-    ]
-    accelerator = DEVICE_TRAITS[device.device_kind].accelerator
-    layers = _levels_of_gpu(device, ceilings) if accelerator else _levels_of_cpu(device, ceilings, caches)
-    return [PyramidLayer(*layer) for layer in layers if layer[2]]  # of which something was measured
+    """Return the levels of a device's memory of which something was measured."""
+    device = roofline.devices[name]
+    ceilings = {ceiling.name: ceiling for ceiling in roofline.ceilings if ceiling.device == name}
+    if DEVICE_TRAITS[device.device_kind].accelerator:
+        layers = _levels_of_gpu(device, ceilings)
+    else:
+        layers = _levels_of_cpu(device, ceilings, cache_plateaus(roofline, name))
+    return [layer for layer in layers if layer.bandwidth]
 
 
-def _levels_of_gpu(device: DeviceRow, ceilings: Ceilings) -> list[tuple]:
+def cache_plateaus(roofline: Roofline, device: str) -> list[Plateau]:
+    """Return the caches as all cores of a device saw them in a sweep, each core with its own working set."""
+    sweeps = [sweep for sweep in roofline.sweeps if (sweep.device, sweep.series) == (device, ALL_CORES)]
+    return [plateau for sweep in sweeps for plateau in sweep.plateaus if plateau.name in CACHE_LEVELS]
+
+
+def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName) -> list[PyramidLayer]:
     hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
     fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
-    memory = [ceilings[name] for name in ("hbm_read", "d2d") if name in ceilings]
-    registers = f"fp32_fma: {OPERANDS} operands of 4 bytes per multiply-add"
+    memory = [name for name in (main_memory_ceiling("gpu", "read"), "d2d") if name in ceilings]
+    registers = PyramidLayer(
+        "registers",
+        _capacity(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
+        f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
+        f"fp32_fma: {OPERANDS} operands of 4 bytes per multiply-add",
+    )
+    nearest = f"{LEVEL_TITLES['l1']} and {LEVEL_TITLES['shared']}"
     return [
-        (
-            "registers",
-            _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
-            f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
-            registers,
-        ),
-        ("L1 and shared memory", f"≥ {_held(count * shared)}" if shared else "", *_measured(ceilings, "l1", "shared")),
-        ("L2", _held(hardware.get("l2_bytes")), *_measured(ceilings, "l2")),
-        ("device memory", _held(device.memory_total_bytes), *_measured(ceilings, *(c.name for c in memory[:1]))),
-        ("host link", "", *_measured(ceilings, "h2d", "d2h")),
+        registers,
+        _layer(nearest, f"≥ {_capacity(count * shared)}" if shared else "", ceilings, ("l1", "shared")),
+        _layer(LEVEL_TITLES["l2"], _capacity(hardware.get("l2_bytes")), ceilings, ("l2",)),
+        _layer("device memory", _capacity(device.memory_total_bytes), ceilings, memory[:1]),
+        _layer(LEVEL_TITLES["pcie"], "", ceilings, ("h2d", "d2h")),
     ]
 
 
-def _levels_of_cpu(device: DeviceRow, ceilings: Ceilings, all_cores: Sequence[Plateau]) -> list[tuple]:
-    """Caches as all cores saw them in the sweep, each core with its own working set."""
+def _levels_of_cpu(device: DeviceRow, ceilings: CeilingsByName, caches: Sequence[Plateau]) -> list[PyramidLayer]:
+    """The caches by the sweep of all cores, and main memory."""
     cores = device.hardware.get("cores_usable")
-    caches = [
-        (
-            plateau_label(one.name, one.knee_bytes),
-            f"{capacity(one.reported_bytes)} per core" if one.reported_bytes else "",
-            f"{format_rate(one.gb_per_s)} by {count_words(cores, 'core') if cores else 'all cores'}",
+    readers = count_words(cores, "core") if cores else "all cores"
+    layers = [
+        PyramidLayer(
+            plateau_label(plateau.name, plateau.knee_bytes),
+            f"{capacity(plateau.reported_bytes)} per core" if plateau.reported_bytes else "",
+            f"{format_rate(plateau.gb_per_s)} by {readers}",
             "the sweep, all cores",
         )
-        for one in all_cores
-        if one.name in CACHES
+        for plateau in caches
     ]
-    return [*caches, (LEVELS["dram"], _held(device.memory_total_bytes), *_measured(ceilings, "dram_read"))]
+    title, size = LEVEL_TITLES[MAIN_MEMORY["cpu"]], _capacity(device.memory_total_bytes)
+    return [*layers, _layer(title, size, ceilings, (main_memory_ceiling("cpu", "read"),))]
 
 
-def _held(size: int | None) -> str:
-    return capacity(size) if size else ""
+def _capacity(size_bytes: int | None) -> str:
+    return capacity(size_bytes) if size_bytes else ""
 
 
-def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str, str, str]:
-    """Rates, names, load latency and energy of a byte, of those that were measured."""
-    there = [ceilings[name] for name in names if name in ceilings]
-    rates = dict.fromkeys(mark_doubtful(format_rate(c.gb_per_s), c.doubt) for c in there)
-    rates |= {f"{format_rate(c.sustained_gb_per_s)} sustained": None for c in there if c.sustained_gb_per_s}
-    latency = "".join(duration(c.load_latency_s) for c in there if c.load_latency_s)
-    return " / ".join(rates), " / ".join(c.name for c in there), latency, "".join(map(format_picojoules, there))
+def _layer(title: str, size: str, ceilings: CeilingsByName, names: Sequence[str]) -> PyramidLayer:
+    """A layer with the rates, load latency and energy of the ceilings of these names that were measured."""
+    measured = [ceilings[name] for name in names if name in ceilings]
+    rates = [mark_doubtful(format_rate(ceiling.gb_per_s), ceiling.doubt) for ceiling in measured]
+    rates += [
+        f"{format_rate(ceiling.sustained_gb_per_s)} sustained" for ceiling in measured if ceiling.sustained_gb_per_s
+    ]
+    return PyramidLayer(
+        name=title,
+        size=size,
+        bandwidth=" / ".join(dict.fromkeys(rates)),
+        source=" / ".join(ceiling.name for ceiling in measured),
+        latency="".join(duration(ceiling.load_latency_s) for ceiling in measured if ceiling.load_latency_s),
+        energy="".join(map(format_picojoules, measured)),
+    )

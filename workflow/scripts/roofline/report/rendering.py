@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -11,11 +12,10 @@ from roofline.report import words
 from roofline.report.markdown import code_to_html, escape_pipes, escape_tags
 
 TEMPLATES = Path(__file__).parent / "templates"
-STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
-PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-FORMATS = ("duration", "flops_unit", "join_words", "number", "percent")
+STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
+PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
+FORMATS = ("duration", "flops_unit", "issue_rate_text", "join_words", "number", "percent", "picojoules")
 WORDS = (
-    "datasheet_word",
     "describe_energy",
     "describe_score",
     "describe_standing",
@@ -34,7 +34,7 @@ FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {name: getattr
 
 
 def bold_to_html(text: str) -> Markup:
-    """What is between ** as strong."""
+    """Return a sentence as HTML, escaped, in which text between ** is strong."""
     return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(code_to_html(text))))
 
 
@@ -48,6 +48,7 @@ def _environment(html: bool) -> jinja2.Environment:
         keep_trailing_newline=True,
         finalize=(lambda value: code_to_html(value) if type(value) is str else value) if html else None,
     )
+    environment.globals["doubts"] = words.DOUBTS
     environment.filters |= FILTERS | {"escape_pipes": escape_pipes, "bold_to_html": bold_to_html}
     return environment
 
@@ -56,17 +57,19 @@ TEXT, HTML = _environment(html=False), _environment(html=True)
 
 
 def render_macro(template: str, name: str, facts: dict) -> list[str]:
-    """The lines of a macro that are not empty."""
+    """Return the lines of a macro that are not empty, without blanks around them."""
     text = getattr(TEXT.get_template(template).module, name)(facts)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def render_text(template: str, **facts) -> str:
+def render_text(template: str, **facts: Any) -> str:
+    """Return a page in Markdown."""
     return escape_tags(TEXT.get_template(template).render(**facts))
 
 
-def render_html(**facts) -> str:
-    parts = {"style": _part(STYLE), "script": _part(SCRIPT), "plotly": _part(PLOTLY)}
+def render_html(**facts: Any) -> str:
+    """Return report.html, which needs no other file but pictures."""
+    parts = {"style": _part(STYLE_PART), "script": _part(SCRIPT_PART), "plotly": _part(PLOTLY_PART)}
     return HTML.get_template("report.html.j2").render(**facts, **parts)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from roofline.core.formatting import capacity, number
 from roofline.core.terms import DEVICE_TRAITS, order_devices, select_accelerators
 from roofline.report.pyramid import PyramidLayer, build_pyramid
+from roofline.table.memory_levels import MAIN_MEMORY
 from roofline.table.rows import (
     USERS,
     CellRow,
@@ -22,7 +23,7 @@ from roofline.table.rows import (
 )
 from roofline.table.scores import score_predictions
 
-WORST = 5  # predictions by name
+WORST_PREDICTIONS = 5  # by name
 # The largest fp16 matrix instruction of a compute capability, by its major number: PTX ISA 9.0, sections 9.7.14 to 16.
 MMA = {
     "7": "mma.sync m16n8k8",
@@ -31,7 +32,6 @@ MMA = {
     "10": "tcgen05.mma m256n256k16 (two SMs)",
     "12": "mma.sync m16n8k16",
 }
-MAIN = ("hbm", "dram")  # levels of device memory
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,17 @@ class OperatorView:
     device: str
     cells: list[CellRow]
     scope: str | None  # the part that is compared: the first that about.py names
-    best: CellRow | None  # the sound cell nearest to its roof
+    best_cell: CellRow | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
-    fast: list[CellRow]  # of that scope, sound: the fastest implementation of each case
-    slowest: float | None  # the slowest implementation of a case over its fastest, at most
+    fastest_cells: list[CellRow]  # of that scope, sound: the fastest implementation of each case
+    slowest_over_fastest: float | None  # time of a case's slowest implementation over that of its fastest, at most
 
 
 @dataclass(frozen=True)
 class DeviceView:
-    name: str
+    """A device of the run with its ceilings, operators and checks."""
+
+    device: str  # its name in the run, gpu0
     row: DeviceRow
     facts: dict[str, str]
     gemms: list[ComputeCeiling]
@@ -64,29 +66,42 @@ class DeviceView:
     faulty: bool  # a failed check makes all of its figures doubtful
 
     @property
+    def model(self) -> str:
+        """The name of the device's model: NVIDIA H200."""
+        return self.row.name
+
+    @property
     def is_cpu(self) -> bool:
+        """True for the CPU, false for a GPU."""
         return not DEVICE_TRAITS[self.row.device_kind].accelerator
 
     @property
     def compute(self) -> list[ComputeCeiling]:
+        """All compute ceilings, GEMMs first."""
         return [*self.gemms, *self.registers]
 
     @property
-    def failed(self) -> list[CheckResult]:
-        return [one for one in self.checks if one.result == "fail"]
+    def failed_checks(self) -> list[CheckResult]:
+        """The checks that failed."""
+        return [check for check in self.checks if check.result == "fail"]
 
     @property
-    def notes(self) -> list[CheckResult]:
-        return [one for one in self.checks if one.result == "note"]
+    def noted_checks(self) -> list[CheckResult]:
+        """The checks whose result is a note."""
+        return [check for check in self.checks if check.result == "note"]
 
     @property
-    def passed(self) -> str:
+    def checks_passed(self) -> str:
+        """The number of checks that passed, in words."""
         return count_passed(self.checks)
 
-    def main(self, mix: str) -> MemoryCeiling | None:
-        """The ceiling of device memory for a mix of accesses, by all cores."""
-        found = (c for c in self.memory if c.level in MAIN and c.mix == mix and c.cores is None)
-        return next(found, None)
+    def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
+        """Return the ceiling of main memory for an access pattern, by all cores; None if it was not measured."""
+        level = MAIN_MEMORY[self.row.device_kind]
+        for ceiling in self.memory:
+            if ceiling.level == level and ceiling.mix == mix and ceiling.cores is None:
+                return ceiling
+        return None
 
     @property
     def mma(self) -> str | None:
@@ -94,33 +109,30 @@ class DeviceView:
         capability = self.row.hardware.get("compute_capability") or ""
         return MMA.get(capability.split(".")[0])
 
-    def ridge(self, c: ComputeCeiling) -> float | None:
-        """FLOP/byte at which a compute ceiling meets the slope of memory reads."""
-        reads = self.main("read")
-        return 1e3 * c.tflops / reads.gb_per_s if reads and not (reads.doubt or c.doubt) else None
-
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast the GPU is in an operator, in fp32."""
+    """The GPU against the CPU in one operator, in fp32."""
 
     title: str
     pairs: list[tuple[CellRow, CellRow]]  # GPU and CPU, by bytes moved
-    ceilings: float | None  # the ratio of the compute ceilings that they stand under
+    compute_ceiling_ratio: float | None  # of their compute ceilings; None unless compute limits the first case
 
     @property
-    def times(self) -> list[float]:
-        return [slow.cpu_time_s / fast.cpu_time_s for fast, slow in self.pairs]
+    def speed_ups(self) -> list[float]:
+        """CPU time on the CPU over CPU time on the GPU, for each pair."""
+        return [cpu_cell.cpu_time_s / gpu_cell.cpu_time_s for gpu_cell, cpu_cell in self.pairs]
 
 
 class Source(NamedTuple):
-    """Where the sources of a run are; each None if not known."""
+    """The commit and the repository of a run's sources, each None if not known, and what was replaced since the run."""
 
     commit: str | None
     url: str | None
+    amendments: Sequence[str] = ()  # a line each time
 
 
-UNKNOWN = Source(None, None)
+UNKNOWN_SOURCE = Source(None, None)
 
 
 @dataclass(frozen=True)
@@ -128,95 +140,113 @@ class Reproduction:
     """One cell to repeat, and what it should print."""
 
     name: str
-    row: CellRow
+    cell: CellRow
     commands: list[str]
-    seconds: float | None  # that this run spent on measuring it, and on the calibration that it needs
+    elapsed_s: float | None  # that this run spent on measuring it, and on the calibration that it needs
 
 
 @dataclass(frozen=True)
 class ReportView:
+    """A run as terminal and pages show it."""
+
     table: Roofline
     devices: list[DeviceView]  # GPUs first
     ratios: list[Ratio]
-    bandwidths: float | None  # the GPU's memory reads over the CPU's
-    worst: list[CellRow]
-    predicted: list[CellRow]
-    again: Reproduction | None
+    memory_read_ratio: float | None  # the GPU's memory reads over the CPU's
+    worst_cells: list[CellRow]  # those with the largest errors of prediction, the largest first
+    predicted_cells: list[CellRow]  # with a sealed and a measured time
+    reproduction: Reproduction | None
+    amendments: Sequence[str]
 
     @property
-    def main(self) -> DeviceView:
+    def first_device(self) -> DeviceView:
+        """The device that pages are about: the first GPU, else the CPU."""
         return self.devices[0]
 
     @property
     def gpus(self) -> list[DeviceView]:
-        return [one for one in self.devices if not one.is_cpu]
+        """All GPUs of the run."""
+        return [device for device in self.devices if not device.is_cpu]
 
     @property
-    def shown(self) -> list[DeviceView]:
-        """One device of each model, for tables that would repeat themselves."""
-        return list({one.row.name: one for one in reversed(self.devices)}.values())[::-1]
+    def distinct_devices(self) -> list[DeviceView]:
+        """The first device of each model, for tables that would repeat themselves."""
+        first_by_model: dict[str, DeviceView] = {}
+        for device in self.devices:
+            first_by_model.setdefault(device.model, device)
+        return list(first_by_model.values())
 
     @property
     def cpu(self) -> DeviceView | None:
-        return next((one for one in self.devices if one.is_cpu), None)
+        """The CPU; None if it was not measured."""
+        return next((device for device in self.devices if device.is_cpu), None)
 
     @property
-    def users(self) -> list[CellRow]:
+    def user_operations(self) -> list[CellRow]:
         """The user's own operations."""
         return [cell for cell in self.table.operators if cell.operator == USERS]
 
     @property
-    def passed(self) -> str:
+    def checks_passed(self) -> str:
+        """The number of checks that passed, in words."""
         return count_passed(self.table.checks)
 
+    @property
+    def passed_count(self) -> int:
+        """The number of checks that passed."""
+        return sum(check.result == "pass" for check in self.table.checks)
 
-def build_report(table: Roofline, source: Source = UNKNOWN, elapsed_s: Mapping[str, float] | None = None) -> ReportView:
-    """`elapsed_s` has the seconds that a record took, by its path."""
+    @property
+    def judged_count(self) -> int:
+        """The number of checks that either passed or failed."""
+        return sum(check.result in ("pass", "fail") for check in self.table.checks)
+
+
+def build_report(
+    table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Mapping[str, float] | None = None
+) -> ReportView:
+    """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
     names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].device_kind)]
     devices = [_device(name, table) for name in names]
-    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].device_kind)), None)
-    by_name = {one.name: one for one in devices}
-    ratios, bandwidths = [], None
-    if gpu and "cpu" in by_name:
-        ratios = [one for name in table.operator_info if (one := _ratio(name, gpu, table))]
-        reads = [by_name[name].main("read") for name in (gpu, "cpu")]
-        if all(reads) and not any(one.doubt for one in reads):
-            bandwidths = reads[0].gb_per_s / reads[1].gb_per_s
     predicted = [cell for cell in table.measured_cells if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
     sound = [cell for cell in predicted if not cell.doubt]
+    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].device_kind)), None)
+    by_name = {device.device: device for device in devices}
+    compared = gpu is not None and "cpu" in by_name
     return ReportView(
         table=table,
         devices=devices,
-        ratios=ratios,
-        bandwidths=bandwidths,
-        worst=sorted(sound, key=_factor, reverse=True)[:WORST],
-        predicted=predicted,
-        again=_again(table, devices[0], source, elapsed_s or {}),
+        ratios=_ratios(gpu, table) if compared else [],
+        memory_read_ratio=_memory_read_ratio(by_name[gpu], by_name["cpu"]) if compared else None,
+        worst_cells=sorted(sound, key=_error_factor, reverse=True)[:WORST_PREDICTIONS],
+        predicted_cells=predicted,
+        reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
+        amendments=source.amendments,
     )
 
 
 def _device(name: str, table: Roofline) -> DeviceView:
-    mine = [c for c in table.ceilings if c.device == name]
-    compute = [c for c in mine if c.kind == "compute"]
-    views = [_operator(name, operator, table) for operator in table.operator_info]
+    device_ceilings = [ceiling for ceiling in table.ceilings if ceiling.device == name]
+    compute = [ceiling for ceiling in device_ceilings if ceiling.kind == "compute"]
+    operators = [_operator(name, operator, table) for operator in table.operator_info]
     return DeviceView(
-        name=name,
+        device=name,
         row=table.devices[name],
         facts=_facts(table.devices[name]),
-        gemms=[c for c in compute if c.workload == "gemm"],
-        registers=[c for c in compute if c.workload == "fma"],
-        memory=[c for c in mine if c.kind == "memory"],
+        gemms=[ceiling for ceiling in compute if ceiling.workload == "gemm"],
+        registers=[ceiling for ceiling in compute if ceiling.workload == "fma"],
+        memory=[ceiling for ceiling in device_ceilings if ceiling.kind == "memory"],
         layers=build_pyramid(name, table),
-        operators=[one for one in views if one],
+        operators=[operator for operator in operators if operator],
         score=score_predictions(cell for cell in table.operators if cell.device == name),
-        checks=[one for one in table.checks if one.device == name],
+        checks=[check for check in table.checks if check.device == name],
         faulty=table.all_doubtful(name),
     )
 
 
 def _facts(device: DeviceRow) -> dict[str, str]:
     software, hardware = device.software, device.hardware
-    known = {
+    facts = {
         "measured": device.queried_at[:10],
         "driver": software.get("driver"),
         "CUDA": software.get("cuda_runtime"),
@@ -226,48 +256,50 @@ def _facts(device: DeviceRow) -> dict[str, str]:
         "power limit": f"{number(limit)} W" if (limit := hardware.get("power_limit_w")) else None,
         "host": device.host.get("cpu"),
     }
-    return {key: str(value) for key, value in known.items() if value}
+    return {key: str(value) for key, value in facts.items() if value}
 
 
 def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
-    cells = [c for c in table.operators if (c.device, c.operator) == (device, name) and c.cpu_time_s]
+    cells = [cell for cell in table.operators if (cell.device, cell.operator) == (device, name) and cell.cpu_time_s]
     if not cells:
         return None
-    sound, scope = [cell for cell in cells if cell.reliable_fraction_of_roof], _scope(cells, table)
-    fastest = [*_fastest((cell for cell in sound if cell.scope == scope), _case).values()]
+    scope = _compared_scope(cells, table)
+    sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
+    compared = [cell for cell in sound if cell.scope == scope]
+    fastest = list(_fastest(compared, _case).values())
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
-    fast, slow = find_widest_pair(cells) or (None, None)
-    # Of the fastest: what these do already is not advised.
+    # An example among the fastest, so that nothing is advised that they do already.
     example = next((cell for cell in fastest if cell.regime == usual), None)
+    widest = find_widest_pair(cells)
     return OperatorView(
         title=table.title(name),
         name=name,
         device=device,
         cells=cells,
         scope=scope,
-        best=max(
-            (cell for cell in sound if cell.scope == scope),
-            key=lambda cell: cell.reliable_fraction_of_roof,
-            default=None,
-        ),
+        best_cell=max(compared, key=lambda cell: cell.reliable_fraction_of_roof, default=None),
         remedies=table.remedies(example) if example else [],
-        fast=fastest,
-        slowest=slow.own_time_s / fast.own_time_s if fast else None,
+        fastest_cells=fastest,
+        slowest_over_fastest=widest[1].own_time_s / widest[0].own_time_s if widest else None,
     )
 
 
 def _fastest(cells: Iterable[CellRow], case_of: Callable[[CellRow], tuple]) -> dict[tuple, CellRow]:
-    found: dict[tuple, CellRow] = {}
+    """The cell with the shortest CPU time of each case."""
+    fastest: dict[tuple, CellRow] = {}
     for cell in cells:
-        if cell.cpu_time_s < getattr(found.get(case_of(cell)), "cpu_time_s", math.inf):
-            found[case_of(cell)] = cell
-    return found
+        best = fastest.get(case_of(cell))
+        if best is None or cell.cpu_time_s < best.cpu_time_s:
+            fastest[case_of(cell)] = cell
+    return fastest
 
 
-def _scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
-    there = dict.fromkeys(cell.scope for cell in cells)
-    return next((one for one in table.operator_info[cells[0].operator].scopes if one in there), next(iter(there)))
+def _compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
+    """The first scope that the operator's about.py names and cells have, else that of the first cell."""
+    scopes = dict.fromkeys(cell.scope for cell in cells)
+    declared = table.operator_info[cells[0].operator].scopes
+    return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
 
 
 def _case(cell: CellRow) -> tuple:
@@ -275,59 +307,84 @@ def _case(cell: CellRow) -> tuple:
 
 
 def find_widest_pair(cells: Iterable[CellRow]) -> list[CellRow]:
-    """The fastest and the slowest implementation of the case in which they differ most; empty if no case has two.
+    """Return the fastest and the slowest implementation of the case in which they differ most.
 
-    Graphs are compared with graphs, because launches do not belong to a kernel.
+    The list is empty if no case has two undoubted ones. Graphs are compared with graphs, because launches do not
+    belong to a kernel.
     """
-    alike: dict[tuple, list[CellRow]] = {}
+    cells_by_case: dict[tuple, list[CellRow]] = {}
     for cell in cells:
         if not cell.doubt:
-            alike.setdefault((*_case(cell), cell.graph), []).append(cell)
-    several = [sorted(mine, key=lambda cell: cell.own_time_s) for mine in alike.values() if len(mine) > 1]
-    most = max(several, key=lambda mine: mine[-1].own_time_s / mine[0].own_time_s, default=[])
-    return [most[0], most[-1]] if most else []
+            cells_by_case.setdefault((*_case(cell), cell.graph), []).append(cell)
+    pairs = []
+    for case in cells_by_case.values():
+        if len(case) > 1:
+            ordered = sorted(case, key=lambda cell: cell.own_time_s)
+            pairs.append([ordered[0], ordered[-1]])
+    return max(pairs, key=lambda pair: pair[1].own_time_s / pair[0].own_time_s, default=[])
+
+
+def _memory_read_ratio(gpu: DeviceView, cpu: DeviceView) -> float | None:
+    gpu_reads, cpu_reads = gpu.memory_ceiling("read"), cpu.memory_ceiling("read")
+    if gpu_reads is None or cpu_reads is None or gpu_reads.doubt or cpu_reads.doubt:
+        return None
+    return gpu_reads.gb_per_s / cpu_reads.gb_per_s
+
+
+def _ratios(gpu: str, table: Roofline) -> list[Ratio]:
+    ratios = [_ratio(operator, gpu, table) for operator in table.operator_info]
+    return [ratio for ratio in ratios if ratio]
 
 
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
-    """By the fastest implementation of each case that both have, without doubtful cells."""
-    found = {
-        device: _fastest(_comparable(table, device, operator), lambda cell: (cell.preset, *sorted(cell.shape.items())))
+    """The fastest implementation of each case that both devices have, without doubtful cells."""
+    gpu_cells, cpu_cells = (
+        _fastest(_comparable(table, device, operator), lambda cell: (cell.preset, *sorted(cell.shape.items())))
         for device in (gpu, "cpu")
-    }
-    pairs = [(cell, found["cpu"][key]) for key, cell in found[gpu].items() if key in found["cpu"]]
+    )
+    pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
     if not pairs:
         return None
-    roofs = [table.ceiling(cell.device, cell.compute_ceiling) for cell in pairs[0]]
-    known = all(roofs) and pairs[0][0].lower_ceiling == "compute"
-    ceilings = roofs[0].tflops / roofs[1].tflops if known else None
-    scope = pairs[0][0].scope
-    title = f"{table.title(operator)} ({scope})" if scope else table.title(operator)
-    return Ratio(title, sorted(pairs, key=lambda pair: pair[0].bytes), ceilings)
+    gpu_cell, cpu_cell = pairs[0]
+    gpu_ceiling = table.ceiling(gpu, gpu_cell.compute_ceiling)
+    cpu_ceiling = table.ceiling("cpu", cpu_cell.compute_ceiling)
+    compute_bound = gpu_ceiling and cpu_ceiling and gpu_cell.lower_ceiling == "compute"
+    title = table.title(operator)
+    return Ratio(
+        title=f"{title} ({gpu_cell.scope})" if gpu_cell.scope else title,
+        pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
+        compute_ceiling_ratio=gpu_ceiling.tflops / cpu_ceiling.tflops if compute_bound else None,
+    )
 
 
 def _comparable(table: Roofline, device: str, operator: str) -> list[CellRow]:
-    cells = [c for c in table.operators if (c.device, c.operator, c.dtype) == (device, operator, "fp32")]
-    return [cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == _scope(cells, table)]
+    cells = [cell for cell in table.operators if (cell.device, cell.operator, cell.dtype) == (device, operator, "fp32")]
+    return [
+        cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == _compared_scope(cells, table)
+    ]
 
 
-def _factor(cell: CellRow) -> float:
-    """By which the sealed time was missed, whichever way."""
+def _error_factor(cell: CellRow) -> float:
+    """The factor by which the sealed time was missed, up or down."""
     return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
 
 
-def _again(table: Roofline, of: DeviceView, source: Source, elapsed_s: Mapping[str, float]) -> Reproduction | None:
+def _reproduction(
+    table: Roofline, device: DeviceView, source: Source, elapsed_s: Mapping[str, float]
+) -> Reproduction | None:
     """The best case of an operator that is measured by its own job."""
-    of_ceilings = {one.record for one in table.ceilings}
-    cells = [one.best for one in of.operators if one.best and one.best.record not in of_ceilings]
+    ceiling_records = {ceiling.record for ceiling in table.ceilings}
+    cells = [operator.best_cell for operator in device.operators if operator.best_cell]
+    cells = [cell for cell in cells if cell.record not in ceiling_records]
     best = max(cells, key=lambda cell: cell.reliable_fraction_of_roof, default=None)
     if best is None:
         return None
     commands = [f"git clone {source.url} roofline && cd roofline"] if source.url else []
     commands += [f"git checkout {source.commit}"] if source.commit else []
-    needed = [elapsed_s.get(one) for one in (best.record, f"{of.name}/calibration.json")]
+    seconds = [elapsed_s.get(path) for path in (best.record, f"{device.device}/calibration.json")]
     return Reproduction(
         name=table.full_name(best),
-        row=best,
+        cell=best,
         commands=[*commands, f"make cell CELL={best.record.removesuffix('.json')}"],
-        seconds=sum(needed) if all(needed) else None,
+        elapsed_s=sum(seconds) if all(seconds) else None,
     )

@@ -6,162 +6,217 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
-from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
-from roofline.core.terms import BYTES_AXIS_KEY, DeviceKind, order_devices
+from roofline.core.formatting import axis_value_text, level_label, mark_doubtful, number, percent
+from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
-from roofline.report.pyramid import ALL_CORES, CACHES
-from roofline.report.words import LEVELS, datasheet_word, format_percent_span, format_shares
+from roofline.report.pyramid import cache_plateaus
+from roofline.report.words import format_percent_span, format_shares
+from roofline.table.memory_levels import LEVEL_TITLES, MAIN_MEMORY
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, MemoryCeiling, Roofline
 
-COPY, CUDA_CORES = "d2d", "fp32_fma"
-MAIN = ("hbm", "dram")
-SETTLED = 0.99  # of the burst: a sustained rate above it is named, but not drawn
-SMALL = 10.0  # TFLOPS: devices below are shown in GFLOPS
-NEAR = 1.25  # dots of one series within this factor share a label
+COPY_CEILING, CUDA_CORES_CEILING = "d2d", "fp32_fma"
+SUSTAINED_AS_BURST = 0.99  # of the burst: a sustained rate above it is named, but not drawn
+GFLOPS_BELOW = 10.0  # TFLOPS: devices below are shown in GFLOPS
+SHARED_LABEL_RATIO = 1.25  # dots of one series within this factor share a label
 
 
 @dataclass(frozen=True)
-class Line:
-    """A slope or a roof."""
+class Slope:
+    """A memory ceiling as a line."""
 
     name: str
-    value: float  # GB/s or TFLOPS
+    gb_per_s: float
     label: str
-    main: bool = False  # the memory slope that most cells stand under
-    dtype: str = ""
-    fma: bool = False  # a register-only kernel's
-    sustained: float | None = None
+    emphasised: bool = False  # the one that most cells stand under
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A compute ceiling as a line."""
+
+    name: str
+    tflops: float
+    label: str
+    dtype: str
+    in_registers: bool  # of a kernel without memory traffic
+    sustained_tflops: float | None  # None if it is not drawn
+    names_sustained: bool  # whether the label has the sustained rate
 
 
 class Segment(NamedTuple):
     """A line between two intensities (FLOP/byte) at two heights (TFLOPS)."""
 
-    line: Line
+    ceiling: Slope | Roof
     kind: str  # slope, burst or sustained
-    xs: tuple[float, float]
-    ys: tuple[float, float]
+    intensities: tuple[float, float]
+    tflops: tuple[float, float]
+
+
+class Label(NamedTuple):
+    """The text next to a dot."""
+
+    text: str = ""
+    has_peak_share: bool = False  # in brackets
 
 
 @dataclass(frozen=True)
 class Dot:
-    intensity: float  # FLOP/byte
+    """A cell at its intensity and its attained rate, or at its roof if it was not measured."""
+
+    intensity_flops_per_byte: float
     tflops: float
     label: str
     dtype: str
     kind: str  # what its marker means
     hollow: bool = False
     crossed: bool = False
-    predicted: float | None = None  # TFLOPS, as sealed
+    has_peak_share: bool = False  # in its label
+    sealed_tflops: float | None = None
     cell: CellRow | None = None
 
 
 @dataclass(frozen=True)
 class RooflineContent:
+    """All that is drawn of a device."""
+
     device: str
-    title: str
-    promised: str  # whose figures the roofs are compared with
-    slopes: list[Line]  # the steepest first
-    roofs: list[Line]  # the highest first
+    model: str
+    peaks_by: str  # whose figures the roofs are compared with
+    slopes: list[Slope]  # the steepest first
+    roofs: list[Roof]  # the highest first
     dots: list[Dot]
 
     @property
     def scale(self) -> float:
-        """From TFLOPS to the unit that is shown."""
-        return _scale([roof.value for roof in self.roofs])
+        """The factor from TFLOPS to the unit that is shown."""
+        return _scale([roof.tflops for roof in self.roofs])
 
     @property
     def unit(self) -> str:
+        """The unit that is shown."""
         return "TFLOPS" if self.scale == 1.0 else "GFLOPS"
 
-    def ridges(self) -> list[float]:
-        return [roof.value * 1e3 / slope.value for roof in self.roofs for slope in self.slopes]
+    @property
+    def has_sustained(self) -> bool:
+        """True if the label of a roof has a sustained rate."""
+        return any(roof.names_sustained for roof in self.roofs)
+
+    @property
+    def has_peak_shares(self) -> bool:
+        """True if the label of a dot has its share of the compute peak."""
+        return any(dot.has_peak_share for dot in self.dots)
+
+    def crossings(self) -> list[float]:
+        """Return the intensities (FLOP/byte) at which slopes cross roofs."""
+        return [roof.tflops * 1e3 / slope.gb_per_s for roof in self.roofs for slope in self.slopes]
 
     def segments(self, x0: float, x1: float, y0: float = 0.0) -> Iterator[Segment]:
-        """Slopes up to the highest roof, then roofs from the steepest slope on."""
-        top = max((roof.value for roof in self.roofs), default=inf)
+        """Yield slopes up to the highest roof, then roofs from the steepest slope on.
+
+        `x0` and `x1` are the intensities at which the picture begins and ends, `y0` is its lowest rate in TFLOPS.
+        """
+        top = max((roof.tflops for roof in self.roofs), default=inf)
         for slope in self.slopes:
-            rate = slope.value / 1e3
-            xs = max(x0, y0 / rate), min(x1, top / rate)
-            yield Segment(slope, "slope", xs, (rate * xs[0], rate * xs[1]))
+            rate = slope.gb_per_s / 1e3
+            start, end = max(x0, y0 / rate), min(x1, top / rate)
+            yield Segment(slope, "slope", (start, end), (rate * start, rate * end))
         for roof in self.roofs:
-            for kind, value in (("burst", roof.value), ("sustained", roof.sustained)):
-                if value:
-                    start = min(max(x0, 1e3 * value / self.slopes[0].value), x1 / 10) if self.slopes else x0
-                    yield Segment(roof, kind, (start, x1), (value, value))
+            for kind, tflops in (("burst", roof.tflops), ("sustained", roof.sustained_tflops)):
+                if tflops:
+                    start = min(max(x0, 1e3 * tflops / self.slopes[0].gb_per_s), x1 / 10) if self.slopes else x0
+                    yield Segment(roof, kind, (start, x1), (tflops, tflops))
 
 
 def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool = False) -> RooflineContent:
-    """`by_rate`: one operator's picture, dots by implementation and labelled with their FLOP rate."""
-    ceilings = [one for one in roofline.ceilings if one.device == device]
-    compute = [one for one in ceilings if one.kind == "compute"]
-    under = {cell.compute_ceiling for cell in cells}
-    shown = [c for c in compute if c.name in under or (not by_rate and (c.workload == "gemm" or c.name == CUDA_CORES))]
-    roofs = [_roof(one, _scale([c.tflops for c in shown])) for one in shown]
+    """Return slopes (GB/s), roofs (TFLOPS) and dots of one device.
+
+    `by_rate` is for the picture of one operator: dots are marked by implementation and labelled with FLOP rates.
+    """
+    drawn = _drawn_ceilings(roofline, device, cells, by_rate)
+    scale = _scale([ceiling.tflops for ceiling in drawn])
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
-    rates = {id(cell): f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS" for cell in placed}
-    labels = rates if by_rate else _labels(placed, roofline)
-    dots = [_dot(cell, labels.get(id(cell), ""), roofline, by_rate) for cell in placed]
+    labels = [_rate_label(cell, roofline) for cell in placed] if by_rate else _share_labels(placed, roofline)
     return RooflineContent(
         device=device,
-        title=roofline.devices[device].name,
-        promised=datasheet_word(roofline.devices[device]),
-        slopes=sorted(slopes, key=lambda one: -one.value),
-        roofs=sorted(roofs, key=lambda one: -one.value),
-        dots=dots,
+        model=roofline.devices[device].name,
+        peaks_by=roofline.devices[device].peaks_by,
+        slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
+        roofs=sorted((_roof(ceiling, scale) for ceiling in drawn), key=lambda roof: -roof.tflops),
+        dots=[_dot(cell, label, roofline, by_rate) for cell, label in zip(placed, labels, strict=True)],
     )
 
 
+def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool) -> list[ComputeCeiling]:
+    """Compute ceilings that cells stand under; in the picture of a device also all GEMMs and fp32 on CUDA cores."""
+    under = {cell.compute_ceiling for cell in cells}
+    drawn = []
+    for ceiling in roofline.ceilings:
+        if ceiling.device == device and ceiling.kind == "compute":
+            always = not by_rate and (ceiling.workload == "gemm" or ceiling.name == CUDA_CORES_CEILING)
+            if always or ceiling.name in under:
+                drawn.append(ceiling)
+    return drawn
+
+
 def _scale(tflops: Sequence[float]) -> float:
-    return 1.0 if max(tflops, default=SMALL) >= SMALL else 1e3
+    return 1.0 if max(tflops, default=GFLOPS_BELOW) >= GFLOPS_BELOW else 1e3
 
 
-def _roof(c: ComputeCeiling, scale: float) -> Line:
-    rates = [mark_doubtful(number(scale * c.burst_tflops), c.doubt)]
-    rates += [number(scale * c.sustained_tflops)] if c.sustained_tflops else []
-    promised = f" ({format_shares(c)})" if format_shares(c) else ""
-    label = f"{c.name} {' / '.join(rates)}{promised}"
-    lower = c.sustained_tflops if (c.sustained_tflops or 0) < SETTLED * c.tflops else None
-    return Line(c.name, c.tflops, label, dtype=c.dtype, fma=c.workload == "fma", sustained=lower)
+def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
+    sustained = ceiling.sustained_tflops
+    rates = mark_doubtful(number(scale * ceiling.burst_tflops), ceiling.doubt)
+    if sustained:
+        rates += f" / {number(scale * sustained)}"
+    shares = format_shares(ceiling)
+    return Roof(
+        name=ceiling.name,
+        tflops=ceiling.tflops,
+        label=f"{ceiling.name} {rates} ({shares})" if shares else f"{ceiling.name} {rates}",
+        dtype=ceiling.dtype,
+        in_registers=ceiling.workload == "fma",
+        sustained_tflops=sustained if (sustained or 0) < SUSTAINED_AS_BURST * ceiling.tflops else None,
+        names_sustained=bool(sustained),
+    )
 
 
-def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Line]:
-    """Those that cells stand under, the copy on the device, and the caches."""
-    found = [one for one in roofline.ceilings if one.device == device and one.kind == "memory"]
-    main = _main(found, [cell for cell in roofline.operators if cell.device == device])
-    for one in found:
-        if one.name in under or one.name in (COPY, *CACHES) or one is main:
-            words = f"{_level(one)} {mark_doubtful(number(one.gb_per_s), one.doubt)} GB/s"
-            if one is main and one.fraction_of_datasheet and not one.doubt:
-                words += f" ({percent(one.fraction_of_datasheet)})"
-            yield Line(one.name, one.gb_per_s, words, main=one is main)
-    known = {one.name for one in found}
-    for sweep in roofline.sweeps:  # caches that only the sweep knows, as on a CPU
-        if (sweep.device, sweep.series) != (device, ALL_CORES):
-            continue
-        for plateau in sweep.plateaus:
-            if plateau.name in CACHES and plateau.name not in known:
-                title = LEVELS.get(plateau.name, plateau.name.upper())
-                yield Line(plateau.name, plateau.gb_per_s, f"{title} {number(plateau.gb_per_s)} GB/s")
+def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Slope]:
+    """The slopes that cells stand under, the copy on the device, and the caches."""
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "memory"]
+    emphasised = _most_used(ceilings, [cell for cell in roofline.operators if cell.device == device])
+    for ceiling in ceilings:
+        if ceiling.name in under or ceiling.name in (COPY_CEILING, *CACHE_LEVELS) or ceiling is emphasised:
+            words = f"{_slope_title(ceiling)} {mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)} GB/s"
+            if ceiling is emphasised and ceiling.fraction_of_datasheet and not ceiling.doubt:
+                words += f" ({percent(ceiling.fraction_of_datasheet)})"
+            yield Slope(ceiling.name, ceiling.gb_per_s, words, emphasised=ceiling is emphasised)
+    names = {ceiling.name for ceiling in ceilings}
+    for plateau in cache_plateaus(roofline, device):
+        if plateau.name not in names:  # caches that only the sweep has, as on a CPU
+            words = f"{level_label(plateau.name)} {number(plateau.gb_per_s)} GB/s"
+            yield Slope(plateau.name, plateau.gb_per_s, words)
 
 
-def _main(found: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:
-    """The slope of the whole memory that most cells stand under, else that of reads."""
-    whole = [one for one in found if one.level in MAIN and one.cores is None]
+def _most_used(ceilings: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:
+    """The slope of main memory, by all cores, that most cells stand under, else that of reads."""
+    main = [ceiling for ceiling in ceilings if ceiling.level in MAIN_MEMORY.values() and ceiling.cores is None]
     under = [cell.memory_ceiling for cell in cells]
-    return max(whole, key=lambda one: (under.count(one.name), one.mix == "read"), default=None)
+    return max(main, key=lambda ceiling: (under.count(ceiling.name), ceiling.mix == "read"), default=None)
 
 
-def _level(one: MemoryCeiling) -> str:
-    if one.name == COPY:
+def _slope_title(ceiling: MemoryCeiling) -> str:
+    if ceiling.name == COPY_CEILING:
         return "device-to-device copy"
-    words = LEVELS.get(one.level, one.level)
-    words += f" {one.mix}" if one.level in MAIN else ""
-    return words + (f", {'one core' if one.cores == 1 else f'{one.cores} cores'}" if one.cores else "")
+    title = LEVEL_TITLES.get(ceiling.level, ceiling.level)
+    if ceiling.level in MAIN_MEMORY.values():
+        title += f" {ceiling.mix}"
+    if ceiling.cores:
+        title += ", one core" if ceiling.cores == 1 else f", {ceiling.cores} cores"
+    return title
 
 
 def _height(cell: CellRow) -> float | None:
-    """What was not measured is at its roof."""
+    """The attained TFLOPS; the roof of what was not measured."""
     return cell.roof_tflops if cell.attained_tflops is None else cell.attained_tflops
 
 
@@ -169,113 +224,165 @@ def _height(cell: CellRow) -> float | None:
 
 
 def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
-    """The cells with a dot in roofline.png: the best implementation of each operator and dtype; of it every case if
-    its share of the peak matters (decode attention), else the best case; all operations of the user."""
-    found = []
-    mine = [cell for cell in roofline.operators if cell.device == device]
-    for name, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in mine):
-        alike = [cell for cell in mine if (cell.operator, cell.dtype) == (name, dtype)]
+    """Return the cells with a dot in roofline.png.
+
+    These are the cells of the best implementation of each operator and dtype: every case if its share of the peak
+    matters (decode attention), else the best case. All operations of the user are among them.
+    """
+    dots = []
+    device_cells = [cell for cell in roofline.operators if cell.device == device]
+    for name, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in device_cells):
+        cells = [cell for cell in device_cells if (cell.operator, cell.dtype) == (name, dtype)]
         if name == USERS:
-            found += alike
+            dots += cells
             continue
         about = roofline.operator_info[name]
-        scope = next((one for one in about.scopes if any(cell.scope == one for cell in alike)), alike[0].scope)
-        best = _best([cell for cell in alike if cell.scope == scope])
-        fastest = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
-        found += best if about.usual_share_of_peak else [fastest]
-    return found
+        scopes = {cell.scope for cell in cells}
+        compared = next((scope for scope in about.scopes if scope in scopes), cells[0].scope)
+        best = _best_implementation([cell for cell in cells if cell.scope == compared])
+        dots += (
+            best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)]
+        )
+    return dots
 
 
-def _best(cells: Sequence[CellRow]) -> list[CellRow]:
+def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     """The cells of the implementation with the largest median share."""
-    ways: dict[str, list[CellRow]] = {}
+    by_implementation: dict[str, list[CellRow]] = {}
     for cell in cells:
-        ways.setdefault(cell.implementation, []).append(cell)
-    return max(ways.values(), key=lambda mine: median(cell.reliable_fraction_of_roof or 0.0 for cell in mine))
+        by_implementation.setdefault(cell.implementation, []).append(cell)
+    return max(
+        by_implementation.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group)
+    )
 
 
-def _dot(cell: CellRow, label: str, roofline: Roofline, by_rate: bool) -> Dot:
-    way = None if cell.operator == USERS else cell.implementation
-    name = "your operations" if cell.operator == USERS else roofline.title(cell.operator)
-    sealed = cell.sealed and cell.sealed.cpu_time_s
+def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
+    if by_rate:
+        kind = cell.implementation
+    elif cell.operator == USERS:
+        kind = ", ".join(filter(None, ["your operations", cell.scope]))
+    else:
+        kind = ", ".join(filter(None, [roofline.title(cell.operator), cell.scope, cell.implementation]))
     return Dot(
-        intensity=cell.intensity_flops_per_byte,
+        intensity_flops_per_byte=cell.intensity_flops_per_byte,
         tflops=_height(cell),
-        label=label,
+        label=label.text,
         dtype=cell.dtype,
-        kind=cell.implementation if by_rate else ", ".join(filter(None, [name, cell.scope, way])),
+        kind=kind,
         hollow=cell.attained_tflops is None,
         crossed=bool(cell.doubt),
-        predicted=cell.flops / sealed / 1e12 if sealed and cell.flops and cell.attained_tflops else None,
+        has_peak_share=label.has_peak_share,
+        sealed_tflops=cell.sealed_tflops if cell.attained_tflops else None,
         cell=cell,
     )
 
 
-def _labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, str]:
-    """Shares by the id of the cell; neighbours of one series, or of one operator in two dtypes, share a label."""
-    several = [mine for mine in group_series(cells, roofline) if len(mine) > 1]
-    apart: dict[tuple, list[CellRow]] = {}
-    for (cell,) in (mine for mine in group_series(cells, roofline) if len(mine) == 1):
-        key = (id(cell),) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
-        apart.setdefault(key, []).append(cell)
-    groups = [group for series in (*several, *apart.values()) for group in _groups(series)]
-    along = {id(cell): series for series in several for cell in series}
-    return {id(group[len(group) // 2]): _words(group, roofline, along.get(id(group[0]))) for group in groups}
+def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
+    return Label(f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS")
 
 
-def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[CellRow]]:
-    """Cells that differ along the axis of their operator alone, in its order."""
-    found: dict[tuple, list[tuple[float, int, CellRow]]] = {}
+def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> list[Label]:
+    """A label with shares for each cell, empty for most.
+
+    Neighbours of one series, or of one operator in two dtypes, share the label of the middle one.
+    """
+    all_series = _series_places(cells, roofline)
+    single_cells: dict[tuple, list[int]] = {}
+    for place in (series[0] for series in all_series if len(series) == 1):
+        cell = cells[place]
+        intensity = round(cell.intensity_flops_per_byte, 2)
+        key = (place,) if cell.operator == USERS else (cell.operator, intensity)
+        single_cells.setdefault(key, []).append(place)
+    labels = [Label()] * len(cells)
+    for series in (series for series in all_series if len(series) > 1):
+        for group in _neighbours(series, cells):
+            labels[group[len(group) // 2]] = _series_label(
+                [cells[place] for place in group], [cells[place] for place in series], roofline
+            )
+    for places in single_cells.values():
+        for group in _neighbours(places, cells):
+            labels[group[len(group) // 2]] = _single_label([cells[place] for place in group], roofline)
+    return labels
+
+
+def group_series(cells: Sequence[CellRow], roofline: Roofline) -> list[list[CellRow]]:
+    """Return the cells in groups that differ along the axis of their operator alone, each in its order."""
+    return [[cells[place] for place in series] for series in _series_places(cells, roofline)]
+
+
+def _series_places(cells: Sequence[CellRow], roofline: Roofline) -> list[list[int]]:
+    """The places of cells that differ along the axis of their operator alone, in its order."""
+    groups: dict[tuple, list[tuple[float, int]]] = {}
     for place, cell in enumerate(cells):
         about = roofline.operator_info.get(cell.operator)
-        along = about.axis and cell.axis_value(about.axis) if about else None
-        what = place if along is None else about.series(cell)
-        key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, what
-        found.setdefault(key, []).append((along or 0, place, cell))
-    return [[cell for *_, cell in sorted(mine, key=lambda one: one[:2])] for mine in found.values()]
+        size = about.axis and cell.axis_value(about.axis) if about else None
+        series = place if size is None else about.series(cell)
+        key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, series
+        groups.setdefault(key, []).append((size or 0, place))
+    return [[place for _, place in sorted(group)] for group in groups.values()]
 
 
-def _groups(series: Sequence[CellRow]) -> list[list[CellRow]]:
-    groups: list[list[CellRow]] = []
-    for cell in sorted(series, key=_height):
-        if not groups or _height(cell) >= NEAR * _height(groups[-1][0]):
+def _neighbours(places: Sequence[int], cells: Sequence[CellRow]) -> list[list[int]]:
+    """Groups of places whose dots are about equally high."""
+    groups: list[list[int]] = []
+    for place in sorted(places, key=lambda place: _height(cells[place])):
+        if not groups or _height(cells[place]) >= SHARED_LABEL_RATIO * _height(cells[groups[-1][0]]):
             groups.append([])
-        groups[-1].append(cell)
+        groups[-1].append(place)
     return groups
 
 
-def _words(group: Sequence[CellRow], roofline: Roofline, series: list[CellRow] | None) -> str:
-    """batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak; GEMM fp16, bf16 96–97 %."""
-    about, share = roofline.operator_info.get(group[0].operator), _span(one.reliable_fraction_of_roof for one in group)
+def _single_label(cells: Sequence[CellRow], roofline: Roofline) -> Label:
+    """The label of cells that belong to no series: GEMM fp16, bf16 96–97 %."""
+    about, shares = (
+        roofline.operator_info.get(cells[0].operator),
+        _format_span(cell.reliable_fraction_of_roof for cell in cells),
+    )
     if about is None:
-        return " ".join(filter(None, [group[0].name, share]))
-    if not series:
-        return f"{about.title} {', '.join(dict.fromkeys(cell.dtype for cell in group))} {share or '*'}"
-    sizes = sorted(one.axis_value(about.axis) for one in group)
+        return Label(" ".join(filter(None, [cells[0].name, shares])))
+    dtypes = ", ".join(dict.fromkeys(cell.dtype for cell in cells))
+    return Label(f"{about.title} {dtypes} {shares or '*'}")
+
+
+def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline: Roofline) -> Label:
+    """The label of neighbours of a series: batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak."""
+    first, about = cells[0], roofline.operator_info[cells[0].operator]
+    sizes = sorted(cell.axis_value(about.axis) for cell in cells)
     places = [axis_value_text(about.axis, size) for size in sizes]
-    if 2 < len(places) == sum(sizes[0] <= one.axis_value(about.axis) <= sizes[-1] for one in series):
+    within = sum(sizes[0] <= cell.axis_value(about.axis) <= sizes[-1] for cell in series)
+    if len(sizes) > 2 and len(sizes) == within:
         places = [f"{places[0]}–{places[-1]}"]
-    where = f"{about.axis.symbol} {', '.join(places)}"
-    peaks = {one.name for one in roofline.ceilings if one.device == group[0].device and not one.doubt}
-    sound = [one for one in group if one.reliable_fraction_of_roof and one.compute_ceiling in peaks]
-    peak = _span(one.fraction_of_compute_peak for one in sound) if about.usual_share_of_peak else ""
-    words = ", ".join(filter(None, [about.series(group[0]), where]))
-    dtype = "" if roofline.ceiling(group[0].device, group[0].dtype) else f"{group[0].dtype} "
-    return f"{dtype}{words}: {share or '*'}" + (f" ({peak})" if peak else "")
+    words = ", ".join(filter(None, [about.series(first), f"{about.axis.symbol} {', '.join(places)}"]))
+    dtype = "" if roofline.ceiling(first.device, first.dtype) else f"{first.dtype} "
+    shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
+    peak_shares = _format_span(_peak_shares(cells, roofline)) if about.usual_share_of_peak else ""
+    text = f"{dtype}{words}: {shares or '*'}"
+    return Label(f"{text} ({peak_shares})", has_peak_share=True) if peak_shares else Label(text)
 
 
-def _span(shares: Iterable[float | None]) -> str:
-    known = [share for share in shares if share]
-    return format_percent_span(known).replace(" to ", "–") if known else ""
+def _peak_shares(cells: Sequence[CellRow], roofline: Roofline) -> list[float | None]:
+    """The shares of the compute peak of cells that may be relied on, as may their ceilings."""
+    sound = {ceiling.name for ceiling in roofline.ceilings if ceiling.device == cells[0].device and not ceiling.doubt}
+    return [
+        cell.fraction_of_compute_peak
+        for cell in cells
+        if cell.reliable_fraction_of_roof and cell.compute_ceiling in sound
+    ]
+
+
+def _format_span(shares: Iterable[float | None]) -> str:
+    """The least and the largest share, 96–97 %; empty if none is known."""
+    known_shares = [share for share in shares if share]
+    return format_percent_span(known_shares, between="–") if known_shares else ""
 
 
 def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:
-    """The files of each device's roofline: roofline.png and .svg of the first GPU, else of the CPU."""
+    """Return the files of each device's roofline: roofline.png and .svg of the first GPU, else of the CPU."""
     ordered = order_devices(devices, lambda device: devices[device])
     stems = {device: "roofline" if device == ordered[0] else f"roofline_{device}" for device in ordered}
     return {device: [f"{stem}.png", f"{stem}.svg"] for device, stem in stems.items()}
 
 
 def is_roofline(about: About) -> bool:
-    """An operator whose cases differ in bytes alone has one intensity: its picture is a roofline."""
+    """Return whether an operator's picture is a roofline, because its cases differ in bytes alone, not in intensity."""
     return bool(about.axis and about.axis.key == BYTES_AXIS_KEY)

@@ -2,12 +2,14 @@
 
 import shlex
 import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from roofline.core.formatting import duration, flops_unit, mark_doubtful, number, percent
+from roofline.core.formatting import count_words, duration, flops_unit, mark_doubtful, number, percent
 from roofline.report.report_model import DeviceView, OperatorView, ReportView
 from roofline.report.words import (
-    LEVELS,
-    datasheet_word,
+    DOUBTS,
     describe_score,
     describe_skipped,
     describe_standing,
@@ -15,122 +17,170 @@ from roofline.report.words import (
     format_limits,
     format_shares,
     format_span,
-    regime_counts,
 )
-from roofline.table.rows import CheckResult, MemoryCeiling
+from roofline.table.memory_levels import LEVEL_TITLES
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, MemoryCeiling
 
-WIDTH = 120  # columns, at most
-MOST_FAILS = 4  # named; ROOFLINE.md has all
-RATES = ("read", "copy")  # of device memory
-OTHERS = ("l2", "l1", "shared", "d2h")
+MOST_COLUMNS = 120
+MOST_FAILURES = 4  # by name; ROOFLINE.md has all
+MAIN_MEMORY_MIXES = ("read", "copy")
+OTHER_CEILINGS = ("l2", "l1", "shared", "d2h")
+
+
+class Line(NamedTuple):
+    """A line of the terminal."""
+
+    text: str
+    is_row: bool = False  # of a table: it is cut where it is too long, and not wrapped
+    has_doubt: bool = False  # whether a figure is marked
 
 
 def format_summary(
-    report: ReportView, seconds: float | None = None, usd: float | None = None, arguments: str = "", width: int = WIDTH
+    report: ReportView,
+    seconds: float | None = None,
+    usd: float | None = None,
+    arguments: str = "",
+    width: int = MOST_COLUMNS,
 ) -> str:
-    """`seconds` and `usd` are of the whole run; `arguments`, its ARGS, are for the next one too."""
-    width = min(width, WIDTH)
-    lines = [""]
-    for place, device in enumerate(report.devices):
-        cost = [
-            f"this run {seconds:.0f} s" if seconds and not place else "",
-            f"${usd:.2f}" if usd and not place else "",
-        ]
-        shown = _device(device, report, [one for one in cost if one])
-        lines += [*(part for line in shown for part in _fitted(line, width)), ""]
+    """Return what the terminal shows after a run.
+
+    `seconds` and `usd` are of the whole run; `arguments`, its ARGS, are for the next run too.
+    """
+    width = min(width, MOST_COLUMNS)
+    shown = [""]
+    for device in report.devices:
+        cost = []
+        if device is report.first_device:
+            cost += [f"this run {seconds:.0f} s"] if seconds else []
+            cost += [f"${usd:.2f}"] if usd else []
+        for line in _device(device, report, cost):
+            shown += _fit(line, width)
+        shown.append("")
     if report.ratios:
-        shown = " · ".join(f"{one.title} {format_span(one.times)}x" for one in report.ratios)
-        lines += [*_fitted(f"GPU/CPU, fp32: {shown}", width), ""]
+        ratios = " · ".join(f"{ratio.title} {format_span(ratio.speed_ups)}x" for ratio in report.ratios)
+        shown += [*_fit(Line(f"GPU/CPU, fp32: {ratios}"), width), ""]
     if report.table.records_to_repeat:  # not cut: it is to be pasted
-        lines += [f"Disturbed by other load. When the machine is idle: {format_make_command(arguments, 'AGAIN=1')}"]
-    return "\n".join(lines)
+        shown += [f"Disturbed by other load. When the machine is idle: {format_make_command(arguments, 'AGAIN=1')}"]
+    return "\n".join(shown)
 
 
 def format_make_command(arguments: str, *target: str) -> str:
-    """A command that concerns a run, with its ARGS."""
+    """Return a make command that concerns a run, with the run's ARGS."""
     return shlex.join(["make", *target, *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
 
 
-def _device(device: DeviceView, report: ReportView, cost: list[str]) -> list[str]:
-    driver = device.facts.get("driver")
-    notes = f", {len(device.notes)} note{'s' if len(device.notes) > 1 else ''}" if device.notes else ""
-    head = [f"{device.name}: {device.row.name}", *([f"driver {driver}"] if driver else []), *cost]
-    lines = [" · ".join([*head, f"{device.passed}{notes}"])]
-    lines += [*_compute(device), *_memory(device), *_operators(device, report)]
+def _fit(line: Line, width: int) -> list[str]:
+    """The lines that a line takes on a terminal of this width: a row is cut, of a sentence two lines are shown."""
+    if line.is_row:
+        return [line.text if len(line.text) <= width else f"{line.text[: width - 1]}…"]
+    return textwrap.wrap(line.text, width, subsequent_indent="    ", max_lines=2, placeholder=" …")
+
+
+def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[Line]:
+    lines = [Line(_head(device, cost)), *_compute(device), *_memory(device), *_operators(device, report)]
     if device.score.cell_count:
-        lines.append(f"  Predicted before timing: {describe_score(device.score)}")
-    if known := describe_standing(report.table, device.name):
-        lines.append(f"  {known}")
-    lines += [f"  Skipped {words}" for words in describe_skipped(report.table, device.name)]
-    lines += [f"  FAIL: {one.check} ({one.reason}){_then(one)}" for one in device.failed[:MOST_FAILS]]
-    lines += [f"  {len(device.failed) - MOST_FAILS} more in ROOFLINE.md"] if len(device.failed) > MOST_FAILS else []
-    lines += [f"  Note: {one.reason}{_then(one)}" for one in device.notes]
-    if any("*" in line for line in lines):
-        lines.append("  * disturbed, throttled, too few samples, or contradicted: do not use")
+        lines.append(Line(f"  Predicted before timing: {describe_score(device.score)}"))
+    if standing := describe_standing(report.table, device.device):
+        lines.append(Line(f"  {standing}"))
+    lines += [Line(f"  Skipped {words}") for words in describe_skipped(report.table, device.device)]
+    failed = device.failed_checks
+    lines += [Line(f"  FAIL: {check.check} ({check.reason}){_action(check)}") for check in failed[:MOST_FAILURES]]
+    if len(failed) > MOST_FAILURES:
+        lines.append(Line(f"  {len(failed) - MOST_FAILURES} more in ROOFLINE.md"))
+    lines += [Line(f"  Note: {check.reason}{_action(check)}") for check in device.noted_checks]
+    if any(line.has_doubt for line in lines):
+        lines.append(Line(f"  * {DOUBTS}: do not use"))
     return lines
 
 
-def _then(one: CheckResult) -> str:
-    return f"; {one.action}" if one.action else ""
+def _head(device: DeviceView, cost: Sequence[str]) -> str:
+    driver = device.facts.get("driver")
+    checks = device.checks_passed
+    if device.noted_checks:
+        checks += f", {count_words(len(device.noted_checks), 'note')}"
+    return " · ".join([f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks])
 
 
-def _fitted(line: str, width: int) -> list[str]:
-    """A row of a table is cut; of a sentence two lines are shown."""
-    if "   " in line:
-        return [line if len(line) <= width else f"{line[: width - 1]}…"]
-    return textwrap.wrap(line, width, subsequent_indent="    ", max_lines=2, placeholder=" …")
+def _action(check: CheckResult) -> str:
+    return f"; {check.action}" if check.action else ""
 
 
-def _compute(device: DeviceView) -> list[str]:
+def _any_doubt(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> bool:
+    return any(ceiling.doubt for ceiling in ceilings)
+
+
+def _compute(device: DeviceView) -> list[Line]:
     if not device.compute:
         return []
-    small = max(c.burst_tflops for c in device.compute) < 1
-    size, unit = (1e3, "GFLOPS") if small else (1, "TFLOPS")
+    small = max(ceiling.burst_tflops for ceiling in device.compute) < 1
+    scale, unit = (1e3, "GFLOPS") if small else (1, "TFLOPS")
 
     def rate(tflops: float | None) -> str:
-        return number(size * tflops) if tflops else ""
+        return number(scale * tflops) if tflops else ""
 
-    head = f"compute, {unit}"
-    lines = [f"  {head:<17}{'burst':>8}{'sustained':>11}{datasheet_word(device.row):>11}{'share':>11}  limited by"]
-    for c in device.gemms:
-        name = f"{c.name}, TOPS" if flops_unit(c.name) == "TOPS" else c.name
-        burst = mark_doubtful(rate(c.burst_tflops), c.doubt)
-        figures = f"{burst:>8}{rate(c.sustained_tflops):>11}{rate(c.datasheet_tflops):>11}{format_shares(c):>11}"
-        lines.append(f"    {name:<15}{figures}  {format_limits(c)}".rstrip())
-    found = [
-        f"{c.dtype} {mark_doubtful(rate(c.burst_tflops), c.doubt)} {format_shares(c)}".rstrip()
-        for c in device.registers
+    head = f"  {f'compute, {unit}':<17}{'burst':>8}{'sustained':>11}{device.row.peaks_by:>11}{'share':>11}  limited by"
+    lines = [Line(head, is_row=True)]
+    for ceiling in device.gemms:
+        name = f"{ceiling.name}, TOPS" if flops_unit(ceiling.name) == "TOPS" else ceiling.name
+        burst = mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
+        sustained, datasheet = rate(ceiling.sustained_tflops), rate(ceiling.datasheet_tflops)
+        figures = f"{burst:>8}{sustained:>11}{datasheet:>11}{format_shares(ceiling):>11}"
+        text = f"    {name:<15}{figures}  {format_limits(ceiling)}".rstrip()
+        lines.append(Line(text, is_row=True, has_doubt=bool(ceiling.doubt)))
+    registers = []
+    for ceiling in device.registers:
+        burst = mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
+        registers.append(f"{ceiling.dtype} {burst} {format_shares(ceiling)}".rstrip())
+    if registers:
+        text = f"    multiply-adds in registers: {', '.join(registers)}"
+        lines.append(Line(text, is_row=True, has_doubt=_any_doubt(device.registers)))
+    return lines
+
+
+def _memory(device: DeviceView) -> list[Line]:
+    main = [ceiling for mix in MAIN_MEMORY_MIXES if (ceiling := device.memory_ceiling(mix))]
+    by_name = {ceiling.name: ceiling for ceiling in device.memory}
+    caches_and_links = [by_name[name] for name in OTHER_CEILINGS if name in by_name]
+    one_core = [ceiling for ceiling in device.memory if ceiling.cores == 1 and ceiling.mix == "read"]
+    peers = [ceiling for ceiling in device.memory if ceiling.level == "p2p" and ceiling.mix == "copy"]
+    parts = []
+    if main:
+        rates = ", ".join(f"{ceiling.mix} {format_bandwidth(ceiling)}" for ceiling in main)
+        parts.append(f"{LEVEL_TITLES[main[0].level]} {rates}")
+    parts += [
+        f"{LEVEL_TITLES.get(ceiling.name, ceiling.name)} {format_bandwidth(ceiling)}" for ceiling in caches_and_links
     ]
-    return lines + ([f"    multiply-adds in registers: {', '.join(found)}"] if found else [])
+    parts += [f"{ceiling.mix} by one core {format_bandwidth(ceiling)}" for ceiling in one_core]
+    for ceiling in peers:
+        parts.append(f"to {ceiling.peer} {format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
+    if not parts:
+        return []
+    doubt = _any_doubt([*main, *caches_and_links, *one_core, *peers])
+    return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=doubt)]
 
 
-def _memory(device: DeviceView) -> list[str]:
-    main = [c for mix in RATES if (c := device.main(mix))]
-    shown = [f"{LEVELS[main[0].level]} " + ", ".join(f"{c.mix} {format_bandwidth(c)}" for c in main)] if main else []
-    by_name: dict[str, MemoryCeiling] = {c.name: c for c in device.memory}
-    shown += [f"{LEVELS.get(name, name)} {format_bandwidth(by_name[name])}" for name in OTHERS if name in by_name]
-    shown += [f"{c.mix} by one core {format_bandwidth(c)}" for c in device.memory if c.cores == 1 and c.mix == "read"]
-    peers = [c for c in device.memory if c.level == "p2p" and c.mix == "copy"]
-    shown += [f"to {c.peer} {format_bandwidth(c)}{' both ways' if c.both_ways else ''}" for c in peers]
-    return [f"  memory, GB/s  {' · '.join(shown)}"] if shown else []
-
-
-def _operators(device: DeviceView, report: ReportView) -> list[str]:
+def _operators(device: DeviceView, report: ReportView) -> list[Line]:
     if not device.operators:
         return []
     head = f"  {'operator':<20}{'best case':<38}{'time':>8}{'of roof':>9}  cells limited by"
-    return [head, *(_operator(one, report) for one in device.operators)]
+    rows = [head, *(_operator(operator, report) for operator in device.operators)]
+    return [Line(row, is_row=True) for row in rows]
 
 
-def _operator(one: OperatorView, report: ReportView) -> str:
-    """The best cell, what limits most cells, what helps."""
-    if one.best is None:
-        return f"    {one.title:<18}{one.cells[0].no_roof_reason or 'no cell to rely on'}"
-    best = one.best
+def _operator(operator: OperatorView, report: ReportView) -> str:
+    """The best cell of an operator, what limits most cells, and what helps."""
+    best = operator.best_cell
+    if best is None:
+        return f"    {operator.title:<18}{operator.cells[0].no_roof_reason or 'no cell to rely on'}"
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"
-    helps = f"; try {one.remedies[0]}" if one.remedies else ""
     figures = f"{duration(best.cpu_time_s):>8}{percent(best.reliable_fraction_of_roof):>9}"
-    cells = [cell for cell in one.cells if cell.reliable_fraction_of_roof]
-    words = regime_counts(cells).split(",")[0].replace("-bound", "").replace("limited by the ", "")
-    return f"    {one.title:<18}{case:<38}{figures}  {words.replace(' ', f' of {len(cells)} ', 1)}{helps}"
+    remedy = f"; try {operator.remedies[0]}" if operator.remedies else ""
+    return f"    {operator.title:<18}{case:<38}{figures}  {_usual_regime(operator.cells)}{remedy}"
+
+
+def _usual_regime(cells: Iterable[CellRow]) -> str:
+    """The regime that most cells have, of those with a share: 34 of 50 overhead; empty if no regime was found."""
+    sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
+    usual = Counter(cell.regime for cell in sound if cell.regime).most_common(1)
+    return f"{usual[0][1]} of {len(sound)} {usual[0][0]}" if usual else ""

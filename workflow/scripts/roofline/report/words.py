@@ -1,80 +1,89 @@
 """Figures of the table in a few words, the same on the screen and on every page."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from roofline.core.disturbance import throttle_reasons_text
-from roofline.core.formatting import join_words, mark_doubtful, number, percent, regime_text
-from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
+from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
+from roofline.table.memory_levels import main_memory_ceiling
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
 
-LEVELS = {
-    "hbm": "HBM",
-    "dram": "memory",
-    "l2": "L2",
-    "l1": "L1",
-    "shared": "shared memory",
-    "pcie": "host link",
-    "p2p": "other GPUs",
-}
 CAUSES = {
     "launch": "launch overhead",
     "start": "start-up time",
     "ceiling": "a ceiling that is not the datasheet's",
     "share": "a share of the roof other than assumed",
 }
-MANY = 9.995  # errors from here on are shown as a factor
-RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
+DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
+SHOWN_AS_FACTOR = 9.995  # errors from here on
+RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"))  # next to the GEMMs
 
 
 def format_span(values: Iterable[float], unit: str = "") -> str:
-    """The least and the largest: 12 to 172; 12 if they are alike."""
+    """Return the least and the largest value, 12 to 172; 12 if they are alike, "-" without values."""
     ordered = sorted(values)
-    return " to ".join(dict.fromkeys(map(number, (ordered[0], ordered[-1])))) + unit if ordered else "-"
+    if not ordered:
+        return "-"
+    low, high = number(ordered[0]), number(ordered[-1])
+    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
-def format_percent_span(shares: Iterable[float]) -> str:
-    """The least and the largest share: 87 to 96 %, or 87 %."""
+def format_percent_span(shares: Iterable[float], between: str = " to ") -> str:
+    """Return the least and the largest share, 87 to 96 %; 87 % if they are alike, "-" without shares."""
     ordered = sorted(shares)
     if not ordered:
         return "-"
-    low, high = percent(ordered[0]), percent(ordered[-1])
-    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+    low, high = percent_digits(ordered[0]), percent_digits(ordered[-1])
+    return f"{high} %" if low == high else f"{low}{between}{high} %"
 
 
-def datasheet_word(device: DeviceRow) -> str:
-    """Whose figures a device is compared with: a formula's for a CPU, and for a card without a datasheet."""
-    return device.peaks_by
+def format_shares(ceiling: ComputeCeiling) -> str:
+    """Return burst and sustained rate over the datasheet, 81/69 %; empty if the ceiling is doubtful."""
+    shares = [ceiling.burst_fraction_of_datasheet, ceiling.sustained_fraction_of_datasheet]
+    digits = [percent_digits(share) for share in shares if share]
+    return f"{'/'.join(digits)} %" if digits and not ceiling.doubt else ""
 
 
-def format_shares(c: ComputeCeiling) -> str:
-    """Burst and sustained over the datasheet: 81/69 %; empty if doubtful."""
-    if c.doubt:
-        return ""
-    shares = [share for share in (c.burst_fraction_of_datasheet, c.sustained_fraction_of_datasheet) if share]
-    return "/".join(percent(share).removesuffix(" %") for share in shares) + " %" if shares else ""
-
-
-def format_limits(c: ComputeCeiling | MemoryCeiling) -> str:
-    """NVML's throttle reasons under load, in words; empty if none."""
-    words = throttle_reasons_text(c.throttle_reasons)
-    return f"{words}, throughout" if c.all_throttled and words else words
+def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
+    """Return NVML's throttle reasons under load, in words; empty if there are none."""
+    words = throttle_reasons_text(ceiling.throttle_reasons)
+    return f"{words}, throughout" if ceiling.all_throttled and words else words
 
 
 def describe_standing(roofline: Roofline, device: str) -> str:
-    """Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803); empty if none is known."""
-    mine = [one for one in roofline.ceilings if one.device == device and one.standing]
-    shown = [one for one in mine if one.name in RANKED or (one.kind == "compute" and one.workload == "gemm")]
-    most, name = max((one.standing.others for one in shown), default=0), roofline.devices[device].name
-    words = "; ".join(f"{one.name} {format_rank(one)}" for one in shown)
-    return f"Other known {name.removeprefix('NVIDIA ')}s ({most}): {words}." if shown else ""
+    """Return the ranks of a device among known cards of its model; empty if there are none.
 
-
-def format_rank(c: ComputeCeiling | MemoryCeiling) -> str:
-    """3rd–5th of 12, median 776 (763–803); of few other cards without the place; empty if none is known."""
-    if not (at := c.standing):
+    Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803).
+    """
+    ranked = [
+        ceiling
+        for ceiling in roofline.ceilings
+        if ceiling.device == device
+        and ceiling.standing
+        and (ceiling.name in RANKED_MEMORY or (ceiling.kind == "compute" and ceiling.workload == "gemm"))
+    ]
+    if not ranked:
         return ""
-    places = dict.fromkeys(_ordinal(one) for one in (at.rank, at.rank_at_worst) if one)
-    place = f"{'–'.join(places)} of {at.others + 1}, " if places else ""
-    return f"{place}median {number(at.median)} ({number(at.lowest)}–{number(at.highest)})"
+    cards = max(ceiling.standing.others for ceiling in ranked)
+    ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked)
+    return f"Other known {_short_model(roofline.devices[device])}s ({cards}): {ranks}."
+
+
+def _short_model(device: DeviceRow) -> str:
+    return device.name.removeprefix("NVIDIA ")
+
+
+def format_rank(ceiling: ComputeCeiling | MemoryCeiling) -> str:
+    """Return the rank of a ceiling among known cards, 3rd–5th of 12, median 776 (763–803).
+
+    The place is left out where few other cards are known; the text is empty where none is.
+    """
+    standing = ceiling.standing
+    if not standing:
+        return ""
+    places = dict.fromkeys(_ordinal(rank) for rank in (standing.rank, standing.rank_at_worst) if rank)
+    place = f"{'–'.join(places)} of {standing.others + 1}, " if places else ""
+    return f"{place}median {number(standing.median)} ({number(standing.lowest)}–{number(standing.highest)})"
 
 
 def _ordinal(place: int) -> str:
@@ -82,77 +91,83 @@ def _ordinal(place: int) -> str:
     return f"{place}{suffix}"
 
 
-def format_picojoules(c: ComputeCeiling | MemoryCeiling) -> str:
-    """Per FLOP or byte under sustained load, idle power included; empty if unknown."""
-    each = c.energy and (c.energy.joules_per_flop or c.energy.joules_per_byte)
-    return number(1e12 * each) if each else ""
+def format_picojoules(ceiling: ComputeCeiling | MemoryCeiling) -> str:
+    """Return the pJ per FLOP or byte under sustained load, idle power included; empty if unknown."""
+    joules = ceiling.energy and (ceiling.energy.joules_per_flop or ceiling.energy.joules_per_byte)
+    return picojoules(joules) if joules else ""
 
 
 def describe_energy(roofline: Roofline, device: str) -> str:
-    """What the figures of energy are of, and why there are none; empty without sustained load."""
-    found = {one.name: one.energy for one in roofline.ceilings if one.device == device and one.energy}
-    measured, missing = [one for one in found.values() if not one.reason], {}
-    for name, one in found.items():
-        if one.reason:
-            missing.setdefault(one.reason, []).append(name)
+    """Return what the figures of energy include, and why some are missing; empty without sustained load."""
+    energies = {
+        ceiling.name: ceiling.energy for ceiling in roofline.ceilings if ceiling.device == device and ceiling.energy
+    }
+    measured = [energy for energy in energies.values() if not energy.reason]
+    names_by_reason: dict[str, list[str]] = {}
+    for name, energy in energies.items():
+        if energy.reason:
+            names_by_reason.setdefault(energy.reason, []).append(name)
     words, row = [], roofline.devices[device]
     if measured:
-        celsius = format_span(one.temperature_c for one in measured if one.temperature_c)
+        celsius = format_span(energy.temperature_c for energy in measured if energy.temperature_c)
         limit = row.hardware.get("power_limit_w")
-        of = f"{row.name.removeprefix('NVIDIA ')} {measured[0].counter_scope}"
-        words.append(f"of the whole {of} under sustained load, idle power included")
+        subject = f"{_short_model(row)} {measured[0].counter_scope}"
+        words.append(f"of the whole {subject} under sustained load, idle power included")
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
     if row.idle_power_w:
-        at = f" at {number(row.idle_sm_clock_mhz)} MHz" if row.idle_sm_clock_mhz else ""
-        words.append(f"idle {number(row.idle_power_w)} W{at}")
-    words += [f"no figure of {join_words(names)}: {why}" for why, names in missing.items()]
+        clock = f" at {number(row.idle_sm_clock_mhz)} MHz" if row.idle_sm_clock_mhz else ""
+        words.append(f"idle {number(row.idle_power_w)} W{clock}")
+    words += [f"no figure of {join_words(names)}: {reason}" for reason, names in names_by_reason.items()]
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
 def regime_counts(cells: Sequence[CellRow]) -> str:
-    """34 overhead-bound, 16 memory-bound; the most frequent first."""
-    found = [cell.regime for cell in cells if cell.regime]
-    order = sorted(dict.fromkeys(found), key=found.count, reverse=True)
-    return ", ".join(f"{found.count(one)} {regime_text(one)}" for one in order)
+    """Return how many cells each regime has, the most frequent first: 34 overhead-bound, 16 memory-bound."""
+    counts = Counter(cell.regime for cell in cells if cell.regime)
+    return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts.most_common())
 
 
 def format_rate(gb_per_s: float) -> str:
+    """Return a bandwidth with its unit: 4.69 TB/s, 512 GB/s."""
     return f"{number(gb_per_s / 1e3)} TB/s" if gb_per_s >= 1e3 else f"{number(gb_per_s)} GB/s"
 
 
-def format_bandwidth(c: MemoryCeiling) -> str:
-    """4692 (98 %): GB/s and the share of the datasheet."""
-    share = f" ({percent(c.fraction_of_datasheet)})" if c.fraction_of_datasheet and not c.doubt else ""
-    return f"{mark_doubtful(number(c.gb_per_s), c.doubt)}{share}"
+def format_bandwidth(ceiling: MemoryCeiling) -> str:
+    """Return GB/s and, where it may be relied on, the share of the datasheet: 4692 (98 %)."""
+    share = ceiling.fraction_of_datasheet
+    words = f" ({percent(share)})" if share and not ceiling.doubt else ""
+    return f"{mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)}{words}"
 
 
 def format_error(share: float | None) -> str:
-    """An error in percent, or as a factor if it is large."""
+    """Return an error in percent with its sign, or as a factor if it is large; "-" if it is None."""
     if share is None:
         return "-"
-    size = f"{abs(share):.0f} times" if abs(share) >= MANY else percent(abs(share))
+    size = f"{abs(share):.0f} times" if abs(share) >= SHOWN_AS_FACTOR else percent(abs(share))
     return f"{'-' if share < 0 else '+'}{size}"
 
 
-def describe_score(score) -> str:
-    alone, found = score.baseline_tally, f"median error {_close(score)} within 1.25x"
-    return f"{found} (baseline: {_close(alone)})" if alone else found
+def describe_score(score: Score) -> str:
+    """Return how near predictions came to measured times, next to those of the baseline."""
+    words = f"median error {_describe_tally(score)} within 1.25x"
+    baseline = score.baseline_tally
+    return f"{words} (baseline: {_describe_tally(baseline)})" if baseline else words
 
 
-def _close(score) -> str:
-    return f"{percent(score.median_cpu_time_error)}, {score.times_close} of {score.cell_count}"
+def _describe_tally(tally: Tally) -> str:
+    return f"{percent(tally.median_cpu_time_error)}, {tally.times_close} of {tally.cell_count}"
 
 
 def format_failures(failed: Iterable[CheckResult]) -> list[str]:
-    """What failed, a line each, as every page, picture and command shows it."""
-    return [f"FAIL, {one.device}: {one.reason}" for one in failed]
+    """Return a line for each failed check, as pictures and commands show it."""
+    return [f"FAIL, {check.device}: {check.reason}" for check in failed]
 
 
 def describe_skipped(roofline: Roofline, device: str) -> list[str]:
-    """What was asked for and the device lacks, each reason once."""
-    reasons: dict[str, list[str]] = {}
+    """Return what the run asked for and a device lacks, a line for each reason."""
+    names_by_reason: dict[str, list[str]] = {}
     for row in roofline.skipped:
         if row.device == device:
             reason = row.reason.replace(f" {row.name} ", " such ") if row.kind == "peak_flops" else row.reason
-            reasons.setdefault(reason, []).append(row.name)
-    return [f"{join_words(names)}: {reason}" for reason, names in reasons.items()]
+            names_by_reason.setdefault(reason, []).append(row.name)
+    return [f"{join_words(names)}: {reason}" for reason, names in names_by_reason.items()]

@@ -11,16 +11,16 @@ from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
 
-NOTHING = "nothing to measure again: no record was disturbed, calibrations aside"
+NOTHING_DISTURBED = "nothing to measure again: no record was disturbed, calibrations aside"
 ASIDE = Path("previous", "again")
 INCOMPLETE = Path(".snakemake", "incomplete")
 
 
-def disturbed(results: Path, asked: Collection[str]) -> list[str]:
-    """The records that the last table names as disturbed, among the cells asked for."""
+def list_disturbed_records(results: Path, record_names: Collection[str]) -> list[str]:
+    """Return the paths of those of these records that the last table names as disturbed."""
     table = results / "roofline.json"
-    named = read(Roofline, table).records_to_repeat if table.exists() else []
-    return [str(results / path) for path in named if path.removesuffix(".json") in asked]
+    repeatable = read(Roofline, table).records_to_repeat if table.exists() else []
+    return [str(results / path) for path in repeatable if path.removesuffix(".json") in record_names]
 
 
 def set_aside(results: Path, records: Iterable[str]) -> None:
@@ -31,12 +31,12 @@ def set_aside(results: Path, records: Iterable[str]) -> None:
         path.rename(aside)
 
 
-def settle(results: Path) -> list[Path]:
-    """Put records back that were set aside, unless the new one is less disturbed. Returns those put back.
+def restore_less_disturbed(results: Path) -> list[Path]:
+    """Put records back that were set aside, unless the new one is less disturbed, and return their paths.
 
-    Each has its time of before, so that nothing made from it is stale.
+    Each keeps its modification time, so that nothing made from it is stale.
     """
-    put_back = []
+    restored = []
     for aside in sorted((results / ASIDE).rglob("*.json")):
         path = results / aside.relative_to(results / ASIDE)
         if not path.exists() or _share(results, aside) <= _share(results, path):
@@ -44,9 +44,9 @@ def settle(results: Path) -> list[Path]:
             aside.rename(path)
             # Left by a job that was killed: Snakemake would measure again what is complete now.
             (INCOMPLETE / urlsafe_b64encode(str(path).encode()).decode()).unlink(missing_ok=True)
-            put_back.append(path)
+            restored.append(path)
     shutil.rmtree(results / ASIDE, ignore_errors=True)
-    return put_back
+    return restored
 
 
 def _share(results: Path, path: Path) -> float:

@@ -31,19 +31,19 @@ MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from th
 # ---------------------------------------------------------------- packing
 
 
-def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) -> list[str]:
-    """Paths to pack, relative to the working directory: manifest, outputs, logs, sources, what else is kept.
+def list_packed_paths(manifest: Manifest, sources: Iterable[str], more_paths: Iterable[str]) -> list[str]:
+    """Return the paths to pack, relative to the working directory: manifest, outputs, logs, `more_paths`, sources.
 
-    A data file of the user's own, such as a checkpoint, stays where it is; the manifest has its hash.
+    Data files outside results/, such as a checkpoint, are left out; the manifest has their hashes.
     """
     logs = [output.log for output in manifest.outputs if output.log]
-    own = {one.path for one in manifest.data if not is_result(one.path)}
-    paths = [MANIFEST, *(output.path for output in manifest.outputs), *logs, *kept, *sources]
-    return [path for path in dict.fromkeys(paths) if path not in own]
+    user_files = {file.path for file in manifest.data if not is_result(file.path)}
+    paths = [MANIFEST, *(output.path for output in manifest.outputs), *logs, *more_paths, *sources]
+    return [path for path in dict.fromkeys(paths) if path not in user_files]
 
 
 def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[str, bytes]) -> Path:
-    """Write results/archive/NAME.tar.gz in the first root; returns its path, relative to it.
+    """Write results/archive/NAME.tar.gz in the first root, and return its path, relative to that root.
 
     Each path is packed from the first root that has the file. `notes` are texts that are not files, by path. Raises
     UserError if what was written disagrees with its manifest.
@@ -80,18 +80,18 @@ def _without_owner(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
-    """A run for a while: a folder with results/, its manifest, and every error. Raises UserError.
+    """Yield a folder with the results/ of a run, its manifest, and a line for each problem. Raises UserError.
 
-    A folder may hold files that the manifest does not list.
+    If `run` is a folder, it may hold files that the manifest does not list.
     """
     with unpacked(run) as root:
         manifest = manifest_of(root)
-        yield root, manifest, problems(root, manifest, whole=run.is_file())
+        yield root, manifest, list_problems(root, manifest, complete=run.is_file())
 
 
 @contextlib.contextmanager
 def unpacked(run: Path) -> Iterator[Path]:
-    """A folder with the results/ of a run, which may be packed. Raises UserError."""
+    """Yield a folder with the results/ of a run, which may be packed. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
         packed = sorted(run.glob(f"*{ENDING}"))
@@ -105,7 +105,7 @@ def unpacked(run: Path) -> Iterator[Path]:
 
 
 def newest(root: Path) -> Path:
-    """The last archive that was made here. Raises UserError where there is none."""
+    """Return the newest archive below `root`. Raises UserError if there is none."""
     archives = sorted((root / ARCHIVES).glob(f"[!.]*{ENDING}"), key=lambda path: path.stat().st_mtime)
     if not archives:
         raise UserError(f"no archive is in {ARCHIVES}/: make one with `make archive`, or name one")
@@ -113,7 +113,7 @@ def newest(root: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack into an empty folder; returns the folder in the archive.
+    """Unpack into an empty folder, and return the folder that the archive holds.
 
     Raises UserError if the file is damaged or not an archive, or has members outside.
     """
@@ -131,7 +131,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def manifest_of(root: Path) -> Manifest:
-    """The manifest of a working directory. Raises UserError."""
+    """Return the manifest of a working directory. Raises UserError if it is missing or unreadable."""
     try:
         return read(Manifest, root / MANIFEST)
     except FileNotFoundError:
@@ -140,14 +140,13 @@ def manifest_of(root: Path) -> Manifest:
         raise UserError(f"{MANIFEST} cannot be read: {str(error).replace(f'{root}/', '')}") from None
 
 
-def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:
-    """Everything that is wrong with an unpacked archive, a line each; what is not `whole` may hold other files too."""
+def list_problems(root: Path, manifest: Manifest, complete: bool = True) -> list[str]:
+    """Return a line for each problem of an unpacked archive. If it is not `complete`, it may hold unlisted files."""
     lines = differing_files(root, manifest.outputs)
-    if whole:
+    if complete:
         lines += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
+    outputs = [root / output.path for output in manifest.outputs]
     try:
-        return lines or broken_seals(
-            read_results(root / RESULTS, [root / output.path for output in manifest.outputs]), hashes(manifest.outputs)
-        )
+        return lines or broken_seals(read_results(root / RESULTS, outputs), hashes(manifest.outputs))
     except UserError as error:
         return [str(error).replace(f"{root}/", "")]

@@ -10,20 +10,12 @@ from roofline.core.formatting import join_words
 from roofline.core.terms import make_printable
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.levels import LEVEL_NAMES as LEVELS
+from roofline.operators import setting_types
 from roofline.operators.base import Operator
-from roofline.operators.setting_types import (
-    EFFORTS,
-    Budget,
-    ByEffort,
-    EachOnce,
-    Listed,
-    Settings,
-    Whole,
-    require_distinct,
-)
+from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole
 
 
-def _zero_or(lowest: float, highest: float):
+def _zero_or_between(lowest: float, highest: float):
     def within(value: float | None) -> float | None:
         if value and not lowest <= value <= highest:
             raise ValueError(f"should be 0, or from {lowest:g} to {highest:g}")
@@ -33,22 +25,24 @@ def _zero_or(lowest: float, highest: float):
 
 
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
-Count = Annotated[float, _zero_or(1e-3, 1e30)]
+Count = Annotated[float, _zero_or_between(1e-3, 1e30)]
 Seconds = Annotated[float, Field(ge=1e-12, le=1e12)]
-Price = Annotated[float | None, _zero_or(1e-9, 1e9)]
+Price = Annotated[float | None, _zero_or_between(1e-9, 1e9)]
 
 
-def _devices(value: Any) -> Any:
-    """A device alone is a list of one."""
+def _parse_devices(value: Any) -> Any:
+    """Return the devices as a list; a single name becomes a list of one."""
     if value in ("auto", "all"):
         return value
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(re.fullmatch(r"cpu|gpu\d+", str(name)) for name in names):
         raise ValueError("should be auto, all, or a list of devices such as [gpu0, cpu]")
-    return require_distinct(names)
+    return setting_types.require_distinct(names)
 
 
 class PeakFlopsSettings(Settings):
+    """Settings of the compute ceilings: what is measured, the size of the GEMMs, and time budgets in seconds."""
+
     dtypes: Annotated[
         Listed[Literal[COMPUTE_CEILINGS]] | None,
         ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(COMPUTE_CEILINGS), list(COMPUTE_CEILINGS)),
@@ -57,10 +51,12 @@ class PeakFlopsSettings(Settings):
     warmup: Whole = 3
     iterations: Whole = 100
     time_budget_s: Annotated[Budget, ByEffort(0.3, 0.4, 10)] = None
-    sustained_s: Annotated[float | None, _zero_or(2, 600), ByEffort(0, 3, 10)] = None
+    sustained_s: Annotated[float | None, _zero_or_between(2, 600), ByEffort(0, 3, 10)] = None
 
 
 class BandwidthSettings(Settings):
+    """Settings of the memory ceilings: levels, sizes of arrays in MiB, and time budgets in seconds."""
+
     levels: Listed[Literal[LEVELS]] = Field(default=list(LEVELS))
     size_mib: Whole | None = None
     transfer_size_mib: Whole = 256
@@ -72,6 +68,8 @@ class BandwidthSettings(Settings):
 
 
 class OwnOperationSettings(Settings):
+    """An operation that the user places under the roof: its FLOPs, its bytes and, if known, its time in seconds."""
+
     name: Annotated[str, Field(pattern=r"\S"), AfterValidator(make_printable)]
     flops: Count
     memory_bytes: Count
@@ -80,25 +78,29 @@ class OwnOperationSettings(Settings):
     device: Annotated[str, Field(min_length=1)] | None = None
 
 
-def _checked(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
-    require_distinct([operation.name for operation in operations])
-    if idle := [one.name for one in operations if not one.flops and not one.memory_bytes]:
+def _check_operations(operations: list[OwnOperationSettings]) -> list[OwnOperationSettings]:
+    setting_types.require_distinct([operation.name for operation in operations])
+    if idle := [operation.name for operation in operations if not operation.flops and not operation.memory_bytes]:
         raise ValueError(f"flops and memory_bytes of {join_words(idle)} should not both be 0")
     return operations
 
 
 class PlotSettings(Settings):
+    """Settings of the pictures: dots per inch."""
+
     dpi: Annotated[int, Field(ge=50, le=600)] = 160
 
 
 class CostSettings(Settings):
+    """The price of the machine, in USD per hour."""
+
     usd_per_hour: Price = None
 
 
 class Config(Settings):
     """The settings of a run, without the sections of operators."""
 
-    devices: Annotated[Literal["auto", "all"] | list[str], BeforeValidator(_devices)] = "auto"
+    devices: Annotated[Literal["auto", "all"] | list[str], BeforeValidator(_parse_devices)] = "auto"
     cpu: Literal["auto", "all"] = "auto"
     effort: Literal[EFFORTS] = "default"
     operators: Annotated[list[str], EachOnce] = Field(default=[])
@@ -109,13 +111,13 @@ class Config(Settings):
     ] = None
     peak_flops: PeakFlopsSettings = PeakFlopsSettings()
     bandwidth: BandwidthSettings = BandwidthSettings()
-    operations: Annotated[list[OwnOperationSettings], AfterValidator(_checked)] = Field(default=[])
+    operations: Annotated[list[OwnOperationSettings], AfterValidator(_check_operations)] = Field(default=[])
     plot: PlotSettings = PlotSettings()
     cost: CostSettings = CostSettings()
 
 
 def config_model(operators: Mapping[str, Operator]) -> type[Config]:
-    """The model of the whole config, with a section for each of these operators."""
+    """Return the model of the complete config, with a section for each of these operators."""
     sections = {}
     for operator in operators.values():
         if not operator.measured_with_ceilings:
@@ -124,13 +126,13 @@ def config_model(operators: Mapping[str, Operator]) -> type[Config]:
     return create_model("Config", __base__=Config, **fields)
 
 
-def by_effort(section: BaseModel, effort: str) -> BaseModel:
-    """The config, or a section of it, with what is null replaced by what the effort gives."""
+def fill_by_effort(section: BaseModel, effort: str) -> BaseModel:
+    """Return the config, or a section of it, with nulls replaced by the values of the effort."""
     values = {}
     for name, field in type(section).model_fields.items():
         marks = [mark for mark in field.metadata if isinstance(mark, ByEffort)]
         if isinstance(inner := getattr(section, name), BaseModel):
-            values[name] = by_effort(inner, effort)
+            values[name] = fill_by_effort(inner, effort)
         elif marks and inner is None:
             values[name] = getattr(marks[0], effort)
     return section.model_copy(update=values)

@@ -11,6 +11,7 @@ from datetime import datetime
 from logging import LogRecord
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -24,7 +25,7 @@ from roofline.records.manifest_record import Manifest
 from roofline.report import screen
 from roofline.report.report_model import build_report
 from roofline.run import folder
-from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, count_jobs, cut, job_times, now
+from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, cut_to_width, job_times, now, number_jobs
 from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
 
@@ -36,12 +37,9 @@ CHATTER = (
     "Building DAG of jobs",
     "Using shell",
     "Conda environments: ignored",
-    "Select jobs to execute",
-    "Execute ",
-    "Complete log",
-    "Elapsed time",
-    "WorkflowError:\nAt least one job did not complete",
 )
+CHATTER += ("Select jobs to execute", "Execute ", "Complete log", "Elapsed time")
+CHATTER += ("WorkflowError:\nAt least one job did not complete",)
 # Of a job that Ctrl-C ended, the second before its first line.
 INTERRUPTED = re.compile(r"returned non-zero exit status 130\.|died with <Signals\.SIG(INT|TERM):")
 REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line of its own
@@ -55,31 +53,31 @@ START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
 FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
 BUDGETS = 3  # time budgets that a measuring job spends
 SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
-LONG_S = 2.0  # a job of which progress is shown
+LONG_JOB_S = 2.0  # a job of which progress is shown
 
 
 def remember_start() -> None:
-    """Leave the moment, and the options that chose the settings, to jobs and manifest."""
+    """Put the start, and the options that chose the settings, into the environment for jobs and manifest."""
     os.environ.setdefault(RUN_STARTED, now())
     os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
 
 
-def announce(jobs: Iterable, checked: Checked) -> None:
-    """How many measurements, about how long they take, and the cost."""
+def announce(jobs: Iterable[Any], checked: Checked) -> None:
+    """Print how many measurements there are, about how long they take and what they cost. Start showing progress."""
     planned = [job for job in jobs if job.rule.name != "all"]
-    count_jobs(len(planned), COUNTER_FILE)
+    number_jobs(len(planned), COUNTER_FILE)
     devices = [dict(job.wildcards)["device"] for job in planned if _measures(job.rule.name, checked)]
-    before, seconds, expected, price = times_before(), 0.0, {}, checked.config.cost.usd_per_hour
+    earlier, seconds, expected, price = read_earlier_times(), 0.0, {}, checked.config.cost.usd_per_hour
     at_once = max(1, len({*devices} - {"cpu"}))  # GPUs, each measured by its own jobs
     for job in planned:
         output, device = next(iter(map(str, job.output)), ""), dict(job.wildcards).get("device", "cpu")
-        expected[output] = before.get(output) or expected_s(job.rule.name, checked, len(job.output), device)
+        expected[output] = earlier.get(output) or estimate_s(job.rule.name, checked, len(job.output), device)
         seconds += expected[output] / (1 if device == "cpu" or "/p2p_" in output else at_once)
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
-    on = f" on {', '.join(order_devices(sorted({*devices}), kind_from_name))}" if devices else ""
-    took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
-    text = f"{count_words(len(devices), 'measurement')}{on}, about {took}{cost}; {count_words(len(planned), 'job')} in all."
-    print(text, flush=True)
+    devices_text = f" on {', '.join(order_devices(sorted({*devices}), kind_from_name))}" if devices else ""
+    about = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
+    measurements, in_all = count_words(len(devices), "measurement"), count_words(len(planned), "job")
+    print(f"{measurements}{devices_text}, about {about}{cost}; {in_all} in all.", flush=True)
     FIRST_WAIT.unlink(missing_ok=True)
     os.environ[lock.FIRST_WAIT_VARIABLE] = str(FIRST_WAIT.absolute())
     if sys.stdout.isatty():
@@ -91,38 +89,38 @@ def announce(jobs: Iterable, checked: Checked) -> None:
 def _show_progress(expected: Mapping[str, float]) -> None:
     while True:
         time.sleep(1)
-        if line := progress(expected):
-            print(f"\r\x1b[K{cut(line)}", end="", flush=True)
+        if line := describe_running_job(expected):
+            print(f"\r\x1b[K{cut_to_width(line)}", end="", flush=True)
 
 
-def progress(expected: Mapping[str, float]) -> str | None:
-    """The job that started last, with its elapsed and expected seconds, if it takes long."""
+def describe_running_job(expected: Mapping[str, float]) -> str | None:
+    """Return a line with the job that started last, its elapsed and its expected seconds; None for a short one."""
     try:
         output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
         elapsed = time.time() - CURRENT_FILE.stat().st_mtime
     except (OSError, ValueError):
         return None
     planned = f" of about {max(1, expected[output]):.0f}" if output in expected else ""
-    return f"  … {name}, {elapsed:.0f}{planned} s" if elapsed >= LONG_S else None
+    return f"  … {name}, {elapsed:.0f}{planned} s" if elapsed >= LONG_JOB_S else None
 
 
-def times_before(path: Path = JOBS) -> dict[str, float]:
-    """Seconds that the last job took for each output, with what starts it."""
-    at = datetime.fromisoformat
-    return {
-        output: OTHER_JOB_S + (at(job["ended_at"]) - at(job["started_at"])).total_seconds()
-        for output, job in job_times(path).items()
-    }
+def read_earlier_times(path: Path = JOBS) -> dict[str, float]:
+    """Return the seconds that the last job of each output took, with the start of its process."""
+    seconds = {}
+    for output, job in job_times(path).items():
+        elapsed = datetime.fromisoformat(job["ended_at"]) - datetime.fromisoformat(job["started_at"])
+        seconds[output] = OTHER_JOB_S + elapsed.total_seconds()
+    return seconds
 
 
-def expected_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
-    """For a job that has not run here before."""
+def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
+    """Estimate the seconds of a job that has not run here before."""
     section, rule = _section(rule, checked), rule.partition("_gpu")[0]
     if section is None or rule in FIXED_S:
         return FIXED_S.get(rule, OTHER_JOB_S)
     loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
-    most_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
-    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(section.time_budget_s, most_s) + loads_s
+    limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
+    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(section.time_budget_s, limit_s) + loads_s
 
 
 def _measures(rule: str, checked: Checked) -> bool:
@@ -131,27 +129,23 @@ def _measures(rule: str, checked: Checked) -> bool:
 
 def _section(rule: str, checked: Checked) -> BaseModel | None:  # of a rule that measures in a time budget
     names = {"bandwidth": "bandwidth", "instructions": "bandwidth", "peak_flops": "peak_flops"}
-    section = getattr(checked.config, next((names[start] for start in names if rule.startswith(start)), rule), None)
+    section = getattr(checked.config, next((names[prefix] for prefix in names if rule.startswith(prefix)), rule), None)
     return section if hasattr(section, "time_budget_s") else None
 
 
-def summarise(results: Path) -> None:  # after a run
+def print_summary(results: Path) -> None:
+    """Print the summary of a run that has ended; nothing if its table or manifest cannot be read."""
     _end_progress()
     try:
         roofline = read(Roofline, results / "roofline.json")
         times = read(Manifest, results / "manifest.json").times
     except (OSError, UserError):
         return
-    width = shutil.get_terminal_size((screen.WIDTH, 24)).columns
-    print(
-        screen.format_summary(
-            build_report(roofline), times.span_s, times.cost_usd, os.environ.get(ARGUMENTS, ""), width
-        ),
-        f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md",
-        f"Keep: {make('archive')}, download {results}/archive/, then terminate the instance",
-        sep="\n",
-        flush=True,
-    )
+    width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns
+    arguments, archive = os.environ.get(ARGUMENTS, ""), format_make_command("archive")
+    print(screen.format_summary(build_report(roofline), times.span_s, times.cost_usd, arguments, width))
+    print(f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md")
+    print(f"Keep: {archive}, download {results}/archive/, then terminate the instance", flush=True)
 
 
 def _end_progress() -> None:
@@ -159,30 +153,29 @@ def _end_progress() -> None:
     CURRENT_FILE.unlink(missing_ok=True)
 
 
-def make(*target: str) -> str:  # with the arguments of this run
+def format_make_command(*target: str) -> str:
+    """Return the make command for these targets, with the arguments of this run."""
     return screen.format_make_command(os.environ.get(ARGUMENTS, ""), *target)
 
 
-def is_passed_on(record: LogRecord) -> bool:
-    """Whether the terminal shows what Snakemake says; remembers Ctrl-C, and reports a job that could not itself."""
+def should_show(record: LogRecord) -> bool:
+    """Return whether the terminal shows a message of Snakemake. Remembers Ctrl-C, and reports a job that was killed."""
     global _interrupted, _signal
-    said = str(record.msg)
-    interrupted, died = INTERRUPTED.search(said), KILLED.search(said)
+    message = str(record.msg)
+    interrupted, killed = INTERRUPTED.search(message), KILLED.search(message)
     _interrupted |= bool(interrupted)
-    if died:
-        _signal = died[1]
-    elif _signal and said.startswith("Error in rule "):  # which comes next, with the job
+    if killed:
+        _signal = killed[1]
+    elif _signal and message.startswith("Error in rule "):  # which comes next, with the job
         why = OUT_OF_MEMORY if host.count_oom_kills() > _kills_before else f"ended by {_signal}"
         print(f"{record.output[0]} failed: {why} (log: {record.log[0]})", file=sys.stderr, flush=True)
         _signal = ""
-    return not (died or interrupted or said.startswith(CHATTER) or REPORTED in said)
+    return not (killed or interrupted or message.startswith(CHATTER) or REPORTED in message)
 
 
-def explain() -> None:  # after a failure
+def print_failure_help() -> None:
+    """Print what a failed run leaves, unless Ctrl-C ended it."""
     _end_progress()
     if not _interrupted:
-        print(
-            "\nThe run did not finish. A job that failed is named above with its error and its log. "
-            f"Every finished result is kept: {make()} measures only what is missing.",
-            flush=True,
-        )
+        print("\nThe run did not finish. A job that failed is named above with its error and its log.", end=" ")
+        print(f"Every finished result is kept: {format_make_command()} measures only what is missing.", flush=True)

@@ -8,7 +8,7 @@ from roofline.records.base import Record, write
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.files import write_text
 from roofline.report.pages import build_pages
-from roofline.report.report_model import UNKNOWN, Source, build_report
+from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
 from roofline.report.spreadsheet import to_csv
 from roofline.table.load import Request, build_table
 from roofline.table.rows import Roofline
@@ -18,15 +18,15 @@ TABLE = "roofline.json"
 
 
 def derive(
-    found: Results, asked: Mapping, sha256: Mapping[str, str], source: Source = UNKNOWN
+    results: Results, request: Mapping, sha256: Mapping[str, str], source: Source = UNKNOWN_SOURCE
 ) -> dict[str, Record | str]:
     """Return the table, its schema, its rows as CSV, and the pages, by their names in results/.
 
-    `sha256` has the hash of every record.
+    `request` has the fields of a Request, `sha256` the hash of every record by its path.
     """
-    roofline = build_table(found, Request(**asked), sha256)
-    calibrations = [(path, one) for path, one in found.seals.items() if isinstance(one, CalibrationRecord)]
-    elapsed_s = {path: one.elapsed_s for path, one in [*found.measured, *calibrations]}
+    roofline = build_table(results, Request(**request), sha256)
+    calibrations = [(path, seal) for path, seal in results.seals.items() if isinstance(seal, CalibrationRecord)]
+    elapsed_s = {path: record.elapsed_s for path, record in [*results.measured, *calibrations]}
     return {
         TABLE: roofline,
         "roofline.schema.json": f"{json.dumps(Roofline.model_json_schema(), indent=1)}\n",
@@ -37,10 +37,13 @@ def derive(
 
 
 def write_derived(
-    found: Results, asked: Mapping, sha256: Mapping[str, str], folder: Path, source: Source = UNKNOWN
+    results: Results, request: Mapping, sha256: Mapping[str, str], folder: Path, source: Source = UNKNOWN_SOURCE
 ) -> Roofline:
-    """Write the table and the pages into a folder. Returns the table."""
-    derived = derive(found, asked, sha256, source)
+    """Write the table and the pages into a folder, and return the table."""
+    derived = derive(results, request, sha256, source)
     for name, content in derived.items():
-        (write_text if isinstance(content, str) else write)(content, folder / name)
+        if isinstance(content, str):
+            write_text(content, folder / name)
+        else:
+            write(content, folder / name)
     return derived[TABLE]

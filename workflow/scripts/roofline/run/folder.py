@@ -20,22 +20,22 @@ CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
 
 
-def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
-    """The configuration of a run with these options of Snakemake, and those that choose it. Raises UserError.
+def read_run_config(arguments: Sequence[str]) -> tuple[dict, list[str]]:
+    """Return the configuration of a run with these options of Snakemake, and those that choose it. Raises UserError.
 
     The file of this folder comes first, if it exists or if the options name none.
     """
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
 
-    given = _given(arguments)
-    if given.directory is not None:
-        raise UserError(f"--directory: make measures in this folder; cd {given.directory} first")
-    files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
+    options = _parse_options(arguments)
+    if options.directory is not None:
+        raise UserError(f"--directory: make measures in this folder; cd {options.directory} first")
+    files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not options.configfile else []), *options.configfile]
     config: dict = {}
     for path in files:
         update_config(config, settings.read_file(path))
-    for entry in given.config:
+    for entry in options.config:
         try:
             update_config(config, parse_config([entry]))
         except ValueError:
@@ -46,12 +46,12 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
 
 
 def choosing(arguments: Sequence[str]) -> list[str]:
-    """Those of Snakemake's options that choose the configuration."""
-    given = vars(_given(arguments))
-    return [word for name in ("configfile", "config") if given[name] for word in (f"--{name}", *given[name])]
+    """Return those of Snakemake's options that choose the configuration."""
+    options = vars(_parse_options(arguments))
+    return [word for name in ("configfile", "config") if options[name] for word in (f"--{name}", *options[name])]
 
 
-def _given(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     parser.add_argument("--config", "-C", nargs="*", default=[])
@@ -59,30 +59,31 @@ def _given(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_known_args(arguments)[0]
 
 
-def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
+def insert_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return [*arguments[:end], *options, *arguments[end:]]
 
 
 def with_targets(arguments: Sequence[str], targets: Sequence[str]) -> list[str]:
+    """Return Snakemake's arguments with more targets, after a `--`."""
     return [*arguments, *([] if "--" in arguments or not targets else ["--"]), *targets]
 
 
-def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
-    """Write the folder's configuration. A relative path in it would be another file there: it is the checkout's."""
-    here = dict(config)
-    if paths := here.get("operators"):
-        here["operators"] = [str((checkout / path).absolute()) for path in paths]
-    if checkpoint := (here.get("model") or {}).get("checkpoint"):
-        here["model"] = {**here["model"], "checkpoint": str((checkout / checkpoint).absolute())}
+def write_config(folder: Path, config: dict, checkout: Path = Path()) -> None:
+    """Write the configuration of a folder. Relative paths in it become absolute: they are paths of the checkout."""
+    local_config = dict(config)
+    if paths := local_config.get("operators"):
+        local_config["operators"] = [str((checkout / path).absolute()) for path in paths]
+    if checkpoint := (local_config.get("model") or {}).get("checkpoint"):
+        local_config["model"] = {**local_config["model"], "checkpoint": str((checkout / checkpoint).absolute())}
     path = folder / CONFIG_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(yaml.safe_dump(here, sort_keys=False), path)
+    write_text(yaml.safe_dump(local_config, sort_keys=False), path)
 
 
 def require_no_living_run(folder: Path) -> None:
-    """Raises OSError where another run is going on there: it must not be changed under it."""
+    """Raise OSError while another run is going on in the folder, which must not be changed under it."""
     with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
         if run_lock.is_held():
             raise OSError(run_lock.refusal())
@@ -91,28 +92,29 @@ def require_no_living_run(folder: Path) -> None:
 def measure(
     targets: Sequence[str], config: dict, folder: Path, limit_s: float | None = None, options: Sequence[str] = ()
 ) -> dict[str, Failure]:
-    """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder with these settings (those left out are
-    the defaults) and these options of Snakemake; its output goes to run.log there. Returns why a file is missing.
+    """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder, and return why each missing one is
+    missing. `config` are settings, with defaults for the others, and `options` are Snakemake's. The output of Snakemake
+    goes to run.log in the folder.
 
     Raises UserError if nothing was begun, and OSError while another run is going on in the folder.
     """
     settings.complete(config)
     require_no_living_run(folder)
-    prepare(folder, config)
-    log, why, failed, started = folder / LOG, "its process died", True, time.time()
+    write_config(folder, config)
+    log, reason, failed, started = folder / LOG, "its process died", True, time.time()
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "2", "--snakefile", settings.CHECKOUT / "Snakefile"]
     command += ["--directory", folder, *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:
             failed = subprocess.run(command, stdout=output, stderr=output, timeout=limit_s, check=False).returncode != 0
         except subprocess.TimeoutExpired:
-            why = "there was no time for it"
-    missing = [one for one in targets if failed and _written_at(folder / one) < started]
+            reason = "there was no time for it"
+    missing = [target for target in targets if failed and _written_at(folder / target) < started]
     if missing and not any(_written_at(path) >= started for path in (folder / "logs").rglob("*.log")):
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         raise UserError("\n".join([*last, f"nothing was measured (log: {log})"]))
-    reasons = failures(folder / JOBS)
-    return {one: reasons.get(one, Failure(f"{why} (log: {log})", "")) for one in missing}
+    failed_jobs = failures(folder / JOBS)
+    return {target: failed_jobs.get(target, Failure(f"{reason} (log: {log})", "")) for target in missing}
 
 
 def _written_at(path: Path) -> float:

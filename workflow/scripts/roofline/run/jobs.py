@@ -14,23 +14,26 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from roofline.devices import host
 from roofline.measure import undisturbed
+from roofline.records.base import RunRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.run import run_lock
 
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 # Variables that Snakemake's process leaves to its jobs.
-TOTAL, COUNTER, RUN_STARTED = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED", "ROOFLINE_RUN_STARTED"
+JOB_COUNT, COUNTER, RUN_STARTED = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED", "ROOFLINE_RUN_STARTED"
 CURRENT = "ROOFLINE_CURRENT_JOB"  # the file that names the job that started last; set on a terminal alone
-WIDTH = 120  # columns of a line, at most
+LINE_COLUMNS = 120  # columns of a line, at most
 
 
 @contextlib.contextmanager
-def job(name: str, snakemake, modules: Iterable[str] = ()) -> Iterator[None]:
+def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None]:
     """Run the body of a job in its turn. What it prints goes to the screen and the log, a traceback to the log alone.
 
+    `snakemake` is the object that Snakemake gives to a script; its class can be imported only in Snakemake itself.
     `modules` are imported before, on a GPU. A failure ends the process with status 1 and one line.
     """
     run_lock.end_with_run()
@@ -49,13 +52,13 @@ def job(name: str, snakemake, modules: Iterable[str] = ()) -> Iterator[None]:
             sys.exit(130)
         except Exception as error:
             traceback.print_exc(file=log)
-            what = next((line for line in str(error).splitlines() if line.strip("= ")), type(error).__name__)
-            _note(snakemake, started_at, failed=what, error=type(error).__name__)
+            reason = next((line for line in str(error).splitlines() if line.strip("= ")), type(error).__name__)
+            _append_entry(snakemake, started_at, failed=reason, error=type(error).__name__)
             clear()
-            print(f"{name} failed: {what} (log: {path})", file=sys.stderr, flush=True)
+            print(f"{name} failed: {reason} (log: {path})", file=sys.stderr, flush=True)
             sys.exit(1)
         log.write(f"{name}, ended {now()}\n")
-    _note(snakemake, started_at)
+    _append_entry(snakemake, started_at)
     gc.freeze()  # looking for cycles at the end would take 40 ms
 
 
@@ -65,27 +68,29 @@ def _name_current(path: Path, text: str) -> None:
     atexit.register(lambda: path.exists() and path.read_text(encoding="utf-8") == text and path.unlink())
 
 
-def _note(snakemake, started_at: str, **more: str) -> None:
+def _append_entry(snakemake: Any, started_at: str, **more: str) -> None:
     entry = {"rule": snakemake.rule, "log": str(snakemake.log[0]), "started_at": started_at, "ended_at": now()}
     with open(JOBS, "a", encoding="utf-8") as jobs:  # short enough to be atomic
         jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)} | more) + "\n")
 
 
 def job_times(path: Path = JOBS) -> dict[str, dict]:
-    """The last job that made each output: rule, log, started_at, ended_at."""
-    made = (entry for entry in _entries(path) if "failed" not in entry)
-    return {output: {key: entry[key] for key in JOB_KEYS} for entry in made for output in entry["outputs"]}
+    """Return the last job that made each output: rule, log, started_at, ended_at."""
+    finished = (entry for entry in _entries(path) if "failed" not in entry)
+    return {output: {key: entry[key] for key in JOB_KEYS} for entry in finished for output in entry["outputs"]}
 
 
 class Failure(NamedTuple):
+    """Why a job failed."""
+
     why: str  # in a line
     error: str  # the exception's name
 
 
 def failures(path: Path = JOBS) -> dict[str, Failure]:
-    """Of every output whose last job failed."""
+    """Return the failure of every output whose last job failed."""
     last = {output: entry for entry in _entries(path) for output in entry["outputs"]}
-    return {output: Failure(one["failed"], one["error"]) for output, one in last.items() if "failed" in one}
+    return {output: Failure(job["failed"], job["error"]) for output, job in last.items() if "failed" in job}
 
 
 def _entries(path: Path) -> Iterator[dict]:
@@ -97,13 +102,14 @@ def _entries(path: Path) -> Iterator[dict]:
 
 
 def say(line: str) -> None:
-    """One line for each record when it is written, with the place of its job, cut to the width of the terminal."""
+    """Print the line of a job, with its number in the run, cut to the width of the terminal."""
     clear()
-    print(cut(f"{_place()}{line}"), flush=True)
+    print(cut_to_width(f"{_next_place()}{line}"), flush=True)
 
 
-def cut(line: str) -> str:
-    width = min(shutil.get_terminal_size().columns, WIDTH) if sys.__stdout__.isatty() else WIDTH
+def cut_to_width(line: str) -> str:
+    """Return a line cut to the width of the terminal, or to 120 columns."""
+    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if sys.__stdout__.isatty() else LINE_COLUMNS
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
@@ -120,23 +126,23 @@ def print_what_can_be_printed() -> None:
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
 
 
-def report(record, name: str, device=None) -> None:
-    """The line of a measuring job, with its figures."""
+def report(record: RunRecord, name: str, device: DeviceRecord | None = None) -> None:
+    """Print the line of a measuring job, with its results."""
     from roofline.report import job_lines  # on a CPU not before the measurement has ended
 
     say(job_lines.format_job_line(record, name, device))
 
 
-def count_jobs(total: int, counter: Path) -> None:
-    """Have the jobs of this run, which inherit the environment, tell their place among so many."""
+def number_jobs(total: int, counter: Path) -> None:
+    """Have the jobs of this run, which inherit the environment, print their number out of this total."""
     counter.parent.mkdir(parents=True, exist_ok=True)
     counter.write_bytes(b"")
-    os.environ |= {TOTAL: str(total), COUNTER: str(counter.absolute())}
+    os.environ |= {JOB_COUNT: str(total), COUNTER: str(counter.absolute())}
 
 
 @cache  # this process is one job
-def _place() -> str:
-    counter, total = os.environ.get(COUNTER), os.environ.get(TOTAL)
+def _next_place() -> str:
+    counter, total = os.environ.get(COUNTER), os.environ.get(JOB_COUNT)
     if not counter or not total:
         return ""
     with contextlib.suppress(OSError), open(counter, "ab") as ended:
@@ -147,16 +153,18 @@ def _place() -> str:
 
 
 def now() -> str:
-    """The moment in UTC, ISO 8601, to the microsecond: the order of seal and measurements is read from it."""
+    """Return the time in UTC, ISO 8601, to the microsecond: it decides the order of seals and measurements."""
     return datetime.now(UTC).isoformat()
 
 
-def seals_of(inputs) -> dict[str, str]:
-    """Paths of the seals among a measuring job's inputs: the device's, the operator's, and the host's calibration."""
+def seals_of(inputs: Any) -> dict[str, str]:
+    """Return the paths of the seals among a job's named inputs: of the device, the operator, the calibration."""
     return {"device": inputs.prediction, "operator": inputs.constants, "calibration": inputs.calibration}
 
 
 class Stopwatch:
+    """The time that a measuring job takes, and the load of other processes meanwhile."""
+
     def __init__(self):
         self.started_at = now()
         self._start = time.monotonic()
@@ -164,7 +172,7 @@ class Stopwatch:
         undisturbed.spent_on_repeats_s = 0.0
 
     def taken(self) -> dict:
-        """What a measuring job's record says of its time."""
+        """Return the fields of a record that say when its job ran, how long, and under which load."""
         load = undisturbed.contention_between(self._usage, host.read_usage(), len(host.usable_cpus()), [])
         return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": load}
 
@@ -174,14 +182,16 @@ class Stopwatch:
 
 
 class _Tee:
-    def __init__(self, *files):
+    def __init__(self, *files: TextIO):
         self._files = files
 
     def write(self, text: str) -> int:
+        """Write a text to all files."""
         for file in self._files:
             file.write(text)
         return len(text)
 
     def flush(self) -> None:
+        """Flush all files."""
         for file in self._files:
             file.flush()

@@ -33,20 +33,20 @@ def make_manifest(
     created_at: str,
     sources: Sources,
 ) -> Manifest:
-    """The manifest of outputs, given relative to root.
+    """Return the manifest of outputs, whose paths are relative to root.
 
-    `jobs` has the job that made an output: rule, started_at, ended_at, log. Raises UserError if a measurement
+    `jobs` has the job that made each output: rule, started_at, ended_at, log. Raises UserError if a measurement
     does not follow from its seals.
     """
     outputs = list(dict.fromkeys(outputs))
-    found = read_results(root / RESULTS, [root / path for path in outputs])
-    data = found.data_files()
-    reports = [one for _, record in found.counters for one in record.reports]
-    kept = [one.path for one in [*data, *reports] if is_result(one.path) and (root / one.path).is_file()]
-    listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
-    if faults := broken_seals(found, hashes(listed)):
+    results = read_results(root / RESULTS, [root / path for path in outputs])
+    data = results.data_files()
+    reports = [report for _, record in results.counters for report in record.reports]
+    paths = outputs + [file.path for file in [*data, *reports] if is_result(file.path) and (root / file.path).is_file()]
+    listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(paths)]
+    if faults := broken_seals(results, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
-    devices = list(found.device_records().values())
+    devices = list(results.device_records().values())
     return Manifest(
         created_at=created_at,
         config=settings,
@@ -66,14 +66,14 @@ def make_manifest(
             for device in devices
         ],
         data=data,
-        operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
+        operators={path: sha for _, record in results.of_kind(OperatorRecord) for path, sha in record.sources.items()},
         times=span(listed, run_started_at, created_at, usd_per_hour),
         outputs=listed,
     )
 
 
 def hashes(outputs: Iterable[Output]) -> dict[str, str]:
-    """SHA-256 by the path below results/."""
+    """Return the SHA-256 of each output by its path below results/."""
     return {output.path.removeprefix(f"{RESULTS}/"): output.sha256 for output in outputs}
 
 
@@ -86,12 +86,13 @@ def describe_amendments(manifest: Manifest) -> list[str]:
     ]
 
 
-def broken_seals(found: Results, sha256: Mapping[str, str]) -> list[str]:
-    """A line for each measurement that does not follow from the seals of its device."""
-    return [line for device in found.devices for line in find_violations(found, device, sha256)]
+def broken_seals(results: Results, sha256: Mapping[str, str]) -> list[str]:
+    """Return a line for each measurement that does not follow from the seals of its device."""
+    return [line for device in results.devices for line in find_violations(results, device, sha256)]
 
 
 def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
+    """Return the entry of an output in the manifest, with the job that made it."""
     run, start = parse_time(run_started_at), parse_time(job.get("started_at"))
     return Output(
         path=path,
@@ -103,9 +104,9 @@ def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | N
 
 
 def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
-    """Seconds from the first job of this run to now, and their cost in USD."""
-    starts = [parse_time(one.started_at) for one in outputs if one.of_this_run]
-    # A run that made only the manifest has no other start than its own.
+    """Return the seconds from the first job of this run to the manifest, and their cost in USD."""
+    starts = [parse_time(output.started_at) for output in outputs if output.of_this_run]
+    # A run that made only the manifest began when it was started.
     first = min(starts, default=parse_time(run_started_at)) if run_started_at else None
     seconds = max(0.0, (parse_time(created_at) - first).total_seconds()) if first else None
     return Times(
@@ -117,8 +118,10 @@ def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd
 
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
-    packages = {one["Name"]: one["Version"] for dist in metadata.distributions() if (one := dist.metadata)["Name"]}
-    gpu = next((one.software for one in select_accelerators(devices, lambda one: one.device_kind)), {})
+    """Return the versions of Python, its packages, the driver and the operating system."""
+    fields = [distribution.metadata for distribution in metadata.distributions()]
+    packages = {package["Name"]: package["Version"] for package in fields if package["Name"]}
+    gpu = next((gpu.software for gpu in select_accelerators(devices, lambda record: record.device_kind)), {})
     host = next((record.host for record in devices), {})
     return Environment(
         python=platform.python_version(),
@@ -132,6 +135,7 @@ def describe_environment(devices: list[DeviceRecord]) -> Environment:
 
 
 def is_result(path: str) -> bool:
+    """Return whether a path lies below results/."""
     return PurePosixPath(path).parts[:1] == (RESULTS.name,)
 
 
@@ -139,7 +143,7 @@ def is_result(path: str) -> bool:
 
 
 def differing_files(root: Path, outputs: Iterable[Output]) -> list[str]:
-    """A line for each of these outputs that is missing under root or not as listed."""
+    """Return a line for each of these outputs that is missing under root or not as listed."""
     lines = []
     for output in outputs:
         path = root / output.path
@@ -151,7 +155,7 @@ def differing_files(root: Path, outputs: Iterable[Output]) -> list[str]:
 
 
 def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
-    """Results under root that the manifest does not list, itself aside."""
+    """Return the paths of results under root that the manifest does not list, apart from the manifest itself."""
     listed = {output.path for output in manifest.outputs} | {f"{RESULTS}/manifest.json"}
-    there = (path.relative_to(root).as_posix() for path in (root / RESULTS).rglob("*") if path.is_file())
-    return sorted(path for path in there if path not in listed)
+    paths = (path.relative_to(root).as_posix() for path in (root / RESULTS).rglob("*") if path.is_file())
+    return sorted(path for path in paths if path not in listed)

@@ -21,16 +21,17 @@ Drawing = tuple[Callable[[], Figure], set[str]]  # with the devices that it show
 
 
 def drawings(roofline: Roofline) -> dict[str, Drawing]:
-    """Each picture of which something was measured, by the name of its file."""
-    found: dict[str, Drawing] = {}
-    for device, names in picture_names({name: one.device_kind for name, one in roofline.devices.items()}).items():
-        found |= dict.fromkeys(names, (partial(roofline_figure.draw_roofline, roofline, device), {device}))
+    """Return a drawing of each picture of which something was measured, by the name of its file."""
+    by_name: dict[str, Drawing] = {}
+    kinds = {device: row.device_kind for device, row in roofline.devices.items()}
+    for device, names in picture_names(kinds).items():
+        by_name |= dict.fromkeys(names, (partial(roofline_figure.draw_roofline, roofline, device), {device}))
     for name, about in roofline.operator_info.items():
-        devices = {one.device for one in roofline.operators if one.operator == name and one.fraction_of_roof}
+        devices = {cell.device for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof}
         draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw_operator_shares
         if devices:
-            found[f"{about.picture}.png"] = partial(draw_operator, roofline, name), devices
-    loads = [one for one in roofline.ceilings if one.kind == "compute" and one.sustained]
+            by_name[f"{about.picture}.png"] = partial(draw_operator, roofline, name), devices
+    loads = [ceiling for ceiling in roofline.ceilings if ceiling.kind == "compute" and ceiling.sustained]
     for name, rows, draw_rows in (
         ("sweep.png", roofline.sweeps, sweep_figure.draw_sweeps),
         ("energy.png", roofline.energy_fits, fit_figure.draw_energy_fits),
@@ -38,17 +39,17 @@ def drawings(roofline: Roofline) -> dict[str, Drawing]:
         ("instruction_roofline.png", roofline.instructions, instruction_figure.draw_instructions),
     ):
         if rows:
-            found[name] = partial(draw_rows, roofline), {row.device for row in rows}
-    return found
+            by_name[name] = partial(draw_rows, roofline), {row.device for row in rows}
+    return by_name
 
 
 def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = ()) -> None:
-    """Write every picture into a folder, or those named; one of nothing measured says so."""
-    known, jobs = drawings(roofline), []
-    for name in names or known:
-        how, devices = known.get(name, (None, ()))
-        failures = [check for check in roofline.doubting_failures if check.device in devices]
-        jobs.append((how, folder / name, format_failures(failures)))
+    """Write the pictures of these names, or all of them, into a folder; one of nothing measured says so."""
+    by_name, jobs = drawings(roofline), []
+    for name in names or by_name:
+        draw_figure, devices = by_name.get(name, (None, ()))
+        failures = format_failures(check for check in roofline.doubting_failures if check.device in devices)
+        jobs.append((draw_figure, folder / name, failures))
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
@@ -60,9 +61,12 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
             job.result()
 
 
-def _draw(how: Callable[[], Figure] | None, path: Path, lines: list[str], dpi: float) -> None:
+def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[str], dpi: float) -> None:
     with styled():
-        figure = add_failures(how(), lines) if how else new_empty_figure(path.stem, "No cell with a roof in this run.")
+        if draw_figure:
+            figure = add_failures(draw_figure(), failures)
+        else:
+            figure = new_empty_figure(path.stem, "No cell with a roof in this run.")
     save(figure, [path], dpi)
 
 

@@ -3,10 +3,11 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pydantic import BaseModel
+from snakemake.iocontainers import Wildcards
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.devices import datasheets, discovery
@@ -16,91 +17,92 @@ from roofline.records import cards
 from roofline.run import sources
 from roofline.run.targets import Cells, files
 
-# The whole resource "measuring". A measurement takes 1, so none runs next to a device query or a seal.
-ALONE = 1000
+# The resource "measuring". A measurement takes 1; device queries and seals take all, so none runs next to them.
+MEASURING_SLOTS = 1000
 
 
 class RuleParams:
-    """For one workflow: a module of another has its own. `level` is a job's memory level, or the first of several."""
+    """The params, inputs and resources of one workflow's rules. `level` is the memory level of a job, or the first of
+    several. A workflow that is used as a module has its own."""
 
     def __init__(self, cells: Cells, scripts: Path, datasheets_file: Path, level: str = ""):
         self.cells, self.scripts, self.datasheets_file, self.level = cells, scripts, datasheets_file, level
-        self.measuring = {
-            "identity": lambda wildcards: " and ".join(
-                cells.present[device].rerun_key() for device in self.measured_on(wildcards)
-            ),
-            "software": lambda wildcards: cells.present[wildcards.device].software_key(),
-        }
-        self.card_of = {name: lock.gpu_lock_name(one.uuid) for name, one in cells.present.items() if name != "cpu"}
+        self.measuring = {"identity": self._rerun_keys, "software": self._software_key}
+        self.card_of = {name: lock.gpu_lock_name(gpu.uuid) for name, gpu in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH_LOCK}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
         self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
-        self.resources["measuring"] = lambda wildcards, input: 1 if hasattr(input, "device") else ALONE
+        self.resources["measuring"] = lambda wildcards, input: 1 if hasattr(input, "device") else MEASURING_SLOTS
 
-    def used(self, wildcards) -> list[str]:
-        """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
+    def _rerun_keys(self, wildcards: Wildcards) -> str:
+        return " and ".join(self.cells.present[device].rerun_key() for device in self.measured_on(wildcards))
+
+    def _software_key(self, wildcards: Wildcards) -> str:
+        return self.cells.present[wildcards.device].software_key()
+
+    def used(self, wildcards: Wildcards) -> list[str]:
+        """Return the locks, by their names in roofline.measure.lock, of all that a measurement needs for itself."""
         if discovery.kind_from_name(wildcards.device) == "cpu":
             return [lock.HOST_LOCK]
         on_path = [lock.HOST_PATH_LOCK] if self.level in TRANSFER_LEVELS else []
         return [self.card_of[device] for device in self.measured_on(wildcards)] + on_path
 
-    def measured_on(self, wildcards) -> list[str]:
-        """The device of a job; of a level between two GPUs both, and with the first two all, for load at once."""
+    def measured_on(self, wildcards: Wildcards) -> list[str]:
+        """Return the device of a job. For a level between two GPUs these are both; for the first two GPUs all
+        GPUs, which that job loads together."""
         peer = discovery.peer_name(self.level)
-        both = [wildcards.device, peer] if peer else [wildcards.device]
-        return self.cells.gpus if both == self.cells.gpus[:2] else both
+        devices = [wildcards.device, peer] if peer else [wildcards.device]
+        return self.cells.gpus if devices == self.cells.gpus[:2] else devices
 
-    def loaded(self, wildcards) -> list[str]:
-        """The program that puts all cards under load, and its library: of the first pair alone."""
+    def loaded(self, wildcards: Wildcards) -> list[str]:
+        """Return the program that puts all cards under load, and its library, for the first pair; else []."""
         pair, program = [wildcards.device, discovery.peer_name(self.level)], self.scripts / "load_server.py"
-        wanted = pair == self.cells.gpus[:2] and self.cells.config.peak_flops.sustained_s
-        return [str(program), *sources.library_files(program, "gpu")] if wanted else []
+        loads_all = pair == self.cells.gpus[:2] and self.cells.config.peak_flops.sustained_s
+        return [str(program), *sources.library_files(program, "gpu")] if loads_all else []
 
     def _whether_used(self, name: str) -> Callable:
         return lambda wildcards: int(name in self.used(wildcards))
 
     def library(self, script: str, *operators: str) -> Callable:
-        """The library's files that a script follows from, as an input: an edited one makes its results stale."""
+        """Return a function of wildcards: the files that a script follows from. Editing one makes its results stale."""
 
-        def files(wildcards):
+        def list_files(wildcards: Wildcards) -> list[str]:
             kind = discovery.kind_from_name(wildcards.device) if wildcards.get("device") else None
-            named = operators or filter(None, [wildcards.get("operator")])
-            return sources.library_files(
-                self.scripts / f"{script}.py", kind, tuple(self.cells.operators[rule] for rule in named)
-            )
+            rules = operators or filter(None, [wildcards.get("operator")])
+            followed = tuple(self.cells.operators[rule] for rule in rules)
+            return sources.library_files(self.scripts / f"{script}.py", kind, followed)
 
-        return files
+        return list_files
 
-    def datasheet(self, wildcards) -> str:
-        """The matched entry alone, so that a card added to the file makes no other card's results stale."""
+    def datasheet(self, wildcards: Wildcards) -> str:
+        """Return the hash of the device's datasheet entry: a card added to the file makes no other results stale."""
         card = self.cells.present[wildcards.device]
         if card.kind == "cpu":
             return "formula"
-        return datasheets.entry_sha256(
-            datasheets.read_datasheets(self.datasheets_file), card.name, card.compute_capability
-        )
+        entries = datasheets.read_datasheets(self.datasheets_file)
+        return datasheets.entry_sha256(entries, card.name, card.compute_capability)
 
     def known_cards(self) -> list[str]:
-        """Files with earlier runs of the GPUs' models."""
+        """Return the files with earlier runs of the GPUs' models."""
         paths = {cards.cards_path(self.cells.present[device].name) for device in self.cells.gpus}
         return [os.path.relpath(path) for path in paths if path.exists()]
 
-    def of_levels(self, key: str, levels):
-        """A setting is a param of the levels that use it: no other record goes stale."""
+    def of_levels(self, key: str, levels: Collection[str]) -> int | bool | None:
+        """Return a bandwidth setting for levels that use it, else None: no other record goes stale with it."""
         return getattr(self.cells.config.bandwidth, key) if discovery.level_name(self.level) in levels else None
 
-    def mixes(self, wildcards) -> list[str] | None:
-        """The streams of a CPU's memory that comparing it with a GPU needs; None for all."""
-        compared = self.level == MAIN_MEMORY["cpu"] and not self.cells.everything(wildcards.device)
+    def mixes(self, wildcards: Wildcards) -> list[str] | None:
+        """Return the access patterns of a CPU's memory that comparing it with a GPU needs; None for all."""
+        compared = self.level == MAIN_MEMORY["cpu"] and not self.cells.measures_all(wildcards.device)
         return ["read", "copy"] if compared else None
 
-    def sustained_s(self, wildcards) -> float | None:
-        """A param of what is put under sustained load: products on a GPU, and its memory."""
-        what = wildcards.get("dtype", self.level if self.level == MAIN_MEMORY["gpu"] else None)
-        return self.cells.sustained_s(wildcards.device, what) if what else None
+    def sustained_s(self, wildcards: Wildcards) -> float | None:
+        """Return the seconds of sustained load: of GEMMs on a GPU, and of its memory. None for other ceilings."""
+        ceiling = wildcards.get("dtype", self.level if self.level == MAIN_MEMORY["gpu"] else None)
+        return self.cells.sustained_s(wildcards.device, ceiling) if ceiling else None
 
     def operator(self, rule: str) -> dict:
-        """Of an operator's jobs. Cases of others and implementations of other devices make none stale."""
+        """Return the params of an operator's jobs. Other cases and other devices' implementations make none stale."""
         settings = getattr(self.cells.config, rule)
         return {
             "operator": rule,
@@ -112,56 +114,46 @@ class RuleParams:
         }
 
     def _implementations(self, rule: str, device: str) -> list[str]:
-        wanted = getattr(self.cells.config, rule).implementations
-        kind = discovery.kind_from_name(device)
-        return [one.name for one in self.cells.operators[rule].implementations_on(kind, wanted)]
+        kind, names = discovery.kind_from_name(device), getattr(self.cells.config, rule).implementations
+        return [implementation.name for implementation in self.cells.operators[rule].implementations_on(kind, names)]
 
     def operator_seals(self, device: str) -> list[str]:
-        """Paths of the seals of operators that are timed on a device."""
+        """Return the paths of the seals of operators that are timed on a device."""
         rules = ["peak_flops", *(rule for rule in self.cells.timed if device in self.cells.on[rule])]
         return files(f"{device}/{rule}/prediction" for rule in rules)
 
-    def planned(self, wildcards) -> list[str]:
-        """The jobs of all operators on a device, as workflow/scripts/predictions.py takes them."""
-        found = []
+    def planned(self, wildcards: Wildcards) -> list[str]:
+        """Return the jobs of all operators on a device, as JSON, the way workflow/scripts/predictions.py reads them."""
+        tasks = []
         for rule in self.cells.timed:
-            shared = {
-                "operator": rule,
-                "operators": self.own_file(rule),
-                "implementations": self._implementations(rule, wildcards.device),
-                "cache": getattr(self.cells.config, rule).cache,
-            }
-            jobs = sorted(self.cells.cases(rule, wildcards.device))
-            found += [json.dumps({**shared, "job": self.cells.jobs[rule][case].to_json()}) for case in jobs]
-        return found
+            operator = {"operator": rule, "operators": self.own_file(rule)}
+            operator["implementations"] = self._implementations(rule, wildcards.device)
+            operator["cache"] = getattr(self.cells.config, rule).cache
+            for case in sorted(self.cells.cases(rule, wildcards.device)):
+                tasks.append(json.dumps({**operator, "job": self.cells.jobs[rule][case].to_json()}))
+        return tasks
 
-    def gemms(self, wildcards) -> list[str]:
-        """Planned dtypes."""
-        peaks, dtypes = self.cells.peaks(), self.cells.config.peak_flops.dtypes
-        return [
-            one for one in dtypes if f"{wildcards.device}/peak_flops/{one}" in peaks and one not in REGISTER_ONLY_DTYPES
-        ]
+    def gemms(self, wildcards: Wildcards) -> list[str]:
+        """Return the dtypes whose GEMMs are measured on a device."""
+        folder, peaks = f"{wildcards.device}/peak_flops", self.cells.peaks()
+        dtypes = [dtype for dtype in self.cells.config.peak_flops.dtypes if f"{folder}/{dtype}" in peaks]
+        return [dtype for dtype in dtypes if dtype not in REGISTER_ONLY_DTYPES]
 
     def own_file(self, rule: str) -> list[str]:
-        """The user's file that an operator is from, in a list; none for the library's."""
+        """Return the user's file that defines an operator, in a list; [] for an operator of the library."""
         path = self.cells.operators[rule].path
         return [path] if path else []
 
     def tasks(self) -> list[str]:
-        """What is counted, as the text that counter_program.py takes."""
-        return [
-            json.dumps(
-                {
-                    "operator": rule,
-                    "operators": self.own_file(rule),
-                    "job": job.to_json(),
-                    "cold": rule in self.cells.timed and getattr(self.cells.config, rule).cache == "cold",
-                }
-            )
-            for rule, job in self.cells.counted
-        ]
+        """Return the jobs whose counters are read, as JSON, the way counter_program.py reads them."""
+        tasks = []
+        for rule, job in self.cells.counted:
+            cold = rule in self.cells.timed and getattr(self.cells.config, rule).cache == "cold"
+            task = {"operator": rule, "operators": self.own_file(rule), "job": job.to_json(), "cold": cold}
+            tasks.append(json.dumps(task))
+        return tasks
 
 
 def timing(settings: BaseModel) -> dict:
-    """How often and for how long a section of the settings has its work timed."""
+    """Return the settings of a section that say how often and for how long its work is timed."""
     return {key: getattr(settings, key) for key in ("warmup", "iterations", "time_budget_s")}

@@ -17,7 +17,7 @@ HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs 
 
 
 def hold() -> None:
-    """Hold this folder for as long as this process lives. Ends it, in one line, where another run is going on."""
+    """Hold this folder for as long as this process lives. Ends it, with one line, while another run is going on."""
     LOCK.parent.mkdir(exist_ok=True)
     file = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # never closed
     try:
@@ -31,7 +31,7 @@ def hold() -> None:
 
 
 def is_held() -> bool:
-    """Whether a living run holds this folder."""
+    """Return whether a living run holds this folder."""
     try:
         with open(LOCK, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -41,12 +41,12 @@ def is_held() -> bool:
 
 
 def refusal() -> str:
-    """What to say where it is held."""
+    """Return the line for a folder that another run holds."""
     return f"another run is going on in this folder (process {LOCK.read_text().strip()}): wait for it to end"
 
 
 def end_with_run() -> None:
-    """Have this job end when its run does, however that ends: what it would write belongs to no run any more."""
+    """Have this job end when its run does, however that ends: its results would belong to no run."""
     if path := os.environ.get(HELD):
         Thread(target=_wait_for_the_lock, args=(path,), daemon=True).start()
 
@@ -65,7 +65,7 @@ def take_turn(devices: list[str], modules: Iterable[str]) -> None:
 
 
 def _wait_for_the_lock(path: str) -> None:
-    """Blocks in the kernel, so that it takes no time from what is measured."""
+    """Wait in the kernel, which takes no time from the measurement, and end this process."""
     with open(path, encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         os._exit(1)

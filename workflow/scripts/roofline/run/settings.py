@@ -16,7 +16,7 @@ from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.files import read_yaml
-from roofline.run.config import by_effort, config_model
+from roofline.run.config import config_model, fill_by_effort
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 
@@ -33,14 +33,14 @@ class Checked:
 
 
 def read_file(path: Path | str) -> dict:
-    """The content of a configuration file. Raises UserError if it is missing, empty, malformed or not a mapping."""
+    """Return the content of a configuration file. Raises UserError if it is missing, malformed or not a mapping."""
     try:
         config = read_yaml(path)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     if not isinstance(config, dict):
-        found = "empty" if config is None else f"a {type(config).__name__}"
-        raise UserError(f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {found}")
+        content = "empty" if config is None else f"a {type(config).__name__}"
+        raise UserError(f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {content}")
     return config
 
 
@@ -48,36 +48,32 @@ def read_file(path: Path | str) -> dict:
 
 
 def complete(config: Mapping) -> Checked:
-    """The configuration with its defaults and its effort's budgets. Raises UserError with all that is not allowed."""
+    """Return the configuration with its defaults and the budgets of its effort. Raises UserError with all errors."""
     paths = config.get("operators", [])
-    named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
-    operators = registry.collect_operators(dict.fromkeys(paths) if named else [])
+    are_paths = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
+    operators = registry.collect_operators(dict.fromkeys(paths) if are_paths else [])
     model = config_model(operators)
     try:
         checked = model.model_validate(config)
     except ValidationError as error:
-        raise UserError(_lines_of(error, config, model)) from None
-    kept = {
-        rule: operator
-        for rule, operator in operators.items()
-        if operator.measured_with_ceilings or getattr(checked, rule).enabled
-    }
-    return Checked(by_effort(checked, checked.effort), kept)
+        raise UserError(_describe_errors(error, config, model)) from None
+    rules = [rule for rule in operators if operators[rule].measured_with_ceilings or getattr(checked, rule).enabled]
+    return Checked(fill_by_effort(checked, checked.effort), {rule: operators[rule] for rule in rules})
 
 
-def _lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
-    """What is wrong with a configuration, a line for each place: of a union pydantic reports every branch."""
-    found: dict[tuple, dict[str, ErrorDetails]] = {}
-    for one in error.errors():
-        found.setdefault(_place(one, config), {})[_message(one, model)] = one
-    return [
-        f"{_key(place)}: {' or '.join(messages)}{_got(next(iter(messages.values())))}"
-        for place, messages in found.items()
-    ]
+def _describe_errors(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
+    """Return a line for each place with an error: pydantic reports every branch of a union."""
+    errors_by_place: dict[tuple, dict[str, ErrorDetails]] = {}
+    for details in error.errors():
+        errors_by_place.setdefault(_error_path(details, config), {})[_message(details, model)] = details
+    lines = []
+    for place, errors in errors_by_place.items():
+        lines.append(f"{_format_key(place)}: {' or '.join(errors)}{_describe_value(next(iter(errors.values())))}")
+    return lines
 
 
-def _place(error: ErrorDetails, config: Mapping) -> tuple:
-    """Where in the config an error is: pydantic names the branches of unions too."""
+def _error_path(error: ErrorDetails, config: Mapping) -> tuple:
+    """Return the keys that lead to an error, without the branches of unions that pydantic names too."""
     place, value = [], config
     for part in error["loc"]:
         try:
@@ -89,25 +85,25 @@ def _place(error: ErrorDetails, config: Mapping) -> tuple:
     return tuple(place)
 
 
-def _key(place: tuple) -> str:
+def _format_key(place: tuple) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
 
 
 def _message(error: ErrorDetails, model: type[BaseModel]) -> str:
-    """In pydantic's words, but for keys that are unknown."""
+    """Return the message of pydantic, or a line of our own for an unknown key."""
     if error["type"] != "extra_forbidden":
         return error["msg"].removeprefix("Value error, ")
     *sections, name = error["loc"]
     for section in sections:
         fields = getattr(model, "model_fields", None)
         model = fields[section].annotation if fields else (get_args(model) or (None,))[-1]
-    known = list(getattr(model, "model_fields", {}))
-    near = difflib.get_close_matches(str(name), known, 1)
-    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; known: {', '.join(known)}"
+    names = list(getattr(model, "model_fields", {}))
+    near = difflib.get_close_matches(str(name), names, 1)
+    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; known: {', '.join(names)}"
 
 
-def _got(error: ErrorDetails) -> str:
-    """The value, and how a number is written that came as text."""
+def _describe_value(error: ErrorDetails) -> str:
+    """Return the wrong value, with advice if a number came as text."""
     if error["type"] in ("extra_forbidden", "missing"):
         return ""
     as_text = error["type"] in ("int_type", "float_type") and isinstance(error["input"], str)

@@ -1,4 +1,4 @@
-"""What a configuration asks for. A cell is one of its records: the path below results/, without .json."""
+"""What a configuration asks for. A record name is the path of a record below results/, without .json."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from roofline.measure.hardware_counters import choose_representative_jobs
 from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
-from roofline.run.machine_checks import choose_devices, profiler
+from roofline.run.machine_checks import choose_devices, find_profiler
 from roofline.run.settings import Checked
 
 COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU: what comparing it with a GPU needs
@@ -20,146 +20,139 @@ OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/predi
 
 
 class Cells:
-    """The devices, jobs and records of a configuration on this machine. Raises UserError for what it cannot do."""
+    """The devices, jobs and records of a configuration on this machine. Raises UserError if it cannot measure them."""
 
     def __init__(self, checked: Checked, present: Mapping[str, Identity]):
         self.config, self.operators, self.present = checked.config, checked.operators, present
         self.devices = choose_devices(checked, present)
         self.gpus = select_accelerators(self.devices, discovery.kind_from_name)
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
-        self.timed = {rule: one for rule, one in self.operators.items() if not one.measured_with_ceilings}
-        self.jobs = {rule: {job.path: job for job in one.jobs(self.config)} for rule, one in self.timed.items()}
+        timed = [operator for operator in self.operators.values() if not operator.measured_with_ceilings]
+        self.timed = {operator.rule: operator for operator in timed}
+        self.jobs = {rule: {job.path: job for job in self.timed[rule].jobs(self.config)} for rule in self.timed}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
         # Nsight Compute, where counters are wanted; the jobs whose counters are read, with their rules.
-        self.ncu = profiler(self.config)
+        self.ncu = find_profiler(self.config)
         self.counted_on = [] if self.config.counters == "off" else self.gpus
-        on_gpus = (
-            operator
-            for rule, operator in self.operators.items()
-            if self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
-        )
-        self.counted = choose_representative_jobs((one, job) for one in on_gpus if (job := one.profiled(self.config)))
+        candidates = []
+        for rule, operator in self.operators.items():
+            on_counted_gpu = self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
+            if on_counted_gpu and (job := operator.profiled(self.config)):
+                candidates.append((operator, job))
+        self.counted = choose_representative_jobs(candidates)
 
-    def everything(self, device: str) -> bool:
-        """Whether more is measured than comparing a CPU with a GPU needs: not on a CPU next to one, or by quick."""
-        alone = not self.gpus and self.config.effort != "quick"
-        return device in self.gpus or self.config.cpu == "all" or alone
+    def measures_all(self, device: str) -> bool:
+        """Return whether more is measured than comparing a CPU with a GPU needs. By default it is not on a CPU that has
+        a GPU next to it, nor with the effort `quick`."""
+        cpu_only = not self.gpus and self.config.effort != "quick"
+        return device in self.gpus or self.config.cpu == "all" or cpu_only
 
-    def wanted(self, device: str, what: str) -> bool:
-        """Whether a dtype or a level is measured."""
-        return self.everything(device) or what in COMPARED
+    def is_wanted(self, device: str, name: str) -> bool:
+        """Return whether a dtype or a level is measured on a device."""
+        return self.measures_all(device) or name in COMPARED
 
     def cases(self, rule: str, device: str) -> list[str]:
-        """The cases of an operator's jobs on a device; none if it has no implementation there, or is not asked for."""
-        one = self.timed[rule]
-        if not (one.compared or self.everything(device)) or not devices_with(one, self.config, [device]):
+        """Return the cases of an operator that are measured on a device; [] if it has no implementation there."""
+        operator, jobs = self.timed[rule], self.jobs[rule]
+        if not (operator.compared or self.measures_all(device)) or not devices_with(operator, self.config, [device]):
             return []
-        return [path for path, job in self.jobs[rule].items() if any(self.wanted(device, c.dtype) for c in job.cases)]
+        return [path for path in jobs if any(self.is_wanted(device, case.dtype) for case in jobs[path].cases)]
 
     def peaks(self) -> list[str]:
-        """The compute ceilings that the devices have; the device records name the others."""
+        """Return the record names of the compute ceilings that the devices have; device records name the others."""
         return [
             f"{device}/peak_flops/{dtype}"
             for device in self.devices
             for dtype in self.config.peak_flops.dtypes
-            if self.wanted(device, dtype) and not discovery.unsupported_reason(self.present[device], dtype)
+            if self.is_wanted(device, dtype) and not discovery.unsupported_reason(self.present[device], dtype)
         ]
 
     def bandwidths(self) -> list[str]:
+        """Return the record names of the memory ceilings."""
         return [
             f"{device}/bandwidth/{level}"
             for device in self.devices
             for level in discovery.memory_levels(device, self.devices)
-            if discovery.level_name(level) in self.config.bandwidth.levels and self.wanted(device, level)
+            if discovery.level_name(level) in self.config.bandwidth.levels and self.is_wanted(device, level)
         ]
 
     def instructions(self) -> list[str]:
+        """Return the record names of the instruction rates."""
         return [f"{device}/instructions/rates" for device in self.gpus if self.config.effort != "quick"]
 
     def measured(self) -> list[str]:
-        operators = [
-            f"{device}/{rule}/{case}"
-            for rule in self.timed
-            for device in self.on[rule]
-            for case in self.cases(rule, device)
-        ]
-        return self.peaks() + self.bandwidths() + self.instructions() + operators
+        """Return the record names of all ceilings and operators."""
+        names = self.peaks() + self.bandwidths() + self.instructions()
+        for rule, devices in self.on.items():
+            names += [f"{device}/{rule}/{case}" for device in devices for case in self.cases(rule, device)]
+        return names
 
     def records(self) -> list[str]:
-        """Everything that tables, pages and pictures are made from."""
-        found = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
-        found += [f"{device}/{rule}/prediction" for rule in self.timed for device in self.on[rule]]
-        found += self.measured() + [f"{device}/profiler" for device in self.counted_on]
-        found += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
-        return found + [f"operators/{rule}" for rule, one in self.timed.items() if one.path and self.on[rule]]
+        """Return the names of all records that tables, pages and pictures are made from."""
+        names = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
+        names += [f"{device}/{rule}/prediction" for rule in self.timed for device in self.on[rule]]
+        names += self.measured() + [f"{device}/profiler" for device in self.counted_on]
+        names += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
+        return names + [f"operators/{rule}" for rule in self.timed if self.timed[rule].path and self.on[rule]]
 
     def sustained_s(self, device: str, dtype: str) -> float | None:
-        """How long a compute ceiling is put under sustained load: GEMMs on a GPU."""
+        """Return the seconds of sustained load for a ceiling: of a GPU, FMA loops aside; else None."""
         loaded = device in self.gpus and not dtype.endswith("_fma")
         return self.config.peak_flops.sustained_s if loaded else None
 
     def pictures(self) -> list[str]:
-        """Only those of which something will be measured."""
+        """Return the file names of the pictures for which something is measured."""
         kinds = {device: discovery.kind_from_name(device) for device in self.devices}
         names = [name for files in picture_names(kinds).values() for name in files]
-        names += [f"{one.picture}.png" for rule, one in self.operators.items() if self.on.get(rule, True)]
-        names += ["sweep.png"] if any(cell.endswith("/bandwidth/sweep") for cell in self.bandwidths()) else []
+        names += [f"{operator.picture}.png" for rule, operator in self.operators.items() if self.on.get(rule, True)]
+        names += ["sweep.png"] if any(name.endswith("/bandwidth/sweep") for name in self.bandwidths()) else []
         peaks = (peak.split("/peak_flops/") for peak in self.peaks())
         names += ["energy.png"] if self.config.bandwidth.energy and self.gpus else []
         names += ["load.png"] if any(self.sustained_s(*peak) for peak in peaks) else []
         return names + (["instruction_roofline.png"] if self.instructions() else [])
 
     def deliverables(self) -> list[str]:
-        """All files of a run but the manifest, which holds a checksum of each. A deleted one is made again."""
-        names = [
-            "roofline.json",
-            "roofline.schema.json",
-            "ceilings.csv",
-            "cells.csv",
-            "known_cards.json",
-            "report.html",
-            "ROOFLINE.md",
-        ]
-        names += ["interpretation.md", "verification.md", *self.pictures()]
-        names += [f"{device}/predictions.{format}" for device in self.devices for format in ("json", "md")]
+        """Return all files of a run but the manifest, which holds a checksum of each. A deleted file is made again."""
+        names = ["roofline.json", "roofline.schema.json", "ceilings.csv", "cells.csv", "known_cards.json"]
+        names += ["report.html", "ROOFLINE.md", "interpretation.md", "verification.md", *self.pictures()]
+        names += [f"{device}/predictions.{ending}" for device in self.devices for ending in ("json", "md")]
         return files(self.records()) + [f"{RESULTS}/{name}" for name in names]
 
 
-def files(cells: Sequence[str]) -> list[str]:
-    return [f"{RESULTS}/{cell}.json" for cell in cells]
+def files(record_names: Iterable[str]) -> list[str]:
+    """Return the paths of these records."""
+    return [f"{RESULTS}/{name}.json" for name in record_names]
 
 
-def find(text: str, known: Sequence[str]) -> str:
-    """The cell that a text names, by its path with or without results/ and .json. Raises UserError."""
-    cell = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
-    if cell not in known:
-        near = difflib.get_close_matches(cell, known)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+def find_record(text: str, record_names: Sequence[str]) -> str:
+    """Return the record name that a text means, with or without results/ and .json. Raises UserError."""
+    name = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
+    if name not in record_names:
+        suggestions = difflib.get_close_matches(name, record_names)
+        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
         raise UserError(f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)")
-    return cell
+    return name
 
 
-def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:
-    """The devices that have an implementation of an operator, of those that the config names."""
-    wanted = getattr(config, operator.rule).implementations
-    return [device for device in chosen if operator.implementations_on(discovery.kind_from_name(device), wanted)]
+def devices_with(operator: Operator, config: BaseModel, devices: Iterable[str]) -> list[str]:
+    """Return those of these devices that have one of the operator's implementations in the config."""
+    names = getattr(config, operator.rule).implementations
+    return [device for device in devices if operator.implementations_on(discovery.kind_from_name(device), names)]
 
 
-def asked(checked: Checked, chosen: Sequence[str]) -> dict:
-    """What roofline.json depends on apart from the records."""
-    config = checked.config
-    without = [
-        {"device": device, "operator": one.name, "reason": f"no implementation for {discovery.kind_from_name(device)}"}
-        for one in checked.operators.values()
-        if one.path  # RMSNorm + matmul is of GPUs alone
-        for device in chosen
-        if not devices_with(one, config, [device])
-    ]
+def build_request(checked: Checked, devices: Sequence[str]) -> dict:
+    """Return the parts of the configuration that roofline.json depends on apart from the records."""
+    config, without = checked.config, []
+    for operator in checked.operators.values():
+        lacking = [device for device in devices if operator.path and not devices_with(operator, config, [device])]
+        for device in lacking:  # users' operators only: RMSNorm + matmul is of GPUs alone
+            reason = f"no implementation for {discovery.kind_from_name(device)}"
+            without.append({"device": device, "operator": operator.name, "reason": reason})
     operations = [operation.model_dump() for operation in config.operations]
     shapes = {
         operator.name: [case.shape for job in operator.jobs(config) for case in job.cases]
         for operator in checked.operators.values()
         if not operator.measured_with_ceilings
     }
-    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "shapes": shapes}
-    return wanted | {"operations": operations, "without": without}
+    request = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "shapes": shapes}
+    return request | {"operations": operations, "without": without}

@@ -59,8 +59,8 @@ def _compute(
     doubt = find_doubt(
         kind=device.device_kind,
         samples=samples,
-        blocks_apart=spread,
-        most_apart=MOST_CEILING_SPREAD,
+        block_spread=spread,
+        most_spread=MOST_CEILING_SPREAD,
         disturbed=is_record_disturbed(record, burst.timing.contention, burst.states, device.device_kind),
         throttled=peak.all_throttled,
         impossible=_impossible(peak, register_tflops, highest_tflops),
@@ -178,7 +178,7 @@ def _memory(
     doubt = find_doubt(
         kind="cpu" if bandwidth.level == "pcie" else kind,  # the host's memory has its part in transfers
         samples=len(bandwidth.timing.samples_s),
-        blocks_apart=spread,
+        block_spread=spread,
         disturbed=is_record_disturbed(record, bandwidth.timing.contention, bandwidth.states, kind),
         throttled=bandwidth.all_throttled,
         impossible=impossible,
@@ -215,7 +215,7 @@ def is_record_disturbed(
     record: JobRecord, contention: Contention | None, states: Sequence[DeviceState], kind: DeviceKind
 ) -> bool:
     """Return whether other load ran during a block of a record, or meanwhile if only the whole job shows it."""
-    sensitivity = DEVICE_TRAITS[kind].sensitive
+    sensitivity = DEVICE_TRAITS[kind].load_sensitivity
     return is_disturbed(contention, states, sensitivity) or bool(find_hidden_load(record.whole_job, sensitivity))
 
 

@@ -136,8 +136,8 @@ def find_regime(
         levels |= {level: size / (ceilings[level].gb_per_s * 1e9) for level, size in moved.items()}
     level, memory_s = regimes.find_slowest_level(levels)
     regime = regimes.classify_regime(
-        latency_s=measured.cpu_time.median_s,
-        device_latency_s=on_device.median_s if on_device else None,
+        cpu_time_s=measured.cpu_time.median_s,
+        gpu_time_s=on_device.median_s if on_device else None,
         start_s=measured.start_s if on_device else measured.overhead_s,
         compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
         memory_s=memory_s,
@@ -237,7 +237,7 @@ def build_operation_row(
         return Skipped(device=device, kind="operation", name=name, reason=reason)
     analysis = roofline_model.place_under_roof(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9)
     time_s = operation.get("measured_s")
-    roof = analysis.attainable_flops / 1e12
+    roof = analysis.attainable_flops_per_s / 1e12
     attained = exceeded = None
     if time_s:
         attained = flops / time_s / 1e12
@@ -266,7 +266,7 @@ def build_operation_row(
         fraction_of_exceeded_ceiling=exceeded,
         regime=analysis.bound,
         regime_level=MAIN_MEMORY[kind] if analysis.bound == roofline_model.MEMORY_BOUND else None,
-        estimated_time_s=flops / analysis.attainable_flops if analysis.attainable_flops else None,
+        estimated_time_s=flops / analysis.attainable_flops_per_s if analysis.attainable_flops_per_s else None,
         roofline_time_s=analysis.roofline_time_s,
         roof_fraction_of_compute_peak=analysis.efficiency_percent / 100,
         speed_up={},

@@ -38,23 +38,23 @@ def attribute_error(
     measured.
     """
 
-    def predict_s(costs: CellCosts, peak_tflops: float | None, bandwidth_gb_per_s: float | None) -> float:
+    def predict_s(costs: CellCosts, tflops: float | None, gb_per_s: float | None) -> float:
         prediction = predict_cell(
             flops=measured.flops,
             traffic_bytes=measured.bytes,
-            peak_tflops=peak_tflops,
-            bandwidth_gb_per_s=bandwidth_gb_per_s,
+            tflops=tflops,
+            gb_per_s=gb_per_s,
             costs=costs,
         )
-        return prediction.latency_s or 0.0
+        return prediction.cpu_time_s or 0.0
 
     promised_tflops, promised_gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     assumed, gpu_time, cpu_s = measured.costs.costs(constants), measured.gpu_time, measured.cpu_time.median_s
-    with_calls = assumed if measured.overhead_s is None else replace(assumed, call_s=measured.overhead_s)
+    with_calls = assumed if measured.overhead_s is None else replace(assumed, overhead_s=measured.overhead_s)
     # Without a time of the smallest case, nothing is known of what the calls cost.
     costs_known = measured.overhead_s is not None and measured.start_s is not None
     with_start = replace(with_calls, start_s=measured.start_s) if costs_known else with_calls
-    busy_s = max(with_calls.call_s or 0.0, min(gpu_time.median_s, cpu_s)) if gpu_time else cpu_s
+    busy_s = max(with_calls.overhead_s or 0.0, min(gpu_time.median_s, cpu_s)) if gpu_time else cpu_s
 
     sealed_s = predict_s(assumed, promised_tflops, promised_gb_per_s)
     with_calls_s = predict_s(with_calls, promised_tflops, promised_gb_per_s)

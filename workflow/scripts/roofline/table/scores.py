@@ -32,17 +32,11 @@ def predict_baseline(measured: Measurement, seal: PredictionRecord) -> CellPredi
     prediction = predict_cell(
         flops=measured.flops,
         traffic_bytes=measured.bytes,
-        peak_tflops=tflops,
-        bandwidth_gb_per_s=gb_per_s,
-        costs=CellCosts(call_s=START_S[implementation_kind(measured.costs)], start_s=None),
+        tflops=tflops,
+        gb_per_s=gb_per_s,
+        costs=CellCosts(overhead_s=START_S[implementation_kind(measured.costs)], start_s=None),
     )
-    return CellPrediction(
-        regime=prediction.regime,
-        cpu_time_s=prediction.latency_s,
-        gpu_time_s=prediction.device_latency_s,
-        fraction_of_compute_peak=prediction.fraction_of_compute_peak,
-        regime_level=prediction.level,
-    )
+    return CellPrediction(**prediction._asdict())
 
 
 def implementation_kind(terms: CostTerms) -> str:

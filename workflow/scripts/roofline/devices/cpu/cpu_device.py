@@ -5,10 +5,11 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype
 from roofline.devices import base, host, levels
-from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, SweepBenchmark, Workload
+from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
 from roofline.devices.cpu.cpu_identity import (
     NATIVE_CEILINGS,
     NATIVE_DTYPES,
@@ -26,12 +27,21 @@ from roofline.devices.cpu.topology import (
 from roofline.devices.cpu.workers import StepSeconds
 from roofline.records.compute import WorkloadSpec
 
+if TYPE_CHECKING:  # NumPy is imported once the threads of its BLAS are set
+    import numpy
+
 FP16_BITS_IN_FP32 = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
-RANDOM_CHUNK_ITEMS = 1 << 20  # of random numbers that one generator draws
-DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
+RANDOM_CHUNK_ITEMS = 1 << 20  # random numbers that one generator draws
+DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at different ones
 
 
 class CpuDevice(base.Device):
+    """The CPU by NumPy and its BLAS, on all cores that the process may use, with a worker thread for each.
+
+    The workers are pinned unless a CPU quota sets the number of cores. Opening it sets the BLAS threads and imports
+    NumPy.
+    """
+
     def __init__(self, identity: Identity):
         self.cores = host.use_all_cores()
         import numpy
@@ -46,30 +56,31 @@ class CpuDevice(base.Device):
         self.name = identity.device
         self.kind = "cpu"
         self.memory_level = "dram"
-        self.cache_ceilings, self.cache_level = [], "dram"  # no stream of a cache, and so no roof for what it holds
+        self.cache_ceilings, self.cache_level = [], "dram"  # no cache is measured: no roof for operands in a cache
         self.last_level_cache_bytes = identity.last_level_cache_bytes
         self.l2_bytes = cache_bytes_by_level().get("l2", UNLISTED_L2_BYTES)  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
         cpus = order_spread_out(host.usable_cpus())
-        self.workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())  # a quota's cores are any of them
+        # The cores of a CPU quota are not certain ones: then no worker is pinned.
+        self.workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())
 
     # -- what it is
 
     def read_hardware(self) -> dict:
-        """Model, cores, SIMD and caches; the clock is the one that the formula of the peak uses."""
-        described = host.read_cpuinfo()
+        """Return the architecture, cores, SIMD units and caches, and the clock that the formula of the peak uses."""
+        cpuinfo = host.read_cpuinfo()
         return {
             "architecture": platform.machine(),
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
-            **formula_clock(described),
-            **simd_units(set(described.get("flags", "").split()), platform.machine(), described.get("cpu family")),
+            **formula_clock(cpuinfo),
+            **simd_units(set(cpuinfo.get("flags", "").split()), platform.machine(), cpuinfo.get("cpu family")),
             "caches_bytes": cache_bytes_by_level(),
         }
 
     def read_software(self) -> dict:
-        """NumPy, its BLAS and the threads that it really uses."""
+        """Return the versions of NumPy and its BLAS, and the threads that the BLAS really uses."""
         import threadpoolctl
 
         blas = next((lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"), {})
@@ -82,7 +93,7 @@ class CpuDevice(base.Device):
         }
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
-        """Theoretical peaks by formula: CPUs have no datasheet here, and no bandwidth is promised."""
+        """Return the theoretical peaks by formula, and no bandwidth: CPUs have no datasheet here."""
         clock_mhz = hardware["clock_mhz"]
         source = (
             f"{clock_mhz or 0:.0f} MHz ({hardware['clock_source']}) x {hardware['cores_physical']:g} cores x "
@@ -117,34 +128,39 @@ class CpuDevice(base.Device):
         return "cpu"
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
-        """The ceiling that an operator of a dtype is below: emulated dtypes compute in fp32."""
         return dtype if dtype in NATIVE_DTYPES else "fp32"
 
     def memory_ceiling_names(self, mix: str, cores: int | None = None) -> list[str]:
-        """Of so many of the cores: reads have a ceiling of the next larger number that was measured."""
-        fewer = [count for count in measured_core_counts(self.cores)[1:] if cores and count >= cores]
-        own = [ceiling_name_on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
-        return [*own, *levels.memory_ceiling_names(self.kind, mix)]
+        """Return the names of the memory ceilings that an access pattern on `cores` cores may be under, best first.
 
-    def widen(self, array, wide=None):
-        """A dtype that the CPU lacks, converted to fp32 for the computation, in `wide` if given; others as they are.
+        Reads on fewer than all cores have the ceiling of the next larger number of cores that was measured.
+        """
+        names = levels.memory_ceiling_names(self.kind, mix)
+        if mix != "read" or not cores:
+            return names
+        fewer = [count for count in measured_core_counts(self.cores)[1:] if count >= cores]
+        return [ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
 
-        Moving the bits of fp16 to where fp32 has them takes a quarter of the time of NumPy's conversion; they are then
-        2^-112 times the number, except infinity and NaN.
+    def widen(self, array: "numpy.ndarray", out_fp32: "numpy.ndarray | None" = None) -> "numpy.ndarray":
+        """Return an array in fp32, in `out_fp32` if given, where the CPU lacks its dtype; else the array itself.
+
+        For fp16 its bits are moved to where fp32 has them, in a quarter of the time of NumPy's conversion. The result
+        is 2^-112 times the number, except for infinity and NaN, and is multiplied.
         """
         xp = self.xp
         if array.dtype.itemsize >= 4:
             return array
-        wide = xp.empty(array.shape, xp.float32) if wide is None else wide
+        if out_fp32 is None:
+            out_fp32 = xp.empty(array.shape, xp.float32)
         if array.dtype != xp.float16:
-            xp.copyto(wide, array)
-            return wide
-        bits = wide.view(xp.int32)
+            xp.copyto(out_fp32, array)
+            return out_fp32
+        bits = out_fp32.view(xp.int32)
         xp.copyto(bits, array.view(xp.int16))
         xp.left_shift(bits, 13, out=bits)
         xp.bitwise_and(bits, FP16_BITS_IN_FP32, out=bits)
-        xp.multiply(wide, xp.float32(2.0**112), out=wide)
-        return wide
+        xp.multiply(out_fp32, xp.float32(2.0**112), out=out_fp32)
+        return out_fp32
 
     def emulation_note(self, dtype: str) -> str | None:
         if dtype in NATIVE_DTYPES:
@@ -152,7 +168,7 @@ class CpuDevice(base.Device):
         return f"{dtype} is emulated: converted to fp32 in every step, computed, and rounded back"
 
     def run_on_cores(self, count: int, work: Callable[[int], object]) -> list:
-        """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread."""
+        """Return the results of work(0), work(1), ... on `count` cores, each with a BLAS of one thread."""
         for library in self._blas:
             library.set_num_threads(1)
         try:
@@ -163,10 +179,12 @@ class CpuDevice(base.Device):
 
     # -- arrays
 
-    def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
-        """Standard normal random numbers, rounded to the dtype; the same for any core count. Arrays larger than
-        DISTINCT_ITEMS repeat them, since drawing gigabytes would take longer than measuring. Copies cut from one array
-        still differ: they begin at different numbers."""
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> "numpy.ndarray":
+        """Return an array of standard normal numbers rounded to the dtype, the same for any number of cores.
+
+        Arrays larger than DISTINCT_ITEMS repeat them, since drawing gigabytes would take longer than measuring. Copies
+        cut from one array still differ: they begin at different numbers.
+        """
         numpy = self.xp
         values = numpy.empty(shape, array_dtype(dtype))
         flat = values.reshape(-1)
@@ -174,61 +192,68 @@ class CpuDevice(base.Device):
         starts = range(0, drawn.size, RANDOM_CHUNK_ITEMS)
         seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
 
-        def draw(worker: int) -> None:
-            for start, piece_seed in list(zip(starts, seeds, strict=True))[worker :: self.cores]:
-                piece = drawn[start : start + RANDOM_CHUNK_ITEMS]
-                piece[:] = numpy.random.Generator(numpy.random.SFC64(piece_seed)).standard_normal(
-                    piece.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
+        def fill_drawn(worker: int) -> None:
+            for index in range(worker, len(starts), self.cores):  # every cores-th chunk is this worker's
+                chunk = drawn[starts[index] : starts[index] + RANDOM_CHUNK_ITEMS]
+                generator = numpy.random.Generator(numpy.random.SFC64(seeds[index]))
+                chunk[:] = generator.standard_normal(
+                    chunk.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
                 )
 
-        def repeat(worker: int) -> None:
+        def fill_repeated(worker: int) -> None:
             for start in range((1 + worker) * DISTINCT_ITEMS, flat.size, self.cores * DISTINCT_ITEMS):
                 flat[start : start + DISTINCT_ITEMS] = drawn[: flat.size - start]
 
-        self.workers.run(self.cores, draw)
-        self.workers.run(self.cores, repeat)
+        self.workers.run(self.cores, fill_drawn)
+        self.workers.run(self.cores, fill_repeated)
         return values
 
-    def empty(self, shape: tuple[int, ...], dtype: str):
+    def empty(self, shape: tuple[int, ...], dtype: str) -> "numpy.ndarray":
         return self.xp.empty(shape, array_dtype(dtype))
 
-    def poison(self, array) -> None:
+    def poison(self, array: "numpy.ndarray") -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
-    def rolled_copies(self, array, count: int) -> list:
-        """The array's numbers, begun at another place in each, by all cores: the first touch of memory takes time."""
-        found = self.xp.empty((count, *array.shape), array.dtype)
-        numbers, rows = array.reshape(-1), found.reshape(count, array.size)
+    def rolled_copies(self, array: "numpy.ndarray", count: int) -> list:
+        """Return `count` arrays of the numbers of `array`, each begun at another place, in one allocation.
+
+        All cores fill them: the first touch of memory takes time.
+        """
+        copies = self.xp.empty((count, *array.shape), array.dtype)
+        numbers, rows = array.reshape(-1), copies.reshape(count, array.size)
 
         def fill(worker: int) -> None:
-            for place in range(worker, count, self.cores):
-                start = (place + 1) * array.size // (count + 1)
-                rows[place, start:], rows[place, :start] = numbers[: array.size - start], numbers[array.size - start :]
+            for index in range(worker, count, self.cores):
+                start = (index + 1) * array.size // (count + 1)
+                rows[index, start:] = numbers[: array.size - start]
+                rows[index, :start] = numbers[array.size - start :]
 
         self.workers.run(self.cores, fill)
-        return list(found)
+        return list(copies)
 
-    def to_device(self, host_array):
+    def to_device(self, host_array: "numpy.ndarray") -> "numpy.ndarray":
         return host_array
 
-    def to_host(self, array):
+    def to_host(self, array: "numpy.ndarray") -> "numpy.ndarray":
         return array
 
     # -- time
 
-    def time_steps(
-        self, step: Callable[[int], object], count: int, first: int = 0, look: Callable | None = None
-    ) -> list[float]:
-        """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
-        stamps, timed = [time.perf_counter_ns()], []
+    def time_steps(self, step: Step, count: int, first: int = 0, read_during: Callable | None = None) -> list[float]:
+        """Return the seconds of each of `count` steps, called one after another, with numbers from `first` on.
+
+        The seconds that a step measured itself count instead of the caller's.
+        """
+        stamps, seconds_of_steps = [time.perf_counter_ns()], []
         for index in range(first, first + count):
             result = step(index)
-            timed.append(result if isinstance(result, StepSeconds) else None)
+            seconds_of_steps.append(result if isinstance(result, StepSeconds) else None)
             stamps.append(time.perf_counter_ns())
-        return [own or (end - start) / 1e9 for own, (start, end) in zip(timed, pairwise(stamps), strict=True)]
+        spans = ((end - start) / 1e9 for start, end in pairwise(stamps))
+        return [seconds or span for seconds, span in zip(seconds_of_steps, spans, strict=True)]
 
-    def identify_kernel(self, step: Callable[[int], object]) -> dict:
+    def identify_kernel(self, step: Step) -> dict:
         name = getattr(step, "kernel_name", None)
         if name:
             return {"name": name, "tensor_cores": None, "how_known": "a loop of this project"}
@@ -256,19 +281,20 @@ class CpuDevice(base.Device):
     # -- memory
 
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
-        from roofline.devices.cpu import dram_benchmarks as cpu_memory
+        from roofline.devices.cpu import dram_benchmarks
 
         if not size_bytes:
-            free = host.memory_available_bytes()
-            size_bytes = cpu_memory.default_array_bytes(self.cores, self.last_level_cache_bytes, free)
-        return cpu_memory.bandwidth_benchmarks(self.workers, size_bytes)
+            free_bytes = host.memory_available_bytes()
+            size_bytes = dram_benchmarks.default_array_bytes(self.cores, self.last_level_cache_bytes, free_bytes)
+        return dram_benchmarks.bandwidth_benchmarks(self.workers, size_bytes)
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
-        """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
-        from roofline.devices.cpu import dram_benchmarks as cpu_memory
+        """Return a sweep of one core, and one of all cores with a set each; on one core these are the same."""
+        from roofline.devices.cpu import dram_benchmarks
 
-        each = [
-            cpu_memory.ReaderCaches(readers, cache_bytes_by_level(readers), self.last_level_cache_bytes // readers)
+        caches_of_sweeps = [
+            dram_benchmarks.ReaderCaches(readers, cache_bytes_by_level(readers), self.last_level_cache_bytes // readers)
             for readers in sorted({1, self.cores})
         ]
-        return cpu_memory.sweep_benchmarks(self.workers, each, host.memory_available_bytes(), points_per_octave)
+        free_bytes = host.memory_available_bytes()
+        return dram_benchmarks.sweep_benchmarks(self.workers, caches_of_sweeps, free_bytes, points_per_octave)

@@ -3,7 +3,9 @@
 Imported once the threads of the BLAS are set: it loads NumPy.
 """
 
+import math
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -15,49 +17,52 @@ from roofline.devices.cpu.workers import StepSeconds
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
-# x = k x + x turns numbers round and makes them smaller, to 1/e within STEPS steps: what comes of the last one still
-# shows how many there were. Each round begins anew.
+if TYPE_CHECKING:
+    from roofline.devices.cpu.cpu_device import CpuDevice
+
+# x = k x + x changes the sign of numbers and makes them smaller, to 1/e within STEPS_PER_ROUND steps: the last number
+# still shows how many steps there were. Each round begins with the first numbers.
 FMA_FACTOR, STEPS_PER_ROUND = -2 + 2**-16, 1 << 16
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-4}
-CHAIN_COUNTS = (24, 12)  # independent ones hide the latency: two ports x five clocks; as many fit 32 registers, or 16
-ROUNDS_OF_12_CHAINS = 16  # of 12 chains: about 2 ms
+CHAIN_COUNTS = (24, 12)  # independent chains hide the latency, two ports x five clocks; they fit 32 and 16 registers
+ROUNDS_OF_12_CHAINS = 16  # about 2 ms
 CLOCK_CHAIN_ROUNDS = 2048  # some 40 us of the chain that counts the clock, right after the load
 
 
-def candidate_fma_workloads(device, ceiling: str, seed: int) -> list[Workload]:
-    """By numbers of independent chains, in the widest vectors and those of half the width."""
+def candidate_fma_workloads(device: "CpuDevice", ceiling: str, seed: int) -> list[Workload]:
+    """Return a loop for each number of independent chains, in the widest vectors and in vectors of half the width."""
     widest, registers = loops.host_vectors()
     widths = [widest, widest // 2] if widest > 16 else [widest]
     shapes = [(chains, width) for width in widths for chains in CHAIN_COUNTS if chains + 2 <= registers]
     return [_make_workload(device, ceiling, chains, width, seed) for chains, width in shapes]
 
 
-def rebuild_fma_workload(device, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
-    """The same loop on its own numbers."""
+def rebuild_fma_workload(device: "CpuDevice", ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+    """Return the loop that a record describes, on new numbers."""
     return _make_workload(device, ceiling, product.shape["chains"], product.shape["vector_bits"] // 8, seed)
 
 
-def _make_workload(device, ceiling: str, chains: int, vector_bytes: int, seed: int) -> Workload:
+def _make_workload(device: "CpuDevice", ceiling: str, chains: int, vector_bytes: int, seed: int) -> Workload:
     loop = FmaLoop(device, operand_dtype(ceiling), chains, vector_bytes, seed)
-    clear = partial(loop.sums.fill, numpy.nan)
+    clear = partial(loop.results.fill, numpy.nan)
     return Workload(loop.product, loop.flops, loop, clear, loop.compare, loop.clock_mhz)
 
 
 class FmaLoop:
     """A loop of multiply-adds on every thread; a call is a step."""
 
-    def __init__(self, device, dtype: str, chains: int, vector_bytes: int, seed: int):
+    def __init__(self, device: "CpuDevice", dtype: str, chains: int, vector_bytes: int, seed: int):
         self.workers, self.dtype = device.workers, dtype
         self.lanes, self.loop = vector_bytes // ITEM_BYTES[dtype], loops.compile_fma_loop(dtype, chains, vector_bytes)
-        self.rounds = rounds = ROUNDS_OF_12_CHAINS * min(CHAIN_COUNTS) // chains
-        threads, row = self.workers.count, chains * self.lanes
-        self.numbers = self._rows(threads, self.lanes + row)
+        self.rounds = ROUNDS_OF_12_CHAINS * min(CHAIN_COUNTS) // chains
+        threads, row_items = self.workers.count, chains * self.lanes
+        self.numbers = self._page_separated_rows(threads, self.lanes + row_items)
         self.numbers[:, : self.lanes] = FMA_FACTOR
-        self.numbers[:, self.lanes :] = device.normal((threads, row), dtype, seed)
-        self.sums = self._rows(threads, row)
-        self.flops = 2 * row * STEPS_PER_ROUND * rounds * threads
+        self.numbers[:, self.lanes :] = device.normal((threads, row_items), dtype, seed)
+        self.results = self._page_separated_rows(threads, row_items)
+        self.flops = 2 * row_items * STEPS_PER_ROUND * self.rounds * threads
         self.clocks_mhz: list[float] = []
-        shape = {"threads": threads, "rounds": rounds, "chains": chains, "vector_bits": 8 * vector_bytes}
+        shape = {"threads": threads, "rounds": self.rounds, "chains": chains, "vector_bits": 8 * vector_bytes}
         self.kernel_name = f"multiply_adds_{dtype}_{chains}x{8 * vector_bytes}"
         self.product = WorkloadSpec(
             library="a register-only loop of this project, compiled by LLVM (devices/cpu/loops.py)",
@@ -68,31 +73,31 @@ class FmaLoop:
             output=dtype,
         )
 
-    def _rows(self, threads: int, items: int):
-        """Zeros, each thread's row in its own pages."""
-        item_bytes = ITEM_BYTES[self.dtype]
-        apart = -(-items * item_bytes // loops.PAGE_BYTES) * loops.PAGE_BYTES
-        rows = loops.allocate_aligned(threads * apart, loops.PAGE_BYTES).view(array_dtype(self.dtype))
+    def _page_separated_rows(self, threads: int, items: int) -> numpy.ndarray:
+        """Return zeros of shape (threads, items), each thread's row in pages that no other row shares."""
+        row_bytes = math.ceil(items * ITEM_BYTES[self.dtype] / loops.PAGE_BYTES) * loops.PAGE_BYTES
+        rows = loops.allocate_aligned(threads * row_bytes, loops.PAGE_BYTES).view(array_dtype(self.dtype))
         rows.fill(0)
         return rows.reshape(threads, -1)[:, :items]
 
     def __call__(self, index: int) -> StepSeconds:
-        self.sums[...] = 0
-        rows = zip(self.numbers, self.sums, strict=True)
-        arguments = [(numbers.ctypes.data, sums.ctypes.data, self.rounds, STEPS_PER_ROUND) for numbers, sums in rows]
+        self.results[...] = 0
+        arguments = [
+            (numbers.ctypes.data, results.ctypes.data, self.rounds, STEPS_PER_ROUND)
+            for numbers, results in zip(self.numbers, self.results, strict=True)
+        ]
         run = loops.run_together(self.workers, self.loop, arguments, CLOCK_CHAIN_ROUNDS)
         self.clocks_mhz = run.clocks_mhz
         return StepSeconds(run.seconds)
 
     def clock_mhz(self) -> float:
-        """Of the cores, counted right after the last step."""
+        """Return the median clock of the cores, counted right after the last step."""
         return statistics.median(self.clocks_mhz)
 
     def compare(self) -> Check:
-        """Every number against the closed form of all steps. Raises ArithmeticError where they differ."""
-        expected = (
-            self.rounds * (1 + FMA_FACTOR) ** STEPS_PER_ROUND * self.numbers[:, self.lanes :].astype(numpy.float64)
-        )
-        error, tolerance = relative_error(self.sums, expected), TOLERANCE[self.dtype]
+        """Compare every number with the closed form of all steps. Raises ArithmeticError where they differ."""
+        first_numbers = self.numbers[:, self.lanes :].astype(numpy.float64)
+        expected = self.rounds * (1 + FMA_FACTOR) ** STEPS_PER_ROUND * first_numbers
+        error, tolerance = relative_error(self.results, expected), TOLERANCE[self.dtype]
         require_close(f"{self.dtype}_fma loop", error, tolerance)
         return Check(compared="every number after all steps, closed form", relative_error=error, tolerance=tolerance)

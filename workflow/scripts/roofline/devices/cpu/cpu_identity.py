@@ -16,6 +16,7 @@ NATIVE_CEILINGS = (*NATIVE_DTYPES, *(name for name, dtype in REGISTER_ONLY_DTYPE
 
 
 def discover(capacities: bool = True) -> list[Identity]:
+    """Return the CPU as the one device of this kind. `capacities` has a meaning for GPUs alone."""
     import psutil
 
     return [
@@ -34,7 +35,7 @@ def discover(capacities: bool = True) -> list[Identity]:
 
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
-    """Why this machine has no such compute ceiling; None where it has. Loads no NumPy."""
+    """Return why this machine lacks a compute ceiling; None if it has it. Loads no NumPy."""
     if ceiling in NATIVE_CEILINGS:
         return None
     if ceiling in REGISTER_ONLY_DTYPES:
@@ -43,7 +44,7 @@ def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
 
 
 def formula_peak_tflops(hardware: dict, item_bytes: int) -> float:
-    """Theoretical peak = clock x cores x SIMD lanes x (2 with fused multiply-add) x ports, in TFLOPS.
+    """Return the theoretical peak in TFLOPS: clock x cores x SIMD lanes x (2 with fused multiply-add) x ports.
 
     Cores are physical: two threads of one core share its ports.
     """
@@ -53,10 +54,10 @@ def formula_peak_tflops(hardware: dict, item_bytes: int) -> float:
 
 
 def simd_units(flags: set[str], machine: str, family: str | None) -> dict:
-    """SIMD width, FLOPs per multiply-add and vector ports per core, from the flags that the kernel lists.
+    """Return SIMD width, FLOPs per multiply-add and vector ports per core, from the flags that the kernel lists.
 
-    Ports cannot be read from a CPU. Two full-width multiply-add ports is what server cores since Haswell have
-    (Fog, The microarchitecture of Intel, AMD and VIA CPUs); AMD's family 25 splits 512-bit operations in two.
+    Ports cannot be read from a CPU. Server cores since Haswell have two full-width multiply-add ports (Fog, The
+    microarchitecture of Intel, AMD and VIA CPUs); AMD's family 25 splits 512-bit operations in two.
     """
     if machine in ("aarch64", "arm64"):
         return {"simd": "NEON", "simd_bits": 128, "fma_flops": 2, "vector_ports": 2, "ports_assumed": True}
@@ -70,15 +71,15 @@ def simd_units(flags: set[str], machine: str, family: str | None) -> dict:
     return {"simd": "SSE2", "simd_bits": 128, "fma_flops": 1, "vector_ports": 2, "ports_assumed": True}
 
 
-def formula_clock(described: dict[str, str]) -> dict:
-    """The clock of the formula: the highest that the kernel lists, else the one that /proc/cpuinfo reports now.
+def formula_clock(cpuinfo: dict[str, str]) -> dict:
+    """Return the clock of the formula: the highest that the kernel lists, else the one that /proc/cpuinfo reports now.
 
-    With `clock_may_boost`, a core may boost above it, so that a measured peak may exceed the formula's.
+    With `clock_may_boost` a core may boost above it, so that a measured peak may exceed the formula's.
     """
     try:
         highest = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text()) / 1e3
         return {"clock_mhz": highest, "clock_source": CPUFREQ_SOURCE, "clock_may_boost": False}
     except (OSError, ValueError):
-        reported = described.get("cpu MHz")
+        reported = cpuinfo.get("cpu MHz")
         mhz = float(reported) if reported else None
         return {"clock_mhz": mhz, "clock_source": CPUINFO_SOURCE, "clock_may_boost": True}

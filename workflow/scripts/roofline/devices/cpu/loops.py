@@ -1,8 +1,8 @@
 """Loops over memory and over registers, compiled by LLVM for this host's vectors, and run by pinned threads together.
 
 A loop is written as LLVM's intermediate representation, in vectors of the widest kind that the host has. No pass of
-LLVM's optimiser runs: what is written here is timed. Each thread waits in compiled code until all are there, and
-leaves the nanoseconds at which it began and ended.
+LLVM's optimiser runs: the code written here is the code that is timed. Each thread waits in compiled code until all
+have arrived, and stores the nanoseconds at which it began and ended.
 """
 
 import ctypes
@@ -17,18 +17,27 @@ import numpy
 
 from roofline.devices.cpu.workers import Workers
 
-ITERATION_BYTES = 512  # that an iteration of a stream's loop covers: sizes are multiples of it
-# That an iteration of a copy covers: with several lines, LLVM puts all loads before all stores, and a copy past the
-# caches was seen to fall from 51 to 37 GB/s on two cores. A triad is 5 % faster by blocks.
+ITERATION_BYTES = 512  # bytes of each array that one iteration covers: sizes are multiples of it
+# An iteration of a copy covers one cache line. With several lines LLVM puts all loads before all stores, and a copy
+# past the caches was seen to fall from 51 to 37 GB/s on two cores. A triad is 5 % faster with several lines.
 COPY_ITERATION_BYTES = 64
-TRIAD_SCALE = 3  # of b in the triad, and what the write stream writes
+TRIAD_SCALE = 3  # the factor of b in the triad, and the number that the write loop writes
 PAGE_BYTES = 4096
-ROW_WORDS = 16  # of a thread's own row of BEGIN, END, ..., arguments; two cache lines
+# Each thread has a row of 64-bit words, two cache lines, with the words named here and its arguments after them.
+ROW_WORDS = 16
 BEGIN_WORD, END_WORD, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
-CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the chain, one clock each
-CLOCK_CHAIN_IR = "\n".join(f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS))
+CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the clock chain, one clock each
 
-# What makes threads begin together, and notes when each ended; the work of a loop follows it.
+
+def _clock_chain_ir() -> str:
+    lines = []
+    for n in range(CHAIN_OPS):
+        operation, operand = ("add", "%y") if n % 2 == 0 else ("xor", "%z")
+        lines.append(f"  %x{n + 1} = {operation} i64 %x{n}, {operand}")
+    return "\n".join(lines)
+
+
+# The frame makes threads begin together and stores when each ended; the `work` of a loop follows it.
 TIMED_FRAME_IR = f"""
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
@@ -50,7 +59,7 @@ entry:
 loop:
   %i = phi i64 [0, %entry], [%next, %loop]
   %x0 = phi i64 [%y, %entry], [%x{CHAIN_OPS}, %loop]
-{CLOCK_CHAIN_IR}
+{_clock_chain_ir()}
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %rounds
   br i1 %more, label %loop, label %done
@@ -58,31 +67,31 @@ done:
   ret i64 %x{CHAIN_OPS}
 }}
 
-define void @run(ptr %arrived, ptr %own) {{
+define void @run(ptr %arrived, ptr %row) {{
 entry:
-  %threads_at = getelementptr i64, ptr %own, i64 {THREADS}
+  %threads_at = getelementptr i64, ptr %row, i64 {THREADS}
   %threads = load i64, ptr %threads_at
   %before = atomicrmw add ptr %arrived, i64 1 seq_cst
   br label %wait
 wait:
-  %there = load atomic i64, ptr %arrived seq_cst, align 8
-  %all = icmp uge i64 %there, %threads
+  %count_now = load atomic i64, ptr %arrived seq_cst, align 8
+  %all = icmp uge i64 %count_now, %threads
   br i1 %all, label %go, label %yield
 yield:
   %yielded = call i32 @sched_yield()
   br label %wait
 go:
   %begin = call i64 @now()
-  store i64 %begin, ptr %own
-  %arguments = getelementptr i64, ptr %own, i64 {ARGUMENTS}
+  store i64 %begin, ptr %row
+  %arguments = getelementptr i64, ptr %row, i64 {ARGUMENTS}
   %result = call i64 @work(ptr %arguments)
   fence seq_cst
   %end = call i64 @now()
-  %end_at = getelementptr i64, ptr %own, i64 {END_WORD}
+  %end_at = getelementptr i64, ptr %row, i64 {END_WORD}
   store i64 %end, ptr %end_at
-  %result_at = getelementptr i64, ptr %own, i64 {RESULT}
+  %result_at = getelementptr i64, ptr %row, i64 {RESULT}
   store i64 %result, ptr %result_at
-  %rounds_at = getelementptr i64, ptr %own, i64 {CHAIN_ROUNDS}
+  %rounds_at = getelementptr i64, ptr %row, i64 {CHAIN_ROUNDS}
   %rounds = load i64, ptr %rounds_at
   %counted = icmp ugt i64 %rounds, 0
   br i1 %counted, label %count, label %done
@@ -91,9 +100,9 @@ count:
   %last = call i64 @chain(i64 %rounds, i64 %begin, i64 %end)
   %count_end = call i64 @now()
   %chain_ns = sub i64 %count_end, %count_begin
-  %chain_at = getelementptr i64, ptr %own, i64 {CHAIN_NS}
+  %chain_at = getelementptr i64, ptr %row, i64 {CHAIN_NS}
   store i64 %chain_ns, ptr %chain_at
-  %unused_at = getelementptr i64, ptr %own, i64 {UNUSED}
+  %unused_at = getelementptr i64, ptr %row, i64 {UNUSED}
   store i64 %last, ptr %unused_at
   br label %done
 done:
@@ -101,21 +110,23 @@ done:
 }}
 """
 
-
-Loop = Callable[[int, int], None]  # of the addresses of the count of threads that arrived, and of a thread's own row
+Loop = Callable[[int, int], None]  # called with two addresses: the count of arrived threads, and a thread's row
 
 
 class LoopRun(NamedTuple):
-    """One run of a loop: seconds from the release to the last thread's end; then by thread."""
+    """One run of a loop by several threads."""
 
-    seconds: float
-    results: list[int]
-    clocks_mhz: list[float]  # counted right after the loop; empty where it was not asked for
+    seconds: float  # from the first thread's begin to the last thread's end
+    results: list[int]  # by thread
+    clocks_mhz: list[float]  # by thread, counted right after the loop; empty if not asked for
 
 
 @cache
 def host_vectors() -> tuple[int, int]:
-    """Bytes of the widest vectors, and how many registers hold them. Of an ARM host NEON's: wider SVE is not used."""
+    """Return the bytes of the host's widest vectors, and the number of registers that hold them.
+
+    On an ARM host they are NEON's: wider SVE is not used.
+    """
     features = llvm.get_host_cpu_features()
     if platform.machine() in ("aarch64", "arm64"):
         return 16, 32
@@ -124,59 +135,73 @@ def host_vectors() -> tuple[int, int]:
     return (32 if features.get("avx") else 16), 16
 
 
-def run_together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> LoopRun:
-    """One run of a loop by the first workers. With `chain` each then adds dependent numbers, which gives its clock."""
-    words = (
-        allocate_aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
-    )
+def run_together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], clock_rounds: int = 0) -> LoopRun:
+    """Run a loop once on as many workers as there are `arguments`, one sequence for each.
+
+    With `clock_rounds` each thread then runs so many rounds of a chain of dependent additions, which gives its clock.
+    """
+    row_bytes = 8 * ROW_WORDS
+    words = allocate_aligned(row_bytes * (len(arguments) + 1), row_bytes).view(numpy.int64).reshape(-1, ROW_WORDS)
     words.fill(0)
     arrived, rows = words[0], words[1:]
-    rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), chain
-    for row, own in zip(rows, arguments, strict=True):
-        row[ARGUMENTS : ARGUMENTS + len(own)] = own
-    shared, first, stride = arrived.ctypes.data, rows.ctypes.data, rows.strides[0]
-    workers.run(len(arguments), lambda thread: loop(shared, first + stride * thread))
+    rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), clock_rounds
+    for row, argument_words in zip(rows, arguments, strict=True):
+        row[ARGUMENTS : ARGUMENTS + len(argument_words)] = argument_words
+    arrived_address, first_row_address = arrived.ctypes.data, rows.ctypes.data
+    workers.run(len(arguments), lambda thread: loop(arrived_address, first_row_address + row_bytes * thread))
     return LoopRun(
         seconds=max(1, rows[:, END_WORD].max() - rows[:, BEGIN_WORD].min()) / 1e9,
         results=rows[:, RESULT].tolist(),
-        clocks_mhz=(chain * CHAIN_OPS * 1e3 / rows[:, CHAIN_NS]).tolist() if chain else [],
+        clocks_mhz=(clock_rounds * CHAIN_OPS * 1e3 / rows[:, CHAIN_NS]).tolist() if clock_rounds else [],
     )
 
 
-def allocate_aligned(size_bytes: int, to_bytes: int):
-    """Bytes of new memory that begin at a multiple of `to_bytes`."""
-    room = numpy.empty(size_bytes + to_bytes, numpy.uint8)
-    start = -room.ctypes.data % to_bytes
-    return room[start : start + size_bytes]
+def allocate_aligned(size_bytes: int, to_bytes: int) -> numpy.ndarray:
+    """Return new memory as an array of `size_bytes` bytes that begins at a multiple of `to_bytes`."""
+    memory = numpy.empty(size_bytes + to_bytes, numpy.uint8)
+    start = -memory.ctypes.data % to_bytes
+    return memory[start : start + size_bytes]
 
 
 @cache
-def compile_access_loop(mix: str, streaming: bool = False) -> Loop:
-    """Read, write, copy or triad, with stores past the caches or ordinary ones.
+def compile_access_loop(mix: str, non_temporal: bool = False) -> Loop:
+    """Compile a loop that reads, writes, copies or adds as in the STREAM triad, for this host's vectors.
 
-    Its arguments are the addresses of a, b and c, bytes (a multiple of BLOCK_BYTES, or 0) and passes over these. Read
-    returns the sum of a's 8-byte words, modulo 2^64; addresses are multiples of 64.
+    With `non_temporal` its stores bypass the caches. Its arguments are the addresses of a, b and c, bytes (a multiple
+    of ITERATION_BYTES, or 0) and passes over these. Addresses are multiples of 64. A read returns the sum of a's 8-byte
+    words modulo 2^64, all others 0.
     """
-    return compile_loop(access_loop_ir(mix, streaming, host_vectors()[0]))
+    return compile_loop(access_loop_ir(mix, non_temporal, host_vectors()[0]))
 
 
 @cache
 def compile_fma_loop(dtype: str, chains: int, vector_bytes: int) -> Loop:
-    """x = k x + x on so many vectors in registers. Its arguments are the addresses of the numbers (a vector of k, and
-    the first x's) and of the sums, then rounds and steps. A round begins with the first x's and adds the last to the
-    sums. The addend is one of the factors because ARM's multiply-add overwrites it: any other would have to be copied.
+    """Compile a loop of x = k x + x on `chains` vectors in registers.
+
+    Its arguments are the addresses of the numbers (a vector of k, then the first x's) and of the results, then rounds
+    and steps. A round begins with the first x's and adds the last x's to the results. The addend is one of the factors
+    because ARM's multiply-add overwrites it: any other addend would have to be copied.
     """
     return compile_loop(fma_loop_ir(dtype, chains, vector_bytes))
 
 
-def access_loop_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
+def access_loop_ir(mix: str, non_temporal: bool, vector_bytes: int) -> str:
+    """Return the LLVM IR of `work` for an access loop: see `compile_access_loop`.
+
+    An iteration covers ITERATION_BYTES, of a copy COPY_ITERATION_BYTES. A read adds to up to 8 independent vector sums:
+    %s0, %s1, ... hold them at the start of an iteration, and the last of the %t0, %t1, ... at its end.
+    """
     iteration_bytes = COPY_ITERATION_BYTES if mix == "copy" else ITERATION_BYTES
     count = iteration_bytes // vector_bytes
     sums = min(8, count) if mix == "read" else 0
     integers = f"<{vector_bytes // 8} x i64>"
-    carried = [
+    carried_sums = [
         f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{count - sums + n}, %loop]" for n in range(sums)
     ]
+    body = [line for n in range(count) for line in _vector_instructions(mix, n, sums, non_temporal, vector_bytes)]
+    end = ["  ret i64 0"]
+    if sums:
+        end = _lane_sum_instructions(integers, vector_bytes // 8, count - sums, sums)
     return "\n".join(
         [
             *_load_argument_instructions("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
@@ -186,8 +211,8 @@ def access_loop_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
             "loop:",
             "  %i = phi i64 [0, %entry], [%next, %loop]",
             "  %done = phi i64 [0, %entry], [%sofar, %loop]",
-            *carried,
-            *(line for n in range(count) for line in _vector_instructions(mix, n, sums, streaming, vector_bytes)),
+            *carried_sums,
+            *body,
             f"  %after = add i64 %i, {iteration_bytes}",
             "  %wrapped = icmp eq i64 %after, %bytes",
             "  %next = select i1 %wrapped, i64 0, i64 %after",
@@ -195,7 +220,7 @@ def access_loop_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
             "  %more = icmp ult i64 %sofar, %total",
             "  br i1 %more, label %loop, label %end",
             "end:",
-            *(_lane_sum_instructions(integers, vector_bytes // 8, count - sums, sums) if sums else ["  ret i64 0"]),
+            *end,
             "out:",
             "  ret i64 0",
             "}",
@@ -204,8 +229,8 @@ def access_loop_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
     )
 
 
-def _vector_instructions(mix: str, n: int, sums: int, streaming: bool, vector_bytes: int) -> list[str]:
-    """What an iteration does with its n-th vector."""
+def _vector_instructions(mix: str, n: int, sums: int, non_temporal: bool, vector_bytes: int) -> list[str]:
+    """Return the instructions of an iteration on its n-th vector."""
     integers, floats = f"<{vector_bytes // 8} x i64>", f"<{vector_bytes // 4} x float>"
     splat = ", ".join([f"float {float(TRIAD_SCALE)}"] * (vector_bytes // 4))
 
@@ -219,7 +244,7 @@ def _vector_instructions(mix: str, n: int, sums: int, streaming: bool, vector_by
         return [*at(array), f"  %{array}v{n} = load {kind}, ptr %{array}{n}, align {vector_bytes}"]
 
     def store(kind: str, value: str) -> list[str]:
-        hint = ", !nontemporal !0" if streaming else ""
+        hint = ", !nontemporal !0" if non_temporal else ""
         return [*at("c"), f"  store {kind} {value}, ptr %c{n}, align {vector_bytes}{hint}"]
 
     if mix == "read":
@@ -234,7 +259,7 @@ def _vector_instructions(mix: str, n: int, sums: int, streaming: bool, vector_by
 
 
 def _lane_sum_instructions(integers: str, lanes: int, first: int, count: int) -> list[str]:
-    """Returns the sum of all lanes of the vectors %t from the first on."""
+    """Return the instructions that add up all lanes of `count` vectors %t from the `first` on, and return the sum."""
     lines = [f"  %u0 = add {integers} %t{first}, zeroinitializer"]
     lines += [f"  %u{n} = add {integers} %u{n - 1}, %t{first + n}" for n in range(1, count)]
     lines += [f"  %l0 = extractelement {integers} %u{count - 1}, i32 0"]
@@ -245,6 +270,10 @@ def _lane_sum_instructions(integers: str, lanes: int, first: int, count: int) ->
 
 
 def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
+    """Return the LLVM IR of `work` for a loop of multiply-adds: see `compile_fma_loop`.
+
+    The outer loop is over rounds, the inner one over steps. In a step each chain does one multiply-add on its vector.
+    """
     scalar, item_bytes = {"fp64": ("double", 8), "fp32": ("float", 4)}[dtype]
     lanes = vector_bytes // item_bytes
     vector = f"<{lanes} x {scalar}>"
@@ -255,7 +284,7 @@ def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
             f"  %{name}at{n} = getelementptr i8, ptr %{base}, i64 {(first + n) * vector_bytes}" for n in range(chains)
         ]
 
-    def each(line: str) -> list[str]:
+    def for_each_chain(line: str) -> list[str]:
         return [line.format(n=n, v=vector, bytes=vector_bytes, fma=fma) for n in range(chains)]
 
     return "\n".join(
@@ -268,19 +297,19 @@ def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
             "  br label %round",
             "round:",
             "  %r = phi i64 [0, %entry], [%rnext, %added]",
-            *each("  %x{n} = load {v}, ptr %xat{n}, align {bytes}"),
+            *for_each_chain("  %x{n} = load {v}, ptr %xat{n}, align {bytes}"),
             "  br label %loop",
             "loop:",
             "  %i = phi i64 [0, %round], [%next, %loop]",
-            *each("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
-            *each("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
+            *for_each_chain("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
+            *for_each_chain("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
             "  %next = add i64 %i, 1",
             "  %more = icmp ult i64 %next, %steps",
             "  br i1 %more, label %loop, label %added",
             "added:",
-            *each("  %sum{n} = load {v}, ptr %sat{n}, align {bytes}"),
-            *each("  %new{n} = fadd {v} %sum{n}, %z{n}"),
-            *each("  store {v} %new{n}, ptr %sat{n}, align {bytes}"),
+            *for_each_chain("  %sum{n} = load {v}, ptr %sat{n}, align {bytes}"),
+            *for_each_chain("  %new{n} = fadd {v} %sum{n}, %z{n}"),
+            *for_each_chain("  store {v} %new{n}, ptr %sat{n}, align {bytes}"),
             "  %rnext = add i64 %r, 1",
             "  %again = icmp ult i64 %rnext, %rounds",
             "  br i1 %again, label %round, label %out",
@@ -291,15 +320,20 @@ def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
     )
 
 
-def _load_argument_instructions(*kinds: str) -> list[str]:
+def _load_argument_instructions(*declarations: str) -> list[str]:
+    """Return the beginning of `work`, which loads arguments declared as "TYPE NAME" into variables of these names."""
     lines = ["define i64 @work(ptr %arguments) {", "entry:"]
-    for number, (kind, name) in enumerate(one.split() for one in kinds):
+    for number, declaration in enumerate(declarations):
+        kind, name = declaration.split()
         lines.append(f"  %{name}_at = getelementptr i64, ptr %arguments, i64 {number}")
         lines.append(f"  %{name} = load {kind}, ptr %{name}_at")
     return lines
 
 
 def compile_loop(work: str) -> Loop:
+    """Compile LLVM IR that defines `work(arguments) -> i64`, within the frame that starts threads together and stores
+    begin and end. Return a function of two addresses: the count of arrived threads, and a thread's row.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(TIMED_FRAME_IR + work)

@@ -1,9 +1,12 @@
 """The caches of this machine's cores, as the kernel lists them, and an order of cores that spreads over the machine."""
 
+from typing import NamedTuple
+
+from roofline.core.units import GIB, KIB, MIB
 from roofline.devices import host
 
-UNLISTED_CACHE_BYTES = 256 << 20  # where the kernel lists no caches: more than most CPUs have
-UNLISTED_L2_BYTES = 1 << 20
+UNLISTED_CACHE_BYTES = 256 * MIB  # used where the kernel lists no caches: more than most CPUs have
+UNLISTED_L2_BYTES = MIB
 GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
 GB_PER_S_ALL_CORES = 300.0
 RULE_OF_THUMB_SOURCE = (
@@ -13,68 +16,90 @@ RULE_OF_THUMB_SOURCE = (
 )
 
 
+class ListedCache(NamedTuple):
+    """A core's cache (data or unified) of one level, as the kernel lists it."""
+
+    shared_cpus: str  # the list of the CPUs that share it, which identifies it
+    size_bytes: int
+
+
 def total_last_level_cache_bytes() -> int:
-    """Of all last-level caches that the usable cores have: together they keep what all the cores read."""
-    found = [_read_caches(cpu) for cpu in host.usable_cpus()]
-    last = max((level for caches in found for level in caches), default=None)
-    if last is None:
+    """Return the bytes of all last-level caches of the usable cores: together they keep what all these cores read."""
+    caches_by_cpu = [_read_caches(cpu) for cpu in host.usable_cpus()]
+    last_level = max((level for caches in caches_by_cpu for level in caches), default=None)
+    if last_level is None:
         return UNLISTED_CACHE_BYTES
-    each_once = dict(caches[last] for caches in found if last in caches)
-    return sum(each_once.values())
+    caches_of_level = [caches[last_level] for caches in caches_by_cpu if last_level in caches]
+    size_by_cpus = {cache.shared_cpus: cache.size_bytes for cache in caches_of_level}  # each cache once
+    return sum(size_by_cpus.values())
 
 
 def cache_bytes_by_level(readers: int = 1) -> dict[str, int]:
-    """Bytes of the caches of the first core by level, divided among the readers that share them."""
+    """Return the bytes of the first core's caches by level, divided among those of `readers` cores that share them."""
     cpus = host.usable_cpus()
-    found = [_read_caches(cpu) for cpu in cpus]
+    caches_by_cpu = [_read_caches(cpu) for cpu in cpus]
     sizes = {}
-    for level, (shared, size) in _read_caches(min(cpus)).items():
-        sharing = sum(caches.get(level, ("", 0))[0] == shared for caches in found)
-        sizes[level] = size // min(sharing, readers)
+    for level, cache in _read_caches(min(cpus)).items():
+        sharers = [
+            caches for caches in caches_by_cpu if level in caches and caches[level].shared_cpus == cache.shared_cpus
+        ]
+        sizes[level] = cache.size_bytes // min(len(sharers), readers)
     return sizes
 
 
 def measured_core_counts(cores: int) -> list[int]:
-    """All cores, and fewer by halves, down to one: on so many is reading measured, and so many may an operator use."""
+    """Return all cores, and fewer by halves down to one: reads are measured on so many, and operators may use them."""
     return [cores >> halvings for halvings in range(cores.bit_length())]
 
 
 def ceiling_name_on_cores(ceiling: str, count: int) -> str:
-    """The name of a ceiling of so many cores."""
+    """Return the name of a ceiling on so many cores: dram_read_4_cores, dram_read_one_core."""
     return f"{ceiling}_one_core" if count == 1 else f"{ceiling}_{count}_cores"
 
 
 def order_spread_out(cpus: set[int]) -> list[int]:
-    """In an order whose beginnings lie all over the machine: one thread of each core first, neighbours far apart."""
-    ranks: dict[int, list[int]] = {}
-    seen: dict[str, int] = {}
+    """Return CPUs in an order in which the first ones, however many, lie all over the machine.
+
+    One thread of each core comes first, and neighbours are far apart.
+    """
+    cpus_by_rank: dict[int, list[int]] = {}  # the first thread of every core, the second one, ...
+    threads_by_core: dict[str, int] = {}
     for cpu in sorted(cpus):
-        core = _read_caches(cpu).get("l1", (str(cpu), 0))[0]
-        ranks.setdefault(seen.get(core, 0), []).append(cpu)
-        seen[core] = seen.get(core, 0) + 1
-    return [rank[i] for _, rank in sorted(ranks.items()) for i in sorted(range(len(rank)), key=_bit_reversed)]
+        first_cache = _read_caches(cpu).get("l1")
+        core = first_cache.shared_cpus if first_cache else str(cpu)
+        rank = threads_by_core.get(core, 0)
+        cpus_by_rank.setdefault(rank, []).append(cpu)
+        threads_by_core[core] = rank + 1
+    ordered = []
+    for _, cpus_of_rank in sorted(cpus_by_rank.items()):
+        for index in sorted(range(len(cpus_of_rank)), key=_bit_reversed):
+            ordered.append(cpus_of_rank[index])
+    return ordered
 
 
 def _bit_reversed(number: int) -> str:
     return f"{number:032b}"[::-1]
 
 
-def _read_caches(cpu: int) -> dict[str, tuple[str, int]]:
-    """Which cores share a core's cache (data or unified) of each level, and its bytes, as the kernel lists them."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    found = {}
+def _read_caches(cpu: int) -> dict[str, ListedCache]:
+    """Return the data and unified caches of a core by level, as the kernel lists them."""
+    units = {"K": KIB, "M": MIB, "G": GIB}
+    caches = {}
     for folder in sorted((host.cpu_folder(cpu) / "cache").glob("index*")):
         try:
             items = ("level", "type", "size", "shared_cpu_list")
-            level, kind, size, shared = ((folder / item).read_text().strip() for item in items)
+            level, kind, size, shared_cpus = ((folder / item).read_text().strip() for item in items)
             if kind != "Instruction":
-                found[f"l{level}"] = (shared, int(size[:-1]) * units[size[-1]])
+                caches[f"l{level}"] = ListedCache(shared_cpus, int(size[:-1]) * units[size[-1]])
         except (OSError, ValueError, KeyError):
             continue
-    return found
+    return caches
 
 
 def rule_of_thumb_gb_per_s(cores: int, cpu: str = "") -> float:
-    """Of so many cores' accesses to memory: each has its own rate, and all share another. `cpu` is its name."""
-    each = AMD_GB_PER_S_PER_CORE if cpu.startswith("AMD") else GB_PER_S_PER_CORE
-    return 1 / (1 / (cores * each) + 1 / GB_PER_S_ALL_CORES)
+    """Return the rule-of-thumb GB/s of so many cores: 1 / (1 / (cores x rate) + 1 / 300).
+
+    The rate is 10 GB/s per core, 25 where the name `cpu` begins with AMD.
+    """
+    per_core = AMD_GB_PER_S_PER_CORE if cpu.startswith("AMD") else GB_PER_S_PER_CORE
+    return 1 / (1 / (cores * per_core) + 1 / GB_PER_S_ALL_CORES)

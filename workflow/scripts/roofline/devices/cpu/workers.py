@@ -8,14 +8,14 @@ from threading import Thread
 
 
 class StepSeconds(float):
-    """Seconds that a step found by itself and returns: they count, not what its caller saw."""
+    """Seconds that a step measured itself and returns; they count instead of the time that its caller saw."""
 
 
 class Workers:
-    """One thread per core. Piece i is always that of worker i, so that it is in the caches and the socket of that core.
+    """One thread per core. Piece i of work always goes to worker i, so that it is in the caches and socket of its core.
 
-    With `cpus`, each stays on one of them: for steps of milliseconds the kernel often woke two on one core. Queues take
-    half the time of futures.
+    With `cpus`, each worker stays on one of them: for steps of milliseconds the kernel often woke two on one core.
+    Queues take half the time of futures.
     """
 
     def __init__(self, count: int, cpus: Sequence[int] = ()):
@@ -24,12 +24,15 @@ class Workers:
         for number, queue in enumerate(self._queues):
             Thread(target=_run_tasks, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
 
-    def __del__(self):
+    def __del__(self) -> None:
         for queue in self._queues:
             queue.put(None)
 
     def run(self, count: int, work: Callable[[int], object]) -> list:
-        """The results of work(0), work(1), ... on the first `count` of them, once all are done."""
+        """Return the results of work(0), work(1), ... on the first `count` workers, once all are done.
+
+        Raises the first error, by the number of the worker.
+        """
         done = SimpleQueue()
         for queue in self._queues[:count]:
             queue.put((work, done))
@@ -41,7 +44,7 @@ class Workers:
 
 
 def _run_tasks(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
-    """A worker's life: until it is handed None."""
+    """Run the tasks of a worker's queue until one is None."""
     if cpus:
         with contextlib.suppress(OSError):  # not every sandbox allows it
             os.sched_setaffinity(0, cpus)
@@ -52,4 +55,4 @@ def _run_tasks(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
         except BaseException as error:
             outcome = number, None, error
         done.put(outcome)
-        del task, work, done, outcome  # and with them the arrays that they keep
+        del task, work, done, outcome  # they would keep arrays alive

@@ -96,12 +96,12 @@ def _cache_benchmark(
         name=name,
         level=level,
         mix="read",
-        counted=f"bytes read by the multiprocessors, from {size:,} bytes {reads_text}",
+        counting_rule=f"bytes read by the multiprocessors, from {size:,} bytes {reads_text}",
         counted_bytes=first_launch.times_read * size,
-        grids={grid: launch.step for grid, launch in launches.items()},
+        steps_by_grid={grid: launch.step for grid, launch in launches.items()},
         verify=verify,
         clock_mhz=device.kernel_clock_mhz,
-        blocks=TIMED_BLOCKS,
+        most_timed_blocks=TIMED_BLOCKS,
         least_samples=SET_PLACEMENTS if level == "l2" else 1,
     )
 
@@ -199,7 +199,7 @@ def sweep_benchmarks(device: "CudaDevice", points_per_octave: int) -> list[Sweep
         SweepBenchmark(
             series="through L1",
             reader=f"one multiprocessor, of {readers} that read at once",
-            counted="bytes that one multiprocessor reads, each from its own set",
+            counting_rule="bytes that one multiprocessor reads, each from its own set",
             sizes=_geometric_sizes(SWEEP_UNIT_BYTES, largest_l1_set, 2 * points_per_octave, SWEEP_UNIT_BYTES),
             step=lambda size: _own_sets_step(device, size, readers),
             levels={"l1": device.l1_bytes, "l2": l2 // readers},
@@ -208,7 +208,7 @@ def sweep_benchmarks(device: "CudaDevice", points_per_octave: int) -> list[Sweep
         SweepBenchmark(
             series="past L1",
             reader="the device",
-            counted="bytes read by the multiprocessors, which share the set out among them",
+            counting_rule="bytes read by the multiprocessors, which share the set out among them",
             sizes=_geometric_sizes(min(SMALLEST_L2_SET_BYTES, l2 // 4), largest_set, points_per_octave),
             step=lambda size: _shared_set_step(device, size),
             levels={"l2": l2},

@@ -132,8 +132,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """Return the datasheet's figures by the card's exact name, else those of its architecture's formula."""
-        return datasheets.datasheet_figures(
-            datasheets.read_datasheets(datasheets_path),
+        reported = datasheets.ReportedCard(
             name=self.identity.name,
             compute_capability=self.identity.compute_capability,
             multiprocessors=hardware["multiprocessors"],
@@ -144,6 +143,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
             mig=hardware["mig_slice"],
             nvlinks=hardware["nvlinks_active"],
         )
+        return datasheets.datasheet_figures(datasheets.read_datasheets(datasheets_path), reported)
 
     def read_state(self) -> dict:
         """Return clocks, power, temperature, throttle reasons and other processes, as NVML reports them now."""

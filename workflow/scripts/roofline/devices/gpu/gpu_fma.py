@@ -74,7 +74,7 @@ def fma_flops(ceiling: str, shape: FmaShape) -> int:
 
 
 def _defines(numbers: int, steps: int) -> tuple[str, ...]:
-    return (f"-DNUMBERS={numbers}", f"-DSTEPS_A_ROUND={steps}")
+    return (f"-DNUMBERS={numbers}", f"-DSTEPS_PER_ROUND={steps}")
 
 
 KERNELS = [("fma.cu", "", _defines(*variant)) for variant in NUMBERS_AND_STEPS]

@@ -89,10 +89,10 @@ def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchm
         name=f"hbm_{mix}",
         level="hbm",
         mix=mix,
-        counted=f"{COUNTING_RULES[mix]}, each byte of {size:,} in each of {array_count} arrays once; an array is "
+        counting_rule=f"{COUNTING_RULES[mix]}, each byte of {size:,} in each of {array_count} arrays once; an array is "
         f"{l2_sizes:.0f} times the L2",
         counted_bytes=array_count * size,
-        grids=steps,
+        steps_by_grid=steps,
         verify=lambda grid: VERIFIERS[mix](device, arrays, steps[grid]),
     )
 
@@ -241,9 +241,9 @@ def _device_copy_benchmark(device: "CudaDevice", size: int) -> BandwidthBenchmar
         name="d2d",
         level="hbm",
         mix="copy",
-        counted="bytes read plus bytes written, by the driver's own copy",
+        counting_rule="bytes read plus bytes written, by the driver's own copy",
         counted_bytes=2 * source.nbytes,
-        grids={"the driver's copy": copy},
+        steps_by_grid={"the driver's copy": copy},
         verify=verify,
     )
 
@@ -294,11 +294,11 @@ def _host_copy_benchmark(device: "CudaDevice", level: str, size_bytes: int, pinn
         level="pcie",
         mix="copy",
         host_memory="pinned" if pinned else "pageable",
-        counted=f"bytes transferred, once, {direction} {memory}",
+        counting_rule=f"bytes transferred, once, {direction} {memory}",
         counted_bytes=source.nbytes,
-        grids={"the driver's copy": to_device if level == "h2d" else to_host},
+        steps_by_grid={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,
-        blocks=HOST_TIMED_BLOCKS,
+        most_timed_blocks=HOST_TIMED_BLOCKS,
         least_samples=HOST_SAMPLES,
     )
 

@@ -91,7 +91,7 @@ def make_access_limit_kernels(device: "CudaDevice") -> list[AccessLimitKernel]:
 
 def _defines(pairs: int) -> tuple[str, ...]:
     """Return the macros of every kernel of the source, so that it is compiled once for each number of pairs."""
-    return (f"-DPAIRS={pairs}",)
+    return (f"-DPAIRS_PER_ROUND={pairs}",)
 
 
 KERNELS = [(KERNEL_FILE, "", _defines(pairs)) for pairs in PAIRS_PER_ROUND]

@@ -67,9 +67,9 @@ class PeerPair:
             level="p2p",
             mix=transfer.mix,
             both_ways=both_ways,
-            counted=f"{transfer.counted}, {self.size:,} bytes in one direction{summed}",
+            counting_rule=f"{transfer.counted}, {self.size:,} bytes in one direction{summed}",
             counted_bytes=len(transfers) * self.size,
-            grids=steps,
+            steps_by_grid=steps,
             verify=lambda grid: self._run_checked(steps[grid], transfers),
             nvlink_share=self._nvlink_share(len(transfers)),
         )

@@ -3,14 +3,7 @@
 from typing import ClassVar
 
 from roofline.core.terms import DEVICE_TRAITS, Axis, DeviceKind
-from roofline.operators.about import (
-    FEWER_INTERMEDIATES,
-    ONE_FUSED_KERNEL,
-    About,
-    Advice,
-    CellIdentity,
-    ImplementationAdvice,
-)
+from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
 
@@ -27,7 +20,6 @@ class AboutDecodeAttention(About):
     scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
     usual_share_of_peak = (0.003, 0.01)
     advice_by_implementation: ClassVar = {
-        "eager": ImplementationAdvice(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
         "fused": ImplementationAdvice(fused=True, improvements=MORE_KEYS),
         "fused_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_KEYS),
         "numpy": ImplementationAdvice(improvements=("compiled code instead of NumPy's temporaries",)),
@@ -40,18 +32,11 @@ class AboutDecodeAttention(About):
         return f"batch {cell.shape['batch']}"
 
     def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
-        advice = super().advice(cell, kind)
-        device, fp32 = DEVICE_TRAITS[kind], cell.dtype == "fp32"
+        device, fp32, heads = DEVICE_TRAITS[kind], cell.dtype == "fp32", cell.shape["heads"]
         narrower = device.narrowest_bytes < 4
-        advice["compute"] = []
-        if device.tensor_cores and fp32:
-            advice["compute"].append("tensor cores")
-        if narrower:
-            advice["compute"].append("lower precision")
+        tensor_cores = ["tensor cores"] if device.tensor_cores and fp32 else []
+        lower = ["lower precision"] if narrower else []
         # The cache has to be read, but it may have fewer bytes, or serve more queries.
-        advice["memory"] = []
-        if fp32 and narrower:
-            advice["memory"].append("a smaller dtype of the cache")
-        if cell.shape["heads"] == cell.shape.get("kv_heads", cell.shape["heads"]):
-            advice["memory"].append("grouped queries (fewer K/V heads)")
-        return advice
+        smaller = ["a smaller dtype of the cache"] if fp32 and narrower else []
+        grouped = ["grouped queries (fewer K/V heads)"] if cell.shape.get("kv_heads", heads) == heads else []
+        return super().advice(cell, kind) | {"compute": tensor_cores + lower, "memory": smaller + grouped}

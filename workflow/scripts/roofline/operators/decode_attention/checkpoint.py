@@ -34,6 +34,11 @@ class Preset(Settings):
         return (self.heads + 2 * (self.kv_heads or self.heads)) * self.head_size
 
 
+def preset_from(params: dict) -> Preset:
+    """Return the preset whose sizes are among the params of a case or a file."""
+    return Preset(**{name: params[name] for name in Preset.model_fields})
+
+
 def check_checkpoint(path: Path | str, preset: Preset) -> str:
     """Check names and shapes from the header alone, without reading weights. Return the naming: gpt2 or minigpt.
 
@@ -85,10 +90,8 @@ def load_layer(
 
 def make_checkpoint(path: Path, params: dict) -> str:
     """Write generated weights of a preset, whose sizes are in `params` with a `seed`. Return a line for the log."""
-    sizes = dict(params)
-    seed = sizes.pop("seed")
-    preset = Preset(**sizes)
-    write_generated(path, preset, seed)
+    preset = preset_from(params)
+    write_generated(path, preset, params["seed"])
     return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
 
 
@@ -163,9 +166,8 @@ def _detect_naming(path: Path | str, shapes: dict[str, list[int]], preset: Prese
     size, projected = preset.hidden_size, preset.projected_size
     prefixes = [prefix for prefix in TENSOR_NAME_PREFIXES if prefix + "h.0.attn.c_attn.weight" in shapes]
     if not prefixes:
-        raise UserError(
-            f"model.checkpoint {path}: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"
-        )
+        problem = "no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"
+        raise UserError(f"model.checkpoint {path}: {problem}")
     prefix = prefixes[0]
     shape_by_naming = {"gpt2": [size, projected], "minigpt": [projected, size]}
     stored_shape = shapes[prefix + "h.0.attn.c_attn.weight"]

@@ -5,13 +5,8 @@ from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.core.terms import Array
-from roofline.operators.decode_attention.attention_arithmetic import (
-    DecodeImplementation,
-    attend,
-    multiply,
-    project_query,
-    projection_bytes,
-)
+from roofline.operators.decode_attention import attention_arithmetic as arithmetic
+from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
 from roofline.records.seal_records import CostTerms
 
 # Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. For fp16 CuPy
@@ -51,10 +46,10 @@ class EagerAttention(DecodeImplementation):
 
     def _run_block(self, index: int) -> Array:
         layer = self.layers[index % len(self.layers)]
-        query = project_query(self.device, self.shape, self.hidden, layer)
+        query = arithmetic.project_query(self.device, self.shape, self.hidden, layer)
         attended = self._attend(self.scale_to_columns(query), index)
         flat = attended.reshape(self.shape.batch, self.shape.hidden_size)
-        return multiply(self.device, flat, layer["output"]) + layer["output_bias"]
+        return arithmetic.multiply(self.device, flat, layer["output"]) + layer["output_bias"]
 
     def costs(self, scope: str) -> CostTerms:
         """Return the kernels, the passes over intermediates, and the products of stacked matrices, which read memory
@@ -73,7 +68,7 @@ class EagerAttention(DecodeImplementation):
         floor = {f"{multiplied_as}_column_product_s_per_element": float(elements)}
         if scope == "block" and shape.batch > 1:  # a single row is read as fast as the memory allows
             projected_as = "fp32" if self.dtype == "fp32" else "fp16"  # bf16 takes as long as fp16
-            weights = projection_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
+            weights = arithmetic.projection_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
             floor[f"{projected_as}_projection_s_per_element"] = weights
         return CostTerms(
             calls={"array_operation_s": float(kernels)},
@@ -95,5 +90,5 @@ class EagerAttention(DecodeImplementation):
         """Return [batch, heads, head size] in the dtype of the case, for a query by columns and a step's cache."""
         keys, values = self.caches[index % len(self.caches)]
         query, keys, values = (self.device.widen(array) for array in (query, keys, values))
-        attended = attend(self.device.xp, query, keys, values).astype(self.as_dtype, copy=False)
+        attended = arithmetic.attend(self.device.xp, query, keys, values).astype(self.as_dtype, copy=False)
         return attended.reshape(self.shape.batch, self.shape.heads, self.shape.head_size)

@@ -99,6 +99,7 @@ def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Itera
     multiply-adds keep up with any memory. Tiles go through shared memory where two blocks have room for it.
     """
     vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
+    tile = LOADS * LANES_PER_WARP // vectors
     uses_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and limits.capability >= MMA_FROM
     if uses_mma:
         queries = MMA_QUERIES
@@ -127,15 +128,7 @@ def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Itera
         shared_bytes = max(parts_bytes, tiles_bytes)
         blocks = max(1, min(resident, limits.shared_per_sm // (shared_bytes + RESERVED_SHARED_BYTES)))
         if blocks > 1 or not stages:
-            yield KernelVariant(
-                uses_mma=uses_mma,
-                queries=queries,
-                stages=stages,
-                warps=warps,
-                blocks=blocks,
-                tile=LOADS * LANES_PER_WARP // vectors,
-                shared_bytes=shared_bytes,
-            )
+            yield KernelVariant(uses_mma, queries, stages, warps, blocks, tile, shared_bytes)
 
 
 def plan_attention(shape: AttentionShape, dtype: str, limits: GpuLimits) -> AttentionPlan:
@@ -243,9 +236,8 @@ class FusedAttention(DecodeImplementation):
         self.workspace = xp.empty((queries, plan.splits, shape.head_size + PADDING_FLOATS), xp.float32)
         self.arrived = xp.zeros(shape.batch * shape.kv_heads * plan.tiles, xp.uint32)
         sizes = (numpy.int32(shape.seq_len), numpy.int32(shape.group), numpy.int32(plan.splits))
-        self.arguments = [
-            (self.query, keys, values, self.out, self.workspace, self.arrived, *sizes) for keys, values in self.caches
-        ]
+        written = (self.out, self.workspace, self.arrived)
+        self.arguments = [(self.query, keys, values, *written, *sizes) for keys, values in self.caches]
 
     def poison(self) -> None:
         self.device.poison(self.out)
@@ -334,13 +326,11 @@ class FusedAttentionGraph(FusedAttention):
     @cached_property
     def graphs(self) -> list["cupy.cuda.Graph"]:
         """Graphs that go through all caches in turn, from one to the next and from the last to the first."""
-        layers, count, graphs = self.per_call, len(self.arguments), []
+        layers, count, shared_bytes = self.per_call, len(self.arguments), self.launch_plan.shared_bytes
+        kernel, grid, block, graphs = self.kernel, (self.launch_plan.blocks,), (self.threads,), []
         for first in range(0, math.lcm(count, layers), layers):
             arguments = [self.arguments[index % count] for index in range(first, first + layers)]
-            graph = self.device.capture_launches(
-                self.kernel, (self.launch_plan.blocks,), (self.threads,), arguments, self.launch_plan.shared_bytes
-            )
-            graphs.append(graph)
+            graphs.append(self.device.capture_launches(kernel, grid, block, arguments, shared_bytes))
         return graphs
 
     def step(self, scope: str | None) -> Callable[[int], Array]:

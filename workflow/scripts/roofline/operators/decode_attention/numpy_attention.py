@@ -13,11 +13,8 @@ from roofline.core.terms import Array
 from roofline.core.units import MIB
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Operator, emulation_skip_reason
-from roofline.operators.decode_attention.attention_arithmetic import (
-    DecodeImplementation,
-    attention_bytes,
-    projection_bytes,
-)
+from roofline.operators.decode_attention import attention_arithmetic as arithmetic
+from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
@@ -30,11 +27,8 @@ BYTES_PER_CORE = 2 * MIB  # of K and V as fp32: a cell is computed by one core f
 # Bytes of K as fp32 in a chunk. Threads that call NumPy at short intervals wait for the interpreter's lock: chunks of
 # 4 MiB were seen to take half the time of chunks of 512 KiB.
 CHUNK_BYTES = 4 * MIB
-WIDENED_BYTES = {
-    "fp32": 0,
-    "fp16": 6,
-    "bf16": 3,
-}  # widening a number costs as much as reading and writing so many bytes
+# Widening a number costs as much as reading and writing so many bytes.
+WIDENED_BYTES = {"fp32": 0, "fp16": 6, "bf16": 3}
 FEWEST_COLUMNS = 64  # of a projection's weights, for each core that multiplies
 CALLS_PER_STEP, CHUNK_CALLS, PROJECTION_CALLS = 6, 9, 6  # calls of NumPy in a step, a chunk and a projection
 
@@ -93,12 +87,12 @@ class NumpyAttention(DecodeImplementation):
         chunks = max(cores, -(-self.units // self.units_per_chunk))  # rounded up
         calls, later_calls = CALLS_PER_STEP + CHUNK_CALLS, CHUNK_CALLS * (chunks - 1)
         handovers = cores if cores > 1 else 0
-        work = self._read_terms(attention_bytes(shape, self.dtype, "core"), cores)
+        work = self._read_terms(arithmetic.attention_bytes(shape, self.dtype, "core"), cores)
         if scope != "core":
             calls += 2 * PROJECTION_CALLS
             projection_cores = self._projection_cores(shape.batch)
             handovers += 2 * projection_cores if projection_cores > 1 else 0
-            weight_terms = self._read_terms(projection_bytes(shape, self.dtype), projection_cores)
+            weight_terms = self._read_terms(arithmetic.projection_bytes(shape, self.dtype), projection_cores)
             work = {name: work.get(name, 0.0) + amount for name, amount in weight_terms.items()}
         scores = shape.batch * shape.heads * shape.seq_len
         return CostTerms(

@@ -1,5 +1,6 @@
 """Decode attention behind the operator interface: settings, cases, inputs and check."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
@@ -8,29 +9,12 @@ from pydantic import Field
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
 from roofline.core.terms import Array, UserError
 from roofline.devices.base import Device, Identity
-from roofline.operators.base import (
-    COLD_CACHE_MULTIPLE,
-    LEAST_GPU_SAMPLES,
-    LIBRARY_WORKSPACE_BYTES,
-    Case,
-    Implementation,
-    Job,
-    Operator,
-    Prerequisite,
-    count_rotation_copies,
-)
-from roofline.operators.constants import CPU_HOST_CONSTANTS, FITTED_SOURCE, Constant, Constants, gpu_host_constants
+from roofline.operators import base
+from roofline.operators.base import Case, Implementation, Job, Operator, Prerequisite
+from roofline.operators.constants import CPU_HOST_CONSTANTS, Constants, fitted, gpu_host_constants
+from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention import checkpoint
-from roofline.operators.decode_attention.attention_arithmetic import (
-    AttentionShape,
-    attention_bytes,
-    attention_flops,
-    kv_cache_bytes,
-    project_query,
-    projection_bytes,
-    reference_attention,
-    worst_head_error,
-)
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
 from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager_attention import EagerAttention
 from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
@@ -44,29 +28,23 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
     ),
-    "array_kernel_s": Constant(2.77e-06, FITTED_SOURCE, "a small kernel after another in a stream"),
-    "kernel_start_s": Constant(2.15e-06, FITTED_SOURCE, "a kernel with nothing to read"),
+    "array_kernel_s": fitted(2.77e-06, "a small kernel after another in a stream"),
+    "kernel_start_s": fitted(2.15e-06, "a kernel with nothing to read"),
     # Elsewhere: 1.3 us per launch in a graph on an H100 (Look Ma, No Bubbles); empty: 0.78 us.
-    "graph_node_s": Constant(1.92e-06, FITTED_SOURCE, "the same as one of many nodes of a graph"),
-    "join_splits_s": Constant(1.74e-06, FITTED_SOURCE, "partial results joined by the last"),
-    "memory_wait_s": Constant(6e-07, FITTED_SOURCE, "a block's wait for memory, once per tile of keys"),
-    "block_s": Constant(2.87e-09, FITTED_SOURCE, "a block's launch, of many with next to nothing to read"),
-    "wave_s": Constant(
-        2.37e-06, FITTED_SOURCE, "a wave of blocks that did not fit the card at once waits for the memory anew"
+    "graph_node_s": fitted(1.92e-06, "the same as one of many nodes of a graph"),
+    "join_splits_s": fitted(1.74e-06, "partial results joined by the last"),
+    "memory_wait_s": fitted(6e-07, "a block's wait for memory, once per tile of keys"),
+    "block_s": fitted(2.87e-09, "a block's launch, of many with next to nothing to read"),
+    "wave_s": fitted(2.37e-06, "a wave of blocks that did not fit the card at once waits for the memory anew"),
+    "fp32_column_product_s_per_element": fitted(
+        2.73e-12, "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card"
     ),
-    "fp32_column_product_s_per_element": Constant(
-        2.73e-12,
-        FITTED_SOURCE,
-        "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card",
-    ),
-    "fp16_column_product_s_per_element": Constant(8.06e-12, FITTED_SOURCE, "the same in fp16; of this card"),
-    "fp32_projection_s_per_element": Constant(
-        4.63e-12, FITTED_SOURCE, "a library's product of few rows by weights, in fp32"
-    ),
-    "fp16_projection_s_per_element": Constant(1.22e-12, FITTED_SOURCE, "the same in fp16"),
-    "pass_s_per_byte": Constant(7.71e-13, FITTED_SOURCE, "a pass over an array between operations"),
+    "fp16_column_product_s_per_element": fitted(8.06e-12, "the same in fp16; of this card"),
+    "fp32_projection_s_per_element": fitted(4.63e-12, "a library's product of few rows by weights, in fp32"),
+    "fp16_projection_s_per_element": fitted(1.22e-12, "the same in fp16"),
+    "pass_s_per_byte": fitted(7.71e-13, "a pass over an array between operations"),
     # Elsewhere: decode attention 37 to 90 % of HBM on Hopper cards (FlashMLA 84 to 90 %); 92 % on an RTX 4090 (calm).
-    "stream_share": Constant(0.917, FITTED_SOURCE, "of the memory ceiling that a long stream of reads attains"),
+    "stream_share": fitted(0.917, "of the memory ceiling that a long stream of reads attains"),
 }
 
 
@@ -119,12 +97,8 @@ class DecodeAttention(Operator):
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
         settings, model = getattr(config, self.rule), config.model
-        return [
-            self._job(settings, model, preset, seq_len, dtype)
-            for preset in settings.presets
-            for seq_len in settings.seq_lens
-            for dtype in settings.dtypes
-        ]
+        choices = itertools.product(settings.presets, settings.seq_lens, settings.dtypes)
+        return [self._job(settings, model, preset, seq_len, dtype) for preset, seq_len, dtype in choices]
 
     def _job(self, settings: DecodeSettings, model: ModelSettings, preset: str, seq_len: int, dtype: str) -> Job:
         """Return the job of a preset, S and dtype, with a case for each batch size."""
@@ -137,13 +111,13 @@ class DecodeAttention(Operator):
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_GPU_SAMPLES if case.shape["batch"] == 1 else 1
+        return base.LEAST_GPU_SAMPLES if case.shape["batch"] == 1 else 1
 
     def flops(self, case: Case, scope: str | None = "core") -> int:
-        return attention_flops(AttentionShape(**case.shape), scope)
+        return arithmetic.attention_flops(AttentionShape(**case.shape), scope)
 
     def bytes(self, case: Case, scope: str | None = "core") -> int:
-        return attention_bytes(AttentionShape(**case.shape), case.dtype, scope)
+        return arithmetic.attention_bytes(AttentionShape(**case.shape), case.dtype, scope)
 
     def smallest(self, case: Case) -> Case:
         return case.resized(batch=1, seq_len=1, heads=AttentionShape(**case.shape).group, kv_heads=1)
@@ -162,16 +136,17 @@ class DecodeAttention(Operator):
         """Return the projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state
         of one token per sequence, and its query. A shape of fewer heads than the model's takes the first of them."""
         shape, params = AttentionShape(**case.shape), case.params
-        preset = _preset_from(params)
+        preset = checkpoint.preset_from(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
         size, dtype = shape.hidden_size, array_dtype(case.dtype)
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
         on_device = {name: device.to_device(weights).astype(dtype) for name, weights in layer.items()}
         states = device.to_device(hidden[:, :size]).astype(dtype)
-        return {"layer": on_device, "hidden": states, "query": project_query(device, shape, states, on_device)}
+        query = arithmetic.project_query(device, shape, states, on_device)
+        return {"layer": on_device, "hidden": states, "query": query}
 
     def reference(self, case: Case, inputs: dict) -> Array:
-        return reference_attention(inputs["query"], inputs["keys"], inputs["values"])
+        return arithmetic.reference_attention(inputs["query"], inputs["keys"], inputs["values"])
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
         """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
@@ -189,7 +164,7 @@ class DecodeAttention(Operator):
         else:
             query = device.to_host(implementation.shared["query"][rows])
             expected, part = _compute_core_reference(implementation, rows, query, index), "heads"
-        error, tolerance = worst_head_error(result, expected), implementation.tolerance[case.dtype]
+        error, tolerance = arithmetic.worst_head_error(result, expected), implementation.tolerance[case.dtype]
         label = f"{self.name}, {implementation.name} {scope}, {case}: the result"
         require_close(label, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
@@ -198,31 +173,27 @@ class DecodeAttention(Operator):
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """Return the bytes of a case: rotated caches and weights, scores, caches that are widened, and libraries."""
         shape, dtype = AttentionShape(**case.shape), case.dtype
-        cache_bytes = kv_cache_bytes(shape, dtype)
-        caches = count_rotation_copies(cache_bytes, last_level_cache_bytes) * cache_bytes
+        cache_bytes = arithmetic.kv_cache_bytes(shape, dtype)
+        caches = base.count_rotation_copies(cache_bytes, last_level_cache_bytes) * cache_bytes
         # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
-        rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
-        block_copies = count_rotation_copies(attention_bytes(shape, dtype, "block"), last_level_cache_bytes)
-        weights = block_copies * projection_bytes(shape, dtype)
+        rounding = base.COLD_CACHE_MULTIPLE * last_level_cache_bytes
+        block_bytes = arithmetic.attention_bytes(shape, dtype, "block")
+        block_copies = base.count_rotation_copies(block_bytes, last_level_cache_bytes)
+        weights = block_copies * arithmetic.projection_bytes(shape, dtype)
         widened = 2 * cache_bytes if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
         scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
-        return caches + rounding + weights + widened + scores + LIBRARY_WORKSPACE_BYTES
+        return caches + rounding + weights + widened + scores + base.LIBRARY_WORKSPACE_BYTES
 
     # -- settings and records
 
     def data_files(self, job: Job) -> list[DataFile]:
         case = job.cases[0]
         params, path = case.params, case.params["weights"]
-        preset = _preset_from(params)
+        preset = checkpoint.preset_from(params)
         _, _, naming, hidden_from = checkpoint.load_layer(path, preset, 1, seed=params["seed"])
-        return [
-            DataFile(
-                path=path,
-                sha256=file_sha256(path),
-                generated=checkpoint.is_generated(path),
-                description=f"weights in {naming}'s naming; hidden state: {hidden_from}",
-            )
-        ]
+        description = f"weights in {naming}'s naming; hidden state: {hidden_from}"
+        generated = checkpoint.is_generated(path)
+        return [DataFile(path=path, sha256=file_sha256(path), generated=generated, description=description)]
 
     def notes(self, device: Device, case: Case) -> list[str]:
         """Return lines for the record: that the device emulates the dtype, or that eager steps widen bf16 matrices."""
@@ -232,19 +203,14 @@ class DecodeAttention(Operator):
         return notes
 
     def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
-        names, path = getattr(config, self.rule).presets, config.model.checkpoint
-        known_presets = {name: config.model.presets[name] for name in names if name in config.model.presets}
-        faults = [
-            f"{self.rule}.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
-            for name in names
-            if name not in known_presets
-        ]
-        faults += [
-            f"model.presets.{name}: {preset.heads} heads cannot share {preset.kv_heads} K/V heads evenly; "
-            f"allowed: kv_heads that divide heads"
-            for name, preset in config.model.presets.items()
-            if preset.kv_heads and preset.heads % preset.kv_heads
-        ]
+        names, path, presets = getattr(config, self.rule).presets, config.model.checkpoint, config.model.presets
+        known_presets = {name: presets[name] for name in names if name in presets}
+        allowed = f"allowed: {', '.join(presets)} (model.presets)"
+        faults = [f"{self.rule}.presets: {name!r} is unknown; {allowed}" for name in names if name not in presets]
+        for name, preset in presets.items():
+            if preset.kv_heads and preset.heads % preset.kv_heads:
+                problem = f"{preset.heads} heads cannot share {preset.kv_heads} K/V heads evenly"
+                faults.append(f"model.presets.{name}: {problem}; allowed: kv_heads that divide heads")
         if not path:
             return faults
         if len(known_presets) > 1:
@@ -256,11 +222,6 @@ class DecodeAttention(Operator):
         except UserError as error:
             faults += error.lines
         return faults
-
-
-def _preset_from(params: dict) -> Preset:
-    """Return the preset whose sizes are among the params of a case."""
-    return Preset(**{name: params[name] for name in Preset.model_fields})
 
 
 def _compute_core_reference(implementation: Implementation, rows: list[int], query: Array, index: int) -> Array:
@@ -275,7 +236,8 @@ def _compute_core_reference(implementation: Implementation, rows: list[int], que
             group = slice(head * shape.group, (head + 1) * shape.group)
             keys = to_host(copy["keys"][row, head])[None, None]
             values = to_host(copy["values"][row, head])[None, None]
-            expected[position, group] = reference_attention(query[position : position + 1, group], keys, values)[0]
+            row_query = query[position : position + 1, group]
+            expected[position, group] = arithmetic.reference_attention(row_query, keys, values)[0]
     return expected
 
 

@@ -1,6 +1,7 @@
 """GEMM workloads of a GPU: the reference GEMM by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm;
 by a kernel of ours fp16 and bf16."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,16 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.base import Step, Workload
-from roofline.operators.gemm import tensor_matmul
-from roofline.operators.gemm.cublaslt import (
-    ARITHMETIC_BY_DTYPE,
-    CUBLASLT_WORKSPACE_BYTES,
-    CublasAlgorithm,
-    CublasLt,
-    GemmProblem,
-    GemmShape,
-)
-from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops
+from roofline.operators.gemm import cublaslt, tensor_matmul
+from roofline.operators.gemm.cublaslt import CublasLt, GemmProblem, GemmShape
+from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops, library_choice
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
@@ -94,7 +88,7 @@ class CublasLtWorkloads:
     def __init__(self, device: "CudaDevice", dtype: str, shapes: list[GemmShape], seed: int):
         self._device, self._dtype, self._shapes = device, dtype, shapes
         self._inputs = inputs_text(dtype)
-        self._workspace = device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
+        self._workspace = device.xp.empty(cublaslt.CUBLASLT_WORKSPACE_BYTES, "uint8")
         self._lt = CublasLt(self._workspace.data.ptr)
         self._a = device.normal((max(shape.m * shape.k for shape in shapes),), dtype, seed)
         self._b = device.normal((max(shape.n * shape.k for shape in shapes),), dtype, seed + 1)
@@ -103,27 +97,18 @@ class CublasLtWorkloads:
 
     def candidates(self, output: str, accumulation: str) -> Iterator[Workload]:
         """Yield the heuristic's first choice for every shape and layout, then every second choice, and so on."""
-        offered = [
-            (shape, layout, self._algorithms(shape, layout, output, accumulation))
-            for shape in self._shapes
-            for layout in ARITHMETIC_BY_DTYPE[self._dtype].layouts
-        ]
+        fast = accumulation == FAST_ACCUMULATION
+        offered = []
+        for shape, layout in itertools.product(self._shapes, cublaslt.ARITHMETIC_BY_DTYPE[self._dtype].layouts):
+            problem, alpha = GemmProblem(self._dtype, shape, layout, output), _int8_alpha(output, shape.k)
+            algorithms = self._lt.find_algorithms(problem, alpha=alpha, fast=fast, count=ALGORITHMS)
+            offered.append((problem, algorithms))
         for rank in range(ALGORITHMS):
-            for shape, layout, algorithms in offered:
+            for problem, algorithms in offered:
                 if rank < len(algorithms):
-                    yield self._workload(shape, layout, algorithms[rank], output, accumulation)
+                    yield self._workload(problem, algorithms[rank], accumulation)
 
-    def _algorithms(self, shape: GemmShape, layout: str, output: str, accumulation: str) -> list[CublasAlgorithm]:
-        return self._lt.find_algorithms(
-            GemmProblem(self._dtype, shape, layout, output),
-            alpha=_int8_alpha(output, shape.k),
-            fast=accumulation == FAST_ACCUMULATION,
-            count=ALGORITHMS,
-        )
-
-    def _workload(
-        self, shape: GemmShape, layout: str, algorithm: CublasAlgorithm, output: str, accumulation: str
-    ) -> Workload:
+    def _workload(self, problem: GemmProblem, algorithm: cublaslt.CublasAlgorithm, accumulation: str) -> Workload:
         a, b, d, stream = self._a.data.ptr, self._b.data.ptr, self._d.data.ptr, self._device.stream.ptr
 
         def step(index: int) -> None:
@@ -131,11 +116,11 @@ class CublasLtWorkloads:
 
         spec = WorkloadSpec(
             library="cuBLASLt",
-            shape=shape._asdict(),
-            layout=layout,
+            shape=problem.shape._asdict(),
+            layout=problem.layout,
             algorithm=f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}",
             accumulation=accumulation,
-            output=output,
+            output=problem.output,
         )
         return self._make_workload(spec, step)
 
@@ -144,14 +129,8 @@ class CublasLtWorkloads:
         if self._dtype not in tensor_matmul.FIRST_CAPABILITY_BY_DTYPE:
             return
         for shape in self._shapes:
-            spec = WorkloadSpec(
-                library=tensor_matmul.LIBRARY_NAME,
-                shape=shape._asdict(),
-                layout="TN",
-                algorithm=None,
-                accumulation="fp32",
-                output=self._dtype,
-            )
+            library, sides = tensor_matmul.LIBRARY_NAME, shape._asdict()
+            spec = library_choice(library, sides, "TN", accumulation="fp32", output=self._dtype)
             yield self._make_workload(spec, self._own_kernel_step(shape))
 
     def _own_kernel_step(self, shape: GemmShape) -> Step:
@@ -196,10 +175,7 @@ class CublasLtWorkloads:
             b_matrix = DeviceMatrix(self._b, operand, n, k)
             b = [_copy_block(b_matrix, rows=part).T for part in columns]
         d_matrix = DeviceMatrix(self._d, array_dtype(spec.output), n, m)
-        d = [
-            [_copy_block(d_matrix, rows=column_part, columns=row_part).T for column_part in columns]
-            for row_part in rows
-        ]
+        d = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
         label = f"{self._dtype} product {m} x {n} x {k} {spec.layout} by {spec.library}"
         alpha = _int8_alpha(spec.output, k)
         return _compare_blocks(label, self._dtype, a, b, d, alpha=alpha, rounded=spec.output == "int8")
@@ -280,15 +256,9 @@ def _cupy_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Wo
         sampled_c = [[_copy_block(c_matrix, row_part, column_part) for column_part in columns] for row_part in rows]
         return _compare_blocks(f"{dtype} matmul {size}", dtype, sampled_a, sampled_b, sampled_c)
 
+    shape, accumulation = dict.fromkeys("mnk", size), "fp64" if dtype == "fp64" else "fp32"
     return Workload(
-        product=WorkloadSpec(
-            library="cupy.matmul",
-            shape={"m": size, "n": size, "k": size},
-            layout="NN",
-            algorithm=None,
-            accumulation="fp64" if dtype == "fp64" else "fp32",
-            output=dtype,
-        ),
+        product=library_choice("cupy.matmul", shape, "NN", accumulation, output=dtype),
         flops=gemm_flops(size, size, size),
         step=step,
         clear=lambda: device.poison(c),

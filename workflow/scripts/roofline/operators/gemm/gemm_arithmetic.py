@@ -1,7 +1,8 @@
-"""The arithmetic of matrix products C = A B: counts, tolerances, and comparison with float64."""
+"""The arithmetic of matrix products C = A B: counts, descriptions, tolerances, and comparison with float64."""
 
 from roofline.core.dtypes import ITEM_BYTES, relative_error, require_close
 from roofline.core.terms import Array
+from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
 # Rounding of the result alone is 2^-9 (bf16) and 2^-12 (fp16) normwise. Sums have fp32 or more bits, except in the fast
@@ -24,6 +25,13 @@ def square_gemm_bytes(size: int, dtype: str) -> int:
     return 4 * size * size * ITEM_BYTES[dtype]
 
 
+def library_choice(library: str, shape: dict[str, int], layout: str, accumulation: str, output: str) -> WorkloadSpec:
+    """Return the description of a product whose algorithm the library chooses by itself."""
+    return WorkloadSpec(
+        library=library, shape=shape, layout=layout, algorithm=None, accumulation=accumulation, output=output
+    )
+
+
 def compare_product(
     label: str, dtype: str, a: Array, b: Array, c: Array, *, alpha: float = 1.0, rounded: bool = False
 ) -> Check:
@@ -39,6 +47,5 @@ def compare_product(
         reference = numpy.clip(numpy.rint(reference), -128, 127)
     error, tolerance = relative_error(c, reference), GEMM_TOLERANCE[dtype]
     require_close(label, error, tolerance)
-    return Check(
-        compared=f"{c.shape[0]} x {c.shape[1]} results against float64", relative_error=error, tolerance=tolerance
-    )
+    compared = f"{c.shape[0]} x {c.shape[1]} results against float64"
+    return Check(compared=compared, relative_error=error, tolerance=tolerance)

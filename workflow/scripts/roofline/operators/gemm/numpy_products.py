@@ -11,7 +11,7 @@ from roofline.core.dtypes import relative_error, require_close
 from roofline.core.terms import Array
 from roofline.devices import host
 from roofline.devices.base import Workload
-from roofline.operators.gemm.gemm_arithmetic import GEMM_TOLERANCE, gemm_flops, square_gemm_bytes
+from roofline.operators.gemm.gemm_arithmetic import GEMM_TOLERANCE, gemm_flops, library_choice, square_gemm_bytes
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
@@ -51,14 +51,7 @@ def reference_workload(device: "CpuDevice", dtype: str, size: int, seed: int) ->
         return Check(compared=compared, relative_error=error, tolerance=GEMM_TOLERANCE[dtype])
 
     return Workload(
-        product=WorkloadSpec(
-            library="numpy.matmul",
-            shape={"m": size, "n": size, "k": size},
-            layout="NN",
-            algorithm=None,
-            accumulation=dtype,
-            output=dtype,
-        ),
+        product=library_choice("numpy.matmul", dict.fromkeys("mnk", size), "NN", accumulation=dtype, output=dtype),
         flops=gemm_flops(size, size, size),
         step=multiply,
         clear=clear,

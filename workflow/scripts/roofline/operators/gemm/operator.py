@@ -11,15 +11,7 @@ from roofline.core.terms import Array
 from roofline.devices.base import Device, Identity, Step, Workload
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
-from roofline.operators.constants import (
-    CPU_HOST_CONSTANTS,
-    FITTED_SOURCE,
-    LAUNCH_START_TERMS,
-    LIMIT_SOURCE,
-    Constant,
-    Constants,
-    gpu_host_constants,
-)
+from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
 from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
 from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
@@ -33,26 +25,23 @@ TENSOR_CORE_TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of C that a multi
 PIPE_SHARES = {"fp32": "fma_pipe_share"}  # other dtypes have tensor_pipe_share
 NARROWEST_TILE = 16
 LEAST_DEPTH = 512  # of k that each multiprocessor takes where several share a tile: rule of thumb
-COST_CONSTANTS: dict[str, Constants] = {
+HOST_SOURCE = "drawn cells where nothing disturbed an H200's host"
+LIMIT_SOURCE = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
+BLAS_SOURCE = "rule of thumb: OpenBLAS on servers, 80 to 90 %"
+COST_CONSTANTS = {
     "gpu": {
         **gpu_host_constants("product_call_s", "empty_kernel_s"),
-        "library_call_s": Constant(
-            9.7e-6, "drawn cells where nothing disturbed an H200's host", "host: a library's function from Python"
-        ),
-        "kernel_start_s": Constant(2.27e-06, FITTED_SOURCE, "a kernel with next to nothing to do"),
+        "library_call_s": Constant(9.7e-6, HOST_SOURCE, "host: a library's function from Python"),
+        "kernel_start_s": fitted(2.27e-06, "a kernel with next to nothing to do"),
         # Elsewhere: 96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084).
         "tensor_pipe_share": Constant(0.86, LIMIT_SOURCE, "of the multiply-adds per clock that cuBLAS attains"),
-        "fma_pipe_share": Constant(0.691, FITTED_SOURCE, "the same of fp32 on CUDA cores"),
-        "product_s_per_column": Constant(
-            6.71e-10, FITTED_SOURCE, "the sums along k, which no number of blocks shortens"
-        ),
+        "fma_pipe_share": fitted(0.691, "the same of fp32 on CUDA cores"),
+        "product_s_per_column": fitted(6.71e-10, "the sums along k, which no number of blocks shortens"),
         "stream_share": Constant(0.7, LIMIT_SOURCE, "of the memory ceiling that thin products attain"),
     },
     "cpu": {
         **CPU_HOST_CONSTANTS,
-        "blas_share": Constant(
-            0.85, "rule of thumb: OpenBLAS on servers, 80 to 90 %", "of clock x lanes x ports that the BLAS attains"
-        ),
+        "blas_share": Constant(0.85, BLAS_SOURCE, "of clock x lanes x ports that the BLAS attains"),
     },
 }
 

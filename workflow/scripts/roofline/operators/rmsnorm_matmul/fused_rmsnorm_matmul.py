@@ -8,20 +8,8 @@ from roofline.core.terms import Array
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import launch_terms
-from roofline.operators.rmsnorm_matmul import hopper_gemm
+from roofline.operators.rmsnorm_matmul import hopper_gemm, unfused
 from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, plan_mma
-from roofline.operators.rmsnorm_matmul.unfused import (
-    KERNELS,
-    NORM_ARGUMENTS,
-    NORM_EPS,
-    OVERLAPPED,
-    RMS_NORM,
-    WAITING,
-    GraphImplementation,
-    RmsNormKernel,
-    TensorCoreImplementation,
-    norm_kernel_spec,
-)
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
@@ -29,19 +17,19 @@ if TYPE_CHECKING:
 
     from roofline.devices.gpu.gpu_device import CudaDevice
 
-KERNEL = KERNELS / "rmsnorm_matmul.cu"
+KERNEL = unfused.KERNELS / "rmsnorm_matmul.cu"
 NO_EPILOGUE = hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE)
 
 
-class FusedRmsNormMatmul(TensorCoreImplementation):
+class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     """Norm and product by one kernel, which multiplies x or W by g on its way, and the sums by the norm's factor last.
 
     Many rows on Hopper take two kernels: the norm's, which writes normalised x, and the product's.
     """
 
     name, fused = "fused", True
-    norm: RmsNormKernel | None = None  # the kernel before the product's
-    sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(RMS_NORM), hopper_gemm.SOURCES)))
+    norm: unfused.RmsNormKernel | None = None  # the kernel before the product's
+    sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), hopper_gemm.SOURCES)))
 
     @classmethod
     def unsupported(cls, device: "CudaDevice", case: Case) -> str | None:
@@ -62,7 +50,7 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
 
     def kernels(self) -> list[tuple]:
         dtype = self.case.dtype
-        specs = [norm_kernel_spec(dtype)] if self.has_norm_kernel else []
+        specs = [unfused.norm_kernel_spec(dtype)] if self.has_norm_kernel else []
         if self.device.is_hopper:
             specs.append(self.launch_plan.kernel_spec(dtype, NO_EPILOGUE))
         else:
@@ -82,10 +70,10 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
         g = self.shared["g"]
         gemm = hopper_gemm.HopperGemm(device, self.case.dtype, self.launch_plan, NO_EPILOGUE)
         self.kernel = gemm.kernel
-        sizes = (1, 1, 1, 0, NORM_EPS)  # neither heads nor sums of squares
+        sizes = (1, 1, 1, 0, unfused.NORM_EPS)  # neither heads nor sums of squares
         if self.has_norm_kernel:
             x = self.copies[0]["x"]
-            self.norm = RmsNormKernel(device, self.case.dtype, x, g, self.launch_plan.padded_batch)
+            self.norm = unfused.RmsNormKernel(device, self.case.dtype, x, g, self.launch_plan.padded_batch)
         self.arguments = []
         for copy in self.copies:
             tensors = {"y": copy["y"]}
@@ -104,10 +92,9 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
         self.kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block - STATIC_BYTES
         workspace = device.xp.empty(self.launch_plan.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.launch_plan.split_groups, device.xp.uint32)
-        sizes = (numpy.int32(batch), numpy.int32(hidden), numpy.int32(hidden), numpy.float32(NORM_EPS))
-        self.arguments = [
-            (copy["x"], copy["w"], self.shared["g"], copy["y"], workspace, arrived, *sizes) for copy in self.copies
-        ]
+        sizes = (numpy.int32(batch), numpy.int32(hidden), numpy.int32(hidden), numpy.float32(unfused.NORM_EPS))
+        fixed = (workspace, arrived, *sizes)
+        self.arguments = [(copy["x"], copy["w"], self.shared["g"], copy["y"], *fixed) for copy in self.copies]
 
     def make_launcher(self, overlap: bool, fetch_early: bool) -> Callable[[int], None]:
         """Return a function that applies the operator to the copy of an index.
@@ -117,9 +104,7 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
         """
         plan = self.launch_plan
         may_overlap = fetch_early if self.norm else overlap
-        multiply = self.device.make_launcher(
-            self.kernel, plan.grid, (plan.threads,), plan.shared_bytes, overlap=may_overlap
-        )
+        multiply = self.device.make_launcher(self.kernel, plan.grid, (plan.threads,), plan.shared_bytes, may_overlap)
         if self.norm is None:
             return lambda index: multiply(self.arguments[index])
         normalise = self.norm.make_launcher(overlap)
@@ -154,7 +139,7 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
     def costs(self, scope: str | None) -> CostTerms:
         calls = launch_terms(self.launch_plan.arguments)
         if self.has_norm_kernel:
-            norm_calls = launch_terms(NORM_ARGUMENTS)
+            norm_calls = launch_terms(unfused.NORM_ARGUMENTS)
             calls = {name: count + norm_calls[name] for name, count in calls.items()}
         return self._cost_terms(calls, {"fused_start_s": 1.0, "empty_kernel_s": 1.0}, "norm_kernel_s")
 
@@ -182,22 +167,22 @@ class FusedRmsNormMatmul(TensorCoreImplementation):
         )
 
 
-class FusedRmsNormMatmulGraph(GraphImplementation, FusedRmsNormMatmul):
+class FusedRmsNormMatmulGraph(unfused.GraphImplementation, FusedRmsNormMatmul):
     """Many applications in one graph. Where the card supports it, each begins while the one before it ends: it fetches
     W at once, and x when that one is done."""
 
     name = "fused_graph"
-    scopes = (WAITING, OVERLAPPED)
+    scopes = (unfused.WAITING, unfused.OVERLAPPED)
 
     def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         if not device.supports_overlap:
-            self.scopes = (WAITING,)
+            self.scopes = (unfused.WAITING,)
 
     def capture(self, scope: str | None) -> "cupy.cuda.Graph":
-        apply = self.make_launcher(overlap=scope == OVERLAPPED, fetch_early=True)
+        apply = self.make_launcher(overlap=scope == unfused.OVERLAPPED, fetch_early=True)
         return self.device.capture_graph(lambda: [apply(index) for index in self.copy_order])
 
     def costs(self, scope: str | None) -> CostTerms:
-        start = "overlapped_start_s" if scope == OVERLAPPED else "fused_start_s"
+        start = "overlapped_start_s" if scope == unfused.OVERLAPPED else "fused_start_s"
         return self._cost_terms({"graph_launch_s": 1 / self.per_call}, {start: 1.0}, "norm_before_s")

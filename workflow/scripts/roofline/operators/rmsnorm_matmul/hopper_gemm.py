@@ -20,30 +20,10 @@ if TYPE_CHECKING:
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
 SOURCES = tuple(sorted(set().union(*map(list_kernel_files, KERNELS.values()))))
 EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # as epilogue.cuh numbers them
-SHAPE_FIELDS = [
-    ("rows", "i4"),
-    ("outputs", "i4"),
-    ("inputs", "i4"),
-    ("heads", "i4"),
-    ("key_heads", "i4"),
-    ("context", "i4"),
-    ("parts", "i4"),
-    ("eps", "f4"),
-]
-TENSOR_FIELDS = (
-    "y",
-    "stream",
-    "g",
-    "squares",
-    "next_squares",
-    "keys",
-    "values",
-    "turns",
-    "bias",
-    "query_norm",
-    "key_norm",
-    "norm",
-)
+SIZE_NAMES = ("rows", "outputs", "inputs", "heads", "key_heads", "context", "parts")
+SHAPE_FIELDS = [*((name, "i4") for name in SIZE_NAMES), ("eps", "f4")]
+NORM_FIELDS = ("query_norm", "key_norm", "norm")  # the weights of norms
+TENSOR_FIELDS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", *NORM_FIELDS)
 
 THREADS = 320
 FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block

@@ -5,6 +5,7 @@ inputs]. FLOPs 2 x batch x hidden^2 of the product, and 4 x batch x hidden of th
 the factor, and g. Bytes: W, x, g and y once each.
 """
 
+import itertools
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,7 +14,7 @@ from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, requir
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.operators.constants import FITTED_SOURCE, Constant, Constants, gpu_host_constants
+from roofline.operators.constants import Constant, Constants, fitted, gpu_host_constants
 from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormMatmul, FusedRmsNormMatmulGraph
 from roofline.operators.rmsnorm_matmul.mma_plan import STAGE_DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import NORM_EPS, UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
@@ -29,23 +30,21 @@ MOST_ROWS_OF_X = 4096  # operator gemm measures products of more rows
 
 GPU_CONSTANTS: Constants = {
     **gpu_host_constants("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
-    "fused_start_s": Constant(  # an empty kernel there: 0.7 us
+    # An empty kernel there: 0.7 us.
+    "fused_start_s": fitted(
         2.55e-06,
-        FITTED_SOURCE,
         "fused, in a graph where each application waits: its start, the first of W, and the last",
     ),
-    "overlapped_start_s": Constant(1.79e-06, FITTED_SOURCE, "the same where each begins while the one before it ends"),
-    "norm_before_s": Constant(
-        8.85e-07, FITTED_SOURCE, "the norm's kernel before the product's, which fetches W meanwhile"
-    ),
-    "stream_share": Constant(0.857, FITTED_SOURCE, "of the memory ceiling at which the fused kernel reads"),
-    "shared_memory_s_per_byte": Constant(5e-12, FITTED_SOURCE, "W and x through a multiprocessor's shared memory"),
+    "overlapped_start_s": fitted(1.79e-06, "the same where each begins while the one before it ends"),
+    "norm_before_s": fitted(8.85e-07, "the norm's kernel before the product's, which fetches W meanwhile"),
+    "stream_share": fitted(0.857, "of the memory ceiling at which the fused kernel reads"),
+    "shared_memory_s_per_byte": fitted(5e-12, "W and x through a multiprocessor's shared memory"),
     "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
-    "exchange_s_per_byte": Constant(4.08e-11, FITTED_SOURCE, "a block's sums, handed to another block"),
-    "norm_kernel_s": Constant(1.33e-06, FITTED_SOURCE, "RMSNorm alone, in a graph"),
-    "product_start_s": Constant(2.64e-06, FITTED_SOURCE, "a library's product of few rows, before W"),
-    "product_s_per_column": Constant(1.91e-09, FITTED_SOURCE, "its sums along W, which no number of blocks shortens"),
-    "product_stream_share": Constant(0.934, FITTED_SOURCE, "of the memory ceiling at which the library reads W"),
+    "exchange_s_per_byte": fitted(4.08e-11, "a block's sums, handed to another block"),
+    "norm_kernel_s": fitted(1.33e-06, "RMSNorm alone, in a graph"),
+    "product_start_s": fitted(2.64e-06, "a library's product of few rows, before W"),
+    "product_s_per_column": fitted(1.91e-09, "its sums along W, which no number of blocks shortens"),
+    "product_stream_share": fitted(0.934, "of the memory ceiling at which the library reads W"),
 }
 
 
@@ -81,16 +80,15 @@ def compared_outputs(hidden: int) -> slice:
     return slice(None, None, every)
 
 
+BatchSize = Annotated[Whole, Field(le=MOST_ROWS_OF_X)]
+HiddenSize = Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=STAGE_DEPTH)]
+
+
 class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
-    batch_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] | None, ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128])
-    ] = None
-    hidden_sizes: Annotated[
-        Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=STAGE_DEPTH)]] | None,
-        ByEffort([4096], [2048, 4096], [2048, 4096, 8192]),
-    ] = None
+    batch_sizes: Annotated[Listed[BatchSize] | None, ByEffort([1, 32, 128], [1, 32, 128], [1, 8, 32, 128])] = None
+    hidden_sizes: Annotated[Listed[HiddenSize] | None, ByEffort([4096], [2048, 4096], [2048, 4096, 8192])] = None
     dtypes: Annotated[
         Listed[Literal["fp16", "bf16"]] | None, ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"])
     ] = None
@@ -109,15 +107,11 @@ class RmsNormMatmul(Operator):
     outputs = ("y",)
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
-        settings = getattr(config, self.rule)
-        return [
-            Job(
-                f"hidden{hidden}_{dtype}",
-                tuple(Case({"batch": batch, "hidden": hidden}, dtype) for batch in settings.batch_sizes),
-            )
-            for hidden in settings.hidden_sizes
-            for dtype in settings.dtypes
-        ]
+        settings, jobs = getattr(config, self.rule), []
+        for hidden, dtype in itertools.product(settings.hidden_sizes, settings.dtypes):
+            cases = tuple(Case({"batch": batch, "hidden": hidden}, dtype) for batch in settings.batch_sizes)
+            jobs.append(Job(f"hidden{hidden}_{dtype}", cases))
+        return jobs
 
     def flops(self, case: Case, scope: str | None = None) -> int:
         return rmsnorm_matmul_flops(**case.shape)

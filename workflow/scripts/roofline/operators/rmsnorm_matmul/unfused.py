@@ -11,14 +11,7 @@ from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation
 from roofline.operators.constants import launch_terms
-from roofline.operators.gemm.cublaslt import (
-    BINDINGS,
-    CUBLASLT_WORKSPACE_BYTES,
-    CublasAlgorithm,
-    CublasLt,
-    GemmProblem,
-    GemmShape,
-)
+from roofline.operators.gemm import cublaslt
 from roofline.operators.gemm.tensor_matmul import missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
 
@@ -136,16 +129,16 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
     """Many applications in one graph, with cuBLASLt's first choice of a product: CuPy refuses to capture cuBLAS."""
 
     name = "unfused_graph"
-    modules = (BINDINGS,)
+    modules = (cublaslt.BINDINGS,)
 
     @cached_property
-    def cublaslt_algorithm(self) -> CublasAlgorithm:
+    def cublaslt_algorithm(self) -> cublaslt.CublasAlgorithm:
         """The algorithm that cuBLASLt ranks first. Raises UnsupportedError where it offers none."""
         batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
-        self.workspace = self.device.xp.empty(CUBLASLT_WORKSPACE_BYTES, "uint8")
-        self.library = CublasLt(self.workspace.data.ptr)
+        self.workspace = self.device.xp.empty(cublaslt.CUBLASLT_WORKSPACE_BYTES, "uint8")
+        self.library = cublaslt.CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
-        problem = GemmProblem(dtype, GemmShape(*sides), "TN", dtype)
+        problem = cublaslt.GemmProblem(dtype, cublaslt.GemmShape(*sides), "TN", dtype)
         algorithms = self.library.find_algorithms(problem, alpha=1.0, fast=False, count=1)
         if not algorithms:
             raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")

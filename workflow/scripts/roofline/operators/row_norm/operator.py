@@ -8,16 +8,9 @@ from pydantic import AfterValidator, Field
 from roofline.core.dtypes import relative_error, require_close
 from roofline.core.terms import Array
 from roofline.devices.base import Device
-from roofline.operators.base import (
-    LEAST_GPU_SAMPLES,
-    LIBRARY_WORKSPACE_BYTES,
-    Case,
-    Implementation,
-    Job,
-    Operator,
-    count_rotation_copies,
-)
-from roofline.operators.constants import CPU_HOST_CONSTANTS, FITTED_SOURCE, Constant, Constants, gpu_host_constants
+from roofline.operators import base
+from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.operators.constants import CPU_HOST_CONSTANTS, Constants, fitted, gpu_host_constants
 from roofline.operators.row_norm.array_row_norm import ArrayRowNorm, CompiledRowNorm, NumpyRowNorm
 from roofline.operators.row_norm.cuda_row_norm import NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph
 from roofline.operators.setting_types import CompletedConfig, Listed, OperatorSettings
@@ -33,24 +26,18 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
     ),
-    "array_kernel_s": Constant(2.19e-06, FITTED_SOURCE, "a small kernel after another in a stream"),
-    "kernel_start_s": Constant(1.16e-06, FITTED_SOURCE, "a kernel's start, and the memory's ramp-up and drain"),
-    "graph_node_s": Constant(1.37e-06, FITTED_SOURCE, "the same as one of many nodes of a graph"),
-    "stream_share": Constant(0.844, FITTED_SOURCE, "of the memory ceiling that long streams attain"),
-    "naive_wave_s": Constant(
-        2.48e-06,
-        FITTED_SOURCE,
-        "a full card of blocks waits for memory and at the barriers of its two sums; of this card",
+    "array_kernel_s": fitted(2.19e-06, "a small kernel after another in a stream"),
+    "kernel_start_s": fitted(1.16e-06, "a kernel's start, and the memory's ramp-up and drain"),
+    "graph_node_s": fitted(1.37e-06, "the same as one of many nodes of a graph"),
+    "stream_share": fitted(0.844, "of the memory ceiling that long streams attain"),
+    "naive_wave_s": fitted(
+        2.48e-06, "a full card of blocks waits for memory and at the barriers of its two sums; of this card"
     ),
-    "row_s_per_column": Constant(3.2e-10, FITTED_SOURCE, "a block goes through its row, piece by piece"),
-    "reread_s_per_byte": Constant(8.65e-14, FITTED_SOURCE, "naive's second and third pass over a row, from the cache"),
-    "mean_s_per_column": Constant(
-        1.12e-08, FITTED_SOURCE, "CuPy's mean of rows, however few: one number after another"
-    ),
-    "pass_s_per_byte": Constant(
-        6.9e-13,
-        FITTED_SOURCE,
-        "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth",
+    "row_s_per_column": fitted(3.2e-10, "a block goes through its row, piece by piece"),
+    "reread_s_per_byte": fitted(8.65e-14, "naive's second and third pass over a row, from the cache"),
+    "mean_s_per_column": fitted(1.12e-08, "CuPy's mean of rows, however few: one number after another"),
+    "pass_s_per_byte": fitted(
+        6.9e-13, "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth"
     ),
 }
 
@@ -99,7 +86,7 @@ class RowNorm(Operator):
         return [Job("fp32", tuple(cases))]
 
     def least_samples(self, case: Case) -> int:
-        return LEAST_GPU_SAMPLES
+        return base.LEAST_GPU_SAMPLES
 
     def flops(self, case: Case, scope: str | None = None) -> int:
         """Return the FLOPs: six for a number, a root for a row.
@@ -117,8 +104,8 @@ class RowNorm(Operator):
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """Return the bytes of the rotated matrices, and of the intermediate arrays of array operations."""
         copy_bytes = self.bytes(case)
-        copies = WelfordRowNormGraph.copies_wanted(case, count_rotation_copies(copy_bytes, last_level_cache_bytes))
-        return (copies + 2) * copy_bytes + LIBRARY_WORKSPACE_BYTES
+        copies = WelfordRowNormGraph.copies_wanted(case, base.count_rotation_copies(copy_bytes, last_level_cache_bytes))
+        return (copies + 2) * copy_bytes + base.LIBRARY_WORKSPACE_BYTES
 
     # -- inputs and check
 

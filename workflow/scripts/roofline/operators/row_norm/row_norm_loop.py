@@ -111,16 +111,10 @@ def _pass_ir(name: str, before: str, names: dict) -> str:
     lanes = names["lanes"]
 
     def repeat_per_vector(template: str) -> str:
-        return "".join(
-            template.format(name=name, before=before, n=vector, offset=vector * lanes, **names)
-            for vector in range(UNROLLED_VECTORS)
-        )
+        values = {"name": name, "before": before, **names}
+        vectors = range(UNROLLED_VECTORS)
+        return "".join(template.format(n=vector, offset=vector * lanes, **values) for vector in vectors)
 
     sums = repeat_per_vector(SUM_IR) if name != "result" else ""
-    return PASS_IR.format(
-        name=name,
-        before=before,
-        sums=sums,
-        bodies=repeat_per_vector(DIFFERENCE_IR + PASS_BODIES_IR[name]),
-        turn=UNROLLED_VECTORS * lanes,
-    )
+    bodies = repeat_per_vector(DIFFERENCE_IR + PASS_BODIES_IR[name])
+    return PASS_IR.format(name=name, before=before, sums=sums, bodies=bodies, turn=UNROLLED_VECTORS * lanes)

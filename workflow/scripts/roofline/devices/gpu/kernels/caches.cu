@@ -1,37 +1,39 @@
-// Reads one working set again and again, so that it comes from the cache that holds it.
+// Reads a working set again and again, so that the cache that holds it serves the reads.
 //
-// A vector is 16 bytes: that is what one lane of L1 and shared memory serves at a time.
+// A vector is 16 bytes: L1 and shared memory serve a lane that much at a time. Every kernel reads its vectors `passes`
+// times, adds the sum of all words that it read to *word_sum, and reports its clock in `cycles_and_ns` (timers.cuh).
 
 #include "timers.cuh"
+#include "word_sum.cuh"
 
-#define DEPTH 8
+#define LOADS_IN_FLIGHT 8  // of a thread
 
 struct __align__(16) Vector {
     unsigned int word[4];
 };
 
-// volatile: else the compiler would read once and keep it.
-__device__ __forceinline__ Vector load_l1(const Vector* at) {
+// The loads are volatile: otherwise the compiler would read once and keep the result.
+__device__ __forceinline__ Vector load_l1(const Vector* address) {
     Vector v;
     asm volatile("ld.global.ca.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-                 : "l"(at));
+                 : "l"(address));
     return v;
 }
 
-__device__ __forceinline__ Vector load_l2(const Vector* at) {
+__device__ __forceinline__ Vector load_l2(const Vector* address) {
     Vector v;
     asm volatile("ld.global.cg.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-                 : "l"(at));
+                 : "l"(address));
     return v;
 }
 
-__device__ __forceinline__ Vector load_shared(unsigned int at) {
+__device__ __forceinline__ Vector load_shared(unsigned int address) {
     Vector v;
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-                 : "r"(at));
+                 : "r"(address));
     return v;
 }
 
@@ -39,27 +41,19 @@ __device__ __forceinline__ void add(unsigned int& sum, const Vector& v) {
     sum += v.word[0] + v.word[1] + v.word[2] + v.word[3];
 }
 
-__device__ __forceinline__ void add_to_total(unsigned int mine, unsigned int* total) {
-    for (int lane = 16; lane > 0; lane /= 2) {
-        mine += __shfl_down_sync(0xffffffffu, mine, lane);
-    }
-    if (threadIdx.x % 32 == 0) {
-        atomicAdd(total, mine);
-    }
-}
-
-// One pass of a block over `vectors` vectors: full rounds with DEPTH loads in flight, then the rest.
+// One pass of a block over `vectors` vectors, `load(i)` being the i-th: full rounds with LOADS_IN_FLIGHT loads of each
+// thread, then the rest one by one.
 template <typename Load>
-__device__ __forceinline__ void one_pass(Load load, unsigned int vectors, unsigned int& sum) {
+__device__ __forceinline__ void read_once(Load load, unsigned int vectors, unsigned int& sum) {
     unsigned int i = threadIdx.x;
-    for (; i + (DEPTH - 1) * blockDim.x < vectors; i += DEPTH * blockDim.x) {
-        Vector v[DEPTH];
+    for (; i + (LOADS_IN_FLIGHT - 1) * blockDim.x < vectors; i += LOADS_IN_FLIGHT * blockDim.x) {
+        Vector v[LOADS_IN_FLIGHT];
 #pragma unroll
-        for (int j = 0; j < DEPTH; ++j) {
+        for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
             v[j] = load(i + j * blockDim.x);
         }
 #pragma unroll
-        for (int j = 0; j < DEPTH; ++j) {
+        for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
             add(sum, v[j]);
         }
     }
@@ -68,83 +62,85 @@ __device__ __forceinline__ void one_pass(Load load, unsigned int vectors, unsign
     }
 }
 
-// Each block reads a set of its own, `apart` vectors from the next block's; all the same one where that is 0. L1 holds it
-// while it is small, L2 after that.
-extern "C" __global__ void read_l1(const Vector* a, unsigned int vectors, unsigned int apart, unsigned int passes,
-                                   unsigned int* total, unsigned long long* cycles_and_ns) {
+// Each block reads a set of `vectors` vectors, and the sets of neighbouring blocks begin `set_stride` vectors apart:
+// with 0 all blocks read the same set. L1 serves the reads while a set is small, L2 after that.
+extern "C" __global__ void read_l1(const Vector* words, unsigned int vectors, unsigned int set_stride,
+                                   unsigned int passes, unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     const Stopwatch watch;
-    const Vector* own = a + (unsigned long long)blockIdx.x * apart;
-    unsigned int sum = 0;
+    const Vector* set_of_block = words + (unsigned long long)blockIdx.x * set_stride;
+    unsigned int thread_sum = 0;
 #pragma unroll 1
     for (unsigned int pass = 0; pass < passes; ++pass) {
-        one_pass([&](unsigned int i) { return load_l1(own + i); }, vectors, sum);
+        read_once([&](unsigned int i) { return load_l1(set_of_block + i); }, vectors, thread_sum);
     }
-    add_to_total(sum, total);
-    watch.tell(cycles_and_ns);
+    add_to_word_sum(thread_sum, word_sum);
+    watch.report(cycles_and_ns);
 }
 
-// The blocks share the set out among them, past L1: in each pass block b takes the tiles b + pass x `shift`, so that
-// it is not always the same multiprocessor that reads a line.
-extern "C" __global__ void read_l2(const Vector* a, unsigned long long vectors, unsigned int passes,
-                                   unsigned int shift, unsigned int* total, unsigned long long* cycles_and_ns) {
+// The blocks divide one set among them and read it past L1, in tiles of blockDim.x x LOADS_IN_FLIGHT vectors. In each
+// pass block b takes the tiles t, t + gridDim.x, ... with t = (b + pass x `shift`) % gridDim.x, so that a line is not
+// always read by the same multiprocessor. The incomplete last tile has its turn like the others.
+extern "C" __global__ void read_l2(const Vector* words, unsigned long long vectors, unsigned int passes,
+                                   unsigned int shift, unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     const Stopwatch watch;
-    unsigned int sum = 0;
-    const unsigned long long tile = (unsigned long long)blockDim.x * DEPTH;
-    const unsigned long long full = vectors / tile;
+    unsigned int thread_sum = 0;
+    const unsigned long long tile_vectors = (unsigned long long)blockDim.x * LOADS_IN_FLIGHT;
+    const unsigned long long full_tiles = vectors / tile_vectors;
 #pragma unroll 1
     for (unsigned int pass = 0; pass < passes; ++pass) {
-        const unsigned int block = (blockIdx.x + pass * shift) % gridDim.x;
-        unsigned long long t = block;
-        for (; t < full; t += gridDim.x) {
-            const Vector* at = a + t * tile + threadIdx.x;
-            Vector v[DEPTH];
+        const unsigned int first_tile = (blockIdx.x + pass * shift) % gridDim.x;
+        unsigned long long tile = first_tile;
+        for (; tile < full_tiles; tile += gridDim.x) {
+            const Vector* address = words + tile * tile_vectors + threadIdx.x;
+            Vector v[LOADS_IN_FLIGHT];
 #pragma unroll
-            for (int j = 0; j < DEPTH; ++j) {
-                v[j] = load_l2(at + j * blockDim.x);
+            for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
+                v[j] = load_l2(address + j * blockDim.x);
             }
 #pragma unroll
-            for (int j = 0; j < DEPTH; ++j) {
-                add(sum, v[j]);
+            for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
+                add(thread_sum, v[j]);
             }
         }
-        if (t == full) {
-            for (unsigned long long i = full * tile + threadIdx.x; i < vectors; i += blockDim.x) {
-                add(sum, load_l2(a + i));
+        if (tile == full_tiles) {
+            for (unsigned long long i = full_tiles * tile_vectors + threadIdx.x; i < vectors; i += blockDim.x) {
+                add(thread_sum, load_l2(words + i));
             }
         }
     }
-    add_to_total(sum, total);
-    watch.tell(cycles_and_ns);
+    add_to_word_sum(thread_sum, word_sum);
+    watch.report(cycles_and_ns);
 }
 
-// Every block reads the whole set, past L1, all in the same order and so at about the same time.
-extern "C" __global__ void read_l2_broadcast(const Vector* a, unsigned int vectors, unsigned int passes,
-                                             unsigned int* total, unsigned long long* cycles_and_ns) {
+// Every block reads the whole set past L1, all in the same order and so at about the same time.
+extern "C" __global__ void read_l2_broadcast(const Vector* words, unsigned int vectors, unsigned int passes,
+                                             unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     const Stopwatch watch;
-    unsigned int sum = 0;
+    unsigned int thread_sum = 0;
 #pragma unroll 1
     for (unsigned int pass = 0; pass < passes; ++pass) {
-        one_pass([&](unsigned int i) { return load_l2(a + i); }, vectors, sum);
+        read_once([&](unsigned int i) { return load_l2(words + i); }, vectors, thread_sum);
     }
-    add_to_total(sum, total);
-    watch.tell(cycles_and_ns);
+    add_to_word_sum(thread_sum, word_sum);
+    watch.report(cycles_and_ns);
 }
 
-// Every block reads its own shared memory, filled from `a`.
-extern "C" __global__ void read_shared(const Vector* a, unsigned int vectors, unsigned int passes, unsigned int* total,
-                                       unsigned long long* cycles_and_ns) {
+// Every block copies the set to its shared memory, and reads it from there.
+extern "C" __global__ void read_shared(const Vector* words, unsigned int vectors, unsigned int passes,
+                                       unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     extern __shared__ Vector set[];
     for (unsigned int i = threadIdx.x; i < vectors; i += blockDim.x) {
-        set[i] = a[i];
+        set[i] = words[i];
     }
     __syncthreads();
     const unsigned int start = (unsigned int)__cvta_generic_to_shared(set);
     const Stopwatch watch;
-    unsigned int sum = 0;
+    unsigned int thread_sum = 0;
 #pragma unroll 1
     for (unsigned int pass = 0; pass < passes; ++pass) {
-        one_pass([&](unsigned int i) { return load_shared(start + i * (unsigned int)sizeof(Vector)); }, vectors, sum);
+        read_once([&](unsigned int i) { return load_shared(start + i * (unsigned int)sizeof(Vector)); }, vectors,
+                  thread_sum);
     }
-    add_to_total(sum, total);
-    watch.tell(cycles_and_ns);
+    add_to_word_sum(thread_sum, word_sum);
+    watch.report(cycles_and_ns);
 }

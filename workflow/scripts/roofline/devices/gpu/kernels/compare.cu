@@ -1,26 +1,28 @@
-// Counts the 32-bit words in which two buffers differ: bits, so that NaN equals itself and -0 does not equal 0.
+// Comparisons on the device. The threads take the numbers one by one in a grid-stride loop.
 
+// Adds the number of 32-bit words in which a and b differ to *differences. Bits are compared: NaN equals itself, and -0
+// does not equal 0.
 extern "C" __global__ void count_differences(const unsigned int* a, const unsigned int* b, unsigned long long words,
                                              unsigned long long* differences) {
-    unsigned long long mine = 0;
+    unsigned long long thread_count = 0;
     const unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
     for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += stride) {
-        mine += a[i] != b[i];
+        thread_count += a[i] != b[i];
     }
-    if (mine) {
-        atomicAdd(differences, mine);
+    if (thread_count) {
+        atomicAdd(differences, thread_count);
     }
 }
 
-// Counts the numbers of c that are not a + scale b, in plain steps of one number.
+// Adds the number of i < count for which c[i] is not a[i] + scale b[i], rounded once, to *wrong.
 extern "C" __global__ void count_wrong_triads(const float* a, const float* b, const float* c, float scale,
                                               unsigned long long count, unsigned long long* wrong) {
-    unsigned long long mine = 0;
+    unsigned long long thread_count = 0;
     const unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
     for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
-        mine += c[i] != fmaf(scale, b[i], a[i]);
+        thread_count += c[i] != fmaf(scale, b[i], a[i]);
     }
-    if (mine) {
-        atomicAdd(wrong, mine);
+    if (thread_count) {
+        atomicAdd(wrong, thread_count);
     }
 }

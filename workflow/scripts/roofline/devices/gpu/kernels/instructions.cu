@@ -1,108 +1,107 @@
-// What the instruction roofline is measured with: warp instructions from every scheduler, loads whose sectors per
-// request (global memory) or wavefronts per request (shared memory) are known.
+// The kernels of the instruction roofline: warp instructions from every scheduler, and loads whose sectors per request
+// (global memory) or wavefronts per request (shared memory) are known. Each reports its clock in `cycles_and_ns`.
 
 #include "timers.cuh"
+#include "word_sum.cuh"
 
-#define NUMBERS 8  // independent chains of either kind
-#ifndef PAIRS
-#define PAIRS 128  // of instructions per round; the loop's own three or four are not counted
+#define CHAINS_PER_THREAD 8  // independent chains of multiply-adds, and as many of shifts
+#ifndef PAIRS_PER_ROUND
+#define PAIRS_PER_ROUND 128  // of instructions; the three or four of the loop itself are not counted
 #endif
-#define LOADS 8  // of a warp per round
+#define LOADS_PER_ROUND 8  // of a warp
 #define SHARED_WORDS 2048
+#define SECTOR_WORDS 8
+#define BANKS 32
 
-// A multiply-add and a funnel shift in turn: they go to different pipes, and of compute capability 7.5 to 12.0 not every
-// GPU has a pipe that takes an instruction of either kind in every cycle. Floats fold as in fma.cu; a word takes ROTATED
-// bits of its neighbour. The shift is written out, since the compiler would find other instructions for it.
 #define FACTOR (-1.0f + 1.0f / 65536)
 #define OFFSET 0.5f
-#define ROTATED 7
+#define ROTATED_BITS 7
 
+// A multiply-add and a funnel shift in turn: they go to different pipes, and of compute capability 7.5 to 12.0 not
+// every GPU has a pipe that takes an instruction of either kind in every cycle. Floats fold as in fma.cu. A word takes
+// ROTATED_BITS bits of the next chain's word; the shift is written in PTX, since the compiler would find other
+// instructions for it. floats and words [threads of the grid, CHAINS_PER_THREAD] receive the results; a thread's chains
+// start from threadIdx.x x CHAINS_PER_THREAD + i.
 extern "C" __global__ void issue(float* floats, unsigned int* words, unsigned int rounds,
                                  unsigned long long* cycles_and_ns) {
-    float x[NUMBERS];
-    unsigned int y[NUMBERS];
+    float x[CHAINS_PER_THREAD];
+    unsigned int y[CHAINS_PER_THREAD];
 #pragma unroll
-    for (int i = 0; i < NUMBERS; ++i) {
-        y[i] = threadIdx.x * NUMBERS + i;
+    for (int i = 0; i < CHAINS_PER_THREAD; ++i) {
+        y[i] = threadIdx.x * CHAINS_PER_THREAD + i;
         x[i] = (float)y[i];
     }
     const Stopwatch watch;
 #pragma unroll 1
     for (unsigned int round = 0; round < rounds; ++round) {
 #pragma unroll
-        for (int pair = 0; pair < PAIRS; ++pair) {
-            const int i = pair % NUMBERS, next = (pair + 1) % NUMBERS;
+        for (int pair = 0; pair < PAIRS_PER_ROUND; ++pair) {
+            const int i = pair % CHAINS_PER_THREAD, next = (pair + 1) % CHAINS_PER_THREAD;
             x[i] = fmaf(x[i], FACTOR, OFFSET);
-            asm volatile("shf.l.wrap.b32 %0, %1, %0, %2;" : "+r"(y[i]) : "r"(y[next]), "n"(ROTATED));
+            asm volatile("shf.l.wrap.b32 %0, %1, %0, %2;" : "+r"(y[i]) : "r"(y[next]), "n"(ROTATED_BITS));
         }
     }
-    watch.tell(cycles_and_ns);
+    watch.report(cycles_and_ns);
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < NUMBERS; ++i) {
-        floats[thread * NUMBERS + i] = x[i];
-        words[thread * NUMBERS + i] = y[i];
+    for (int i = 0; i < CHAINS_PER_THREAD; ++i) {
+        floats[thread * CHAINS_PER_THREAD + i] = x[i];
+        words[thread * CHAINS_PER_THREAD + i] = y[i];
     }
 }
 
-__device__ __forceinline__ void add_to_total(unsigned int mine, unsigned int* total) {
-    for (int lane = 16; lane > 0; lane /= 2) {
-        mine += __shfl_down_sync(0xffffffffu, mine, lane);
-    }
-    if (threadIdx.x % 32 == 0) {
-        atomicAdd(total, mine);
-    }
-}
-
-// Lanes load one word each, `stride` words from one another, through L1, which holds them all. Requests begin at
-// multiples of a sector, `set_words` (a power of two) is gone round again and again.
+// The lanes of a warp load one word each, `stride` words apart, through L1, which holds all of them. The first lane's
+// words begin at multiples of a sector within `set_words` (a power of two), which the rounds go through again and
+// again. The sum of all words loaded is added to *word_sum.
 extern "C" __global__ void load_strided(const unsigned int* a, unsigned int stride, unsigned int set_words,
-                                        unsigned int rounds, unsigned int* total, unsigned long long* cycles_and_ns) {
-    const unsigned int* own = a + threadIdx.x % 32 * stride;
-    unsigned int at = threadIdx.x / 32 * 8 * LOADS % set_words, sum = 0;
+                                        unsigned int rounds, unsigned int* word_sum,
+                                        unsigned long long* cycles_and_ns) {
+    const unsigned int* lane_words = a + threadIdx.x % 32 * stride;
+    unsigned int offset = threadIdx.x / 32 * SECTOR_WORDS * LOADS_PER_ROUND % set_words, thread_sum = 0;
     const Stopwatch watch;
 #pragma unroll 1
     for (unsigned int round = 0; round < rounds; ++round) {
-        unsigned int v[LOADS];
+        unsigned int v[LOADS_PER_ROUND];
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
-            asm volatile("ld.global.ca.b32 %0, [%1];" : "=r"(v[i]) : "l"(own + at + 8 * i));
+        for (int i = 0; i < LOADS_PER_ROUND; ++i) {
+            asm volatile("ld.global.ca.b32 %0, [%1];" : "=r"(v[i]) : "l"(lane_words + offset + SECTOR_WORDS * i));
         }
-        at = (at + 8 * LOADS) & (set_words - 1);
+        offset = (offset + SECTOR_WORDS * LOADS_PER_ROUND) & (set_words - 1);
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
-            sum += v[i];
+        for (int i = 0; i < LOADS_PER_ROUND; ++i) {
+            thread_sum += v[i];
         }
     }
-    watch.tell(cycles_and_ns);
-    add_to_total(sum, total);
+    watch.report(cycles_and_ns);
+    add_to_word_sum(thread_sum, word_sum);
 }
 
-// Lanes load one word each from shared memory, `ways` words from one another: so many lanes want each bank they use.
-// Where a request begins changes with the round: else the compiler would load once.
-extern "C" __global__ void load_conflicting(const unsigned int* a, unsigned int ways, unsigned int rounds,
-                                            unsigned int* total, unsigned long long* cycles_and_ns) {
+// The lanes of a warp load one word each from shared memory, `stride` words apart (a power of two): each bank that they
+// use is used by `stride` of them. Where a request begins changes with the round, since the compiler would otherwise
+// load once. Shared memory is filled from `a`; the sum of all words loaded is added to *word_sum.
+extern "C" __global__ void load_conflicting(const unsigned int* a, unsigned int stride, unsigned int rounds,
+                                            unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     __shared__ unsigned int set[SHARED_WORDS];
     for (unsigned int i = threadIdx.x; i < SHARED_WORDS; i += blockDim.x) {
         set[i] = a[i];
     }
     __syncthreads();
-    const unsigned int own = (unsigned int)__cvta_generic_to_shared(set + threadIdx.x % 32 * ways);
-    unsigned int at = 0, sum = 0;
+    const unsigned int lane_address = (unsigned int)__cvta_generic_to_shared(set + threadIdx.x % 32 * stride);
+    unsigned int offset = 0, thread_sum = 0;
     const Stopwatch watch;
 #pragma unroll 1
     for (unsigned int round = 0; round < rounds; ++round) {
-        unsigned int v[LOADS];
+        unsigned int v[LOADS_PER_ROUND];
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
-            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v[i]) : "r"(own + 4 * (at + 32 * i)));
+        for (int i = 0; i < LOADS_PER_ROUND; ++i) {
+            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v[i]) : "r"(lane_address + 4 * (offset + BANKS * i)));
         }
-        at = (at + 32 * LOADS) % (SHARED_WORDS / 2);
+        offset = (offset + BANKS * LOADS_PER_ROUND) % (SHARED_WORDS / 2);
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
-            sum += v[i];
+        for (int i = 0; i < LOADS_PER_ROUND; ++i) {
+            thread_sum += v[i];
         }
     }
-    watch.tell(cycles_and_ns);
-    add_to_total(sum, total);
+    watch.report(cycles_and_ns);
+    add_to_word_sum(thread_sum, word_sum);
 }

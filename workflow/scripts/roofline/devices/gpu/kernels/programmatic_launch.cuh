@@ -1,6 +1,6 @@
-// Programmatic dependent launch, from compute capability 9.0 on: where a launch asks for it, the kernel after this one
-// may begin once every block has let it, and itself waits until this one is done and what it wrote can be read.
-// Elsewhere it begins then, and both do nothing.
+// Programmatic dependent launch, from compute capability 9.0 on. Where a launch asks for it, the next kernel may begin
+// as soon as every block of this one has called let_next_begin; there, wait_for_kernel_before returns when this kernel
+// has ended and what it wrote can be read. Elsewhere kernels begin one after the other, and both functions do nothing.
 
 #pragma once
 

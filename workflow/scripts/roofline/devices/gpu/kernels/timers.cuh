@@ -13,29 +13,30 @@ struct Moment {
     long long cycle;
 };
 
-// Both within a moment: where other warps keep the scheduler busy, much may pass between two instructions of this one.
-__device__ __forceinline__ Moment this_moment() {
-    const unsigned long long near_ns = 100;
+// Reads both clocks until they were read within 100 ns, at most 100 times: where other warps keep the scheduler busy,
+// much may pass between two instructions of this warp.
+__device__ __forceinline__ Moment read_clocks() {
+    const unsigned long long close_ns = 100;
     Moment moment = {};
     for (int attempt = 0; attempt < 100; ++attempt) {
-        const unsigned long long before = now_ns();
+        const unsigned long long start_ns = now_ns();
         moment.cycle = clock64();
         moment.ns = now_ns();
-        if (moment.ns - before <= near_ns) {
+        if (moment.ns - start_ns <= close_ns) {
             break;
         }
     }
     return moment;
 }
 
-// The clock of a multiprocessor over a kernel, told by the kernel's first thread as cycles and nanoseconds.
+// Measures the clock of a multiprocessor over a kernel: the kernel's first thread reports cycles and nanoseconds.
 struct Stopwatch {
     Moment start;
-    static __device__ __forceinline__ bool is_first() { return blockIdx.x == 0 && threadIdx.x == 0; }
-    __device__ __forceinline__ Stopwatch() : start(is_first() ? this_moment() : Moment{}) {}
-    __device__ __forceinline__ void tell(unsigned long long* cycles_and_ns) const {
-        if (is_first()) {
-            const Moment end = this_moment();
+    static __device__ __forceinline__ bool is_first_thread() { return blockIdx.x == 0 && threadIdx.x == 0; }
+    __device__ __forceinline__ Stopwatch() : start(is_first_thread() ? read_clocks() : Moment{}) {}
+    __device__ __forceinline__ void report(unsigned long long* cycles_and_ns) const {
+        if (is_first_thread()) {
+            const Moment end = read_clocks();
             cycles_and_ns[0] = end.cycle - start.cycle;
             cycles_and_ns[1] = end.ns - start.ns;
         }
