@@ -23,9 +23,10 @@ from roofline.records.timing_record import Timing
 def timed(duration, kind="gpu", **options):
     """Steps take `duration(step number)`."""
     device = FakeDevice(kind)
-    budget = TimingBudget(options.pop("warmup", 3), options.pop("iterations", 100), 1.0)
+    checked_s = options.pop("checked_s", None)
     with clock_of(device):
-        return time_caller(device, duration, budget, **options), device
+        budget = TimingBudget(**{"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options)
+        return time_caller(device, duration, budget, checked_s), device
 
 
 def always(seconds):

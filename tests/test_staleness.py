@@ -186,6 +186,7 @@ FILES = {
     "measure/sealing.py": SEALS | on_both("device_query"),
     "measure/calibration.py": on_both("device_query"),
     "measure/compute_ceiling.py": on_both("peak_flops"),
+    "measure/memory_load.py": on_both("bandwidth"),
     "run/jobs.py": REPORTING,
     "run/make_manifest.py": {"manifest"},
     "run/settings.py": set(),

@@ -15,6 +15,7 @@ SHORTEST_OCTAVES = 0.75  # a plateau spans so much of the working-set size; less
 PLATEAU_SLOPES = (0.0, -0.02)  # relative change of a plateau's bandwidth per octave of size
 STEEP_SLOPE = -0.03  # per octave; points that fall faster, beyond what noise explains, are not a plateau
 NOISE_RANGE = (0.01, 0.04)  # limits of the relative scatter of a point
+MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that level's
 
 # Prices in units of half a squared residual over the noise, as a log-likelihood counts them: 0.5 for a usual point.
 LEVEL_PRICE = 9.0  # a plateau: about log(points) for each of its two edges, as in the BIC
@@ -167,3 +168,20 @@ def _choose_cheapest_row(log_rates: list[float], plateaus: list[_FittedPlateau])
         row.append(plateaus[index])
         index = predecessors[index]
     return row[::-1]
+
+
+def spans(level: SweepLevel, capacity: int) -> bool:
+    """Return whether a plateau begins well below a capacity and ends well above it."""
+    return level.first_bytes * MATCH_FACTOR <= capacity <= level.last_bytes / MATCH_FACTOR
+
+
+def match_capacity(level: SweepLevel, capacities: dict[str, int]) -> str | None:
+    """Return the name of the capacity that fits a plateau; None if none does.
+
+    It is the nearest to the knee, within MATCH_FACTOR. Without a knee it is the first that holds all of the plateau.
+    """
+    if not level.knee_bytes:
+        return next((name for name, size in capacities.items() if size >= level.last_bytes), None)
+    ratio_by_name = {name: max(size / level.knee_bytes, level.knee_bytes / size) for name, size in capacities.items()}
+    name = min(ratio_by_name, key=ratio_by_name.get, default=None)
+    return name if name and ratio_by_name[name] <= MATCH_FACTOR else None

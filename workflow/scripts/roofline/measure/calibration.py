@@ -5,7 +5,7 @@ with few arguments and with many: `time = start + count x slope`.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from roofline.core import statistics
 from roofline.core.cell_prediction import SHARED_COST_PREFIX
@@ -31,7 +31,7 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
     start = time.monotonic()
     with lock.hold_locks([lock.HOST_PATH_LOCK] if DEVICE_TRAITS[device.kind].accelerator else []):
         costs, load = repeat_until_undisturbed(
-            device, lambda: time_host_costs(device), _total_seconds, sensitivity="caller"
+            device, lambda: time_host_costs(device), lambda costs: sum(cost.median_s for cost in costs), "caller"
         )
     return CalibrationRecord(
         device=record.device,
@@ -50,11 +50,11 @@ def time_host_costs(device: Device) -> list[HostCost]:
     There are 3 rounds. On a device that is not synchronous there are 9, each pinned to another CPU after 0.25 s. Work
     that cannot be queued, as with CUDA_LAUNCH_BLOCKING, is left out.
     """
-    benchmarks = [
-        benchmark
-        for benchmark in device.host_cost_benchmarks()
-        if not benchmark.queued or device.time_steps_on_device(benchmark.step, 1)
-    ]
+
+    def can_be_timed(benchmark: HostCostBenchmark) -> bool:
+        return not benchmark.queued or bool(device.time_steps_on_device(benchmark.step, 1))
+
+    benchmarks = [benchmark for benchmark in device.host_cost_benchmarks() if can_be_timed(benchmark)]
     rounds = []
     if DEVICE_TRAITS[device.kind].synchronous:
         for _ in range(ROUNDS):
@@ -65,16 +65,7 @@ def time_host_costs(device: Device) -> list[HostCost]:
             with host.pin_to_cpu(cpus[round_index * len(cpus) // CALL_ROUNDS]):
                 time.sleep(CPU_CHANGE_PAUSE_S)
                 rounds.append([_time_host_cost(device, benchmark) for benchmark in benchmarks])
-    return [_middle_round(costs) for costs in zip(*rounds, strict=True)]
-
-
-def _middle_round(costs: Sequence[HostCost]) -> HostCost:
-    """Return the round whose median is the middle one."""
-    return sorted(costs, key=lambda cost: cost.median_s)[len(costs) // 2]
-
-
-def _total_seconds(costs: list[HostCost]) -> float:
-    return sum(cost.median_s for cost in costs)
+    return [sorted(costs, key=lambda cost: cost.median_s)[len(costs) // 2] for costs in zip(*rounds, strict=True)]
 
 
 def derive_constants(costs: Iterable[HostCost]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
-from roofline.core.terms import DEVICE_TRAITS, ComputeUnit, UnsupportedError
+from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
 from roofline.devices import datasheets
 from roofline.devices.base import Device, Workload
 from roofline.measure import search, sustained
@@ -17,15 +17,8 @@ from roofline.measure.operator_job import Seals, declare_cell
 from roofline.measure.protocol import OPENING_METHOD, TimingBudget, make_timing, time_caller, time_device_checked
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled, throttle_reasons_if_known
 from roofline.operators.gemm.operator import Gemm, workloads_module
-from roofline.records.compute import (
-    Candidate,
-    KernelIdentity,
-    NotRepeated,
-    PeakFlops,
-    Sustained,
-    WorkloadBlock,
-    WorkloadSpec,
-)
+from roofline.records import compute
+from roofline.records.compute import Candidate, NotRepeated, PeakFlops, Sustained, WorkloadBlock, WorkloadSpec
 from roofline.records.device_record import DatasheetPeak, DeviceRecord
 from roofline.records.operator_record import Measurement
 from roofline.records.timing_record import Check, DeviceState, Search, Timing
@@ -49,36 +42,6 @@ REFERENCE_SEED, CANDIDATES_SEED, REPEATS_SEED, VARIANTS_SEED = 1, 3, 5, 7
 WorkloadTrial = search.CandidateTrial[Workload]
 
 
-class RegisterWorkloads:
-    """The kernels that work in registers alone, offered with the interface of a module of GEMM workloads."""
-
-    @staticmethod
-    def reference_workload(device: Device, ceiling: str, size: int, seed: int) -> None:
-        """Return None: these kernels have no size to compare at."""
-
-    @staticmethod
-    def own_reference_workloads(device: Device, ceiling: str, size: int, seed: int) -> list[Workload]:
-        """Return no workload, as there is no reference."""
-        return []
-
-    @staticmethod
-    def candidate_workloads(
-        device: Device, ceiling: str, size: int, most_flops: float, seed: int
-    ) -> Iterable[Workload]:
-        """Return the kernels of this ceiling that the search tries."""
-        return device.candidate_fma_workloads(ceiling, seed)
-
-    @staticmethod
-    def rebuild_workload(device: Device, ceiling: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
-        """Return the kernel that a record describes."""
-        return device.rebuild_fma_workload(ceiling, product, seed)
-
-    @staticmethod
-    def variant_workloads(device: Device, ceiling: str, product: WorkloadSpec, seed: int) -> list[list[Workload]]:
-        """Return no workload: a register-only kernel has one arithmetic."""
-        return []
-
-
 @dataclass(frozen=True)
 class GemmSizes:
     """Sizes of square GEMMs: the candidates' shapes follow from the first, the reference has the second."""
@@ -89,42 +52,47 @@ class GemmSizes:
 
 @dataclass(frozen=True)
 class CeilingTarget:
-    """A compute ceiling to find, and the module of the workloads that reach it."""
+    """A compute ceiling to find, and the module of its GEMMs; None: the device's register-only kernels reach it."""
 
     device: Device
+    record: DeviceRecord
     ceiling: str
     sizes: GemmSizes
-    workloads: ModuleType | type[RegisterWorkloads]
+    gemms: ModuleType | None
+    time_budget_s: float
 
-    def reference(self) -> Workload | None:
-        """Return the reference GEMM; None for register-only kernels."""
-        return self.workloads.reference_workload(self.device, self.ceiling, self.sizes.reference, REFERENCE_SEED)
+    def references(self) -> list[Workload]:
+        """Return the reference GEMM and the kernels of ours that compute it. Register-only kernels have none."""
+        if not self.gemms:
+            return []
+        device, ceiling, size = self.device, self.ceiling, self.sizes.reference
+        reference = self.gemms.reference_workload(device, ceiling, size, REFERENCE_SEED)
+        return [reference, *self.gemms.own_reference_workloads(device, ceiling, size, REFERENCE_SEED)]
 
-    def own_references(self) -> list[Workload]:
-        """Return the kernels of ours that compute the reference GEMM."""
-        return self.workloads.own_reference_workloads(self.device, self.ceiling, self.sizes.reference, REFERENCE_SEED)
-
-    def candidates(self, most_flops: float) -> list[Workload]:
-        """Return the workloads of at most so many FLOPs that the search tries."""
+    def candidates(self, most_flops: float) -> Iterable[Workload]:
+        """Return the workloads that the search tries: of GEMMs those of at most so many FLOPs."""
+        if not self.gemms:
+            return self.device.candidate_fma_workloads(self.ceiling, CANDIDATES_SEED)
         size = self.sizes.candidates
-        return list(self.workloads.candidate_workloads(self.device, self.ceiling, size, most_flops, CANDIDATES_SEED))
+        return self.gemms.candidate_workloads(self.device, self.ceiling, size, most_flops, CANDIDATES_SEED)
 
     def rebuild(self, spec: WorkloadSpec) -> Workload:
         """Return the candidate that a record describes, on new numbers."""
-        return self.workloads.rebuild_workload(self.device, self.ceiling, self.sizes.candidates, spec, REPEATS_SEED)
+        if not self.gemms:
+            return self.device.rebuild_fma_workload(self.ceiling, spec, REPEATS_SEED)
+        return self.gemms.rebuild_workload(self.device, self.ceiling, self.sizes.candidates, spec, REPEATS_SEED)
 
     def variants(self, spec: WorkloadSpec) -> Iterable[list[Workload]]:
-        """Return the candidates for each variant of a workload: another output or accumulation."""
-        return self.workloads.variant_workloads(self.device, self.ceiling, spec, VARIANTS_SEED)
+        """Return the candidates for each variant of a GEMM: another output or accumulation."""
+        return self.gemms.variant_workloads(self.device, self.ceiling, spec, VARIANTS_SEED) if self.gemms else []
 
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """The budget of a block, the seconds of rest before it, and the number of first steps that do not count."""
+    """The budget of a block, and the seconds of rest before it."""
 
     budget: TimingBudget
     rest_s: float
-    lead_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,32 +137,18 @@ def measure_compute_ceiling(
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none. Raises
     UnsupportedError where nothing runs, and ArithmeticError for a wrong result.
     """
-    options = BlockOptions(budget, REST_S)
-    workloads = RegisterWorkloads if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
-    target = CeilingTarget(device, ceiling, sizes, workloads)
-    reference_workload = target.reference()
-    reference = None
-    if reference_workload:
-        reference = _measure_as_operator(device, seals, reference_workload, ceiling, options)
-    own_cells = [
-        _measure_as_operator(device, seals, workload, ceiling, options) for workload in target.own_references()
-    ]
-    candidates, search_record = _rank_candidates(target, reference, budget.time_budget_s)
-    if reference is None:
-        block_budget_s = min(budget.time_budget_s, REGISTER_BUDGET_S)
-        options = BlockOptions(replace(budget, time_budget_s=block_budget_s), SHORT_REST_S)
-    loaded = reference is not None and DEVICE_TRAITS[device.kind].reports_power
+    options, time_budget_s = BlockOptions(budget, REST_S), budget.time_budget_s
+    gemms = None if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
+    target = CeilingTarget(device, record, ceiling, sizes, gemms, time_budget_s)
+    cells = [_measure_as_operator(target, seals, workload, options) for workload in target.references()]
+    reference = cells[0] if cells else None
+    candidates, search_record = _rank_candidates(target, reference)
+    if not reference:
+        budget = replace(budget, time_budget_s=min(time_budget_s, REGISTER_BUDGET_S))
+        options = BlockOptions(budget, SHORT_REST_S)
+    loaded = reference and DEVICE_TRAITS[device.kind].reports_power
     repeated = _repeat_fastest(target, candidates, options, sustained_s if loaded else None)
-    peak = _peak_record(
-        record,
-        target,
-        repeated,
-        candidates=candidates,
-        search_record=search_record,
-        reference=reference,
-        time_budget_s=budget.time_budget_s,
-    )
-    return peak, [reference, *own_cells] if reference else []
+    return _peak_record(target, repeated, candidates, search_record, reference), cells
 
 
 # ---------------------------------------------------------------- blocks of the fastest candidates
@@ -253,40 +207,33 @@ def _add_third_block(repeated: RepeatedWorkload, options: BlockOptions, sustaine
 
 
 def _peak_record(
-    record: DeviceRecord,
     target: CeilingTarget,
     repeated: RepeatedWorkload,
-    *,
     candidates: list[Candidate],
     search_record: Search,
     reference: Measurement | None,
-    time_budget_s: float,
 ) -> PeakFlops:
-    device, load, peak = target.device, repeated.load, record.datasheet.peaks.get(target.ceiling)
+    device, load, datasheet = target.device, repeated.load, target.record.datasheet
+    peak = datasheet.peaks.get(target.ceiling)
     median = sorted(repeated.blocks, key=lambda block: block.tflops)[len(repeated.blocks) // 2]
     burst_throttle_reasons = None
     if not reference and DEVICE_TRAITS[device.kind].reports_power:
         burst_throttle_reasons = throttle_reasons_if_known(_hold_load(device, repeated.workload, median), HOLD_S)
     # After all timing of candidates: a profiler may stay in the process.
-    kernel = KernelIdentity(**device.identify_kernel(repeated.workload.step))
+    kernel = compute.KernelIdentity(**device.identify_kernel(repeated.workload.step))
     tflops = max(median.tflops, load.tflops if load else 0.0)
     investigation = None
-    if reference and _is_low_peak(device, peak, tflops):
-        investigation = investigate(
-            device,
-            target.ceiling,
-            burst_tflops=median.tflops,
-            load=load,
-            figures=record.datasheet,
-            kernel=kernel,
-            time_budget_s=time_budget_s,
-        )
+    has_datasheet = peak and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
+    if reference and has_datasheet and tflops < LOW_PEAK_SHARE * peak.tflops:
+        budget_s = target.time_budget_s
+        investigation = investigate(device, target.ceiling, median.tflops, load, datasheet, kernel, budget_s)
     reports = any(state.throttle_reasons is not None for block in repeated.blocks for state in block.states)
     clock_block = _clock_block(repeated.blocks, median)
-    clock_tflops = _clock_tflops(peak, record, clock_block.sm_clock_mhz)
+    clock_tflops = _clock_tflops(peak, target.record, clock_block.sm_clock_mhz)
+    all_throttled = any(block.timing.all_throttled for block in repeated.blocks) or bool(load and load.all_throttled)
     return PeakFlops(
         workload="gemm" if reference else "fma",
-        compute_unit=_unit_that_ran(target, reference, kernel),
+        compute_unit="cuda_core" if reference and kernel.tensor_cores is False else device.compute_unit(target.ceiling),
         tflops=tflops,
         reference_tflops=_caller_tflops(reference) if reference else None,
         burst_tflops=median.tflops,
@@ -298,7 +245,7 @@ def _peak_record(
         throttle_reasons=sorted({*(burst_throttle_reasons or []), *(load.throttle_reasons if load else [])}),
         burst_throttle_reasons=burst_throttle_reasons,
         sustained_throttle_reasons=load.throttle_reasons if load and reports else None,
-        all_throttled=_is_throttled(repeated) if reports else None,
+        all_throttled=all_throttled if reports else None,
         remarks=_remarks(load),
         search=search_record,
         candidates=candidates,
@@ -311,30 +258,10 @@ def _peak_record(
     )
 
 
-def _is_low_peak(device: Device, peak: DatasheetPeak | None, tflops: float) -> bool:
-    """Return whether a ceiling is so far below the datasheet's peak that the cause is looked for."""
-    if peak is None or DEVICE_TRAITS[device.kind].peaks_by != "datasheet":
-        return False
-    return tflops < LOW_PEAK_SHARE * peak.tflops
-
-
 def _clock_block(blocks: Sequence[WorkloadBlock], median: WorkloadBlock) -> WorkloadBlock:
     """Return the block with a counted clock whose rate is nearest the median block's; that one if none has a clock."""
     blocks_with_clock = [block for block in blocks if block.sm_clock_mhz]
     return min(blocks_with_clock, key=lambda block: abs(block.tflops - median.tflops), default=median)
-
-
-def _unit_that_ran(target: CeilingTarget, reference: Measurement | None, kernel: KernelIdentity) -> ComputeUnit:
-    if reference and kernel.tensor_cores is False:
-        return "cuda_core"
-    return target.device.compute_unit(target.ceiling)
-
-
-def _is_throttled(repeated: RepeatedWorkload) -> bool:
-    """Return whether heat or the power brake held back all of a block, or all of the sustained load."""
-    if any(block.timing.all_throttled for block in repeated.blocks):
-        return True
-    return bool(repeated.load and repeated.load.all_throttled)
 
 
 def _remarks(load: Sustained | None) -> list[str]:
@@ -352,19 +279,14 @@ def _clock_tflops(peak: DatasheetPeak | None, record: DeviceRecord, clock_mhz: f
     return datasheets.clock_peak_tflops(rate, multiprocessors, clock_mhz)
 
 
-def _measure_as_operator(
-    device: Device, seals: Seals, workload: Workload, dtype: str, options: BlockOptions
-) -> Measurement:
+def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload, options: BlockOptions) -> Measurement:
     """Measure a GEMM as an operator under its roof, with its own prediction."""
-    cell = Gemm().make_cell(device, dtype, workload)
+    device, budget_s = target.device, target.time_budget_s
+    cell = Gemm().make_cell(device, target.ceiling, workload)
     declared = declare_cell(cell, None, seals, cold=False)
     run = _time_checked(device, workload, options)
     gpu_time, doubts = time_device_checked(
-        device,
-        workload.step,
-        run.timing,
-        time_budget_s=options.budget.time_budget_s,
-        rest=lambda: _rest(device, options.rest_s),
+        device, workload.step, run.timing, time_budget_s=budget_s, rest=lambda: _rest(device, options.rest_s)
     )
     return Measurement(
         **declared,
@@ -384,31 +306,24 @@ def _caller_tflops(measurement: Measurement) -> float:
 # ---------------------------------------------------------------- the search
 
 
-def _rank_candidates(
-    target: CeilingTarget, reference: Measurement | None, time_budget_s: float
-) -> tuple[list[Candidate], Search]:
+def _rank_candidates(target: CeilingTarget, reference: Measurement | None) -> tuple[list[Candidate], Search]:
     """Return the candidates tried: the finalists, the fastest first, then the others by FLOPs per counted cycle.
 
     FLOPs per cycle need no rest. A GEMM that draws less power runs at a higher clock, so finalists are ordered by the
     FLOP/s of blocks. Without a counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
-    workloads = target.candidates(_most_flops(device, reference))
-    trials, search_record = _try_workloads(device, workloads, time_budget_s)
+    workloads = list(target.candidates(_most_flops(device, reference)))
+    trials, search_record = _try_workloads(device, workloads, target.time_budget_s)
     finalist_tflops: dict[int, float] = {}  # by index of the trial
     if reference and trials[0].clock_mhz:
         finalist_tflops = _time_finalists(device, trials)
     candidates = []
     for index, trial in enumerate(trials):
-        workload = trial.candidate
-        candidates.append(
-            Candidate(
-                product=workload.product,
-                flops=workload.flops,
-                trial_tflops=finalist_tflops.get(index, workload.flops / trial.seconds / 1e12),
-                flops_per_cycle=_flops_per_cycle(trial) if trial.clock_mhz else None,
-            )
-        )
+        product, flops = trial.candidate.product, trial.candidate.flops
+        tflops = finalist_tflops.get(index, flops / trial.seconds / 1e12)
+        rate = _flops_per_cycle(trial) if trial.clock_mhz else None
+        candidates.append(Candidate(product=product, flops=flops, trial_tflops=tflops, flops_per_cycle=rate))
     equal_rate = search.EQUAL_WORKLOAD_SHARE * max(map(_flops_per_cycle, trials))
 
     def rank(index: int) -> tuple[float, float]:
@@ -426,16 +341,10 @@ def _most_flops(device: Device, reference: Measurement | None) -> float:
     return max(most_flops, reference.flops) if device.kind == "gpu" else most_flops
 
 
-def _try_workloads(
-    device: Device, workloads: Sequence[Workload], budget_s: float
-) -> tuple[list[WorkloadTrial], Search]:
+def _try_workloads(device: Device, workloads: list[Workload], budget_s: float) -> tuple[list[WorkloadTrial], Search]:
     """Return the trials of workloads, which all have a counted clock or none has."""
     trials, search_record = search.try_candidates(
-        device,
-        workloads,
-        step_of=lambda workload: workload.step,
-        budget_s=budget_s,
-        work_of=lambda workload: workload.flops,
+        device, workloads, lambda workload: workload.step, budget_s, work_of=lambda workload: workload.flops
     )
     if not all(trial.clock_mhz for trial in trials):
         trials = [trial._replace(clock_mhz=None) for trial in trials]
@@ -487,7 +396,7 @@ def _time_block_tflops(device: Device, trial: WorkloadTrial) -> float:
     return workload.flops * len(samples) / sum(samples) / 1e12
 
 
-def _time_fastest_block(device: Device, workloads: Sequence[Workload], options: BlockOptions) -> WorkloadBlock | None:
+def _time_fastest_block(device: Device, workloads: list[Workload], options: BlockOptions) -> WorkloadBlock | None:
     """Return a block of the fastest of some workloads; None if the library runs none."""
     try:
         trials, _ = _try_workloads(device, workloads, options.budget.time_budget_s / 2)
@@ -508,23 +417,21 @@ def _time_block(device: Device, workload: Workload, options: BlockOptions) -> Wo
     """
     if not DEVICE_TRAITS[device.kind].synchronous:
         *_, step_s = device.time_steps(workload.step, 2)
-        budget = TimingBudget(WARM_UP_STEPS, _steps_per_block(step_s), MOST_BLOCK_S)
-        options = BlockOptions(budget, options.rest_s, LEAD_STEPS)
+        budget = TimingBudget(WARM_UP_STEPS, _steps_per_block(step_s), MOST_BLOCK_S, lead_steps=LEAD_STEPS)
+        options = BlockOptions(budget, options.rest_s)
     return _block_record(device, workload, _time_checked(device, workload, options))
 
 
 def _block_record(device: Device, workload: Workload, run: TimedRun) -> WorkloadBlock:
-    timing = run.timing
-    if DEVICE_TRAITS[device.kind].synchronous:
-        seconds = timing.median_s  # other guests of a CPU's host slow single steps
-    else:
-        seconds = sum(timing.samples_s) / len(timing.samples_s)
+    samples_s, seconds = run.timing.samples_s, run.timing.median_s
+    if not DEVICE_TRAITS[device.kind].synchronous:  # other guests of a CPU's host slow single steps
+        seconds = sum(samples_s) / len(samples_s)
     return WorkloadBlock(
         product=workload.product,
         inputs=workload.inputs,
         flops=workload.flops,
         check=run.check,
-        timing=timing,
+        timing=run.timing,
         tflops=workload.flops / seconds / 1e12,
         states=run.states,
         sm_clock_mhz=run.sm_clock_mhz,
@@ -543,7 +450,7 @@ def _time_checked(device: Device, workload: Workload, options: BlockOptions) -> 
     _rest(device, options.rest_s)
     log = StateLog(device)
     log.read("before")
-    timing = time_caller(device, workload.step, options.budget, checked_s=checked_s, lead_steps=options.lead_steps)
+    timing = time_caller(device, workload.step, options.budget, checked_s)
     sm_clock_mhz = workload.clock_mhz() or timing.sm_clock_mhz
     log.read("after")
     check = check.model_copy(update={"relative_error_after": workload.compare().relative_error})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from roofline.core.terms import UnsupportedError, UserError
 from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
-from roofline.measure.operator_job import cell_identity, choose_copy_count, is_cold, make_inputs
+from roofline.measure.operator_job import cell_identity, choose_copy_count, is_cold_cell, make_inputs
 from roofline.operators.base import Implementation, Job, Operator
 from roofline.records.counters_record import CountedCell
 
@@ -57,15 +58,13 @@ def launch_profiled(operator: Operator, device: "CudaDevice", job: Job, cold: bo
     cell = _profiled_cell(operator, device, job, cold)
     if cell is None:
         return None
-    scope = cell.scopes[0]
+    case, scope = cell.case, cell.scopes[0]
     step = cell.step(scope)
     step(0)
     device.run_under_profiler(lambda: step(1))
-    case = cell.case
     written, executed = operator.written_bytes(case, scope), cell.executed_flops(scope)
-    cell_is_cold = is_cold(cell.operator, cell.device, case, cell.count, scope)
     return {
-        **cell_identity(cell.operator, cell.name, case, scope, cell_is_cold),
+        **cell_identity(cell.operator, cell.name, case, scope, is_cold_cell(cell, scope)),
         "declared_read_bytes": operator.bytes(case, scope) - written,
         "declared_write_bytes": written,
         "declared_flops": operator.flops(case, scope),
@@ -83,16 +82,12 @@ def _profiled_cell(operator: Operator, device: "CudaDevice", job: Job, cold: boo
     ready = operator.ready_cells(device, case)
     if ready is not None:
         return list(ready)[-1]
-    without_graph = [
-        implementation
-        for implementation in operator.implementations_on(device.kind)
-        if not implementation.unsupported(device, case) and not implementation.graph
-    ]
-    fused = [implementation for implementation in without_graph if implementation.fused]
-    implementations = fused or without_graph
-    if not implementations:
+    variants = operator.implementations_on(device.kind)
+    without_graph = [variant for variant in variants if not variant.graph and not variant.unsupported(device, case)]
+    fused = [variant for variant in without_graph if variant.fused]
+    if not without_graph:
         return None
-    profiled = implementations[-1]
+    profiled = fused[-1] if fused else without_graph[-1]
     copy_count = choose_copy_count(operator, device, case, [profiled], cold)
     shared, copies = make_inputs(operator, device, case, copy_count)
     return profiled.make_prepared(operator, device, case, shared, copies)
@@ -121,26 +116,15 @@ def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Pa
     except UserError as error:
         raise UnsupportedError(f"ncu counted nothing: {error}") from None
     runs = _runs_between_markers(kernels)
-    counted: list[CountedCell | None] = []
-    for declaration in declared:
-        if declaration:
-            counted.append(_counted_cell(declaration, next(runs), capability))
-        else:  # the device has no implementation: nothing was launched
-            counted.append(None)
-    return counted
+    # Nothing was launched where the device has no implementation.
+    return [_counted_cell(fields, next(runs), capability) if fields else None for fields in declared]
 
 
 def _runs_between_markers(kernels: Iterable[ncu.ProfiledKernel]) -> Iterator[list[ncu.ProfiledKernel]]:
     """Yield the kernels of each cell: each run of kernels that are not the marker."""
-    run: list[ncu.ProfiledKernel] = []
-    for kernel in kernels:
-        if MARKER_KERNEL not in kernel.name:
-            run.append(kernel)
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
+    for is_marker, run in groupby(kernels, key=lambda kernel: MARKER_KERNEL in kernel.name):
+        if not is_marker:
+            yield list(run)
 
 
 def _counted_cell(declared: dict, kernels: list[ncu.ProfiledKernel], capability: tuple[int, int]) -> CountedCell:

@@ -8,25 +8,22 @@ from roofline.measure.protocol import TimingBudget, time_until_precise
 from roofline.measure.undisturbed import StateLog
 from roofline.records.instructions_record import IssueRate, MeasuredAccessLimit
 
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
-    from roofline.devices.gpu.instruction_kernels import AccessLimitKernel
+if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
+    import roofline.devices.gpu.gpu_device as gpu_device
+    import roofline.devices.gpu.instruction_kernels as instruction_kernels
 
 # Of the time budget. For 18 access limits half the samples gave 17 medians within 0.02 % and one within 0.4 %.
 LIMIT_BUDGET_SHARE = 0.5
 
 
-def measure_issue_rate(device: "CudaDevice", budget: TimingBudget) -> IssueRate:
+def measure_issue_rate(device: "gpu_device.CudaDevice", budget: TimingBudget) -> IssueRate:
     """Return the warp instructions per second of the fastest issue kernel, and the clock that it counted itself.
 
     Raises ArithmeticError for a wrong result.
     """
+    kernels, budget_s = device.make_issue_kernels(), budget.time_budget_s
     trials, search_record = search.try_candidates(
-        device,
-        device.make_issue_kernels(),
-        step_of=lambda kernel: kernel.step,
-        budget_s=budget.time_budget_s,
-        work_of=lambda kernel: kernel.warp_instructions,
+        device, kernels, lambda kernel: kernel.step, budget_s, work_of=lambda kernel: kernel.warp_instructions
     )
     best = min(trials, key=lambda trial: trial.seconds / trial.candidate.warp_instructions).candidate
     check, log = best.check(), StateLog(device)
@@ -44,7 +41,7 @@ def measure_issue_rate(device: "CudaDevice", budget: TimingBudget) -> IssueRate:
     )
 
 
-def measure_access_limits(device: "CudaDevice", budget: TimingBudget) -> list[MeasuredAccessLimit]:
+def measure_access_limits(device: "gpu_device.CudaDevice", budget: TimingBudget) -> list[MeasuredAccessLimit]:
     """Return the most requests per second of loads, by stride in global memory and by bank conflicts in shared memory.
 
     Raises ArithmeticError where a kernel loaded wrong words.
@@ -54,7 +51,7 @@ def measure_access_limits(device: "CudaDevice", budget: TimingBudget) -> list[Me
 
 
 def _measure_access_limit(
-    device: "CudaDevice", kernel: "AccessLimitKernel", budget: TimingBudget
+    device: "gpu_device.CudaDevice", kernel: "instruction_kernels.AccessLimitKernel", budget: TimingBudget
 ) -> MeasuredAccessLimit:
     checked_against = kernel.verify()
     timing = time_until_precise(device, kernel.step, StateLog(device), budget)

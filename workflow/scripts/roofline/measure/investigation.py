@@ -17,7 +17,6 @@ EXPLAINING_GAIN = 1.10  # a trial explains the gap when it is this much faster; 
 def investigate(
     device: Device,
     dtype: str,
-    *,
     burst_tflops: float,
     load: Sustained | None,
     figures: DatasheetFigures,
@@ -104,9 +103,7 @@ def _list_ruled_out(load: Sustained | None, figures: DatasheetFigures, peak: Dat
     ruled_out = []
     if load and not load.throttle_reasons and _reports_throttling(load):
         ruled_out.append("power limit")
-    # The rate class concerns tensor cores alone.
-    peak_is_sure = figures.peaks_by == "datasheet" or peak.compute_unit == "cuda_core"
-    if peak_is_sure:
+    if figures.peaks_by == "datasheet" or peak.compute_unit == "cuda_core":  # the class concerns tensor cores alone
         ruled_out.append("rate class of the card")
     return ruled_out
 

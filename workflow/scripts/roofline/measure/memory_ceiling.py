@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from roofline.core.plateaus import SweepLevel, find_levels
+from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
 from roofline.core.statistics import median
 from roofline.devices.base import BandwidthBenchmark, Device, Step, SweepBenchmark
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
@@ -23,7 +23,6 @@ SWEEP_RUNS = 3  # of each working set, after one to warm up
 BLOCKS_BUDGET_FACTOR = 2  # times the budget for a benchmark that is timed in several blocks
 LEAST_BLOCK_SAMPLES = 4  # for which each of several blocks has time
 LINK_LOOK_S = 0.1  # of copies around a reading of the host link, whose generation an idle card lowers
-MATCH_FACTOR = 2.0  # a knee this many times away from a capacity is not that level's
 
 
 def measure_bandwidth(
@@ -41,12 +40,11 @@ def measure_bandwidth(
     trials, search_record = search.try_candidates(
         device, candidates, step_of=lambda grid_and_step: grid_and_step[1], budget_s=budget.time_budget_s
     )
-    fastest = min(trials, key=lambda trial: trial.seconds)
-    grid, step = fastest.candidate
-    blocks = list(_time_blocks(device, benchmark, step, fastest.seconds, budget))
+    (grid, step), step_s, _ = min(trials, key=lambda trial: trial.seconds)
+    blocks = list(_time_blocks(device, benchmark, step, step_s, budget))
     timing, log = min(blocks, key=lambda block: block[0].median_s)
     if benchmark.level == "pcie":
-        device.look_while_busy(step, fastest.seconds, LINK_LOOK_S, lambda: _read_host_link(device, log))
+        device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))
     clock_mhz = benchmark.clock_mhz()  # before the check runs other kernels
 
     def gb_per_s(seconds: float) -> float:
@@ -76,10 +74,6 @@ def measure_bandwidth(
         states=log.states,
         checked_against=benchmark.verify(grid),
     )
-
-
-def _read_host_link(device: Device, log: StateLog) -> None:
-    log.read("during", **device.read_host_link())
 
 
 def measure_load_latency(device: Device, chain: tuple[Step, int, Callable[[], str]], budget: TimingBudget) -> Latency:
@@ -121,17 +115,14 @@ def _time_blocks(
     device: Device, benchmark: BandwidthBenchmark, step: Step, step_s: float, budget: TimingBudget
 ) -> Iterator[tuple[Timing, StateLog]]:
     """Yield the timing and the readings of each block, as many of the benchmark's as there is time for."""
-    time_budget_s = budget.time_budget_s
-    if benchmark.most_timed_blocks > 1:
-        time_budget_s *= BLOCKS_BUDGET_FACTOR
+    time_budget_s = budget.time_budget_s * (BLOCKS_BUDGET_FACTOR if benchmark.most_timed_blocks > 1 else 1)
     least_samples = max(LEAST_BLOCK_SAMPLES, benchmark.least_samples)
     count = max(1, min(benchmark.most_timed_blocks, int(time_budget_s / (least_samples * step_s))))
-    first_budget = replace(budget, time_budget_s=time_budget_s / count)
-    for index in range(count):
+    block_budget = replace(budget, time_budget_s=time_budget_s / count, least_samples=benchmark.least_samples)
+    for _ in range(count):
         log = StateLog(device)
-        block_budget = replace(first_budget, warmup=1) if index else first_budget
-        timing = time_until_precise(device, step, log, block_budget, least_samples=benchmark.least_samples)
-        yield timing, log
+        yield time_until_precise(device, step, log, block_budget), log
+        block_budget = replace(block_budget, warmup=1)
 
 
 def _datasheet_gb_per_s(record: DeviceRecord, benchmark: BandwidthBenchmark) -> float | None:
@@ -162,9 +153,9 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     )
     log.read("after")
     levels = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
-    if levels and not levels[-1].knee_bytes and benchmark.memory_from_bytes:
-        bandwidth = record.datasheet.bandwidth
-        levels[-1] = _restrict_to_memory(levels[-1], points, benchmark.memory_from_bytes, bandwidth)
+    from_bytes, bandwidth = benchmark.memory_from_bytes, record.datasheet.bandwidth
+    if levels and not levels[-1].knee_bytes and from_bytes:
+        levels[-1] = _restrict_to_memory(levels[-1], points, from_bytes, bandwidth)
     return SweepRecord(
         series=benchmark.series,
         reader=benchmark.reader,
@@ -211,34 +202,13 @@ def name_levels(
     """
     plateaus, unmatched = [], dict(capacities)
     for level in levels:
-        name = _match_level_name(level, unmatched)
-        if any(_spans(level, size) for size in capacities.values()):
+        name = match_capacity(level, unmatched)
+        if any(spans(level, size) for size in capacities.values()):
             name = None
         if name is None and not level.knee_bytes and cached_bytes is not None:
             name = MEMORY_PLATEAU if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
         capacity = unmatched.pop(name, None) if name else None
-        plateaus.append(
-            Plateau(
-                name=name,
-                gb_per_s=level.gb_per_s,
-                first_bytes=level.first_bytes,
-                last_bytes=level.last_bytes,
-                knee_bytes=level.knee_bytes and round(level.knee_bytes),
-                reported_bytes=None if name in assumed else capacity,
-            )
-        )
+        reported_bytes = None if name in assumed else capacity
+        figures = level._asdict() | {"knee_bytes": level.knee_bytes and round(level.knee_bytes)}
+        plateaus.append(Plateau(name=name, reported_bytes=reported_bytes, **figures))
     return plateaus
-
-
-def _spans(level: SweepLevel, capacity: int) -> bool:
-    """Return whether a plateau begins well below a capacity and ends well above it."""
-    return level.first_bytes * MATCH_FACTOR <= capacity <= level.last_bytes / MATCH_FACTOR
-
-
-def _match_level_name(level: SweepLevel, capacities: dict[str, int]) -> str | None:
-    """Return the name of the capacity that fits a plateau; None if none does."""
-    if not level.knee_bytes:
-        return next((name for name, size in capacities.items() if size >= level.last_bytes), None)
-    ratio_by_name = {name: max(size / level.knee_bytes, level.knee_bytes / size) for name, size in capacities.items()}
-    name = min(ratio_by_name, key=ratio_by_name.get, default=None)
-    return name if name and ratio_by_name[name] <= MATCH_FACTOR else None

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from roofline.devices.base import Device, Step
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.records.compute import WorkloadSpec
-from roofline.records.energy_record import EnergyPoint, MemoryLoad
+from roofline.records.energy_record import EnergyPoint, LoadFigures, MemoryLoad
 
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
+if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
+    import roofline.devices.gpu.gpu_device as gpu_device
 
 LOADED_CEILINGS = ("hbm_read", "hbm_copy")
 LEAST_LAUNCH_S = 0.02  # of an energy kernel: a queue of shorter launches runs dry
 
 
-def measure_energy_points(device: "CudaDevice", seconds: float) -> Iterator[EnergyPoint]:
+def measure_energy_points(device: "gpu_device.CudaDevice", seconds: float) -> Iterator[EnergyPoint]:
     """Yield a point of the energy roofline for each energy kernel, verified first, then under load for `seconds`.
 
     Raises ArithmeticError for a wrong sum.
@@ -54,12 +54,5 @@ def measure_memory_load(
     load = measure_sustained_once(device, LoadedWork(step, size_bytes, spec), seconds, step_s)
     if load is None:
         return None
-    return MemoryLoad(
-        duration_s=load.duration_s,
-        settled_after_s=load.settled_after_s,
-        gb_per_s=1e3 * load.tflops,  # of bytes: 1e12 of them per second
-        sm_clock_mhz=load.sm_clock_mhz,
-        temperature_c=load.temperature_c,
-        throttle_reasons=load.throttle_reasons,
-        energy=load.energy,
-    )
+    figures = load.model_dump(include={*LoadFigures.model_fields})
+    return MemoryLoad(**figures, gb_per_s=1e3 * load.tflops)  # of bytes: 1e12 of them per second

@@ -5,12 +5,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +39,7 @@ DIMENSION_METRICS = tuple([f"launch__{extent}_dim_{axis}" for axis in "xyz"] for
 Capability = tuple[int, int]
 Action = Metric = Any  # of ncu_report, which has no types: a launch, and one of its metrics
 Value = Callable[[str], float | None]  # gives a metric by its name, in bytes, seconds, hertz or counts
+ExtractCounts = Callable[[Value, Capability], Any]
 
 
 def find_ncu() -> Path | None:
@@ -124,14 +125,8 @@ def _run_program(arguments: Sequence[str]) -> tuple[int | None, str]:
     start.
     """
     try:
-        process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
+        process = Popen(
+            arguments, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
         )
     except OSError as error:
         raise UnsupportedError(f"ncu does not start: {error}") from None
@@ -140,7 +135,7 @@ def _run_program(arguments: Sequence[str]) -> tuple[int | None, str]:
         return process.returncode, output
     except BaseException as error:  # Ctrl-C does not reach another session
         os.killpg(process.pid, signal.SIGKILL)
-        if not isinstance(error, subprocess.TimeoutExpired):
+        if not isinstance(error, TimeoutExpired):
             raise
         return None, process.communicate()[0]
 
@@ -181,7 +176,7 @@ class NcuReport:
     failed: list[str]  # kernels that were launched and not counted, by name
 
 
-def read_report(path: Path, extract_counts: Callable[[Value, Capability], Any]) -> NcuReport:
+def read_report(path: Path, extract_counts: ExtractCounts) -> NcuReport:
     """Return the kernels of a report, in order.
 
     `extract_counts` gets the metrics of each kernel, and the compute capability of its card. It raises LookupError for
@@ -237,9 +232,7 @@ def _silenced_stderr() -> Iterator[None]:
         os.close(terminal)
 
 
-def _read_contents(
-    ncu_report: ModuleType, path: Path, extract_counts: Callable[[Value, Capability], Any]
-) -> _ReportContents:
+def _read_contents(ncu_report: ModuleType, path: Path, extract_counts: ExtractCounts) -> _ReportContents:
     kinds, contents = ncu_report.IAction, _ReportContents([], [], 0, {})
     for profiled_range in ncu_report.load_report(str(path)):
         for action in profiled_range:
@@ -274,7 +267,7 @@ def _profiled_gpu(action: Action) -> ProfiledGpu:
 
 
 def _profiled_kernel(
-    action: Action, demangled: int, extract_counts: Callable[[Value, Capability], Any], capability: Capability
+    action: Action, demangled: int, extract_counts: ExtractCounts, capability: Capability
 ) -> ProfiledKernel:
     """Return a launch and its counts. Raises LookupError if it lacks a metric."""
 

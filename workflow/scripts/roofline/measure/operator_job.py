@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from roofline.core.terms import DEVICE_TRAITS
@@ -49,12 +49,9 @@ class JobPlan:
     def cases(self) -> Iterator[PlannedCase]:
         """Yield each case of the job that the device computes."""
         operator, device = self.operator, self.device
+        variants = operator.implementations_on(device.kind, self.implementation_names)
         for case in self.job.cases:
-            implementations = [
-                implementation
-                for implementation in operator.implementations_on(device.kind, self.implementation_names)
-                if not skip_reason(operator, implementation, device, case)
-            ]
+            implementations = [variant for variant in variants if not skip_reason(operator, variant, device, case)]
             if implementations:
                 copy_count = choose_copy_count(operator, device, case, implementations, self.cold)
                 yield PlannedCase(case, implementations, copy_count)
@@ -109,12 +106,11 @@ def list_kernels(plan: JobPlan) -> set[tuple]:
 
 def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
     """Return the cells that `measure_job` will measure, as the seals predict them, without arrays."""
-    return [
-        cell
-        for planned_case in plan.cases()
-        for implementation in planned_case.implementations
-        for cell in _predict_implementation(plan, planned_case, implementation, seals)
-    ]
+    cells: list[PredictedCell] = []
+    for planned_case in plan.cases():
+        for implementation in planned_case.implementations:
+            cells += _predict_implementation(plan, planned_case, implementation, seals)
+    return cells
 
 
 def _predict_implementation(
@@ -125,12 +121,12 @@ def _predict_implementation(
     case, _, copy_count = planned_case
     try:
         cell = implementation(operator, device, case, copy_count)
-        return [predict_planned_cell(cell, scope, seals, _is_cold_cell(cell, scope)) for scope in cell.scopes]
+        return [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in cell.scopes]
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         cells = []
         for scope in implementation.scopes:
-            cold = is_cold(operator, device, case, copy_count, scope)
+            cold = _is_cold(operator, device, case, copy_count, scope)
             identity = cell_identity(operator, implementation.name, case, scope, cold)
             cells.append(PredictedCell(**identity, sealed=None, reason=reason))
         return cells
@@ -199,12 +195,10 @@ def _measure_overheads(
     return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
 
 
-def _time_calls(
-    device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None, least_samples: int = 1
-) -> Timing:
+def _time_calls(device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None) -> Timing:
     """Return the CPU time of a step, while no other job on this host times calls or transfers."""
     with lock.hold_locks([lock.HOST_PATH_LOCK] if DEVICE_TRAITS[device.kind].accelerator else []):
-        return time_caller(device, step, budget, checked_s=checked_s, least_samples=least_samples)
+        return time_caller(device, step, budget, checked_s)
 
 
 def _time_smallest(device: Device, step: Step, per_call: int) -> Overhead:
@@ -219,12 +213,12 @@ def _measure_cell(
     cell: Implementation, scope: str | None, seals: Seals, budget: TimingBudget, overhead: Overhead
 ) -> Measurement:
     operator, device = cell.operator, cell.device
-    declared = declare_cell(cell, scope, seals, _is_cold_cell(cell, scope))
+    declared = declare_cell(cell, scope, seals, is_cold_cell(cell, scope))
     check, checked_s = operator.check(cell, scope)
-    step = ResultKeeper(cell.step(scope))
-    log = StateLog(device)
+    step, log = ResultKeeper(cell.step(scope)), StateLog(device)
     log.read("before")
-    cpu_time = _time_calls(device, step, budget, checked_s, operator.least_samples(cell.case))
+    budget = replace(budget, least_samples=operator.least_samples(cell.case))
+    cpu_time = _time_calls(device, step, budget, checked_s)
     gpu_time, doubts = time_device_checked(device, step, cpu_time, time_budget_s=budget.time_budget_s)
     cpu_time = scale_to_application(cpu_time, cell.per_call)
     gpu_time = scale_to_application(gpu_time, cell.per_call)
@@ -254,43 +248,26 @@ class ResultKeeper:
 
 def _cap_overhead(overhead_s: float | None, timing: Timing | None) -> float | None:
     """Return the overhead of a call, at most the time of the cell's step, which is one such call too."""
-    if overhead_s is None or timing is None:
-        return overhead_s
-    return min(overhead_s, timing.median_s)
+    return overhead_s if overhead_s is None or timing is None else min(overhead_s, timing.median_s)
 
 
 def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
     """Return the fields of a Measurement that hold before anything is timed: counts, roofs, the sealed prediction."""
     operator, device, case = cell.operator, cell.device, cell.case
+    mix, cores, terms = operator.mix, cell.cores(scope), cell.costs(scope)
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
-    in_memory = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
-    cores = cell.cores(scope)
-    if not in_memory:
-        memory_ceilings = device.cache_ceilings
-    elif cores:
-        memory_ceilings = device.memory_ceiling_names(operator.mix, cores)
+    roof: dict[str, Any] = {"compute_ceiling": device.compute_ceiling_name(case.dtype, operator.unit)}
+    if cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm:
+        ceilings = device.memory_ceiling_names(mix, cores) if cores else device.memory_ceiling_names(mix)
+        roof |= {"memory_ceilings": ceilings, "memory_level": device.memory_level}
     else:
-        memory_ceilings = device.memory_ceiling_names(operator.mix)
-    memory_level = device.memory_level if in_memory else device.cache_level
-    compute_ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
-    terms = cell.costs(scope)
-    sealed = predict_sealed(
-        seals.device,
-        seals.constants,
-        flops=flops,
-        traffic_bytes=traffic,
-        compute_ceiling=compute_ceiling,
-        memory_ceilings=memory_ceilings,
-        memory_level=memory_level,
-        terms=terms,
-    )
+        roof |= {"memory_ceilings": device.cache_ceilings, "memory_level": device.cache_level}
+    sealed = predict_sealed(seals.device, seals.constants, flops=flops, traffic_bytes=traffic, terms=terms, **roof)
     return {
         **cell_identity(operator, cell.name, case, scope, cold),
+        **roof,
         "flops": flops,
         "bytes": traffic,
-        "compute_ceiling": compute_ceiling,
-        "memory_ceilings": memory_ceilings,
-        "memory_level": memory_level,
         "level_bytes": cell.level_bytes(scope),
         "costs": terms,
         "sealed": sealed,
@@ -299,23 +276,22 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
     }
 
 
-def is_cold(operator: Operator, device: Device, case: Case, copy_count: int, scope: str | None) -> bool:
+def _is_cold(operator: Operator, device: Device, case: Case, copy_count: int, scope: str | None) -> bool:
     """Return whether what a step reads has left the last-level cache since it was read before.
 
     That is so if the inputs rotate through COLD_CACHE_MULTIPLE times its size, and at most MOST_REREAD_SHARE of the
     bytes counted do not rotate.
     """
     rotation_bytes = copy_count * operator.rotated_bytes(case, operator.first_scope)
+    if rotation_bytes < COLD_CACHE_MULTIPLE * device.last_level_cache_bytes:
+        return False
     counted_bytes = operator.bytes(case, scope)
-    reread_bytes = counted_bytes - operator.rotated_bytes(case, scope)
-    return (
-        rotation_bytes >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
-        and reread_bytes <= MOST_REREAD_SHARE * counted_bytes
-    )
+    return counted_bytes - operator.rotated_bytes(case, scope) <= MOST_REREAD_SHARE * counted_bytes
 
 
-def _is_cold_cell(cell: Implementation, scope: str | None) -> bool:
-    return is_cold(cell.operator, cell.device, cell.case, cell.count, scope)
+def is_cold_cell(cell: Implementation, scope: str | None) -> bool:
+    """Return whether a step of the cell reads cold inputs."""
+    return _is_cold(cell.operator, cell.device, cell.case, cell.count, scope)
 
 
 def cell_identity(

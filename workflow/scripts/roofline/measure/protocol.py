@@ -25,31 +25,31 @@ READ_DURING_S = 0.05  # the device is read during a batch of this length or more
 
 @dataclass(frozen=True)
 class TimingBudget:
-    """The limits of a timed block: steps to warm up, the most steps to time, and the seconds for them."""
+    """The limits of a timed block: steps to warm up, the most steps to time, and the seconds for them.
+
+    At least `least_samples` are timed on a GPU, whatever they take. The first `lead_steps` of a queue do not count.
+    """
 
     warmup: int
     iterations: int
     time_budget_s: float
+    least_samples: int = 1
+    lead_steps: int = 0
+
+    def fewest_samples(self, synchronous: bool) -> int:
+        """Return the number of samples that are taken however long they take: on a CPU LEAST_CPU_SAMPLES."""
+        return min(self.iterations, LEAST_CPU_SAMPLES if synchronous else self.least_samples)
 
 
-def time_caller(
-    device: Device,
-    step: Step,
-    budget: TimingBudget,
-    *,
-    checked_s: float | None = None,
-    least_samples: int = 1,
-    lead_steps: int = 0,
-) -> Timing:
+def time_caller(device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None) -> Timing:
     """Return the CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
-    The steps that fit the budget are timed in one block, on a GPU at least `least_samples`. On a CPU at least
-    LEAST_CPU_SAMPLES are, and the warm-up goes on as long as each step is the fastest so far, for up to half of a
-    second budget. A check that just took most of the budget (`checked_s`) was the warm-up. The first `lead_steps` of a
-    queue do not count.
+    The steps that fit the budget are timed in one block. On a CPU at least LEAST_CPU_SAMPLES are timed, and the warm-up
+    goes on as long as each step is the fastest so far, for up to half of a second budget. A check that just took most
+    of the budget (`checked_s`) was the warm-up.
     """
     synchronous = DEVICE_TRAITS[device.kind].synchronous
-    least_samples = min(budget.iterations, LEAST_CPU_SAMPLES if synchronous else least_samples)
+    least_samples, lead_steps = budget.fewest_samples(synchronous), budget.lead_steps
     deadline = time.monotonic() + (budget.time_budget_s / 2 if synchronous else budget.time_budget_s)
     warm_up_steps, warm_step_s = _warm_up(device, step, budget, deadline, checked_s)
     block_budget_s = budget.time_budget_s if synchronous else deadline - time.monotonic()
@@ -72,7 +72,7 @@ def time_caller(
         timing = make_timing(CALLER_METHOD, warm_up_steps + lead_steps, budget.iterations, samples)
         return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
 
-    return _time_undisturbed(device, time_block, "caller", list_other_processes=False)
+    return _time_undisturbed(device, time_block, "caller", list_processes=False)
 
 
 def _warm_up(
@@ -97,9 +97,7 @@ def _warm_up(
 
 def _batch_size(missing: int, least_missing: int, step_s: float, deadline: float) -> int:
     """Return how many of the missing samples to take next: those that fit before the deadline, but the least ones."""
-    if not step_s:
-        return missing
-    in_budget = int((deadline - time.monotonic()) / step_s)
+    in_budget = int((deadline - time.monotonic()) / step_s) if step_s else missing
     return min(missing, max(1, least_missing, in_budget))
 
 
@@ -116,7 +114,7 @@ def time_device(
         method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
         return make_timing(method, caller.warmup, requested, samples) if samples else None
 
-    return _time_undisturbed(device, time_block, "device", list_other_processes=False)
+    return _time_undisturbed(device, time_block, "device", list_processes=False)
 
 
 def time_device_checked(
@@ -159,16 +157,13 @@ def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
     )
 
 
-def time_until_precise(
-    device: Device, step: Step, log: StateLog, budget: TimingBudget, *, least_samples: int = 1
-) -> Timing:
+def time_until_precise(device: Device, step: Step, log: StateLog, budget: TimingBudget) -> Timing:
     """Time steps until the 95 % interval of their median is within 0.5 % of it, or until the budget is spent.
 
-    At least `least_samples` are taken, on a CPU LEAST_CPU_SAMPLES. The readings of the device go to `log`.
+    On a CPU at least LEAST_CPU_SAMPLES are taken. The readings of the device go to `log`.
     """
     most_samples = budget.iterations
-    synchronous = DEVICE_TRAITS[device.kind].synchronous
-    least_samples = min(most_samples, LEAST_CPU_SAMPLES if synchronous else least_samples)
+    least_samples = budget.fewest_samples(DEVICE_TRAITS[device.kind].synchronous)
     start = time.monotonic()
     warm_up_steps = max(1, budget.warmup)
     warm_step_s = statistics.median(device.time_steps(step, warm_up_steps, first=0))
@@ -202,26 +197,21 @@ def time_until_precise(
 
 
 def _time_undisturbed(
-    device: Device,
-    time_block: Callable[[], Timing | None],
-    sensitivity: LoadSensitivity,
-    list_other_processes: bool = True,
+    device: Device, time_block: Callable[[], Timing | None], sensitivity: LoadSensitivity, list_processes: bool = True
 ) -> Timing | None:
     timing, contention = repeat_until_undisturbed(
-        device, time_block, lambda timing: timing.median_s, sensitivity, list_other_processes
+        device, time_block, lambda timing: timing.median_s, sensitivity, list_processes
     )
     return timing and timing.model_copy(update={"contention": contention})
 
 
-def make_timing(
-    method: str, warmup: int, requested: int, samples: list[float], stopped_by: str | None = None
-) -> Timing:
+def make_timing(method: str, warmup: int, requested: int, samples: list[float], stopped_by: str = "") -> Timing:
     """Return the Timing of samples in seconds, rounded to 0.1 ns, with their median and its 95 % interval.
 
     Without `stopped_by` it is `iterations` where as many as requested were taken, else `time_budget`.
     """
     samples = [round(sample, 10) for sample in samples]
-    if stopped_by is None:
+    if not stopped_by:
         stopped_by = "iterations" if len(samples) >= requested else "time_budget"
     return Timing(
         timed_by=method,

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from roofline.core import statistics
 from roofline.core.disturbance import collect_throttle_reasons, is_throttled
+from roofline.core.periods import find_period
 from roofline.devices.base import Device, Step
 from roofline.devices.energy_counter import watch_energy
 from roofline.measure.energy import compute_load_energy
@@ -19,8 +20,6 @@ CHUNKS_TIMED_SINGLY = 2  # the first chunks, whose steps are timed one by one
 MOST_STEPS_TIMED_SINGLY = 1000  # of a chunk; with more no step is timed by itself
 LOAD_SETTLING_S = 1.0  # the opening burst and the first dip of power control
 SHORTEST_CYCLE_S = 0.3  # of power control: an H200's dips come every 0.9 s
-LEAST_SWING = 0.002  # of the mean rate: one that varies less has no cycles
-LEAST_AUTOCORRELATION = 0.3  # of a rate that has cycles, at a lag of one cycle
 FEWEST_CURVE_POINTS = 8  # from which cycles and an interval are computed
 INTERVAL_PARTS = 4  # of a load without cycles
 STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on an H200 that is kept busy
@@ -41,12 +40,12 @@ def measure_sustained(device: Device, work: LoadedWork, seconds: float, step_s: 
     `step_s` is about what one step takes. Moments of throttling and of an empty queue are left out. The load is
     repeated when disturbed. None if the device ran no chunk.
     """
+
+    def run_once() -> Sustained | None:
+        return measure_sustained_once(device, work, seconds, step_s)
+
     load, contention = repeat_until_undisturbed(
-        device,
-        lambda: measure_sustained_once(device, work, seconds, step_s),
-        lambda load: -load.tflops,
-        "device",
-        list_other_processes=False,
+        device, run_once, lambda load: -load.tflops, "device", list_processes=False
     )
     return load and load.model_copy(update={"contention": contention})
 
@@ -69,16 +68,9 @@ def measure_sustained_once(device: Device, work: LoadedWork, seconds: float, ste
             state = log.read("during")
             if len(curve) < chunks_timed_singly:
                 first_steps_s += [round(sample_s, 10) for sample_s in chunk_steps_s]
-            curve.append(
-                LoadPoint(
-                    at_s=round(at_s, 4),
-                    tflops=work.amount * len(chunk_steps_s) / sum(chunk_steps_s) / 1e12,
-                    sm_clock_mhz=clock_mhz,
-                    power_w=state.power_w,
-                    temperature_c=state.temperature_c,
-                    throttle_reasons=state.throttle_reasons,
-                )
-            )
+            sensors = state.model_dump(include={"power_w", "temperature_c", "throttle_reasons"})
+            tflops = work.amount * len(chunk_steps_s) / sum(chunk_steps_s) / 1e12
+            curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **sensors))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
     if not curve:
@@ -101,6 +93,7 @@ def summarise_load(
     unthrottled = [point for point in settled if not is_throttled(point.throttle_reasons)]
     usable = unthrottled or settled
     counted = select_fed(usable)
+    reported = [point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S]
     tflops, parts = mean_rate(counted), _part_rates(counted, cycle)
     return Sustained(
         product=spec,
@@ -113,9 +106,7 @@ def summarise_load(
         sm_clock_mhz=_median_of(point.sm_clock_mhz for point in counted),
         power_w=_median_of(point.power_w for point in counted),
         temperature_c=max((point.temperature_c for point in counted if point.temperature_c is not None), default=None),
-        throttle_reasons=collect_throttle_reasons(
-            point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S
-        ),
+        throttle_reasons=collect_throttle_reasons(reported),
         throttled_points=len(settled) - len(unthrottled),
         starved_points=len(usable) - len(counted),
         all_throttled=not unthrottled,
@@ -130,9 +121,7 @@ def select_fed(points: Sequence[LoadPoint]) -> list[LoadPoint]:
     An empty queue lowers the work per clock cycle, a lower clock does not.
     """
     usual = _median_of(point.tflops / point.sm_clock_mhz for point in points if point.sm_clock_mhz)
-    if not usual:
-        return list(points)
-    least_per_clock = (1 - STARVED_SHARE) * usual
+    least_per_clock = (1 - STARVED_SHARE) * (usual or 0.0)
     return [point for point in points if point.tflops >= least_per_clock * (point.sm_clock_mhz or 0)]
 
 
@@ -150,50 +139,18 @@ def first_counted_point(curve: Sequence[LoadPoint], cycle: int | None) -> int:
     first = next((index for index, point in enumerate(curve) if point.at_s > LOAD_SETTLING_S), len(curve))
     first = min(first, len(curve) // 2)
     remaining = len(curve) - first
-    if cycle is None or remaining < cycle:
-        return first
-    return first + remaining % cycle  # whole cycles remain
+    return first + remaining % cycle if cycle and remaining >= cycle else first  # whole cycles remain
 
 
 def find_cycle_points(curve: Sequence[LoadPoint]) -> int | None:
     """Return the number of points from one dip of the clock to the next; None where there are no cycles.
 
-    It is the lag, between SHORTEST_CYCLE_S and half of the load, at which the autocorrelation of the rate after
-    LOAD_SETTLING_S is highest.
+    A cycle takes from SHORTEST_CYCLE_S to half of the load. The rates after LOAD_SETTLING_S decide.
     """
     rates = [point.tflops for point in curve if point.at_s > LOAD_SETTLING_S]
     if len(rates) < FEWEST_CURVE_POINTS:
         return None
-    deviations = _remove_trend(rates)
-    power = sum(deviation * deviation for deviation in deviations)
-    if power <= (LEAST_SWING * fmean(rates)) ** 2 * len(rates):
-        return None
-
-    def autocorrelation(lag: int) -> float:
-        products = [a * b for a, b in zip(deviations, deviations[lag:], strict=False)]
-        return fmean(products) * len(deviations) / power
-
-    correlations = [autocorrelation(lag) for lag in range(len(deviations) // 2 + 2)]
-    shortest = max(2, round(SHORTEST_CYCLE_S / _seconds_of_points(curve, 1)))
-    best = None
-    for lag in range(shortest, len(correlations) - 1):
-        is_peak = correlations[lag - 1] < correlations[lag] >= correlations[lag + 1]
-        if is_peak and (best is None or correlations[lag] > correlations[best]):
-            best = lag
-    if best is None or correlations[best] < LEAST_AUTOCORRELATION:
-        return None
-    return best
-
-
-def _remove_trend(rates: Sequence[float]) -> list[float]:
-    """Return the deviations of rates from a straight line, by least squares.
-
-    A slow fall resembles itself too, and is no cycle.
-    """
-    middle, mean = (len(rates) - 1) / 2, fmean(rates)
-    slope = sum((index - middle) * (rate - mean) for index, rate in enumerate(rates))
-    slope /= sum((index - middle) ** 2 for index in range(len(rates)))
-    return [rate - mean - slope * (index - middle) for index, rate in enumerate(rates)]
+    return find_period(rates, shortest=max(2, round(SHORTEST_CYCLE_S / _seconds_of_points(curve, 1))))
 
 
 def _seconds_of_points(curve: Sequence[LoadPoint], points: int) -> float:

@@ -29,8 +29,7 @@ class StateLog:
     """
 
     def __init__(self, device: Device):
-        self._device = device
-        self._start = time.monotonic()
+        self._device, self._start = device, time.monotonic()
         self._power_w: float | None = None
         self.states: list[DeviceState] = []
 
@@ -73,19 +72,19 @@ def repeat_until_undisturbed(
     block: Callable[[], ResultT],
     slowness: Callable[[ResultT], float],
     sensitivity: LoadSensitivity | None = None,
-    list_other_processes: bool = True,
+    list_processes: bool = True,
 ) -> tuple[ResultT, Contention]:
     """Return a block's result and the load on the host next to it.
 
     A disturbed block is repeated after a rest: the first undisturbed one counts, else the fastest. Without
-    `list_other_processes` the host's processes are not listed: a caller of a GPU needs one core.
+    `list_processes` the host's processes are not listed: a caller of a GPU needs one core.
     """
     global spent_on_repeats_s
     traits = DEVICE_TRAITS[device.kind]
     if traits.synchronous or sensitivity is None:
         sensitivity = traits.load_sensitivity
-    list_other_processes = list_other_processes or traits.synchronous
-    result, load = observe_block(device, block, list_other_processes)
+    list_processes = list_processes or traits.synchronous
+    result, load = observe_block(device, block, list_processes)
     attempts, rest_s, start = 1, FIRST_REST_S, time.monotonic()
     allowed_s = min(MOST_BLOCK_REPEATS_S, MOST_JOB_REPEATS_S - spent_on_repeats_s)
     while (
@@ -95,7 +94,7 @@ def repeat_until_undisturbed(
         and time.monotonic() + rest_s - start < allowed_s
     ):
         time.sleep(rest_s)
-        new_result, new_load = observe_block(device, block, list_other_processes)
+        new_result, new_load = observe_block(device, block, list_processes)
         attempts, rest_s = attempts + 1, 2 * rest_s
         if new_result is None:
             continue
@@ -105,17 +104,15 @@ def repeat_until_undisturbed(
     return result, load.model_copy(update={"attempts": attempts})
 
 
-def observe_block(
-    device: Device, block: Callable[[], ResultT], list_other_processes: bool = True
-) -> tuple[ResultT, Contention]:
+def observe_block(device: Device, block: Callable[[], ResultT], list_processes: bool) -> tuple[ResultT, Contention]:
     """Run a block once and return its result and its contention.
 
     The host and the device's other processes are read before and after it.
     """
     process_counts = [device.count_other_processes()]
-    before = host.read_usage(list_other_processes)
+    before = host.read_usage(list_processes)
     result = block()
-    after = host.read_usage(list_other_processes)
+    after = host.read_usage(list_processes)
     process_counts.append(device.count_other_processes())
     return result, contention_between(before, after, len(host.usable_cpus()), process_counts)
 
@@ -135,9 +132,8 @@ def contention_between(
     wall_s, own_s = max(seconds_between("monotonic_s"), 1e-9), seconds_between("own_s")
     busy_s, waited_s = seconds_between("busy_s"), seconds_between("waited_s")
     throttled_s, run_s = seconds_between("throttled_s"), seconds_between("run_s")
-    has_cpu_times = (
-        busy_s is not None and busy_s + seconds_between("idle_s") > 0
-    )  # some containers show a file of zeros
+    # Some containers show a file of zeros.
+    has_cpu_times = busy_s is not None and busy_s + seconds_between("idle_s") > 0
     has_exact_counts = before.other_processes is not None and after.other_processes is not None
     is_long_enough = wall_s >= LEAST_TICK_WINDOW_S
     others_s = None
