@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -61,13 +61,12 @@ class CeilingTarget:
     gemms: ModuleType | None
     time_budget_s: float
 
-    def references(self) -> list[Workload]:
-        """Return the reference GEMM and the kernels of ours that compute it. Register-only kernels have none."""
-        if not self.gemms:
-            return []
-        device, ceiling, size = self.device, self.ceiling, self.sizes.reference
-        reference = self.gemms.reference_workload(device, ceiling, size, REFERENCE_SEED)
-        return [reference, *self.gemms.own_reference_workloads(device, ceiling, size, REFERENCE_SEED)]
+    def references(self) -> Iterator[Workload]:
+        """Yield the reference GEMM, then the kernels of ours that compute it. Register-only kernels have none."""
+        if self.gemms:
+            device, ceiling, size = self.device, self.ceiling, self.sizes.reference
+            yield self.gemms.reference_workload(device, ceiling, size, REFERENCE_SEED)
+            yield from self.gemms.own_reference_workloads(device, ceiling, size, REFERENCE_SEED)
 
     def candidates(self, most_flops: float) -> Iterable[Workload]:
         """Return the workloads that the search tries: of GEMMs those of at most so many FLOPs."""
