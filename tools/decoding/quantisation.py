@@ -209,25 +209,23 @@ def _read_compressed_tensors(fields: Fields, plain: NumberFormat) -> tuple[Rules
     fields.read_choice("format", COMPRESSED_FORMATS)
     if sparsity := fields.read_mapping("sparsity_config"):
         _open_fields(sparsity, f"{PREFIX}sparsity_config.").read_choice("format", ("dense", None))
-    targets: Rules = []
+    names, patterns, linears = [], [], []
     for name, config in (fields.read_mapping("config_groups") or {}).items():
         group = _open_fields(config, f"{PREFIX}config_groups.{name}.")
         group.read_choice("format", COMPRESSED_FORMATS)
         number_format = _read_group_weights(group, plain)
-        targets += [(target, number_format) for target in group.read_names("targets") or []]
+        for target in group.read_names("targets") or []:
+            if target == "Linear":
+                linears.append(("re:", number_format))
+            elif target.startswith("re:"):
+                patterns.append((target, number_format))
+            else:
+                names.append((target, number_format))
         group.require_nothing_else()
-    if not targets:
+    if not (names or patterns or linears):
         raise BadModel(f"{PREFIX}config_groups: allowed: groups with targets and weights")
-    classes = [target for target, _ in targets if target != "Linear" and not re.search(r"^re:|\.|^lm_head$", target)]
-    if classes:
+    if classes := [name for name, _ in names if "." not in name and name != "lm_head"]:
         raise BadModel(f"{PREFIX}config_groups: targets {format_value(classes)}; allowed: Linear, names, re:")
-    names = [
-        (target, number_format)
-        for target, number_format in targets
-        if target != "Linear" and not target.startswith("re:")
-    ]
-    patterns = [(target, number_format) for target, number_format in targets if target.startswith("re:")]
-    linears = [("re:", number_format) for target, number_format in targets if target == "Linear"]
     return names + patterns + linears, plain
 
 
@@ -241,13 +239,8 @@ def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
     group_size = fields.read_optional_whole("group_size", minimum=-1)
     block_structure = fields.read_list("block_structure", BLOCK_SIZES, 2)
     group_block = (1, group_size) if group_size and group_size > 0 else None
-    blocks = {
-        "tensor": None,
-        "channel": ROW_BLOCK,
-        "group": group_block,
-        "tensor_group": group_block,
-        "block": block_structure,
-    }
+    blocks = {"tensor": None, "channel": ROW_BLOCK, "group": group_block, "tensor_group": group_block}
+    blocks["block"] = block_structure
     strategy = fields.read_choice("strategy", (*blocks, None))
     if not strategy and group_size:
         strategy = "group" if group_block else "channel"
