@@ -79,7 +79,9 @@ def main(argv: list[str]) -> int:
         table = speed_tables.build_card_table(steps[0], measured)
     else:
         table = speed_tables.build_comparison_table(cards, steps)
-    paragraphs = dict.fromkeys(map(wrap_text, lines))  # cards may share one
+    # Cards may share a line.
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    paragraphs = [textwrap.fill(line, width, break_on_hyphens=False) for line in dict.fromkeys(lines)]
     print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}"]))
     return 0
 
@@ -329,11 +331,6 @@ def describe_model(model: Model, card: CardLimits, cache_dtype: str, context: in
 
 def _format_count(parameters: int) -> str:
     return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
-
-
-def wrap_text(text: str) -> str:
-    """Return the text in lines as wide as the terminal, at most 120 columns."""
-    return textwrap.fill(text, min(shutil.get_terminal_size((100, 24)).columns, 120), break_on_hyphens=False)
 
 
 if __name__ == "__main__":

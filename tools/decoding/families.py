@@ -5,7 +5,7 @@ Defaults of fields: families.yaml. Shapes: modeling_*.py of transformers 5.23.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,12 +272,7 @@ FAMILIES: dict[str, Family] = {
     ),
 }
 MODEL_TYPES = sorted(FAMILIES)
-
-
-@cache
-def family_defaults() -> dict[str, dict[str, Any]]:
-    """Return the defaults of fields by model_type."""
-    return yaml.safe_load(DEFAULTS_FILE.read_text(encoding="utf-8"))
+FAMILY_DEFAULTS = yaml.safe_load(DEFAULTS_FILE.read_text(encoding="utf-8"))  # of fields, by model_type
 
 
 def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
@@ -325,7 +320,7 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
 
 def _make_reader(config: Mapping[str, Any], model_type: str, nested: bool) -> LayerReader:
     config = {key: value for key, value in config.items() if value is not None or key not in DTYPE_FIELDS}
-    family, defaults = FAMILIES[model_type], family_defaults()[model_type]
+    family, defaults = FAMILIES[model_type], FAMILY_DEFAULTS[model_type]
     if config.get("quantization_config"):  # what is not quantised is in 16 bits then, whatever the family's default
         defaults = {**defaults, "torch_dtype": "bfloat16"}
     fields = Fields(config, defaults, ALIASES | (family.aliases or {}))
