@@ -193,7 +193,6 @@ def find_compute_bound_batch(
         operations = step_operations(model, batch, context, cache_format, expected=True)
         return bound_step(operations, ceilings).limited_by == "compute"
 
-    batch = bisect_left(range(LARGEST_BATCH + 1), True, lo=1, key=is_compute_bound)
-    if batch > LARGEST_BATCH or (largest_batch is not None and batch > largest_batch):
-        return None
-    return batch
+    limit = LARGEST_BATCH if largest_batch is None else min(largest_batch, LARGEST_BATCH)
+    batch = bisect_left(range(limit + 1), True, lo=1, key=is_compute_bound)
+    return batch if batch <= limit else None

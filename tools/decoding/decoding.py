@@ -125,8 +125,7 @@ def parse_counts(variable: str, text: str) -> list[int]:
     """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
     numbers = parse_numbers(int, text, 1, LARGEST_WHOLE)
     if not numbers:
-        allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
-        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}")
+        raise api.UserError(f"{variable}: {text!r}; allowed: whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32")
     return list(dict.fromkeys(numbers))
 
 
@@ -280,8 +279,7 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
     chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
     # A load whose work is tokens: its joules are per token.
     load = api.measure_memory_load(device, chain.step(None), case.shape["batch"], seconds, LOAD_S)
-    joules = load.energy.joules_per_work if load and load.energy else None
-    return MeasuredStep(seconds, joules)
+    return MeasuredStep(seconds, load.energy.joules_per_work if load and load.energy else None)
 
 
 # ---------------------------------------------------------------- words
@@ -290,11 +288,11 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
 def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBound]) -> str:
     """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
     first, step_by_context = steps[0], {step.context: step for step in steps}
-    parts = [f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2)]
+    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2))
     speed = f"at most {api.number(first.most_tokens_per_s)} tokens/s"
     if first.has_routed_experts:
         speed = f"{api.number(first.tokens_per_s)} tokens/s expected by uniform routing, {speed},"
-    limit = f"{first.expected.limited_by}-bound: {', '.join(parts)}"
+    limit = f"{first.expected.limited_by}-bound: {parts}"
     lines = f"{model.name} on {card.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "

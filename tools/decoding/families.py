@@ -285,9 +285,8 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
     if nested:
         source = f"{source}, of which text_config alone is counted"
         outer = {ALIASES.get(key, key): config[key] for key in OUTER_FIELDS if config.get(key) is not None}
-        config = outer | {
-            ALIASES.get(key, key): value for key, value in inner.items() if value is not None or key not in OUTER_FIELDS
-        }
+        inner = {key: value for key, value in inner.items() if value is not None or key not in OUTER_FIELDS}
+        config = outer | {ALIASES.get(key, key): value for key, value in inner.items()}
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES:
         raise BadModel(f"model_type: {format_value(model_type)} is unknown; allowed: {', '.join(MODEL_TYPES)}")
@@ -296,8 +295,7 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
     fields, hidden = reader.fields, reader.hidden
     positions = []
     if reader.family.learned_positions:
-        rows = fields.read_whole("max_position_embeddings")
-        positions.append(Matrix("wpe", "head", rows, hidden, reader.plain))
+        positions.append(Matrix("wpe", "head", fields.read_whole("max_position_embeddings"), hidden, reader.plain))
     vocabulary, head_format = fields.read_whole("vocab_size"), reader.formats("lm_head")
     tied, longest_context = fields.read_flag("tie_word_embeddings"), fields.read_whole("max_position_embeddings")
     if tied and (fields.read_mapping("quantization_config") or {}).get("lm_head"):
