@@ -10,8 +10,11 @@ Part = Literal["attention", "KV cache", "MLP", "experts", "head"]
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A matrix of outputs x inputs, maybe with a bias; of experts `copies`, of which a token uses `per_token`."""
+class Matrix:
+    """A matrix of outputs x inputs, maybe with a bias; of experts `copies`, of which a token uses `per_token`.
+
+    A vector, such as the weights of a norm, has one input; an embedding table has an output for each token.
+    """
 
     name: str
     part: Part
@@ -33,41 +36,10 @@ class Linear:
         bias_bytes = self.bias.matrix_bytes(self.outputs, 1) if self.bias else 0
         return self.format.matrix_bytes(self.outputs, self.inputs) + bias_bytes
 
-
-@dataclass(frozen=True)
-class Vector:
-    """Numbers that every token needs, such as the weights of a norm."""
-
-    name: str
-    part: Part
-    elements: int
-    format: NumberFormat
-
-    @property
-    def bytes(self) -> int:
-        return self.format.matrix_bytes(self.elements, 1)
-
-
-@dataclass(frozen=True)
-class EmbeddingTable:
-    """Embeddings: a token reads one row."""
-
-    name: str
-    rows: int
-    columns: int
-    format: NumberFormat
-
-    @property
-    def parameters(self) -> int:
-        return self.rows * self.columns
-
-    @property
-    def bytes(self) -> int:
-        return self.format.matrix_bytes(self.rows, self.columns)
-
     @property
     def row_bytes(self) -> int:
-        return self.format.matrix_bytes(1, self.columns)
+        """The stored size of the weights of one output: what a token reads of an embedding table."""
+        return self.format.matrix_bytes(1, self.inputs)
 
 
 @dataclass(frozen=True)
@@ -94,8 +66,8 @@ class Attention:
 class ModelLayer:
     """One decoder layer."""
 
-    linears: tuple[Linear, ...]
-    vectors: tuple[Vector, ...]
+    linears: tuple[Matrix, ...]  # those that are multiplied
+    vectors: tuple[Matrix, ...]
     attention: Attention
 
 
@@ -107,45 +79,42 @@ class Model:
     source: str  # of its config
     model_type: str
     layers: tuple[ModelLayer, ...]
-    tables: tuple[EmbeddingTable, ...]
-    vectors: tuple[Vector, ...]  # after the last layer
-    head: Linear
+    tables: tuple[Matrix, ...]  # of embeddings
+    vectors: tuple[Matrix, ...]  # after the last layer
+    head: Matrix
     tied: bool  # the head is the embedding table itself
     longest_context: int
     cache_dtype: str  # of K/V, unless a user chooses another
     assumed_defaults: dict[str, str] = field(default_factory=dict)  # by the field that the config lacks
 
     @property
-    def linears(self) -> list[Linear]:
+    def linears(self) -> list[Matrix]:
         """The matrices of all layers, and the head if it has weights that no table shares."""
         linears = [linear for layer in self.layers for linear in layer.linears]
         return linears if self.tied else [*linears, self.head]
 
     @property
-    def _all_vectors(self) -> list[Vector]:
-        return [vector for layer in self.layers for vector in layer.vectors] + list(self.vectors)
+    def _weights(self) -> list[Matrix]:
+        vectors = [vector for layer in self.layers for vector in layer.vectors]
+        return [*self.linears, *vectors, *self.vectors, *self.tables]
 
     @property
     def parameters(self) -> int:
         """The number of parameters, all experts included."""
-        idle = sum((linear.copies - linear.per_token) * linear.parameters for linear in self.linears)
-        return self.active_parameters + idle
+        return sum(matrix.copies * matrix.parameters for matrix in self._weights)
+
+    @property
+    def active_parameters(self) -> int:
+        """The number of parameters that one token needs, embedding tables included."""
+        return sum(matrix.per_token * matrix.parameters for matrix in self._weights)
 
     @property
     def has_routed_experts(self) -> bool:
         return any(linear.copies > linear.per_token for linear in self.linears)
 
     @property
-    def active_parameters(self) -> int:
-        """The number of parameters that one token needs, embedding tables included."""
-        of_linears = sum(linear.per_token * linear.parameters for linear in self.linears)
-        of_vectors = sum(vector.elements for vector in self._all_vectors)
-        return of_linears + of_vectors + sum(table.parameters for table in self.tables)
-
-    @property
     def weight_bytes(self) -> int:
-        linear_bytes = sum(linear.copies * linear.bytes for linear in self.linears)
-        return linear_bytes + sum(weights.bytes for weights in [*self._all_vectors, *self.tables])
+        return sum(matrix.copies * matrix.bytes for matrix in self._weights)
 
     def cache_bytes(self, context: int, cache_format: NumberFormat) -> int:
         """Return the bytes of the keys and values of one sequence of `context` tokens."""

@@ -112,16 +112,15 @@ class DecodeStepBound:
     fits: bool | None
     largest_batch: int | None  # at this context
     compute_bound_batch: int | None  # the smallest one, at this context
-    usd_per_hour: float | None
-    read_power_w: float | None = None
+    card: CardLimits
     output_tokens_per_s: float | None = None  # of whole requests, prefill included
 
     @property
     def joules_per_token(self) -> float | None:
         """An estimate: watts of memory reads times the expected time of a token; None unless memory-bound."""
-        if not self.read_power_w or self.expected.limited_by != "memory":
+        if not self.card.read_power_w or self.expected.limited_by != "memory":
             return None
-        return self.read_power_w * self.expected.seconds / self.batch
+        return self.card.read_power_w * self.expected.seconds / self.batch
 
     @property
     def tokens_per_s(self) -> float:
@@ -135,9 +134,9 @@ class DecodeStepBound:
     @property
     def usd_per_million_tokens(self) -> float | None:
         """Dollars for a million tokens: of whole requests if their rate is known, else of decode steps."""
-        if not self.usd_per_hour:
+        if not self.card.usd_per_hour:
             return None
-        return self.usd_per_hour / 3600 / (self.output_tokens_per_s or self.tokens_per_s) * 1e6
+        return self.card.usd_per_hour / 3600 / (self.output_tokens_per_s or self.tokens_per_s) * 1e6
 
 
 def bound_steps(
@@ -146,12 +145,8 @@ def bound_steps(
     """Return the bounds of decode steps at every context and, within it, every batch. Raises NoCeiling."""
     cache_format, bounds = PLAIN_FORMATS[cache_dtype], []
     for context in contexts:
-        largest_batch = None
-        if card.memory_bytes is not None:
-            largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
-        compute_bound_batch = find_compute_bound_batch(
-            model, context, cache_format, card.burst, LARGEST_BATCH if largest_batch is None else largest_batch
-        )
+        largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
+        compute_bound_batch = find_compute_bound_batch(model, context, cache_format, card.burst, largest_batch)
         for batch in batches:
             expected = step_operations(model, batch, context, cache_format, expected=True)
             fewest = step_operations(model, batch, context, cache_format)
@@ -168,8 +163,7 @@ def bound_steps(
                     fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
                     largest_batch=largest_batch,
                     compute_bound_batch=compute_bound_batch,
-                    usd_per_hour=card.usd_per_hour,
-                    read_power_w=card.read_power_w,
+                    card=card,
                 )
             )
     return bounds
@@ -183,20 +177,22 @@ def sustained_step_s(operations: Sequence[ModelOperation], card: CardLimits) -> 
     return bound_step(operations, card.sustained).seconds
 
 
-def find_largest_batch(model: Model, context: int, cache_format: NumberFormat, memory_bytes: int) -> int:
-    """Return how many sequences have room for their K/V next to the weights."""
-    free_bytes = memory_bytes - model.weight_bytes
-    return max(0, free_bytes // model.cache_bytes(context, cache_format)) if free_bytes > 0 else 0
+def find_largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes: int | None) -> int | None:
+    """Return how many sequences have room for their K/V next to the weights; None if the memory size is unknown."""
+    if memory_bytes is None:
+        return None
+    return max(0, memory_bytes - model.weight_bytes) // model.cache_bytes(context, cache)
 
 
 def find_compute_bound_batch(
-    model: Model, context: int, cache_format: NumberFormat, ceilings: CardCeilings, largest_batch: int
+    model: Model, context: int, cache_format: NumberFormat, ceilings: CardCeilings, largest_batch: int | None
 ) -> int | None:
-    """Return the smallest compute-bound batch; None if every batch up to `largest_batch` is memory-bound."""
+    """Return the smallest compute-bound batch; None if every batch up to a `largest_batch` is memory-bound."""
 
     def is_compute_bound(batch: int) -> bool:
         operations = step_operations(model, batch, context, cache_format, expected=True)
         return bound_step(operations, ceilings).limited_by == "compute"
 
-    batch = bisect_left(range(LARGEST_BATCH + 1), True, lo=1, key=is_compute_bound)
-    return batch if batch <= min(largest_batch, LARGEST_BATCH) else None
+    limit = LARGEST_BATCH if largest_batch is None else min(largest_batch, LARGEST_BATCH)
+    batch = bisect_left(range(limit + 1), True, lo=1, key=is_compute_bound)
+    return batch if batch <= limit else None

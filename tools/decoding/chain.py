@@ -17,19 +17,10 @@ from dense import DenseModel, rotation_table
 from families import DEFAULTS_FILE
 
 from reference import select_layer
-from roofline.api import (
-    LANES_PER_WARP,
-    Array,
-    Case,
-    Constant,
-    CostTerms,
-    Device,
-    Implementation,
-    Operator,
-    gpu_host_constants,
-    kernel_compiler,
-)
+from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, Device, Implementation, Operator
 from roofline.api import attention_kernel as attention
+from roofline.api import gpu_host_constants as host_constants
+from roofline.api import kernel_compiler as compiler
 from roofline.api import product_kernel as products
 
 EMBED = Path(__file__).with_name("embed.cu")
@@ -43,7 +34,7 @@ FITTED_SOURCE = "fitted on steps of Llama-3.2-1B on an H200, 2026-11: reference/
 HEAD_SOURCE = "measured: the head of Llama-3.2-1B, its largest product, on an H200, 2026-11"
 # One start for products and attention: every layer has as many of both, so no number of layers separates them.
 GPU_CONSTANTS = {
-    **gpu_host_constants("graph_launch_s"),
+    **host_constants("graph_launch_s"),
     "kernel_start_s": Constant(2.78e-6, FITTED_SOURCE, "the start of a kernel while the one before it ends"),
     "row_s": Constant(3.58e-8, FITTED_SOURCE, "each row of x of a product of many rows: exchanged sums, and results"),
     "stream_share": Constant(0.94, HEAD_SOURCE, "of the memory ceiling at which weights, keys and values are read"),
@@ -56,29 +47,22 @@ class Chain(Implementation):
 
     name, kind, fused, graph = "chain", "gpu", True, True
     kernels_per_layer = PRODUCTS_PER_LAYER + 1  # and attention
-    sources = (EMBED, DEFAULTS_FILE, *products.SOURCES, *sorted(kernel_compiler.list_kernel_files(attention.KERNEL)))
+    sources = (EMBED, DEFAULTS_FILE, *products.SOURCES, *sorted(compiler.list_kernel_files(attention.KERNEL)))
     improvements = ("larger batches share the weights", "narrower weights")
 
     @classmethod
     def unsupported(cls, device: Device, case: Case) -> str | None:
-        if device.capability != kernel_compiler.HOPPER_CAPABILITY:
+        if device.capability != compiler.HOPPER_CAPABILITY:
             return "it is written for compute capability 9.0"
         if case.shape["batch"] > products.MOST_ROWS:
             return f"a batch of {case.shape['batch']}; it takes {products.MOST_ROWS} sequences"
         model = DenseModel(**case.params["model"])
         if model.head_size not in attention.HEAD_SIZES:
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
-        sizes_and_divisors = {
-            "hidden": (model.hidden, NUMBERS_PER_SQUARE_SUM),
-            "inner": (model.inner, products.SLICE_DEPTH),
-            "vocabulary": (model.vocabulary, STORE_OUTPUTS),
-        }
-        uneven = [
-            f"{name} {size} is not a multiple of {divisor}"
-            for name, (size, divisor) in sizes_and_divisors.items()
-            if size % divisor
-        ]
-        return ", ".join(uneven) or None
+        sizes = case.params["model"]
+        divisors = {"hidden": NUMBERS_PER_SQUARE_SUM, "inner": products.SLICE_DEPTH, "vocabulary": STORE_OUTPUTS}
+        uneven = [name for name, divisor in divisors.items() if sizes[name] % divisor]
+        return ", ".join(f"{name} {sizes[name]} is not a multiple of {divisors[name]}" for name in uneven) or None
 
     @classmethod
     def copies_wanted(cls, case: Case, least_copies: int) -> int:
@@ -139,14 +123,12 @@ class Chain(Implementation):
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: arrays[name] for name in ("bias", "query_norm", "key_norm") if name in arrays}
             heads |= {"keys": arrays["keys"], "values": arrays["values"], "turns": self.rotations}
-            launches += [
-                self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], self.query, **heads),
-                make_attend(arrays["keys"], arrays["values"]),
-            ]
+            qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], self.query, **heads)
+            attend = make_attend(arrays["keys"], arrays["values"])
             output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
             gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], self.gated)
             down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
-            launches += [output, gate_up, down]
+            launches += [qkv, attend, output, gate_up, down]
         head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], self.logits)
         return [*launches, head]
 
@@ -184,21 +166,16 @@ class Chain(Implementation):
         tensors = {"y": self.scaled, "stream": self.stream, "next_squares": self.squares, "g": next_norm}
         return self._make_product(products.EPILOGUE_ADDED, x, w, 0, **tensors)
 
-    def _make_product(
-        self, epilogue_kind: int, x: Array, w: Array, squares_parts: int, **tensors: Array
-    ) -> tuple[Launch, int]:
-        """Return a product of x [batch, inputs] and w [outputs, inputs] with an epilogue.
+    def _make_product(self, kind: int, x: Array, w: Array, squares_parts: int, **tensors: Array) -> tuple[Launch, int]:
+        """Return a product of x [batch, inputs] and w [outputs, inputs] with an epilogue of this kind.
 
         `squares_parts` sums of squares of each row are read. Also returns how many it leaves.
         """
         model, device = self.model, self.device
-        heads = {}
-        if epilogue_kind == products.EPILOGUE_QKV:
-            heads = {"head_size": model.head_size, "whole_heads": model.norms}
-        leaves_squares = epilogue_kind == products.EPILOGUE_ADDED
-        task = products.GemmTask(self.batch, *w.shape, leaves_squares=leaves_squares, **heads)
+        heads = {"head_size": model.head_size, "whole_heads": model.norms} if kind == products.EPILOGUE_QKV else {}
+        task = products.GemmTask(self.batch, *w.shape, leaves_squares=kind == products.EPILOGUE_ADDED, **heads)
         plan = products.plan_gemm(task, device.limits)
-        epilogue = products.Epilogue(epilogue_kind, model.head_size, model.norms, model.bias)
+        epilogue = products.Epilogue(kind, model.head_size, model.norms, model.bias)
         product = products.HopperGemm(device, self.case.dtype, plan, epilogue)
         sizes = (model.heads, model.kv_heads, self.context, squares_parts, model.eps)
         arguments = product.make_arguments(self.batch, x, w, sizes, tensors)
@@ -232,12 +209,8 @@ class Chain(Implementation):
 
 def step_costs(model: DenseModel, rows: int) -> CostTerms:
     """Return the costs of a step whose products have `rows` rows of x, padded as the kernels have them."""
-    extra = {}
-    if rows > products.FEW_ROWS:
-        extra = {"row_s": float((PRODUCTS_PER_LAYER * model.layers + 1) * rows)}
-    return CostTerms(
-        calls={"graph_launch_s": 1.0},
-        start={"kernel_start_s": float(Chain.kernels_per_layer * model.layers + SINGLE_KERNELS)},
-        extra=extra,
-        share="stream_share",
-    )
+    kernels = float(Chain.kernels_per_layer * model.layers + SINGLE_KERNELS)
+    product_rows = float((PRODUCTS_PER_LAYER * model.layers + 1) * rows)
+    extra = {"row_s": product_rows} if rows > products.FEW_ROWS else {}
+    calls, start = {"graph_launch_s": 1.0}, {"kernel_start_s": kernels}
+    return CostTerms(calls=calls, start=start, extra=extra, share="stream_share")

@@ -11,9 +11,7 @@ from roofline.api import join_words
 LARGEST_WHOLE = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
 # By section of the config: fields that cost nothing in a decode step.
-FREE_FIELDS: dict[str, list[str]] = yaml.safe_load(
-    Path(__file__).with_name("free_fields.yaml").read_text(encoding="utf-8")
-)
+FREE_FIELDS = yaml.safe_load(Path(__file__).with_name("free_fields.yaml").read_text(encoding="utf-8"))
 
 
 class BadModel(ValueError):

@@ -11,7 +11,7 @@ from chain import GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
 from number_formats import PLAIN_FORMATS
 from operations import ModelOperation, step_operations
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer
 from roofline.api import (
@@ -23,24 +23,23 @@ from roofline.api import (
     Check,
     Device,
     EachOnce,
-    Field,
     Implementation,
     Job,
     Operator,
     OperatorSettings,
     Whole,
     capacity,
-    product_kernel,
     relative_error,
     require_close,
 )
+from roofline.api import product_kernel as products
 
 LARGEST_CONTEXT = 10**7  # tokens: no model has more
 MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to; of more, every n-th sequence is compared
 MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64; of more, every n-th row
 CACHE_SEED_OFFSET = 10_000  # above the seeds of weights
-Batch = Annotated[Whole, Field(le=product_kernel.MOST_ROWS)]
-Context = Annotated[Whole, Field(le=LARGEST_CONTEXT)]
+Batch = Annotated[Whole, Field(le=products.MOST_ROWS)]
+Context = Annotated[Whole, Field(le=LARGEST_CONTEXT)]  # the new token included
 
 
 def _require_dense(model: str) -> str:
@@ -54,7 +53,7 @@ class DecodeStepSettings(OperatorSettings):
     # Paths of Hugging Face config.json files, or shipped names.
     models: Annotated[list[Annotated[str, AfterValidator(_require_dense)]], EachOnce] = Field(default=[])
     batch_sizes: Annotated[list[Batch], Field(min_length=1), EachOnce] = Field(default=[1, 32])
-    contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(default=[1024])  # the new token included
+    contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(default=[1024])
     time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = None
 
 
@@ -68,13 +67,11 @@ class DecodeStep(Operator):
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
 
     def jobs(self, config: Any) -> list[Job]:
-        settings = config.decode_step
-        jobs = []
+        settings, jobs = config.decode_step, []
+        sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
         for entry in map(config_file.find_model, settings.models):
-            cases = [
-                make_case(entry, batch, context) for context in settings.contexts for batch in settings.batch_sizes
-            ]
-            jobs.append(Job(job_path(entry), tuple(cases)))
+            cases = tuple(make_case(entry, batch, context) for batch, context in sizes)
+            jobs.append(Job(job_path(entry), cases))
         return jobs
 
     # -- counts
@@ -135,13 +132,9 @@ class DecodeStep(Operator):
         layer_error = self._check_first_layer(implementation)
         seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
         head_check = self.compare(implementation, scope, 0, implementation.logits)
-        check = head_check.model_copy(
-            update={
-                "compared": "the first layer, and the head on the last one's result, against float64",
-                "relative_error": max(head_check.relative_error, layer_error),
-            }
-        )
-        return check, seconds
+        compared = "the first layer, and the head on the last one's result, against float64"
+        error = max(head_check.relative_error, layer_error)
+        return head_check.model_copy(update={"compared": compared, "relative_error": error}), seconds
 
     def _check_first_layer(self, chain: Chain) -> float:
         """Run the embedding and the first layer, and return their relative error. Raises ArithmeticError."""

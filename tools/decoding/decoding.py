@@ -5,10 +5,10 @@
 MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
 """
 
-import argparse
 import shutil
 import sys
 import textwrap
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -60,9 +60,7 @@ def main(argv: list[str]) -> int:
         for card in cards:
             bounds = bound_steps(model, card, batches, contexts, cache_dtype)
             steps.append(serving.add_request_rates(model, card, request, cache_dtype, bounds))
-        measured, reason = {}, ""
-        if arguments.measure:
-            measured, reason = measure_steps(entry, cards, arguments, contexts, cache_dtype)
+        measured, reason = measure_steps(entry, cards, arguments, contexts, cache_dtype)
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
         figure = speed_picture.draw_speeds(model.name, cards, steps, measured)
@@ -76,13 +74,14 @@ def main(argv: list[str]) -> int:
         lines.append(describe_speed(model, card, card_steps) + first_token)
     if reason:
         lines.append(f"Not measured: {reason}.")
-    for card, card_steps in zip(cards, steps, strict=True):
-        lines.append(describe_model(model, card, cache_dtype, card_steps))
+    lines += [describe_model(model, card, cache_dtype, contexts[0]) for card in cards]
     if len(cards) == 1:
         table = speed_tables.build_card_table(steps[0], measured)
     else:
         table = speed_tables.build_comparison_table(cards, steps)
-    paragraphs = dict.fromkeys(map(wrap_text, lines))  # cards may share one
+    # Cards may share a line.
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    paragraphs = [textwrap.fill(line, width, break_on_hyphens=False) for line in dict.fromkeys(lines)]
     print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}"]))
     return 0
 
@@ -90,23 +89,21 @@ def main(argv: list[str]) -> int:
 # ---------------------------------------------------------------- arguments
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> Namespace:
     """Return the arguments, with the `request` that they describe. Raises UserError for a bad value."""
-    parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
+    parser = ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of tools/decoding/README.md")
-    cards = partial(str.split, sep=",")
-    batches, contexts = partial(parse_whole_numbers, "BATCH"), partial(parse_whole_numbers, "CONTEXT")
-    parser.add_argument("--card", action="extend", type=cards, default=[], metavar="CARD")
-    parser.add_argument("--batch", type=batches, default=None, help="sequences decoded at once: 1,8,32")
-    parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
-    parser.add_argument("--cache", type=parse_cache_dtype, default=None, help=", ".join(CACHE_DTYPES))
+    parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
+    parser.add_argument("--batch", type=partial(parse_counts, "BATCH"), help="sequences decoded at once: 1,8,32")
+    parser.add_argument("--context", type=partial(parse_counts, "CONTEXT"), help="tokens of each sequence: 1024,8192")
+    parser.add_argument("--cache", type=parse_cache_dtype, help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
-    price_help = "dollars per card and hour: one, or one for each card"
-    parser.add_argument("--price", type=parse_prices, default=[], help=price_help)
-    prompt, cached, answer = (partial(parse_whole_number, variable) for variable in ("IN", "PREFIX", "OUT"))
-    parser.add_argument("--in", type=prompt, default=0, dest="prompt", help="tokens of a prompt")
-    parser.add_argument("--prefix", type=cached, default=0, help="those of it that are cached")
-    parser.add_argument("--out", type=answer, default=0, dest="answer", help="tokens of its answer")
+    parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
+    parser.add_argument("--in", type=partial(parse_count, "IN"), default=0, dest="prompt", help="tokens of a prompt")
+    parser.add_argument("--prefix", type=partial(parse_count, "PREFIX"), default=0, help="those of it that are cached")
+    parser.add_argument(
+        "--out", type=partial(parse_count, "OUT"), default=0, dest="answer", help="tokens of its answer"
+    )
     arguments = parser.parse_args(argv)
     request = GenerationRequest(arguments.prompt, arguments.prefix, arguments.answer)
     if request.cached and request.cached >= request.prompt:
@@ -124,50 +121,47 @@ def parse_cache_dtype(text: str) -> str:
     return text
 
 
-def parse_whole_numbers(variable: str, text: str) -> list[int]:
+def parse_counts(variable: str, text: str) -> list[int]:
     """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
-    numbers = parse_numbers(int, text)
-    if not numbers or not all(1 <= number <= LARGEST_WHOLE for number in numbers):
-        allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
-        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}")
+    numbers = parse_numbers(int, text, 1, LARGEST_WHOLE)
+    if not numbers:
+        raise api.UserError(f"{variable}: {text!r}; allowed: whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32")
     return list(dict.fromkeys(numbers))
 
 
-def parse_whole_number(variable: str, text: str) -> int:
+def parse_count(variable: str, text: str) -> int:
     """Return a number. Raises UserError with the variable of make."""
-    numbers = parse_numbers(int, text)
-    if len(numbers) != 1 or not 1 <= numbers[0] <= LARGEST_WHOLE:
+    numbers = parse_numbers(int, text, 1, LARGEST_WHOLE)
+    if len(numbers) != 1:
         raise api.UserError(f"{variable}: {text!r}; allowed: a whole number from 1 to {LARGEST_WHOLE}")
     return numbers[0]
 
 
 def parse_prices(text: str) -> list[float]:
     """Return the dollars per hour of each card, or one price for all. Raises UserError."""
-    prices = parse_numbers(float, text)
-    lowest, highest = PRICE_RANGE
-    if not prices or not all(lowest <= price <= highest for price in prices):
+    prices = parse_numbers(float, text, *PRICE_RANGE)
+    if not prices:
         raise api.UserError(f"PRICE: {text!r}; allowed: dollars per card and hour, such as 2.5, or one for each card")
     return prices
 
 
-def parse_numbers(kind: Callable[[str], Any], text: str) -> list:
-    """Return the numbers between the commas; [] if one of them is none."""
+def parse_numbers(kind: Callable[[str], Any], text: str, lowest: float, highest: float) -> list:
+    """Return the numbers between the commas; [] if one of them is none, or not from `lowest` to `highest`."""
     try:
-        return [kind(number) for number in text.split(",")]
+        numbers = [kind(number) for number in text.split(",")]
     except ValueError:
         return []
+    return numbers if all(lowest <= number <= highest for number in numbers) else []
 
 
-def choose_contexts(arguments: argparse.Namespace, model: Model) -> list[int]:
+def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
     """Return the contexts of the decode steps: the user's, that of the request, or those of the defaults that fit.
 
     Raises BadModel for a context or a request that is longer than the model can attend to.
     """
     request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
-    contexts = arguments.context or request_contexts
-    if not contexts:
-        contexts = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
-        contexts = contexts or [model.longest_context]
+    fitting = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
+    contexts = arguments.context or request_contexts or fitting or [model.longest_context]
     config_file.require_contexts(model, [*contexts, *request_contexts])
     return contexts
 
@@ -175,7 +169,7 @@ def choose_contexts(arguments: argparse.Namespace, model: Model) -> list[int]:
 # ---------------------------------------------------------------- cards
 
 
-def set_prices(cards: list[CardLimits], prices: list[float]) -> list[CardLimits]:
+def set_prices(cards: list[CardLimits], prices: list[float] | None) -> list[CardLimits]:
     """Return the cards with one price for all, or with one each; without prices, as they are. Raises UserError."""
     if not prices:
         return cards
@@ -197,17 +191,13 @@ def load_card(name: str) -> CardLimits:
     for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
         ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings if ceiling.device == device}
         read_names = [level for level in api.memory_ceilings(record.device_kind, "read") if level in ceilings]
-        products = {
-            dtype: ceiling
-            for dtype, ceiling in ceilings.items()
-            if ceiling.kind == "compute" and ceiling.workload == "gemm"
-        }
+        compute = [ceiling for ceiling in ceilings.values() if ceiling.kind == "compute"]
+        products = {ceiling.name: ceiling for ceiling in compute if ceiling.workload == "gemm"}
         if not read_names or not products:
             continue
         read = ceilings[read_names[0]]
         burst = {dtype: product.burst_tflops or product.tflops for dtype, product in products.items()}
-        sustained = {dtype: product.sustained_tflops for dtype, product in products.items()}
-        sustained = {dtype: tflops for dtype, tflops in sustained.items() if tflops}
+        sustained = {dtype: product.sustained_tflops for dtype, product in products.items() if product.sustained_tflops}
         doubted = api.join_words(ceiling.name for ceiling in (read, *products.values()) if ceiling.doubt)
         gpus = sum(device_record.device_kind == "gpu" for device_record in run.devices.values()) or 1
         return CardLimits(
@@ -225,36 +215,31 @@ def load_card(name: str) -> CardLimits:
 
 def load_datasheet_card(name: str) -> CardLimits:
     """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
-    cards = {
-        device_name: card
-        for card in api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
-        for device_name in card["device_names"]
-    }
+    cards = {}
+    for card in api.datasheets.read_datasheets(DATASHEETS)["cards"].values():
+        cards |= dict.fromkeys(card["device_names"], card)
     similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
     if name not in cards and len(similar) != 1:
         hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
         raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {hint}allowed: a path or such a name")
     name = name if name in cards else similar[0]
-    return CardLimits(
-        name=name,
-        origin="by its datasheet, not measured",
-        memory_bytes=api.datasheets.nominal_memory_bytes(cards[name]),
-        memory_ceiling="the bandwidth of the datasheet",
-        burst=datasheet_ceilings(cards[name]),
-    )
+    origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
+    memory_bytes = api.datasheets.nominal_memory_bytes(cards[name])
+    return CardLimits(name, origin, memory_bytes, memory_ceiling, datasheet_ceilings(cards[name]))
 
 
 # ---------------------------------------------------------------- the measured step
 
 
 def measure_steps(
-    entry: Mapping[str, Any],
-    cards: Sequence[CardLimits],
-    arguments: argparse.Namespace,
-    contexts: list[int],
-    cache_dtype: str,
+    entry: Mapping[str, Any], cards: Sequence[CardLimits], arguments: Namespace, contexts: list[int], cache_dtype: str
 ) -> tuple[MeasuredSteps, str]:
-    """Time steps on this machine. Returns them, and why others were not timed, "" if all were. Raises UserError."""
+    """Time steps on this machine if MEASURE=1 asks for it. Returns them, and why others were not timed, "" if all were.
+
+    Raises UserError if CARD is not this machine's GPU.
+    """
+    if not arguments.measure:
+        return {}, ""
     gpu = next((identity for identity in api.discover().values() if identity.kind == "gpu"), None)
     if not gpu or [card.name for card in cards] != [gpu.name]:
         this_gpu = gpu.name if gpu else "no GPU"
@@ -267,19 +252,12 @@ def measure_steps(
     if cache_dtype != decode_step.dtype_of(entry):
         return {}, f"keys and values in {cache_dtype}; the step keeps them in the dtype of the model"
     path = Path(arguments.model)
-    config = {
-        operator.rule: {"enabled": False} for operator in api.builtin_operators() if not operator.measured_with_ceilings
-    }
-    config |= {
-        "devices": [gpu.device],
-        "operators": [decode_step.__file__],
-        "counters": "off",
-        "decode_step": {
-            "models": [str(path.resolve()) if path.exists() else arguments.model],
-            "batch_sizes": arguments.batch or DEFAULT_MEASURED_BATCHES,
-            "contexts": arguments.context or contexts[:1],
-        },
-    }
+    model = str(path.resolve()) if path.exists() else arguments.model
+    batches, contexts = arguments.batch or DEFAULT_MEASURED_BATCHES, arguments.context or contexts[:1]
+    idle_operators = [operator for operator in api.builtin_operators() if not operator.measured_with_ceilings]
+    config: dict[str, Any] = {operator.rule: {"enabled": False} for operator in idle_operators}
+    config |= {"devices": [gpu.device], "operators": [decode_step.__file__], "counters": "off"}
+    config["decode_step"] = {"models": [model], "batch_sizes": batches, "contexts": contexts}
     print(f"measuring steps of {entry['name']} in {FOLDER}/", flush=True)
     target = f"{api.RESULTS}/{gpu.device}/{decode_step.DecodeStep.rule}/{decode_step.job_path(entry)}.json"
     failed = api.measure([target], config, FOLDER)
@@ -301,8 +279,7 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
     chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
     # A load whose work is tokens: its joules are per token.
     load = api.measure_memory_load(device, chain.step(None), case.shape["batch"], seconds, LOAD_S)
-    joules = load.energy.joules_per_work if load and load.energy else None
-    return MeasuredStep(seconds, joules)
+    return MeasuredStep(seconds, load.energy.joules_per_work if load and load.energy else None)
 
 
 # ---------------------------------------------------------------- words
@@ -311,11 +288,11 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
 def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBound]) -> str:
     """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
     first, step_by_context = steps[0], {step.context: step for step in steps}
-    parts = [f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2)]
+    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2))
     speed = f"at most {api.number(first.most_tokens_per_s)} tokens/s"
     if first.has_routed_experts:
         speed = f"{api.number(first.tokens_per_s)} tokens/s expected by uniform routing, {speed},"
-    limit = f"{first.expected.limited_by}-bound: {', '.join(parts)}"
+    limit = f"{first.expected.limited_by}-bound: {parts}"
     lines = f"{model.name} on {card.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
@@ -324,22 +301,19 @@ def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBou
     else:
         rooms = [f"{step.largest_batch} sequences of {context} tokens" for context, step in step_by_context.items()]
         lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {' or '.join(rooms)}. "
-    compute_bound = [
-        f"batch {step.compute_bound_batch} (context {context})"
-        for context, step in step_by_context.items()
-        if step.compute_bound_batch
-    ]
-    if compute_bound:
-        return f"{lines}Compute-bound from {api.join_words(compute_bound)}."
-    return f"{lines}Memory-bound at every batch that fits."
+    compute_bound = [step for step in step_by_context.values() if step.compute_bound_batch]
+    if not compute_bound:
+        return f"{lines}Memory-bound at every batch that fits."
+    starts = [f"batch {step.compute_bound_batch} (context {step.context})" for step in compute_bound]
+    return f"{lines}Compute-bound from {api.join_words(starts)}."
 
 
-def describe_model(model: Model, card: CardLimits, cache_dtype: str, steps: Sequence[DecodeStepBound]) -> str:
+def describe_model(model: Model, card: CardLimits, cache_dtype: str, context: int) -> str:
     """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
     lines = f"{_format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         lines += f", {_format_count(model.active_parameters)} active"
-    context, cache_format = steps[0].context, PLAIN_FORMATS[cache_dtype]
+    cache_format = PLAIN_FORMATS[cache_dtype]
     sequence = api.capacity(model.cache_bytes(context, cache_format))
     lines += f"; K/V in {cache_dtype}, {sequence} per sequence of {context} tokens"
     lines += f"; reads limited by {card.memory_ceiling}"
@@ -355,11 +329,6 @@ def describe_model(model: Model, card: CardLimits, cache_dtype: str, steps: Sequ
 
 def _format_count(parameters: int) -> str:
     return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
-
-
-def wrap_text(text: str) -> str:
-    """Return the text in lines as wide as the terminal, at most 120 columns."""
-    return textwrap.fill(text, min(shutil.get_terminal_size((100, 24)).columns, 120), break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@
 import math
 from dataclasses import dataclass
 
+Block = tuple[int, int] | None  # of (outputs, inputs); None: the matrix
+
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Numbers of `bits` bits, with `scale_bytes` for each block of (outputs, inputs), or for the matrix."""
+    """Numbers of `bits` bits, with `scale_bytes` for each block."""
 
     name: str
     bits: int
     product_dtype: str  # if the card has it
-    block: tuple[int, int] | None = None
+    block: Block = None
     scale_bytes: float = 0
 
     def matrix_bytes(self, outputs: int, inputs: int) -> int:
@@ -41,7 +43,7 @@ SUBSTITUTE_DTYPES = {
 ROW_BLOCK = (1, 1 << 62)  # a block that holds a row
 
 
-def fp8_format(block: tuple[int, int] | None) -> NumberFormat:
+def fp8_format(block: Block) -> NumberFormat:
     """Return FP8 with an fp32 scale for each block, or one for the matrix."""
     blocks = f" in blocks of {block[0]} x {block[1]}" if block else ""
     return NumberFormat(f"fp8{blocks}", 8, "fp8_e4m3", block, 4)
@@ -52,10 +54,8 @@ def fp4_format(group_size: int, product_dtype: str) -> NumberFormat:
     return NumberFormat(f"fp4 in groups of {group_size}", 4, product_dtype, (1, group_size), 1)
 
 
-def integer_format(
-    bits: int, block: tuple[int, int] | None, product_dtype: str, *, zero_points: bool = False
-) -> NumberFormat:
-    """Return integers with a scale of 16 bits for each block, and a zero point if asked for (GPTQ, AWQ)."""
+def integer_format(bits: int, block: Block, product_dtype: str, *, zero_points: bool) -> NumberFormat:
+    """Return integers with a scale of 16 bits for each block, and maybe a zero point (GPTQ, AWQ)."""
     return NumberFormat(f"int{bits}", bits, product_dtype, block, 2 + zero_points * bits / 8)
 
 

@@ -1,9 +1,10 @@
 """What a model reads and multiplies in one decode step of a batch of sequences, and in the prefill of a prompt."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from architecture import Attention, Linear, Model, Part
+from architecture import Attention, Matrix, Model, Part
 from number_formats import NumberFormat
 
 # Returns for one layer the tokens whose K/V are moved, and the multiply-adds.
@@ -55,42 +56,30 @@ def prefill_operations(model: Model, prompt: int, cached: int, cache_format: Num
 
 
 def _list_operations(
-    model: Model,
-    tokens: int,
-    head_tokens: int,
-    attention_work: AttentionWork,
-    cache_format: NumberFormat,
-    expected: bool,
+    model: Model, tokens: int, head_tokens: int, attention_work: AttentionWork, cache: NumberFormat, expected: bool
 ) -> list[ModelOperation]:
     """Return the operations of `tokens` that pass through all layers, of which the head makes `head_tokens`."""
-    counts: dict[ModelOperation, int] = {}
-
-    def add(name: str, part: Part, read_bytes: float, flops: float, product_dtype: str) -> None:
-        operation = ModelOperation(name, part, read_bytes, flops, product_dtype)
-        counts[operation] = counts.get(operation, 0) + 1
-
-    for table in model.tables:
-        add(table.name, "head", tokens * table.row_bytes, 0, table.format.product_dtype)
+    operations = [_make_operation(table, tokens * table.row_bytes) for table in model.tables]
     for layer in model.layers:
-        for linear in layer.linears:
-            read_bytes, flops = _linear_work(linear, tokens, expected)
-            add(linear.name, linear.part, read_bytes, flops, linear.format.product_dtype)
-        for vector in layer.vectors:
-            add(vector.name, vector.part, vector.bytes, 0, vector.format.product_dtype)
+        operations += [_make_product(linear, tokens, expected) for linear in layer.linears]
+        operations += [_make_operation(vector, vector.bytes) for vector in layer.vectors]
         moved_tokens, multiply_adds = attention_work(layer.attention)
-        moved_bytes = moved_tokens * cache_format.matrix_bytes(layer.attention.cached_numbers, 1)
-        add("attention", "KV cache", moved_bytes, 2 * multiply_adds, cache_format.product_dtype)
-    for vector in model.vectors:
-        add(vector.name, vector.part, vector.bytes, 0, vector.format.product_dtype)
-    read_bytes, flops = _linear_work(model.head, head_tokens, expected)
-    add(model.head.name, "head", read_bytes, flops, model.head.format.product_dtype)
-    return [replace(operation, count=count) for operation, count in counts.items()]
+        moved_bytes = moved_tokens * cache.matrix_bytes(layer.attention.cached_numbers, 1)
+        flops, dtype = 2 * multiply_adds, cache.product_dtype
+        operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, dtype))
+    operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
+    operations.append(_make_product(model.head, head_tokens, expected))
+    return [replace(operation, count=count) for operation, count in Counter(operations).items()]
 
 
-def _linear_work(linear: Linear, tokens: int, expected: bool) -> tuple[float, float]:
-    """Return the bytes and FLOPs of a matrix times the vectors of all tokens."""
-    flops = 2 * linear.outputs * linear.inputs * tokens * linear.per_token
+def _make_operation(matrix: Matrix, read_bytes: float, flops: int = 0) -> ModelOperation:
+    return ModelOperation(matrix.name, matrix.part, read_bytes, flops, matrix.format.product_dtype)
+
+
+def _make_product(linear: Matrix, tokens: int, expected: bool) -> ModelOperation:
+    """Return the product of a matrix and the vectors of all tokens."""
     # One token uses the fewest experts. Under uniform routing each further token chooses its experts at random.
     choosing_tokens = tokens if expected else 1
     used_share = 1 - (1 - linear.per_token / linear.copies) ** choosing_tokens
-    return linear.bytes * linear.copies * used_share, flops
+    flops = 2 * linear.outputs * linear.inputs * tokens * linear.per_token
+    return _make_operation(linear, linear.bytes * linear.copies * used_share, flops)

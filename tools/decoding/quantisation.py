@@ -24,19 +24,19 @@ MIXTRAL_NAMES = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 COMPRESSED_FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision")
 COMPRESSED_FORMATS += ("nvfp4-pack-quantized", "mxfp4-pack-quantized", None)
 Rules = list[tuple[str, NumberFormat]]  # module, part of its name or pattern, with its format; the first match counts
+NumberedFormat = tuple[int, NumberFormat]  # the format of a rule, after the rule's place among all
 
 
 @dataclass(frozen=True)
 class WeightFormats:
     """The format of each matrix by its module's name, such as model.layers.0.mlp.down_proj.
 
-    It is that of the first rule that matches the name in full, in part or by a pattern. A rule's number is its place
-    among all rules.
+    It is that of the first rule that matches the name in full, in part or by a pattern.
     """
 
     default: NumberFormat
-    parts: Mapping[str, tuple[int, NumberFormat]] = field(default_factory=dict)  # by a part of the name
-    patterns: Sequence[tuple[int, re.Pattern, NumberFormat]] = ()
+    parts: Mapping[str, NumberedFormat] = field(default_factory=dict)  # by a part of the name
+    patterns: Sequence[tuple[re.Pattern, NumberedFormat]] = ()
     cache_dtype: str = "bf16"  # of K/V
     nested: bool = False  # the language model of a larger one
     has_expert_rules: bool = False  # a rule names single experts
@@ -53,12 +53,8 @@ class WeightFormats:
     def _find_format(self, module: str) -> NumberFormat:
         names = _alternative_names(module, self.nested)
         matches = [self.parts[part] for name in names for part in _name_parts(name) if part in self.parts]
-        matches += [
-            (number, number_format) for number, rule, number_format in self.patterns if any(map(rule.match, names))
-        ]
-        if not matches:
-            return self.default
-        _, number_format = min(matches, key=lambda match: match[0])
+        matches += [numbered for pattern, numbered in self.patterns if any(map(pattern.match, names))]
+        _, number_format = min(matches, key=lambda match: match[0], default=(0, self.default))
         return number_format
 
 
@@ -81,7 +77,7 @@ def read_formats(config: Mapping[str, Any] | None, plain: NumberFormat, nested: 
     fields.require_nothing_else()
     for number, (name, number_format) in enumerate(rules):
         if pattern := _compile_pattern(name):
-            patterns.append((number, pattern, number_format))
+            patterns.append((pattern, (number, number_format)))
         else:
             parts.setdefault(name, (number, number_format))
     has_expert_rules = any(SINGLE_EXPERT.search(name) for name, _ in rules)
@@ -96,8 +92,7 @@ def _open_fields(config: Any, prefix: str = PREFIX, defaults: Mapping[str, Any] 
 
 def _read_cache_dtype(fields: Fields) -> str:
     """Return the dtype that K/V are kept in."""
-    scheme = fields.read_mapping("kv_cache_scheme")
-    if scheme:
+    if scheme := fields.read_mapping("kv_cache_scheme"):
         scheme_fields = _open_fields(scheme, f"{PREFIX}kv_cache_scheme.")
         scheme_fields.read_choice("num_bits", (8,))
         scheme_fields.read_choice("type", ("float",))
@@ -160,8 +155,7 @@ def _read_gptq(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat
         changed_format = _read_group_format(changed_fields, plain)
         changed_fields.require_nothing_else()
         rules.append((f"re:{re.sub('^[+-]:', '', name)}", plain if name.startswith("-:") else changed_format))
-    quantised = fields.read_names("modules_in_block_to_quantize")
-    if quantised:
+    if quantised := fields.read_names("modules_in_block_to_quantize"):
         return rules + [(name, number_format) for name in quantised], plain
     return rules, number_format
 
@@ -174,9 +168,8 @@ def _read_bitsandbytes(fields: Fields, plain: NumberFormat) -> tuple[Rules, Numb
         raise BadModel(f"{PREFIX}load_in_4bit and load_in_8bit; allowed: one of them true")
     fields.read_choice("bnb_4bit_quant_type", ("nf4", "fp4", None))
     double_quantised = fields.read_flag("bnb_4bit_use_double_quant")
-    if in_8_bits:
-        return [], number_formats.BITSANDBYTES_INT8
-    return [], number_formats.bitsandbytes_4bit_format(double_quantised)
+    four_bits = number_formats.bitsandbytes_4bit_format(double_quantised)
+    return [], number_formats.BITSANDBYTES_INT8 if in_8_bits else four_bits
 
 
 def _read_modelopt(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
@@ -209,25 +202,23 @@ def _read_compressed_tensors(fields: Fields, plain: NumberFormat) -> tuple[Rules
     fields.read_choice("format", COMPRESSED_FORMATS)
     if sparsity := fields.read_mapping("sparsity_config"):
         _open_fields(sparsity, f"{PREFIX}sparsity_config.").read_choice("format", ("dense", None))
-    targets: Rules = []
+    names, patterns, linears = [], [], []
     for name, config in (fields.read_mapping("config_groups") or {}).items():
         group = _open_fields(config, f"{PREFIX}config_groups.{name}.")
         group.read_choice("format", COMPRESSED_FORMATS)
         number_format = _read_group_weights(group, plain)
-        targets += [(target, number_format) for target in group.read_names("targets") or []]
+        for target in group.read_names("targets") or []:
+            if target == "Linear":
+                linears.append(("re:", number_format))
+            elif target.startswith("re:"):
+                patterns.append((target, number_format))
+            else:
+                names.append((target, number_format))
         group.require_nothing_else()
-    if not targets:
+    if not (names or patterns or linears):
         raise BadModel(f"{PREFIX}config_groups: allowed: groups with targets and weights")
-    classes = [target for target, _ in targets if target != "Linear" and not re.search(r"^re:|\.|^lm_head$", target)]
-    if classes:
+    if classes := [name for name, _ in names if "." not in name and name != "lm_head"]:
         raise BadModel(f"{PREFIX}config_groups: targets {format_value(classes)}; allowed: Linear, names, re:")
-    names = [
-        (target, number_format)
-        for target, number_format in targets
-        if target != "Linear" and not target.startswith("re:")
-    ]
-    patterns = [(target, number_format) for target, number_format in targets if target.startswith("re:")]
-    linears = [("re:", number_format) for target, number_format in targets if target == "Linear"]
     return names + patterns + linears, plain
 
 
@@ -241,13 +232,8 @@ def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
     group_size = fields.read_optional_whole("group_size", minimum=-1)
     block_structure = fields.read_list("block_structure", BLOCK_SIZES, 2)
     group_block = (1, group_size) if group_size and group_size > 0 else None
-    blocks = {
-        "tensor": None,
-        "channel": ROW_BLOCK,
-        "group": group_block,
-        "tensor_group": group_block,
-        "block": block_structure,
-    }
+    blocks = {"tensor": None, "channel": ROW_BLOCK, "group": group_block, "tensor_group": group_block}
+    blocks["block"] = block_structure
     strategy = fields.read_choice("strategy", (*blocks, None))
     if not strategy and group_size:
         strategy = "group" if group_block else "channel"

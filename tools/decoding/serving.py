@@ -65,9 +65,8 @@ def _batch_s(model: Model, card: CardLimits, request: GenerationRequest, cache_d
     first, last = request.prompt, request.longest_context
     windows = {layer.attention.window or 0 for layer in model.layers}
     knots = sorted({first, last, *(window for window in windows if first < window < last)})
-    bounds = [
-        bound_step(step_operations(model, batch, context, cache_format, expected=True), card.burst) for context in knots
-    ]
+    steps = [step_operations(model, batch, context, cache_format, expected=True) for context in knots]
+    bounds = [bound_step(operations, card.burst) for operations in steps]
     contexts = numpy.arange(first + 1, last + 1)
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
     compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
