@@ -19,22 +19,11 @@ from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import DataFile, JobRecord, OperatorRecord, PredictionsRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal
 
+BEFORE_MEASURING = (DeviceRecord, PredictionRecord, OperatorPredictionRecord, PredictionsRecord, CalibrationRecord)
+MEASUREMENTS = (PeakFlopsRecord, BandwidthRecord, InstructionsRecord, OperatorRecord)
+COUNTS_AND_TEXTS = (ProfilerRecord, CountersRecord, OwnOperatorRecord)
 KINDS: dict[str, type[Record]] = {
-    kind.model_fields["kind"].default: kind
-    for kind in (
-        DeviceRecord,
-        PredictionRecord,
-        OperatorPredictionRecord,
-        PredictionsRecord,
-        CalibrationRecord,
-        PeakFlopsRecord,
-        BandwidthRecord,
-        InstructionsRecord,
-        OperatorRecord,
-        ProfilerRecord,
-        CountersRecord,
-        OwnOperatorRecord,
-    )
+    kind.model_fields["kind"].default: kind for kind in (*BEFORE_MEASURING, *MEASUREMENTS, *COUNTS_AND_TEXTS)
 }
 KNOWN_CARDS = "known_cards.json"
 JobRecordT = TypeVar("JobRecordT", bound=JobRecord)

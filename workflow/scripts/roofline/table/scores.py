@@ -29,12 +29,9 @@ SEVERAL_OPERATIONS = 3  # calls of the array library: fewer are one product, and
 def predict_baseline(measured: Measurement, seal: PredictionRecord) -> CellPrediction:
     """Return the prediction by the promised rates and the start-up time of the kind of implementation."""
     tflops, gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    costs = CellCosts(overhead_s=START_S[implementation_kind(measured.costs)], start_s=None)
     prediction = predict_cell(
-        flops=measured.flops,
-        traffic_bytes=measured.bytes,
-        tflops=tflops,
-        gb_per_s=gb_per_s,
-        costs=CellCosts(overhead_s=START_S[implementation_kind(measured.costs)], start_s=None),
+        flops=measured.flops, traffic_bytes=measured.bytes, tflops=tflops, gb_per_s=gb_per_s, costs=costs
     )
     return CellPrediction(**prediction._asdict())
 
