@@ -11,7 +11,7 @@ from roofline.core.statistics import is_too_few
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.datasheets import highest_possible_tflops
 from roofline.records.bandwidth_record import Bandwidth, BandwidthFigures, BandwidthRecord, PeerLink, SweepCurve
-from roofline.records.base import shared_fields
+from roofline.records.base import copy_fields, shared_fields
 from roofline.records.cards import CardRun
 from roofline.records.compute import PeakFigures, PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
 from roofline.records.device_record import DeviceRecord
@@ -118,11 +118,7 @@ def _sustained(load: Sustained, flops: int) -> SustainedRow:
     if (len(load.curve) - 1) % step:
         curve.append(load.curve[-1])
     return SustainedRow(
-        duration_s=load.duration_s,
-        settled_after_s=load.settled_after_s,
-        sm_clock_mhz=load.sm_clock_mhz,
-        temperature_c=load.temperature_c,
-        drift=load.drift,
+        **copy_fields(load, "duration_s", "settled_after_s", "sm_clock_mhz", "temperature_c", "drift"),
         point_count=len(load.curve),
         product_flops=flops,
         first_products_s=load.first_products_s,
@@ -136,11 +132,9 @@ def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord
         return None
     return EnergyRow(
         **{f"joules_per_{unit}": load.energy.joules_per_work},
-        power_w=load.energy.power_w,
-        temperature_c=load.temperature_c,
-        sm_clock_mhz=load.sm_clock_mhz,
+        **copy_fields(load, "temperature_c", "sm_clock_mhz"),
+        **copy_fields(load.energy, "power_w", "reason"),
         counter_scope="module" if "GH200" in device.name else "card",
-        reason=load.energy.reason,
     )
 
 

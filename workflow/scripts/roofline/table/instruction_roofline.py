@@ -24,11 +24,8 @@ def build_instruction_row(
     """
     issue = record.issue
     peak = issue.sm_clock_mhz and peak_issue_rate(issue.multiprocessors, issue.sm_clock_mhz)
-    transactions_per_s = {
-        level: fewest_transactions(ceilings[name].gb_per_s * 1e9, level)
-        for level, name in TRANSACTION_ROOFS.items()
-        if name in ceilings
-    }
+    gb_per_s = {level: ceilings[name].gb_per_s for level, name in TRANSACTION_ROOFS.items() if name in ceilings}
+    transactions_per_s = {level: fewest_transactions(rate * 1e9, level) for level, rate in gb_per_s.items()}
     counts_by_cell = {_cell_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
     kernels = []
     for cell in cells:
@@ -62,11 +59,8 @@ def place_kernel(
     measured to give.
     """
     seconds, issued, transactions = cell.own_time_s, counts.warp_instructions, _transactions(counts)
-    fraction_of_level = {
-        level: number / seconds / transactions_per_s[level]
-        for level, number in transactions.items()
-        if level in transactions_per_s
-    }
+    rates = {level: count / seconds for level, count in transactions.items() if level in transactions_per_s}
+    fraction_of_level = {level: rate / transactions_per_s[level] for level, rate in rates.items()}
     fraction_of_issue = issued / seconds / issue_per_s
     shares = [(fraction_of_issue, "issue"), *((share, level) for level, share in fraction_of_level.items())]
     largest_share, limit = max(shares)

@@ -29,6 +29,8 @@ SCHEMA_VERSION = 8  # of roofline.json
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
+DECIDING_VALUE = "the figure that decides: a fraction, a count or watts; null where there is none"
+MEDIAN_ERROR = "a fraction: the median of |predicted - measured| / measured of the CPU times"
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
 
@@ -354,9 +356,7 @@ class CheckResult(TableRow):
     result: Result
     reason: str = Field(description="what was found; why it could not be judged")
     action: str | None = Field(default=None, description="what to do; null where nothing is to be done")
-    value: float | None = Field(
-        default=None, description="the figure that decides: a fraction, a count or watts; null where there is none"
-    )
+    value: float | None = Field(default=None, description=DECIDING_VALUE)
     limit: float | None = Field(default=None, description="the limit that the value is held to, in the same unit")
     doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
     records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
@@ -376,9 +376,7 @@ class Tally(TableRow):
     regimes_right: int = Field(description="cells whose regime was predicted")
     times_right: int = Field(description="cells whose CPU time was predicted within a factor of two")
     times_close: int = Field(description="cells whose CPU time was predicted within a factor of 1.25")
-    median_cpu_time_error: NotNegative | None = Field(
-        description="a fraction: the median of |predicted - measured| / measured of the CPU times"
-    )
+    median_cpu_time_error: NotNegative | None = Field(description=MEDIAN_ERROR)
 
 
 class Score(Tally):

@@ -27,10 +27,10 @@ REGISTERS = f"register-only kernels at {percent(REGISTERS_OF_CLOCK)} or more of 
 MATMULS = f"matrix products within {percent(PEAK_DEVIATION)} of the vendor's peak"
 ISSUE_RATE = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
 
+UNLOCK = f"unlock it with nvidia-smi -rgc and -rac if you may, or {CHANGE_CARD}"
 
-@register_check(
-    NEAR_MAXIMUM, doubts_figures=True, action=f"unlock it with nvidia-smi -rgc and -rac if you may, or {CHANGE_CARD}"
-)
+
+@register_check(NEAR_MAXIMUM, doubts_figures=True, action=UNLOCK)
 def check_clock(evidence: Evidence) -> Outcome:
     """Check the clock of the fastest register-only kernel against its maximum: not all of them are a light load."""
     highest, boost = evidence.device.hardware.get("sm_clock_max_mhz"), evidence.device.datasheet.boost_clock_mhz

@@ -9,12 +9,11 @@ NO_OTHER_PROCESS = "no other process on the GPU during measurements"
 QUIET = "no other load during measurements"
 COOL = "no thermal throttling under load"
 
+END_PROCESS = "end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1"
+LET_COOL = "let it cool, then make AGAIN=1; if it comes back, ask for another card"
 
-@register_check(
-    NO_OTHER_PROCESS,
-    doubts_figures=True,
-    action="end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1",
-)
+
+@register_check(NO_OTHER_PROCESS, doubts_figures=True, action=END_PROCESS)
 def check_alone(evidence: Evidence) -> Outcome:
     """Check that no other process was on the GPU during any block; its records are to be measured again."""
     blocks_by_path = _blocks_by_path(evidence)
@@ -49,9 +48,7 @@ def check_quiet(evidence: Evidence) -> Outcome:
     return Outcome("fail" if to_repeat else "note", words, len(disturbed), 0, to_repeat)
 
 
-@register_check(
-    COOL, doubts_figures=True, action="let it cool, then make AGAIN=1; if it comes back, ask for another card"
-)
+@register_check(COOL, doubts_figures=True, action=LET_COOL)
 def check_cool(evidence: Evidence) -> Outcome:
     """Check for heat, the power brake or a hardware slowdown at any moment; the power cap is normal.
 
