@@ -21,16 +21,14 @@ from roofline.records.timing_record import Contention, DeviceState
 from roofline.table.rows import ComputeCeiling, EnergyRow, MemoryCeiling, PeerPath, SustainedRow, SweepRow, VariantRow
 from roofline.table.standing import rank_among_cards
 
+PeakRecords = Sequence[tuple[str, PeakFlopsRecord]]  # each with its path below results/
 MOST_POINTS = 120  # of a curve: a picture shows no more
 MOST_GAIN_OF_FEWER_CORES = 1.15  # the rate of fewer cores over that of more: quiet hosts stay within 1.10
 MOST_GAIN_OF_REFERENCE = 1.10  # the rate of the reference GEMM over the burst: a faster one refutes the burst
 
 
 def compute_ceiling_rows(
-    peaks: Sequence[tuple[str, PeakFlopsRecord]],
-    device: DeviceRecord,
-    card_runs: Sequence[CardRun],
-    reads_gb_per_s: float | None,
+    peaks: PeakRecords, device: DeviceRecord, card_runs: Sequence[CardRun], reads_gb_per_s: float | None
 ) -> Iterator[ComputeCeiling]:
     """Yield a row for each measured compute ceiling of one device, ranked among `card_runs`.
 
@@ -38,14 +36,12 @@ def compute_ceiling_rows(
     or is doubtful.
     """
     measured = [(path, record) for path, record in peaks if record.peak]
-    sound_tflops = {
-        record.name: record.peak.tflops for _, record in measured if not _doubt_of_peak(record, device, None)
-    }
+    sound = [record for _, record in measured if not _doubt_of_peak(record, device, None)]
+    sound_tflops = {record.name: record.peak.tflops for record in sound}
     for path, record in measured:
         peak, burst = record.peak, record.peak.burst
         doubt = _doubt_of_peak(record, device, sound_tflops.get(f"{record.name}_fma"))
         has_ridge = reads_gb_per_s and not doubt
-        datasheet = peak.datasheet_tflops
         yield ComputeCeiling(
             **shared_fields(peak, PeakFigures),
             device=record.device,
@@ -56,9 +52,9 @@ def compute_ceiling_rows(
             sample_count=len(burst.timing.samples_s),
             repeat_spread=_spread_of_peak(peak),
             ridge_flops_per_byte=ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if has_ridge else None,
-            fraction_of_datasheet=_fraction(peak.tflops, datasheet),
-            burst_fraction_of_datasheet=_fraction(peak.burst_tflops, datasheet),
-            sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, datasheet),
+            fraction_of_datasheet=_fraction(peak.tflops, peak.datasheet_tflops),
+            burst_fraction_of_datasheet=_fraction(peak.burst_tflops, peak.datasheet_tflops),
+            sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, peak.datasheet_tflops),
             datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
             variants=[_variant(block) for block in peak.variants],
             sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
@@ -94,9 +90,7 @@ def _fraction(measured: float | None, datasheet: float | None) -> float | None:
 
 
 def _variant(block: WorkloadBlock) -> VariantRow:
-    return VariantRow(
-        product=block.product, inputs=block.inputs, tflops=block.tflops, sample_count=len(block.timing.samples_s)
-    )
+    return VariantRow(**copy_fields(block, "product", "inputs", "tflops"), sample_count=len(block.timing.samples_s))
 
 
 def _impossible(peak: PeakFlops, register_tflops: float | None, highest_tflops: float) -> bool:

@@ -4,10 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from roofline.core import regimes, roofline_model
-from roofline.core.disturbance import is_disturbed
+from roofline.core import disturbance, regimes, roofline_model, statistics
 from roofline.core.repeatability import Doubt, find_doubt
-from roofline.core.statistics import decile_ratio
 from roofline.core.terms import DeviceKind
 from roofline.devices.levels import MAIN_MEMORY, memory_ceiling_names
 from roofline.operators.about import About
@@ -65,7 +63,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu_s,
         cpu_time_ci95_s=cpu.ci95_s,
-        cpu_time_decile_ratio=decile_ratio(cpu.samples_s),
+        cpu_time_decile_ratio=statistics.decile_ratio(cpu.samples_s),
         gpu_time_s=gpu_s,
         gpu_time_ci95_s=gpu and gpu.ci95_s,
         sample_count=len(cpu.samples_s),
@@ -182,9 +180,8 @@ def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]
     runs_in_graph = context.about.runs_in_graph
     speed_ups = {}
     for name, baseline in context.same_case.items():
-        if name not in context.about.baselines or name == measured.implementation:
-            continue
-        if runs_in_graph(name) != runs_in_graph(measured.implementation):
+        launched_alike = runs_in_graph(name) == runs_in_graph(measured.implementation)
+        if name not in context.about.baselines or name == measured.implementation or not launched_alike:
             continue
         gpu_time_ratio = None
         if baseline.gpu_time and measured.gpu_time:
@@ -203,12 +200,12 @@ def _notes(record: JobRecord) -> list[str]:
 
 def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, exceeded: float | None) -> Doubt | None:
     cpu, gpu = measured.cpu_time, measured.gpu_time
-    disturbed = is_record_disturbed(record, cpu.contention, measured.states, kind)
+    on_cpu = is_record_disturbed(record, cpu.contention, measured.states, kind)
     return find_doubt(
         kind=kind,
         samples=len(cpu.samples_s),
         throttled=cpu.all_throttled,
-        disturbed=disturbed or is_disturbed(gpu and gpu.contention, (), "device"),
+        disturbed=on_cpu or disturbance.is_disturbed(gpu and gpu.contention, (), "device"),
         impossible=exceeded is not None,
     )
 

@@ -212,10 +212,8 @@ def _on_pipes(cell: CountedCell) -> float | None:
 
     Conversions from fp16 to fp32 are counted as fp16 additions although no formula has them.
     """
-    counts = cell.counted_flops_by_pipe
-    if cell.formula_flops_by_pipe is None:
-        return counts.total
-    pipes = cell.formula_flops_by_pipe.model_dump(exclude_none=True)
+    counts, formula = cell.counted_flops_by_pipe, cell.formula_flops_by_pipe
+    pipes = formula.model_dump(exclude_none=True) if formula is not None else {}
     if not pipes:
         return counts.total
     by_pipe = [counts.of_pipe(pipe) for pipe in pipes]

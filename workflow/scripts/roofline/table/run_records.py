@@ -46,6 +46,11 @@ class Results:
         """Return the measuring jobs' records of one class, with their paths."""
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
 
+    def timed_records(self) -> list[tuple[str, JobRecord | CalibrationRecord]]:
+        """Return the records of measuring jobs, then those of calibrations, with their paths."""
+        calibrations = [(path, seal) for path, seal in self.seals.items() if isinstance(seal, CalibrationRecord)]
+        return [*self.measured, *calibrations]
+
     def counted_on(self, device: str) -> list[CountedCell]:
         """Return the cells of operators that ncu counted on a device; counts are of one application each."""
         return [cell for _, record in self.counters if record.device == device for cell in record.cells]

@@ -68,12 +68,11 @@ def _tally(cells: Sequence[CellRow], predictions: Sequence[CellPrediction]) -> T
     pairs = list(zip(cells, predictions, strict=True))
     times = [(prediction.cpu_time_s, cell.cpu_time_s) for cell, prediction in pairs]
     errors = [abs(predicted_s - measured_s) / measured_s for predicted_s, measured_s in times]
+    close = [is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times]
     return Tally(
         cell_count=len(cells),
         regimes_right=sum(prediction.regime == cell.regime for cell, prediction in pairs),
         times_right=sum(is_within_factor(predicted_s, measured_s) for predicted_s, measured_s in times),
-        times_close=sum(
-            is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times
-        ),
+        times_close=sum(close),
         median_cpu_time_error=median(errors) if errors else None,
     )

@@ -48,10 +48,8 @@ def check_clock(evidence: Evidence) -> Outcome:
     reasons = set(fastest.throttle_reasons)
     if reasons and reasons <= POWER_REASONS:
         return Outcome("not_applicable", f"{words}, limited by the power cap: no load of this card is light")
-    if reasons:
-        words += f": limited by {throttle_reasons_text(sorted(reasons - POWER_REASONS))}"
-    else:
-        words += ": it may be locked"
+    causes = throttle_reasons_text(sorted(reasons - POWER_REASONS))
+    words += f": limited by {causes}" if reasons else ": it may be locked"
     return Outcome("fail", words, share, CLOCK)
 
 

@@ -90,9 +90,8 @@ def check_agree(evidence: Evidence) -> Outcome | None:
     if not ceilings:
         return Outcome("not_applicable", "no ceiling was measured undisturbed")
     impossible = [row.name for row in ceilings if row.doubt == "impossible"]
-    words = f"{len(ceilings)} ceilings"
-    if impossible:
-        words = f"contradicted by another ceiling: {', '.join(impossible)}"
+    names = ", ".join(impossible)
+    words = f"contradicted by another ceiling: {names}" if impossible else f"{len(ceilings)} ceilings"
     return Outcome("note" if impossible else "pass", words, len(impossible), 0)
 
 

@@ -112,10 +112,7 @@ def check_run(table: Roofline, results: Results, request: "Request") -> list[Che
     """Return the results of all checks of a run, device by device."""
     rows: list[CheckResult] = []
     for name, device in results.device_records().items():
-        records = {path: record for path, record in results.measured if record.device == name}
-        for path, seal in results.seals.items():
-            if isinstance(seal, CalibrationRecord) and seal.device == name:
-                records[path] = seal
+        records = {path: record for path, record in results.timed_records() if record.device == name}
         evidence = Evidence(device, table, records, request.dtypes, request.shapes, profiled=bool(results.profilers))
         rows += run_checks(evidence)
     return rows
