@@ -47,6 +47,11 @@ def shared_fields(record: Record, base: type[Record]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in base.model_fields}
 
 
+def copy_fields(record: Record, *names: str) -> dict[str, Any]:
+    """Return these fields of a record, by name, for a row that has fields of the same names."""
+    return {name: getattr(record, name) for name in names}
+
+
 def write(record: Record, path: Path | str) -> None:
     """Write a record as JSON, validated first and renamed into place, so that half a record is never seen."""
     text = json.dumps(record.model_dump(), indent=1, allow_nan=False)  # mode="json" would make null of NaN

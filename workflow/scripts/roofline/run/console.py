@@ -32,13 +32,8 @@ from roofline.table.rows import Roofline
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
 COUNTER_FILE, CURRENT_FILE, FIRST_WAIT = Path("logs/.jobs-ended"), Path("logs/.job"), Path("logs/.first-wait")
 # What `quiet` leaves of Snakemake's talk between the jobs' own lines, and an error that says no more than `explain`.
-CHATTER = (
-    "Assuming unrestricted shared filesystem",
-    "Building DAG of jobs",
-    "Using shell",
-    "Conda environments: ignored",
-)
-CHATTER += ("Select jobs to execute", "Execute ", "Complete log", "Elapsed time")
+CHATTER = ("Assuming unrestricted shared filesystem", "Building DAG of jobs", "Using shell")
+CHATTER += ("Conda environments: ignored", "Select jobs to execute", "Execute ", "Complete log", "Elapsed time")
 CHATTER += ("WorkflowError:\nAt least one job did not complete",)
 # Of a job that Ctrl-C ended, the second before its first line.
 INTERRUPTED = re.compile(r"returned non-zero exit status 130\.|died with <Signals\.SIG(INT|TERM):")

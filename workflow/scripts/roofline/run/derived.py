@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from roofline.records.base import Record, write
-from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.files import write_text
 from roofline.report.pages import build_pages
 from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
@@ -25,8 +24,7 @@ def derive(
     `request` has the fields of a Request, `sha256` the hash of every record by its path.
     """
     roofline = build_table(results, Request(**request), sha256)
-    calibrations = [(path, seal) for path, seal in results.seals.items() if isinstance(seal, CalibrationRecord)]
-    elapsed_s = {path: record.elapsed_s for path, record in [*results.measured, *calibrations]}
+    elapsed_s = {path: record.elapsed_s for path, record in results.timed_records()}
     return {
         TABLE: roofline,
         "roofline.schema.json": f"{json.dumps(Roofline.model_json_schema(), indent=1)}\n",

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from roofline.core.disturbance import find_hidden_load, is_disturbed
 from roofline.core.dtypes import operand_dtype
-from roofline.core.repeatability import MOST_CEILING_SPREAD, find_doubt, relative_spread
+from roofline.core.repeatability import MOST_CEILING_SPREAD, Doubt, find_doubt, relative_spread
 from roofline.core.roofline_model import ridge_point
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.datasheets import highest_possible_tflops
 from roofline.records.bandwidth_record import Bandwidth, BandwidthFigures, BandwidthRecord, PeerLink, SweepCurve
-from roofline.records.base import shared_fields
+from roofline.records.base import copy_fields, shared_fields
 from roofline.records.cards import CardRun
 from roofline.records.compute import PeakFigures, PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
 from roofline.records.device_record import DeviceRecord
@@ -21,16 +21,14 @@ from roofline.records.timing_record import Contention, DeviceState
 from roofline.table.rows import ComputeCeiling, EnergyRow, MemoryCeiling, PeerPath, SustainedRow, SweepRow, VariantRow
 from roofline.table.standing import rank_among_cards
 
+PeakRecords = Sequence[tuple[str, PeakFlopsRecord]]  # each with its path below results/
 MOST_POINTS = 120  # of a curve: a picture shows no more
 MOST_GAIN_OF_FEWER_CORES = 1.15  # the rate of fewer cores over that of more: quiet hosts stay within 1.10
 MOST_GAIN_OF_REFERENCE = 1.10  # the rate of the reference GEMM over the burst: a faster one refutes the burst
 
 
 def compute_ceiling_rows(
-    peaks: Sequence[tuple[str, PeakFlopsRecord]],
-    device: DeviceRecord,
-    card_runs: Sequence[CardRun],
-    reads_gb_per_s: float | None,
+    peaks: PeakRecords, device: DeviceRecord, card_runs: Sequence[CardRun], reads_gb_per_s: float | None
 ) -> Iterator[ComputeCeiling]:
     """Yield a row for each measured compute ceiling of one device, ranked among `card_runs`.
 
@@ -38,56 +36,52 @@ def compute_ceiling_rows(
     or is doubtful.
     """
     measured = [(path, record) for path, record in peaks if record.peak]
-    rows = [_compute(path, record, device, None, card_runs, reads_gb_per_s) for path, record in measured]
-    sound_tflops = {row.name: row.tflops for row in rows if not row.doubt}
+    sound = [record for _, record in measured if not _doubt_of_peak(record, device, None)]
+    sound_tflops = {record.name: record.peak.tflops for record in sound}
     for path, record in measured:
-        register_tflops = sound_tflops.get(f"{record.name}_fma")
-        yield _compute(path, record, device, register_tflops, card_runs, reads_gb_per_s)
+        peak, burst = record.peak, record.peak.burst
+        doubt = _doubt_of_peak(record, device, sound_tflops.get(f"{record.name}_fma"))
+        has_ridge = reads_gb_per_s and not doubt
+        yield ComputeCeiling(
+            **shared_fields(peak, PeakFigures),
+            device=record.device,
+            kind="compute",
+            name=record.name,
+            dtype=operand_dtype(record.name),
+            product=burst.product,
+            sample_count=len(burst.timing.samples_s),
+            repeat_spread=_spread_of_peak(peak),
+            ridge_flops_per_byte=ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if has_ridge else None,
+            fraction_of_datasheet=_fraction(peak.tflops, peak.datasheet_tflops),
+            burst_fraction_of_datasheet=_fraction(peak.burst_tflops, peak.datasheet_tflops),
+            sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, peak.datasheet_tflops),
+            datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
+            variants=[_variant(block) for block in peak.variants],
+            sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
+            energy=_energy(peak.sustained, "flop", device),
+            doubt=doubt,
+            standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
+            record=path,
+        )
 
 
-def _compute(
-    path: str,
-    record: PeakFlopsRecord,
-    device: DeviceRecord,
-    register_tflops: float | None,
-    card_runs: Sequence[CardRun],
-    reads_gb_per_s: float | None,
-) -> ComputeCeiling:
-    peak, burst = record.peak, record.peak.burst
-    samples, spread = len(burst.timing.samples_s), relative_spread([block.tflops for block in peak.repeats])
+def _doubt_of_peak(record: PeakFlopsRecord, device: DeviceRecord, register_tflops: float | None) -> Doubt | None:
+    """The doubt of a peak; `register_tflops` is the sound peak of its dtype in registers alone, if there is one."""
+    peak, timing, kind = record.peak, record.peak.burst.timing, device.device_kind
     highest_tflops = highest_possible_tflops(device, record.name, peak.sm_clock_mhz)
-    doubt = find_doubt(
-        kind=device.device_kind,
-        samples=samples,
-        block_spread=spread,
+    return find_doubt(
+        kind=kind,
+        samples=len(timing.samples_s),
+        block_spread=_spread_of_peak(peak),
         most_spread=MOST_CEILING_SPREAD,
-        disturbed=is_record_disturbed(record, burst.timing.contention, burst.states, device.device_kind),
+        disturbed=is_record_disturbed(record, timing.contention, peak.burst.states, kind),
         throttled=peak.all_throttled,
         impossible=_impossible(peak, register_tflops, highest_tflops),
     )
-    datasheet = peak.datasheet_tflops
-    ridge = ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if reads_gb_per_s and not doubt else None
-    return ComputeCeiling(
-        **shared_fields(peak, PeakFigures),
-        device=record.device,
-        kind="compute",
-        name=record.name,
-        dtype=operand_dtype(record.name),
-        product=burst.product,
-        sample_count=samples,
-        repeat_spread=spread,
-        ridge_flops_per_byte=ridge,
-        fraction_of_datasheet=_fraction(peak.tflops, datasheet),
-        burst_fraction_of_datasheet=_fraction(peak.burst_tflops, datasheet),
-        sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, datasheet),
-        datasheet_at_least=peak.compute_unit == "cpu" and device.hardware.get("clock_may_boost", False),
-        variants=[_variant(block) for block in peak.variants],
-        sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
-        energy=_energy(peak.sustained, "flop", device),
-        doubt=doubt,
-        standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
-        record=path,
-    )
+
+
+def _spread_of_peak(peak: PeakFlops) -> float | None:
+    return relative_spread([block.tflops for block in peak.repeats])
 
 
 def _fraction(measured: float | None, datasheet: float | None) -> float | None:
@@ -96,9 +90,7 @@ def _fraction(measured: float | None, datasheet: float | None) -> float | None:
 
 
 def _variant(block: WorkloadBlock) -> VariantRow:
-    return VariantRow(
-        product=block.product, inputs=block.inputs, tflops=block.tflops, sample_count=len(block.timing.samples_s)
-    )
+    return VariantRow(**copy_fields(block, "product", "inputs", "tflops"), sample_count=len(block.timing.samples_s))
 
 
 def _impossible(peak: PeakFlops, register_tflops: float | None, highest_tflops: float) -> bool:
@@ -120,11 +112,7 @@ def _sustained(load: Sustained, flops: int) -> SustainedRow:
     if (len(load.curve) - 1) % step:
         curve.append(load.curve[-1])
     return SustainedRow(
-        duration_s=load.duration_s,
-        settled_after_s=load.settled_after_s,
-        sm_clock_mhz=load.sm_clock_mhz,
-        temperature_c=load.temperature_c,
-        drift=load.drift,
+        **copy_fields(load, "duration_s", "settled_after_s", "sm_clock_mhz", "temperature_c", "drift"),
         point_count=len(load.curve),
         product_flops=flops,
         first_products_s=load.first_products_s,
@@ -138,66 +126,50 @@ def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord
         return None
     return EnergyRow(
         **{f"joules_per_{unit}": load.energy.joules_per_work},
-        power_w=load.energy.power_w,
-        temperature_c=load.temperature_c,
-        sm_clock_mhz=load.sm_clock_mhz,
+        **copy_fields(load, "temperature_c", "sm_clock_mhz"),
+        **copy_fields(load.energy, "power_w", "reason"),
         counter_scope="module" if "GH200" in device.name else "card",
-        reason=load.energy.reason,
     )
 
 
 def memory_ceiling_rows(
     path: str, record: BandwidthRecord, device: DeviceRecord, card_runs: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
-    """Yield a row for each memory ceiling of a record, ranked among `card_runs`.
-
-    A ceiling is impossible if fewer cores reached more than MOST_GAIN_OF_FEWER_CORES times as much.
-    """
+    """Yield a row for each memory ceiling of a record, ranked among `card_runs`."""
     for bandwidth in record.bandwidths:
-        same_pattern = [
-            candidate
-            for candidate in record.bandwidths
-            if (candidate.level, candidate.mix) == (bandwidth.level, bandwidth.mix)
-        ]
-        cores = bandwidth.cores or math.inf
-        rates_of_fewer = [candidate.gb_per_s for candidate in same_pattern if (candidate.cores or math.inf) < cores]
-        impossible = max(rates_of_fewer, default=0) > MOST_GAIN_OF_FEWER_CORES * bandwidth.gb_per_s
-        yield _memory(path, record, bandwidth, device, card_runs, impossible)
+        doubt = _doubt_of_bandwidth(record, bandwidth, device.device_kind)
+        yield MemoryCeiling(
+            **shared_fields(bandwidth, BandwidthFigures),
+            device=record.device,
+            kind="memory",
+            peer=record.peer and record.peer.peer,
+            sample_count=len(bandwidth.timing.samples_s),
+            repeat_spread=relative_spread(bandwidth.repeats_gb_per_s),
+            load_latency_s=_load_latency_s(record, bandwidth),
+            sustained_gb_per_s=bandwidth.sustained and bandwidth.sustained.gb_per_s,
+            energy=_energy(bandwidth.sustained, "byte", device),
+            fraction_of_datasheet=_fraction(bandwidth.gb_per_s, bandwidth.datasheet_gb_per_s),
+            doubt=doubt,
+            standing=None if doubt else rank_among_cards(bandwidth.name, bandwidth.gb_per_s, card_runs),
+            record=path,
+        )
 
 
-def _memory(
-    path: str,
-    record: BandwidthRecord,
-    bandwidth: Bandwidth,
-    device: DeviceRecord,
-    card_runs: Sequence[CardRun],
-    impossible: bool,
-) -> MemoryCeiling:
-    kind = device.device_kind
-    spread = relative_spread(bandwidth.repeats_gb_per_s)
-    doubt = find_doubt(
+def _doubt_of_bandwidth(record: BandwidthRecord, bandwidth: Bandwidth, kind: DeviceKind) -> Doubt | None:
+    """The doubt of a bandwidth.
+
+    It is impossible if fewer cores reached more than MOST_GAIN_OF_FEWER_CORES times as much.
+    """
+    pattern, cores = (bandwidth.level, bandwidth.mix), bandwidth.cores or math.inf
+    same_pattern = [candidate for candidate in record.bandwidths if (candidate.level, candidate.mix) == pattern]
+    rates_of_fewer = [candidate.gb_per_s for candidate in same_pattern if (candidate.cores or math.inf) < cores]
+    return find_doubt(
         kind="cpu" if bandwidth.level == "pcie" else kind,  # the host's memory has its part in transfers
         samples=len(bandwidth.timing.samples_s),
-        block_spread=spread,
+        block_spread=relative_spread(bandwidth.repeats_gb_per_s),
         disturbed=is_record_disturbed(record, bandwidth.timing.contention, bandwidth.states, kind),
         throttled=bandwidth.all_throttled,
-        impossible=impossible,
-    )
-    datasheet = bandwidth.datasheet_gb_per_s
-    return MemoryCeiling(
-        **shared_fields(bandwidth, BandwidthFigures),
-        device=record.device,
-        kind="memory",
-        peer=record.peer and record.peer.peer,
-        sample_count=len(bandwidth.timing.samples_s),
-        repeat_spread=spread,
-        load_latency_s=_load_latency_s(record, bandwidth),
-        sustained_gb_per_s=bandwidth.sustained and bandwidth.sustained.gb_per_s,
-        energy=_energy(bandwidth.sustained, "byte", device),
-        fraction_of_datasheet=_fraction(bandwidth.gb_per_s, datasheet),
-        doubt=doubt,
-        standing=None if doubt else rank_among_cards(bandwidth.name, bandwidth.gb_per_s, card_runs),
-        record=path,
+        impossible=max(rates_of_fewer, default=0) > MOST_GAIN_OF_FEWER_CORES * bandwidth.gb_per_s,
     )
 
 

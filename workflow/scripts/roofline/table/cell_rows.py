@@ -4,15 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from roofline.core import regimes, roofline_model
-from roofline.core.disturbance import is_disturbed
+from roofline.core import disturbance, regimes, roofline_model, statistics
 from roofline.core.repeatability import Doubt, find_doubt
-from roofline.core.statistics import decile_ratio
 from roofline.core.terms import DeviceKind
-from roofline.devices.levels import MAIN_MEMORY
-from roofline.devices.levels import memory_ceiling_names as memory_ceilings
+from roofline.devices.levels import MAIN_MEMORY, memory_ceiling_names
 from roofline.operators.about import About
-from roofline.records.base import shared_fields
+from roofline.records.base import copy_fields, shared_fields
 from roofline.records.operator_record import CellKey, JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import is_record_disturbed
@@ -60,14 +57,13 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     cause, cause_s = _cause_of_error(measured, context, peak, gb_per_s)
     return CellRow(
         **shared_fields(measured, CellKey),
+        **copy_fields(measured, "flops", "bytes", "overhead_s", "start_s", "sealed"),
         device=record.device,
         graph=context.about.runs_in_graph(measured.implementation),
-        flops=measured.flops,
-        bytes=measured.bytes,
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu_s,
         cpu_time_ci95_s=cpu.ci95_s,
-        cpu_time_decile_ratio=decile_ratio(cpu.samples_s),
+        cpu_time_decile_ratio=statistics.decile_ratio(cpu.samples_s),
         gpu_time_s=gpu_s,
         gpu_time_ci95_s=gpu and gpu.ci95_s,
         sample_count=len(cpu.samples_s),
@@ -85,9 +81,6 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
         regime_level=level,
-        overhead_s=measured.overhead_s,
-        start_s=measured.start_s,
-        sealed=sealed,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
         baseline_prediction=predict_baseline(measured, context.seal) if context.seal else None,
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
@@ -103,13 +96,14 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     )
 
 
-def lower_ceiling(
-    peak_tflops: float | None, gb_per_s: float | None, roof_tflops: float | None
-) -> Literal["compute", "memory"]:
-    """Return which ceiling is the lower one at a cell's intensity; a roof within ROUNDED of the peak is the peak."""
-    if not peak_tflops or not roof_tflops:
+def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None) -> Literal["compute", "memory"]:
+    """Return which ceiling is the lower one at a cell's intensity; a roof within ROUNDED of the peak is the peak.
+
+    `peak` and `roof` are in TFLOPS.
+    """
+    if not peak or not roof:
         return "memory"
-    return "memory" if gb_per_s and roof_tflops < ROUNDED * peak_tflops else "compute"
+    return "memory" if gb_per_s and roof < ROUNDED * peak else "compute"
 
 
 def _cause_of_error(
@@ -164,17 +158,13 @@ def share_above_roof(measured: Measurement, peak: float | None, gb_per_s: float 
     timings = [timing for timing in (measured.cpu_time, measured.gpu_time) if timing]
     faster = min(timings, key=lambda timing: timing.ci95_s[1] if timing.ci95_s else timing.median_s)
     slow_end_s = faster.ci95_s[1] * (1 + ROUNDING) if faster.ci95_s else WITHOUT_INTERVAL * faster.median_s
-    return _share_above_ceilings(
-        measured.flops, measured.bytes, faster.median_s, peak, gb_per_s, slow_end_s / faster.median_s
-    )
+    share = _larger_share(measured.flops, measured.bytes, faster.median_s, peak, gb_per_s)
+    return share if share > slow_end_s / faster.median_s else None
 
 
-def _share_above_ceilings(
-    flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
-) -> float | None:
-    """The larger of the two shares of the ceilings that a time means, if it is above `allowed`; else None."""
-    share = max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
-    return share if share > allowed else None
+def _larger_share(flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None) -> float:
+    """The larger of the two shares of the ceilings that a time means."""
+    return max(flops / time_s / 1e12 / (peak or math.inf), traffic / time_s / 1e9 / (gb_per_s or math.inf))
 
 
 def prediction_error(predicted_s: float | None, measured_s: float | None) -> float | None:
@@ -190,16 +180,14 @@ def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]
     runs_in_graph = context.about.runs_in_graph
     speed_ups = {}
     for name, baseline in context.same_case.items():
-        if name not in context.about.baselines or name == measured.implementation:
-            continue
-        if runs_in_graph(name) != runs_in_graph(measured.implementation):
+        launched_alike = runs_in_graph(name) == runs_in_graph(measured.implementation)
+        if name not in context.about.baselines or name == measured.implementation or not launched_alike:
             continue
         gpu_time_ratio = None
         if baseline.gpu_time and measured.gpu_time:
             gpu_time_ratio = baseline.gpu_time.median_s / measured.gpu_time.median_s
-        speed_ups[name] = SpeedUp(
-            cpu_time_ratio=baseline.cpu_time.median_s / measured.cpu_time.median_s, gpu_time_ratio=gpu_time_ratio
-        )
+        cpu_time_ratio = baseline.cpu_time.median_s / measured.cpu_time.median_s
+        speed_ups[name] = SpeedUp(cpu_time_ratio=cpu_time_ratio, gpu_time_ratio=gpu_time_ratio)
     return speed_ups
 
 
@@ -212,12 +200,12 @@ def _notes(record: JobRecord) -> list[str]:
 
 def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, exceeded: float | None) -> Doubt | None:
     cpu, gpu = measured.cpu_time, measured.gpu_time
-    disturbed = is_record_disturbed(record, cpu.contention, measured.states, kind)
+    on_cpu = is_record_disturbed(record, cpu.contention, measured.states, kind)
     return find_doubt(
         kind=kind,
         samples=len(cpu.samples_s),
         throttled=cpu.all_throttled,
-        disturbed=disturbed or is_disturbed(gpu and gpu.contention, (), "device"),
+        disturbed=on_cpu or disturbance.is_disturbed(gpu and gpu.contention, (), "device"),
         impossible=exceeded is not None,
     )
 
@@ -231,7 +219,7 @@ def build_operation_row(
     """
     dtype, name, flops, traffic = operation["dtype"], operation["name"], operation["flops"], operation["memory_bytes"]
     peak = ceilings.get(dtype)
-    memory = next((ceilings[level] for level in memory_ceilings(kind, "read") if level in ceilings), None)
+    memory = next((ceilings[level] for level in memory_ceiling_names(kind, "read") if level in ceilings), None)
     if not peak or not memory:
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, kind="operation", name=name, reason=reason)
@@ -241,7 +229,8 @@ def build_operation_row(
     attained = exceeded = None
     if time_s:
         attained = flops / time_s / 1e12
-        exceeded = _share_above_ceilings(flops, traffic, time_s, peak.tflops, memory.gb_per_s, 1 + ROUNDING)
+        share = _larger_share(flops, traffic, time_s, peak.tflops, memory.gb_per_s)
+        exceeded = share if share > 1 + ROUNDING else None
     lower = lower_ceiling(peak.tflops, memory.gb_per_s, roof)
     return CellRow(
         device=device,

@@ -24,27 +24,21 @@ def build_instruction_row(
     """
     issue = record.issue
     peak = issue.sm_clock_mhz and peak_issue_rate(issue.multiprocessors, issue.sm_clock_mhz)
-    transactions_per_s = {
-        level: fewest_transactions(ceilings[name].gb_per_s * 1e9, level)
-        for level, name in TRANSACTION_ROOFS.items()
-        if name in ceilings
-    }
+    gb_per_s = {level: ceilings[name].gb_per_s for level, name in TRANSACTION_ROOFS.items() if name in ceilings}
+    transactions_per_s = {level: fewest_transactions(rate * 1e9, level) for level, rate in gb_per_s.items()}
     counts_by_cell = {_cell_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
-    kernels = []
-    for cell in cells:
-        counted = counts_by_cell.get(_cell_key(cell, cell.device))
-        if counted:
-            kernels.append(place_kernel(cell, counted, issue.warp_instructions_per_s, transactions_per_s))
+    pairs = [(cell, counts_by_cell.get(_cell_key(cell, cell.device))) for cell in cells]
+    issue_per_s = issue.warp_instructions_per_s
     return InstructionRoofline(
         device=record.device,
-        warp_instructions_per_s=issue.warp_instructions_per_s,
+        warp_instructions_per_s=issue_per_s,
         sm_clock_mhz=issue.sm_clock_mhz,
-        fraction_of_issue_peak=issue.warp_instructions_per_s / peak if peak else None,
+        fraction_of_issue_peak=issue_per_s / peak if peak else None,
         sample_count=len(issue.timing.samples_s),
         doubt=find_doubt(kind="gpu", samples=len(issue.timing.samples_s), throttled=issue.timing.all_throttled),
         transactions_per_s=transactions_per_s,
         walls=[AccessLimit(**shared_fields(wall, AccessLimit)) for wall in record.walls],
-        kernels=kernels,
+        kernels=[place_kernel(cell, counted, issue_per_s, transactions_per_s) for cell, counted in pairs if counted],
         record=path,
     )
 
@@ -62,11 +56,8 @@ def place_kernel(
     measured to give.
     """
     seconds, issued, transactions = cell.own_time_s, counts.warp_instructions, _transactions(counts)
-    fraction_of_level = {
-        level: number / seconds / transactions_per_s[level]
-        for level, number in transactions.items()
-        if level in transactions_per_s
-    }
+    rates = {level: count / seconds for level, count in transactions.items() if level in transactions_per_s}
+    fraction_of_level = {level: rate / transactions_per_s[level] for level, rate in rates.items()}
     fraction_of_issue = issued / seconds / issue_per_s
     shares = [(fraction_of_issue, "issue"), *((share, level) for level, share in fraction_of_level.items())]
     largest_share, limit = max(shares)

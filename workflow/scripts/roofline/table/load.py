@@ -20,17 +20,7 @@ from roofline.table.cell_rows import CellContext, build_cell_row, build_operatio
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
-from roofline.table.rows import (
-    Ceiling,
-    CellRow,
-    Counted,
-    DeviceRow,
-    MemoryCeiling,
-    NotCounted,
-    Roofline,
-    Skipped,
-    case_key,
-)
+from roofline.table.rows import Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
 from roofline.table.seals import find_violations
@@ -61,42 +51,35 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     `sha256` has the hash of every record, by its path below results/: with it the seals are checked too.
     """
     request = request or Request()
-    bandwidths = results.of_kind(BandwidthRecord)
     ceilings = list(_ceilings(results, request.effort))
-    cells = list(_cells(results, ceilings))
-    operations = [
-        build_operation_row(name, record.device_kind, operation, _ceilings_of(ceilings, name))
-        for name, record in results.device_records().items()
-        for operation in request.operations
-        if operation.get("device") in (None, name)
-    ]
+    ceilings_by_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
+    cells = list(_cells(results, ceilings_by_device))
+    operations, sweeps, energy_fits, peers, instructions, refused = [], [], [], [], [], []
+    for name, record in results.device_records().items():
+        for operation in request.operations:
+            if operation.get("device") in (None, name):
+                operations.append(build_operation_row(name, record.device_kind, operation, ceilings_by_device[name]))
+    for path, record in results.of_kind(BandwidthRecord):
+        sweeps += ceiling_rows.sweep_rows(path, record)
+        energy_fits += fit_energy(path, record, ceilings_by_device[record.device])
+        if record.peer and not record.skipped_reason:
+            peers.append(ceiling_rows.peer_path_row(path, record))
+    for path, record in results.of_kind(InstructionsRecord):
+        device, counts = record.device, results.counted_on(record.device)
+        instructions.append(build_instruction_row(path, record, ceilings_by_device.get(device, {}), cells, counts))
+    for device, profiler in results.profilers.items():
+        if profiler.refused_reason:
+            refused.append(NotCounted(device=device, refused_reason=profiler.refused_reason))
     roofline = Roofline(
         devices={name: _device(results, name, sha256) for name in results.devices},
         ceilings=ceilings,
         operators=[*cells, *(row for row in operations if isinstance(row, CellRow))],
-        sweeps=[row for path, record in bandwidths for row in ceiling_rows.sweep_rows(path, record)],
-        energy_fits=[
-            fit
-            for path, record in bandwidths
-            for fit in fit_energy(path, record, _ceilings_of(ceilings, record.device))
-        ],
-        peers=[
-            ceiling_rows.peer_path_row(path, record)
-            for path, record in bandwidths
-            if record.peer and not record.skipped_reason
-        ],
-        instructions=[
-            build_instruction_row(
-                path, record, _ceilings_of(ceilings, record.device), cells, results.counted_on(record.device)
-            )
-            for path, record in results.of_kind(InstructionsRecord)
-        ],
+        sweeps=sweeps,
+        energy_fits=energy_fits,
+        peers=peers,
+        instructions=instructions,
         counters=counted_rows(results, cells),
-        refused_counters=[
-            NotCounted(device=device, refused_reason=profiler.refused_reason)
-            for device, profiler in results.profilers.items()
-            if profiler.refused_reason
-        ],
+        refused_counters=refused,
         skipped=[*_skipped(results, request), *(row for row in operations if isinstance(row, Skipped))],
         score=score_predictions(cells),
         own_operators=list(results.own_operators.values()),
@@ -126,13 +109,10 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     card_runs = {
         name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in results.known_cards.items()
     }
-    memory = [
-        row
-        for path, record in results.of_kind(BandwidthRecord)
-        for row in ceiling_rows.memory_ceiling_rows(
-            path, record, devices[record.device], card_runs.get(record.device, [])
-        )
-    ]
+    memory = []
+    for path, record in results.of_kind(BandwidthRecord):
+        runs = card_runs.get(record.device, [])
+        memory += ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], runs)
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
         reads = _main_memory_reads(_ceilings_of(memory, name), device.device_kind)
@@ -140,7 +120,7 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     yield from memory
 
 
-def _main_memory_reads(ceilings: Mapping[str, MemoryCeiling], kind: DeviceKind) -> float | None:
+def _main_memory_reads(ceilings: Mapping[str, Ceiling], kind: DeviceKind) -> float | None:
     """The GB/s of reads of main memory; None if they were not measured or are doubtful."""
     level = MAIN_MEMORY[kind]
     reads = next((row for row in ceilings.values() if (row.level, row.mix, row.cores) == (level, "read", None)), None)
@@ -151,20 +131,19 @@ def _ceilings_of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
-def _cells(results: Results, ceilings: list[Ceiling]) -> Iterator[CellRow]:
+def _cells(results: Results, ceilings_by_device: Mapping[str, dict[str, Ceiling]]) -> Iterator[CellRow]:
     abouts = load_abouts() | {name: StoredAbout(operator) for name, operator in results.own_operators.items()}
     measurements_by_case: dict[tuple, dict[str, Measurement]] = {}
     for _, record in results.measured:
         for measurement in record.measurements:
             case = measurements_by_case.setdefault(case_key(record.device, measurement), {})
             case[measurement.implementation] = measurement
-    ceilings_of_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
     for path, record in results.measured:
         for measurement in record.measurements:
             context = CellContext(
                 kind=results.devices[record.device][1].device_kind,
                 about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
-                ceilings=ceilings_of_device[record.device],
+                ceilings=ceilings_by_device[record.device],
                 seal=results.device_seal(record.device),
                 constants=results.constants(record.device, measurement.operator),
                 same_case=measurements_by_case[case_key(record.device, measurement)],
@@ -183,14 +162,12 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
             if reason:
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
     for _, record in results.of_kind(BandwidthRecord):
-        if record.skipped_reason:
-            skipped.append(
-                Skipped(device=record.device, kind="bandwidth", name=record.name, reason=record.skipped_reason)
-            )
+        reason = record.skipped_reason
+        if reason:
+            skipped.append(Skipped(device=record.device, kind="bandwidth", name=record.name, reason=reason))
     for lacking in request.without:
-        skipped.append(
-            Skipped(device=lacking["device"], kind="operator", name=lacking["operator"], reason=lacking["reason"])
-        )
+        device, reason = lacking["device"], lacking["reason"]
+        skipped.append(Skipped(device=device, kind="operator", name=lacking["operator"], reason=reason))
     return skipped
 
 
@@ -235,10 +212,8 @@ def _on_pipes(cell: CountedCell) -> float | None:
 
     Conversions from fp16 to fp32 are counted as fp16 additions although no formula has them.
     """
-    counts = cell.counted_flops_by_pipe
-    if cell.formula_flops_by_pipe is None:
-        return counts.total
-    pipes = cell.formula_flops_by_pipe.model_dump(exclude_none=True)
+    counts, formula = cell.counted_flops_by_pipe, cell.formula_flops_by_pipe
+    pipes = formula.model_dump(exclude_none=True) if formula is not None else {}
     if not pipes:
         return counts.total
     by_pipe = [counts.of_pipe(pipe) for pipe in pipes]

@@ -40,11 +40,7 @@ def attribute_error(
 
     def predict_s(costs: CellCosts, tflops: float | None, gb_per_s: float | None) -> float:
         prediction = predict_cell(
-            flops=measured.flops,
-            traffic_bytes=measured.bytes,
-            tflops=tflops,
-            gb_per_s=gb_per_s,
-            costs=costs,
+            flops=measured.flops, traffic_bytes=measured.bytes, tflops=tflops, gb_per_s=gb_per_s, costs=costs
         )
         return prediction.cpu_time_s or 0.0
 

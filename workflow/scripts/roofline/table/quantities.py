@@ -44,17 +44,9 @@ def list_quantities(roofline: Roofline) -> list[Quantity]:
 
 
 def _issue_quantity(row: InstructionRoofline) -> Quantity:
-    return Quantity(
-        key="issue",
-        name="instruction issue",
-        kind="issue",
-        value=row.warp_instructions_per_s / 1e9,
-        unit="G warp instructions/s",
-        device=row.device,
-        record=row.record,
-        doubt=row.doubt,
-        samples=row.sample_count,
-    )
+    rate, common = row.warp_instructions_per_s / 1e9, {"device": row.device, "record": row.record, "doubt": row.doubt}
+    unit = "G warp instructions/s"
+    return Quantity("issue", "instruction issue", "issue", rate, unit, **common, samples=row.sample_count)
 
 
 def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:

@@ -14,14 +14,11 @@ from roofline.core.cell_prediction import is_within_factor
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperatorRecord, StoredAbout, UnknownAbout, load_abouts
+from roofline.records import counters_record, device_record, energy_record, instructions_record
 from roofline.records.bandwidth_record import BandwidthFigures, Loaded, PeerLink, SweepCurve
 from roofline.records.bandwidth_record import Plateau as Plateau  # of a sweep; pages import rows alone
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.compute import LoadPoint, PeakFigures, WorkloadSpec
-from roofline.records.counters_record import CountFigures
-from roofline.records.device_record import DeviceFacts
-from roofline.records.energy_record import PowerPoint
-from roofline.records.instructions_record import AccessLimit
 from roofline.records.operator_record import CellKey
 from roofline.records.seal_records import CellPrediction
 
@@ -29,6 +26,8 @@ SCHEMA_VERSION = 8  # of roofline.json
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
+DECIDING_VALUE = "the figure that decides: a fraction, a count or watts; null where there is none"
+MEDIAN_ERROR = "a fraction: the median of |predicted - measured| / measured of the CPU times"
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
 
@@ -38,7 +37,7 @@ class TableRow(Record):
     model_config = ConfigDict(frozen=True)
 
 
-class DeviceRow(TableRow, DeviceFacts):
+class DeviceRow(TableRow, device_record.DeviceFacts):
     """A device of the run, with its hardware and software, its idle power and its seals."""
 
     record: str
@@ -153,7 +152,7 @@ class EnergyFit(TableRow):
     sm_clock_mhz: Positive = Field(description="of all points, within 1 %")
     gemm_above_fit_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
     gemm_above_fit_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")
-    points: list[PowerPoint] = Field(description="the measured points of the fit")
+    points: list[energy_record.PowerPoint] = Field(description="the measured points of the fit")
     record: str
 
 
@@ -309,7 +308,7 @@ class InstructionRoofline(TableRow):
     sample_count: int = Field(description="that the rate is the median of")
     doubt: Doubt | None = Field(description=DOUBT)
     transactions_per_s: dict[str, Positive] = Field(description="by level: GB/s over 32 bytes, or 128 of shared memory")
-    walls: list[AccessLimit]
+    walls: list[instructions_record.AccessLimit]
     kernels: list[PlacedKernel]
     record: str
 
@@ -318,7 +317,7 @@ class InstructionRoofline(TableRow):
         return [(kernel, level) for kernel in self.kernels for level, count in kernel.transactions.items() if count]
 
 
-class Counted(CellKeyRow, CountFigures):
+class Counted(CellKeyRow, counters_record.CountFigures):
     """A profiled cell: what was declared next to what the hardware counted, of one step."""
 
     sm_write_bytes: NotNegative | None = Field(description="to the L2, by multiprocessors")
@@ -354,9 +353,7 @@ class CheckResult(TableRow):
     result: Result
     reason: str = Field(description="what was found; why it could not be judged")
     action: str | None = Field(default=None, description="what to do; null where nothing is to be done")
-    value: float | None = Field(
-        default=None, description="the figure that decides: a fraction, a count or watts; null where there is none"
-    )
+    value: float | None = Field(default=None, description=DECIDING_VALUE)
     limit: float | None = Field(default=None, description="the limit that the value is held to, in the same unit")
     doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
     records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
@@ -376,9 +373,7 @@ class Tally(TableRow):
     regimes_right: int = Field(description="cells whose regime was predicted")
     times_right: int = Field(description="cells whose CPU time was predicted within a factor of two")
     times_close: int = Field(description="cells whose CPU time was predicted within a factor of 1.25")
-    median_cpu_time_error: NotNegative | None = Field(
-        description="a fraction: the median of |predicted - measured| / measured of the CPU times"
-    )
+    median_cpu_time_error: NotNegative | None = Field(description=MEDIAN_ERROR)
 
 
 class Score(Tally):

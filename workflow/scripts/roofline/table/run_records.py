@@ -19,22 +19,11 @@ from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import DataFile, JobRecord, OperatorRecord, PredictionsRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal
 
+BEFORE_MEASURING = (DeviceRecord, PredictionRecord, OperatorPredictionRecord, PredictionsRecord, CalibrationRecord)
+MEASUREMENTS = (PeakFlopsRecord, BandwidthRecord, InstructionsRecord, OperatorRecord)
+COUNTS_AND_TEXTS = (ProfilerRecord, CountersRecord, OwnOperatorRecord)
 KINDS: dict[str, type[Record]] = {
-    kind.model_fields["kind"].default: kind
-    for kind in (
-        DeviceRecord,
-        PredictionRecord,
-        OperatorPredictionRecord,
-        PredictionsRecord,
-        CalibrationRecord,
-        PeakFlopsRecord,
-        BandwidthRecord,
-        InstructionsRecord,
-        OperatorRecord,
-        ProfilerRecord,
-        CountersRecord,
-        OwnOperatorRecord,
-    )
+    kind.model_fields["kind"].default: kind for kind in (*BEFORE_MEASURING, *MEASUREMENTS, *COUNTS_AND_TEXTS)
 }
 KNOWN_CARDS = "known_cards.json"
 JobRecordT = TypeVar("JobRecordT", bound=JobRecord)
@@ -56,6 +45,11 @@ class Results:
     def of_kind(self, kind: type[JobRecordT]) -> list[tuple[str, JobRecordT]]:
         """Return the measuring jobs' records of one class, with their paths."""
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
+
+    def timed_records(self) -> list[tuple[str, JobRecord | CalibrationRecord]]:
+        """Return the records of measuring jobs, then those of calibrations, with their paths."""
+        calibrations = [(path, seal) for path, seal in self.seals.items() if isinstance(seal, CalibrationRecord)]
+        return [*self.measured, *calibrations]
 
     def counted_on(self, device: str) -> list[CountedCell]:
         """Return the cells of operators that ncu counted on a device; counts are of one application each."""

@@ -29,12 +29,9 @@ SEVERAL_OPERATIONS = 3  # calls of the array library: fewer are one product, and
 def predict_baseline(measured: Measurement, seal: PredictionRecord) -> CellPrediction:
     """Return the prediction by the promised rates and the start-up time of the kind of implementation."""
     tflops, gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    costs = CellCosts(overhead_s=START_S[implementation_kind(measured.costs)], start_s=None)
     prediction = predict_cell(
-        flops=measured.flops,
-        traffic_bytes=measured.bytes,
-        tflops=tflops,
-        gb_per_s=gb_per_s,
-        costs=CellCosts(overhead_s=START_S[implementation_kind(measured.costs)], start_s=None),
+        flops=measured.flops, traffic_bytes=measured.bytes, tflops=tflops, gb_per_s=gb_per_s, costs=costs
     )
     return CellPrediction(**prediction._asdict())
 
@@ -71,12 +68,11 @@ def _tally(cells: Sequence[CellRow], predictions: Sequence[CellPrediction]) -> T
     pairs = list(zip(cells, predictions, strict=True))
     times = [(prediction.cpu_time_s, cell.cpu_time_s) for cell, prediction in pairs]
     errors = [abs(predicted_s - measured_s) / measured_s for predicted_s, measured_s in times]
+    close = [is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times]
     return Tally(
         cell_count=len(cells),
         regimes_right=sum(prediction.regime == cell.regime for cell, prediction in pairs),
         times_right=sum(is_within_factor(predicted_s, measured_s) for predicted_s, measured_s in times),
-        times_close=sum(
-            is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times
-        ),
+        times_close=sum(close),
         median_cpu_time_error=median(errors) if errors else None,
     )

@@ -33,17 +33,10 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
     if not values_by_card:
         return None
     medians = sorted(median(values) for values in values_by_card.values())
-    rank = rank_at_worst = None
+    ranks = {}
     if len(medians) >= FEWEST_CARDS:
         spreads = [max(values) / min(values) - 1 for values in values_by_card.values()]
         tied = 1 + max(TIED, *spreads)
-        rank = 1 + sum(card > value * tied for card in medians)
-        rank_at_worst = 1 + sum(card >= value / tied for card in medians)
-    return Standing(
-        others=len(medians),
-        median=median(medians),
-        lowest=medians[0],
-        highest=medians[-1],
-        rank=rank,
-        rank_at_worst=rank_at_worst,
-    )
+        ranks["rank"] = 1 + sum(card > value * tied for card in medians)
+        ranks["rank_at_worst"] = 1 + sum(card >= value / tied for card in medians)
+    return Standing(others=len(medians), median=median(medians), lowest=medians[0], highest=medians[-1], **ranks)

@@ -28,6 +28,8 @@ PEER_COPIES = f"peer copies at {percent(NVLINK_SHARE)} or more of what the activ
 HOLDS = f"rate within {percent(MOST_RATE_LOSS)} and temperature below slowdown under {LONG_LOAD_S} s of load or more"
 
 CHANGE_CARD, CHANGE_HOST = "ask for another card", "ask for another host"
+ASK_PROVIDER = "ask the provider whether that is meant: sustained products get slower by about as much"
+RESEAT = f"{CHANGE_HOST}: the card is not seated well, or its slot has fewer lanes"
 RESTART = f"reset the GPU or restart the machine; if it comes back, {CHANGE_CARD}"
 
 
@@ -62,9 +64,7 @@ def check_repairs(evidence: Evidence) -> Outcome:
     return Outcome(result, words, counts[worst], limits[worst])
 
 
-@register_check(
-    POWER_LIMIT, action="ask the provider whether that is meant: sustained products get slower by about as much"
-)
+@register_check(POWER_LIMIT, action=ASK_PROVIDER)
 def check_power_limit(evidence: Evidence) -> Outcome:
     """Check that the power limit is the vendor's; a lower one is noted."""
     limit, vendor = evidence.device.hardware.get("power_limit_w"), evidence.device.datasheet.power_limit_w
@@ -73,9 +73,7 @@ def check_power_limit(evidence: Evidence) -> Outcome:
     return Outcome("note" if limit < vendor else "pass", f"{limit:.0f} W of {vendor:.0f} W", limit, vendor)
 
 
-@register_check(
-    LINK, doubts_figures=True, action=f"{CHANGE_HOST}: the card is not seated well, or its slot has fewer lanes"
-)
+@register_check(LINK, doubts_figures=True, action=RESEAT)
 def check_link(evidence: Evidence) -> Outcome:
     """Check the width and generation of the host link, then the rate of copies from and to pinned memory.
 

@@ -27,10 +27,10 @@ REGISTERS = f"register-only kernels at {percent(REGISTERS_OF_CLOCK)} or more of 
 MATMULS = f"matrix products within {percent(PEAK_DEVIATION)} of the vendor's peak"
 ISSUE_RATE = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
 
+UNLOCK = f"unlock it with nvidia-smi -rgc and -rac if you may, or {CHANGE_CARD}"
 
-@register_check(
-    NEAR_MAXIMUM, doubts_figures=True, action=f"unlock it with nvidia-smi -rgc and -rac if you may, or {CHANGE_CARD}"
-)
+
+@register_check(NEAR_MAXIMUM, doubts_figures=True, action=UNLOCK)
 def check_clock(evidence: Evidence) -> Outcome:
     """Check the clock of the fastest register-only kernel against its maximum: not all of them are a light load."""
     highest, boost = evidence.device.hardware.get("sm_clock_max_mhz"), evidence.device.datasheet.boost_clock_mhz
@@ -48,10 +48,8 @@ def check_clock(evidence: Evidence) -> Outcome:
     reasons = set(fastest.throttle_reasons)
     if reasons and reasons <= POWER_REASONS:
         return Outcome("not_applicable", f"{words}, limited by the power cap: no load of this card is light")
-    if reasons:
-        words += f": limited by {throttle_reasons_text(sorted(reasons - POWER_REASONS))}"
-    else:
-        words += ": it may be locked"
+    causes = throttle_reasons_text(sorted(reasons - POWER_REASONS))
+    words += f": limited by {causes}" if reasons else ": it may be locked"
     return Outcome("fail", words, share, CLOCK)
 
 

@@ -25,17 +25,13 @@ def check_below_roofs(evidence: Evidence) -> Outcome:
         result = "pass" if shares else "not_applicable"
         return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
     on_gpu = DEVICE_TRAITS[evidence.device.device_kind].accelerator
-    lines = []
-    for cell in above:
-        share = percent(cell.fraction_of_exceeded_ceiling)
-        lines.append(f"{evidence.table.full_name(cell)} at {share} of its roof")
-    words = _join_first(lines)
+    shares = [(evidence.table.full_name(cell), cell.fraction_of_exceeded_ceiling) for cell in above]
+    words = _join_first([f"{name} at {percent(share)} of its roof" for name, share in shares])
     if any(cell.operator == USERS for cell in above):
         words += "; are its numbers in `operations` right?"
     elif not on_gpu:
         words += f"; {REPEAT_CPU}"
-    largest_share = max(cell.fraction_of_exceeded_ceiling for cell in above)
-    return Outcome("fail" if on_gpu else "note", words, largest_share, 1)
+    return Outcome("fail" if on_gpu else "note", words, max(share for _, share in shares), 1)
 
 
 @register_check(VERIFIED, of_cpus=True)
@@ -94,9 +90,8 @@ def check_agree(evidence: Evidence) -> Outcome | None:
     if not ceilings:
         return Outcome("not_applicable", "no ceiling was measured undisturbed")
     impossible = [row.name for row in ceilings if row.doubt == "impossible"]
-    words = f"{len(ceilings)} ceilings"
-    if impossible:
-        words = f"contradicted by another ceiling: {', '.join(impossible)}"
+    names = ", ".join(impossible)
+    words = f"contradicted by another ceiling: {names}" if impossible else f"{len(ceilings)} ceilings"
     return Outcome("note" if impossible else "pass", words, len(impossible), 0)
 
 

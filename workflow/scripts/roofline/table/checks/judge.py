@@ -86,17 +86,9 @@ def register_check(
             outcome = function(evidence)
             if outcome is None:
                 return None
-            return CheckResult(
-                device=evidence.device.device,
-                check=name,
-                result=outcome.result,
-                reason=outcome.reason,
-                action=action if outcome.result in ("fail", "note") else None,
-                value=outcome.value,
-                limit=outcome.limit,
-                doubts_figures=doubts_figures and outcome.doubts_figures,
-                records=list(outcome.records),
-            )
+            verdict = outcome._asdict() | {"doubts_figures": doubts_figures and outcome.doubts_figures}
+            action_to_take = action if outcome.result in ("fail", "note") else None
+            return CheckResult(device=evidence.device.device, check=name, action=action_to_take, **verdict)
 
         module = function.__module__.removeprefix(f"{__package__}.")
         REGISTRY.setdefault(module, []).append(run_check)
@@ -120,13 +112,7 @@ def check_run(table: Roofline, results: Results, request: "Request") -> list[Che
     """Return the results of all checks of a run, device by device."""
     rows: list[CheckResult] = []
     for name, device in results.device_records().items():
-        records = {path: record for path, record in results.measured if record.device == name}
-        for path, seal in results.seals.items():
-            if isinstance(seal, CalibrationRecord) and seal.device == name:
-                records[path] = seal
-        rows += run_checks(
-            Evidence(
-                device, table, records, dtypes=request.dtypes, shapes=request.shapes, profiled=bool(results.profilers)
-            )
-        )
+        records = {path: record for path, record in results.timed_records() if record.device == name}
+        evidence = Evidence(device, table, records, request.dtypes, request.shapes, profiled=bool(results.profilers))
+        rows += run_checks(evidence)
     return rows

@@ -9,20 +9,17 @@ NO_OTHER_PROCESS = "no other process on the GPU during measurements"
 QUIET = "no other load during measurements"
 COOL = "no thermal throttling under load"
 
+END_PROCESS = "end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1"
+LET_COOL = "let it cool, then make AGAIN=1; if it comes back, ask for another card"
 
-@register_check(
-    NO_OTHER_PROCESS,
-    doubts_figures=True,
-    action="end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1",
-)
+
+@register_check(NO_OTHER_PROCESS, doubts_figures=True, action=END_PROCESS)
 def check_alone(evidence: Evidence) -> Outcome:
     """Check that no other process was on the GPU during any block; its records are to be measured again."""
     blocks_by_path = _blocks_by_path(evidence)
-    counts, shared = [], []
-    for path, blocks in blocks_by_path.items():
-        counts += [block.other_processes for block in blocks if block.other_processes is not None]
-        if any(block.other_processes for block in blocks):
-            shared.append(path)
+    timed = [block for blocks in blocks_by_path.values() for block in blocks]
+    counts = [block.other_processes for block in timed if block.other_processes is not None]
+    shared = [path for path, blocks in blocks_by_path.items() if any(block.other_processes for block in blocks)]
     if not counts:
         return Outcome("not_applicable", "NVML does not report the processes on the GPU")
     words = f"{len(counts)} blocks"
@@ -49,20 +46,15 @@ def check_quiet(evidence: Evidence) -> Outcome:
     return Outcome("fail" if to_repeat else "note", words, len(disturbed), 0, to_repeat)
 
 
-@register_check(
-    COOL, doubts_figures=True, action="let it cool, then make AGAIN=1; if it comes back, ask for another card"
-)
+@register_check(COOL, doubts_figures=True, action=LET_COOL)
 def check_cool(evidence: Evidence) -> Outcome:
     """Check for heat, the power brake or a hardware slowdown at any moment; the power cap is normal.
 
     Figures are doubtful only if every sample of a block was throttled.
     """
     reported = [row for row in evidence.of_device(evidence.table.ceilings) if row.all_throttled is not None]
-    lines = []
-    for row in reported:
-        reasons = THERMAL_REASONS.intersection(row.throttle_reasons)
-        if reasons:
-            lines.append(f"{row.name}: {throttle_reasons_text(sorted(reasons))}")
+    reasons_by_name = {row.name: sorted(THERMAL_REASONS.intersection(row.throttle_reasons)) for row in reported}
+    lines = [f"{name}: {throttle_reasons_text(reasons)}" for name, reasons in reasons_by_name.items() if reasons]
     blocks_by_path = _blocks_by_path(evidence)
     throttled = [path for path, blocks in blocks_by_path.items() if any(block.throttled for block in blocks)]
     if lines or throttled:
