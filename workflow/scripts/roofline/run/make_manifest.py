@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, select_accelerators
-from roofline.records.base import copy_fields
+from roofline.records.base import shared_fields
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest_record import Environment, Manifest, ManifestDevice, Output, Sources, Times
@@ -55,7 +55,7 @@ def make_manifest(
         asked=asked,
         sources=sources,
         environment=describe_environment(devices),
-        devices=[ManifestDevice(**copy_fields(device, *ManifestDevice.model_fields)) for device in devices],
+        devices=[ManifestDevice(**shared_fields(device, ManifestDevice)) for device in devices],
         data=data,
         operators={path: sha for _, record in results.of_kind(OperatorRecord) for path, sha in record.sources.items()},
         times=span(listed, run_started_at, created_at, usd_per_hour),
