@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype
 from roofline.devices import base, host, levels
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
-from roofline.devices.cpu.cpu_identity import (
-    NATIVE_CEILINGS,
-    NATIVE_DTYPES,
-    formula_clock,
-    formula_peak_tflops,
-    simd_units,
-)
-from roofline.devices.cpu.topology import (
-    UNLISTED_L2_BYTES,
-    cache_bytes_by_level,
-    ceiling_name_on_cores,
-    measured_core_counts,
-    order_spread_out,
-)
-from roofline.devices.cpu.workers import StepSeconds
+from roofline.devices.cpu import cpu_identity, topology
+from roofline.devices.cpu.cpu_identity import NATIVE_DTYPES
+from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.records.compute import WorkloadSpec
 
 if TYPE_CHECKING:  # NumPy is imported once the threads of its BLAS are set
@@ -47,8 +35,6 @@ class CpuDevice(base.Device):
         import numpy
         import threadpoolctl
 
-        from roofline.devices.cpu.workers import Workers
-
         # The variables come too late for a BLAS that something else has loaded before.
         threadpoolctl.threadpool_limits(self.cores, "blas")
         self.identity = identity
@@ -58,9 +44,9 @@ class CpuDevice(base.Device):
         self.memory_level = "dram"
         self.cache_ceilings, self.cache_level = [], "dram"  # no cache is measured: no roof for operands in a cache
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self.l2_bytes = cache_bytes_by_level().get("l2", UNLISTED_L2_BYTES)  # of one core
+        self.l2_bytes = topology.cache_bytes_by_level().get("l2", topology.UNLISTED_L2_BYTES)  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
-        cpus = order_spread_out(host.usable_cpus())
+        cpus = topology.order_spread_out(host.usable_cpus())
         # The cores of a CPU quota are not certain ones: then no worker is pinned.
         self.workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())
 
@@ -74,9 +60,11 @@ class CpuDevice(base.Device):
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
-            **formula_clock(cpuinfo),
-            **simd_units(set(cpuinfo.get("flags", "").split()), platform.machine(), cpuinfo.get("cpu family")),
-            "caches_bytes": cache_bytes_by_level(),
+            **cpu_identity.formula_clock(cpuinfo),
+            **cpu_identity.simd_units(
+                set(cpuinfo.get("flags", "").split()), platform.machine(), cpuinfo.get("cpu family")
+            ),
+            "caches_bytes": topology.cache_bytes_by_level(),
         }
 
     def read_software(self) -> dict:
@@ -116,8 +104,8 @@ class CpuDevice(base.Device):
             "rate_class": None,
             "power_limit_w": None,
             "peaks": {
-                name: {"tflops": formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}
-                for name in NATIVE_CEILINGS
+                name: {"tflops": cpu_identity.formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}
+                for name in cpu_identity.NATIVE_CEILINGS
                 if clock_mhz
             },
             "absent": {},
@@ -138,8 +126,8 @@ class CpuDevice(base.Device):
         names = levels.memory_ceiling_names(self.kind, mix)
         if mix != "read" or not cores:
             return names
-        fewer = [count for count in measured_core_counts(self.cores)[1:] if count >= cores]
-        return [ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
+        fewer = [count for count in topology.measured_core_counts(self.cores)[1:] if count >= cores]
+        return [topology.ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
 
     def widen(self, array: "numpy.ndarray", out_fp32: "numpy.ndarray | None" = None) -> "numpy.ndarray":
         """Return an array in fp32, in `out_fp32` if given, where the CPU lacks its dtype; else the array itself.
@@ -293,7 +281,9 @@ class CpuDevice(base.Device):
         from roofline.devices.cpu import dram_benchmarks
 
         caches_of_sweeps = [
-            dram_benchmarks.ReaderCaches(readers, cache_bytes_by_level(readers), self.last_level_cache_bytes // readers)
+            dram_benchmarks.ReaderCaches(
+                readers, topology.cache_bytes_by_level(readers), self.last_level_cache_bytes // readers
+            )
             for readers in sorted({1, self.cores})
         ]
         free_bytes = host.memory_available_bytes()

@@ -13,14 +13,8 @@ import numpy
 
 from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
-from roofline.devices.cpu import loops
+from roofline.devices.cpu import loops, topology
 from roofline.devices.cpu.loops import ITERATION_BYTES, TRIAD_SCALE, run_together
-from roofline.devices.cpu.topology import (
-    UNLISTED_CACHE_BYTES,
-    UNLISTED_L2_BYTES,
-    ceiling_name_on_cores,
-    measured_core_counts,
-)
 from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.devices.levels import ALL_CORES
 
@@ -76,13 +70,17 @@ def bandwidth_benchmarks(workers: Workers, array_bytes: int) -> list[BandwidthBe
     All use the same arrays of `array_bytes` each. A step goes over the part of them that was touched longest ago, in
     milliseconds. Fewer cores read the memory of all sockets.
     """
-    arrays, counts = StreamArrays(workers, array_bytes), measured_core_counts(workers.count)
+    arrays, counts = StreamArrays(workers, array_bytes), topology.measured_core_counts(workers.count)
     benchmarks = [_read_benchmark(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
     benchmarks += [_write_benchmark(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ("write", "copy", "triad")]
     for count in counts[1:]:
-        benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores("dram_read", count), [count], cores=count))
+        benchmarks.append(
+            _read_benchmark(arrays, topology.ceiling_name_on_cores("dram_read", count), [count], cores=count)
+        )
     if workers.count > 1:
-        benchmarks.append(_write_benchmark(arrays, "copy", ceiling_name_on_cores("dram_copy", 1), [1], cores=1))
+        benchmarks.append(
+            _write_benchmark(arrays, "copy", topology.ceiling_name_on_cores("dram_copy", 1), [1], cores=1)
+        )
     return benchmarks
 
 
@@ -306,7 +304,7 @@ def sweep_benchmarks(
 
 
 def _largest_set_bytes(caches: ReaderCaches, free_bytes: int) -> int:
-    largest_cache = max(caches.levels.values(), default=UNLISTED_CACHE_BYTES // caches.readers)
+    largest_cache = max(caches.levels.values(), default=topology.UNLISTED_CACHE_BYTES // caches.readers)
     seen_memory_bytes = max(SWEEP_OWN_CACHES * largest_cache, SWEEP_ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
     return min(seen_memory_bytes, free_bytes // 4 // caches.readers)
 
@@ -317,7 +315,7 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
     The keys are the bytes of a set, a multiple of its parts.
     """
     divisions = {}
-    near_bytes = caches.levels.get("l2", UNLISTED_L2_BYTES)
+    near_bytes = caches.levels.get("l2", topology.UNLISTED_L2_BYTES)
     for point in itertools.count():
         size_bytes = int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))
         if size_bytes > largest:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from roofline.devices import base, datasheets, levels
-from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
+from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step, SweepBenchmark, Workload
 from roofline.devices.gpu import (
     cache_benchmarks,
     driver_calls,
@@ -195,7 +195,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
 
     # -- what calls cost the host
 
-    def host_cost_benchmarks(self) -> Iterator[HostCostBenchmark]:
+    def host_cost_benchmarks(self) -> Iterator[base.HostCostBenchmark]:
         return gpu_host_costs.host_cost_benchmarks(self)
 
     # -- ceilings
@@ -235,7 +235,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         """
         return peer_benchmarks.PeerPair(self, size_bytes)
 
-    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
+    def pointer_chase(self, level: str) -> PointerChase | None:
         return pointer_chase.make_pointer_chase(self, level) if level in pointer_chase.LOADS_PER_STEP else None
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
+from roofline.core import roofline_model
 from roofline.core.dtypes import relative_error, require_close
-from roofline.core.roofline_model import (
-    LANES_PER_WARP,
-    SCHEDULERS_PER_SM,
-    WORD_BYTES,
-    sectors_per_request,
-    wavefronts_per_request,
-)
+from roofline.core.roofline_model import LANES_PER_WARP, SCHEDULERS_PER_SM, WORD_BYTES
 from roofline.devices.base import Step
 from roofline.devices.gpu.gpu_fma import FEW_STEPS_TOLERANCE, WHOLE_RUN_TOLERANCE, expected_fold
 from roofline.devices.gpu.hbm_benchmarks import PATTERN_START
@@ -163,7 +158,7 @@ def expected_shifts(words: numpy.ndarray, count: int) -> numpy.ndarray:
 
 
 def _stride_kernel(device: "CudaDevice", stride: int) -> AccessLimitKernel:
-    sectors = sectors_per_request(stride)
+    sectors = roofline_model.sectors_per_request(stride)
     lines = {lane * stride * WORD_BYTES // LINE_BYTES for lane in range(LANES_PER_WARP)}
     pattern = LoadPattern(
         kernel_name="load_strided",
@@ -177,7 +172,7 @@ def _stride_kernel(device: "CudaDevice", stride: int) -> AccessLimitKernel:
 
 
 def _conflict_kernel(device: "CudaDevice", conflict_ways: int) -> AccessLimitKernel:
-    wavefronts = wavefronts_per_request(conflict_ways)
+    wavefronts = roofline_model.wavefronts_per_request(conflict_ways)
     pattern = LoadPattern(
         kernel_name="load_conflicting",
         cycles=wavefronts,
