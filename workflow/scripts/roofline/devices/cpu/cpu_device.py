@@ -179,14 +179,13 @@ class CpuDevice(base.Device):
         drawn = flat[:DISTINCT_ITEMS]
         starts = range(0, drawn.size, RANDOM_CHUNK_ITEMS)
         seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
+        drawn_dtype = numpy.float64 if dtype == "fp64" else numpy.float32
 
         def fill_drawn(worker: int) -> None:
             for index in range(worker, len(starts), self.cores):  # every cores-th chunk is this worker's
                 chunk = drawn[starts[index] : starts[index] + RANDOM_CHUNK_ITEMS]
                 generator = numpy.random.Generator(numpy.random.SFC64(seeds[index]))
-                chunk[:] = generator.standard_normal(
-                    chunk.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
-                )
+                chunk[:] = generator.standard_normal(chunk.size, dtype=drawn_dtype)
 
         def fill_repeated(worker: int) -> None:
             for start in range((1 + worker) * DISTINCT_ITEMS, flat.size, self.cores * DISTINCT_ITEMS):

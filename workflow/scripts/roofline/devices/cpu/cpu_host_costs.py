@@ -35,10 +35,8 @@ def host_cost_benchmarks(device: "CpuDevice") -> Iterator[HostCostBenchmark]:
     source_bytes = max(2 * READ_BYTES, min(several_caches, most_bytes))
     bytes_per_core = max(1, source_bytes // (device.cores * MIB)) * MIB
     memory = loops.allocate_aligned(bytes_per_core * device.cores, 2 * MIB).view(numpy.float32)
-    numbers_per_core = memory.size // device.cores
-    device.workers.run(
-        device.cores, lambda core: memory[core * numbers_per_core : (core + 1) * numbers_per_core].fill(1)
-    )
+    memory_by_core = memory.reshape(device.cores, -1)
+    device.workers.run(device.cores, lambda core: memory_by_core[core].fill(1))
     numpy.empty(ALLOCATOR_KEEPS_BYTES, numpy.uint8)  # freed at once, as operators free such arrays sooner or later
     yield from _call_benchmarks(device)
     for count in sorted({1, device.cores}):
