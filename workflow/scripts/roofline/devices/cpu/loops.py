@@ -31,9 +31,9 @@ CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the clock 
 
 def _clock_chain_ir() -> str:
     lines = []
-    for n in range(CHAIN_OPS):
-        operation, operand = ("add", "%y") if n % 2 == 0 else ("xor", "%z")
-        lines.append(f"  %x{n + 1} = {operation} i64 %x{n}, {operand}")
+    for number in range(CHAIN_OPS):
+        operation, operand = ("add", "%y") if number % 2 == 0 else ("xor", "%z")
+        lines.append(f"  %x{number + 1} = {operation} i64 %x{number}, {operand}")
     return "\n".join(lines)
 
 
@@ -195,9 +195,9 @@ def access_loop_ir(mix: str, non_temporal: bool, vector_bytes: int) -> str:
     count = iteration_bytes // vector_bytes
     sums = min(8, count) if mix == "read" else 0
     integers = f"<{vector_bytes // 8} x i64>"
-    carried_sums = [
-        f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{count - sums + n}, %loop]" for n in range(sums)
-    ]
+    carried_sums = []
+    for n in range(sums):
+        carried_sums.append(f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{count - sums + n}, %loop]")
     body = [line for n in range(count) for line in _vector_instructions(mix, n, sums, non_temporal, vector_bytes)]
     end = ["  ret i64 0"]
     if sums:

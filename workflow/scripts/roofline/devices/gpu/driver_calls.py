@@ -22,9 +22,7 @@ TENSOR_CORE_NAME_PATTERNS = (
 )
 
 
-def launch_overlapping(
-    kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int
-) -> None:
+def launch_overlapped(kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int) -> None:
     """Launch a kernel that may begin before the previous one in the stream has ended (programmatic stream
     serialization, CUDA programming guide 7.36): it must wait itself before it reads what that kernel wrote.
 

@@ -7,23 +7,16 @@ from typing import TYPE_CHECKING
 
 from roofline.devices import base, datasheets, levels
 from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step, SweepBenchmark, Workload
-from roofline.devices.gpu import (
-    cache_benchmarks,
-    driver_calls,
-    gpu_fma,
-    gpu_host_costs,
-    hbm_benchmarks,
-    instruction_kernels,
-    nvml,
-    peer_benchmarks,
-    pointer_chase,
-)
+from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 from roofline.devices.gpu.cuda_timing import CudaTimer
 from roofline.devices.gpu.energy_kernels import EnergyKernel, make_energy_kernels
+from roofline.devices.gpu.gpu_host_costs import host_cost_benchmarks
 from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.limits import GpuLimits
+from roofline.devices.gpu.peer_benchmarks import PeerPair
+from roofline.devices.gpu.pointer_chase import LOADS_PER_STEP, make_pointer_chase
 from roofline.records.compute import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -196,7 +189,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     # -- what calls cost the host
 
     def host_cost_benchmarks(self) -> Iterator[base.HostCostBenchmark]:
-        return gpu_host_costs.host_cost_benchmarks(self)
+        return host_cost_benchmarks(self)
 
     # -- ceilings
 
@@ -228,15 +221,15 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
             return cache_benchmarks.bandwidth_benchmarks(self, level)
         return hbm_benchmarks.bandwidth_benchmarks(self, level, size_bytes)
 
-    def open_peer_pair(self, size_bytes: int | None) -> peer_benchmarks.PeerPair:
+    def open_peer_pair(self, size_bytes: int | None) -> PeerPair:
         """Return this card and its peer, with arrays of `size_bytes` on both; None: as large as needed.
 
         Raises UnsupportedError where one may not access the other's memory.
         """
-        return peer_benchmarks.PeerPair(self, size_bytes)
+        return PeerPair(self, size_bytes)
 
     def pointer_chase(self, level: str) -> PointerChase | None:
-        return pointer_chase.make_pointer_chase(self, level) if level in pointer_chase.LOADS_PER_STEP else None
+        return make_pointer_chase(self, level) if level in LOADS_PER_STEP else None
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
         return cache_benchmarks.sweep_benchmarks(self, points_per_octave)
@@ -285,7 +278,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         """
         handle = kernel.kernel.ptr
         if overlap and self.supports_overlap:
-            return lambda arguments: driver_calls.launch_overlapping(
+            return lambda arguments: driver_calls.launch_overlapped(
                 handle, self.stream.ptr, grid, block, arguments, shared_bytes
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)

@@ -1,5 +1,6 @@
 """The memory of a GPU and its link to the host, by kernels of ours and by the driver's copies."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,12 +76,8 @@ def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchm
     # One block per tile, or a few per multiprocessor that go round and round: which is faster differs by card and
     # access pattern, mostly the first.
     shapes = [(BLOCK_PER_TILE, threads, depth) for threads in THREADS for depth in VECTORS_IN_FLIGHT]
-    shapes += [
-        (blocks, threads, depth)
-        for threads in THREADS
-        for depth in VECTORS_IN_FLIGHT
-        for blocks in _full_and_half(device.max_threads // threads)
-    ]
+    for threads, depth in itertools.product(THREADS, VECTORS_IN_FLIGHT):
+        shapes += [(blocks, threads, depth) for blocks in _full_and_half(device.max_threads // threads)]
     arguments = _kernel_arguments(device, mix, arrays)
     grids = list_grids(device, mix, size, shapes)
     steps = {name: make_launch_step(*grid, arguments) for name, grid in grids.items()}
@@ -97,9 +94,7 @@ def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchm
     )
 
 
-def list_grids(
-    device: "CudaDevice", mix: str, size: int, shapes: Iterable[tuple[int, int, int]]
-) -> dict[str, KernelGrid]:
+def list_grids(device: "CudaDevice", mix: str, size: int, shapes: Iterable[tuple]) -> dict[str, KernelGrid]:
     """Return, by their names, the grids of a kernel on arrays of `size` bytes.
 
     Shapes are (blocks per multiprocessor, threads, vectors in flight); those that need too many registers are left out.
@@ -169,11 +164,7 @@ def _verify_write(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
     device.poison(written)
     step(0)
     kernel, arguments = device.load_kernel("memory.cu", "read_1"), _read_arguments(device, written)
-
-    def read() -> None:
-        device.launch_one_pass(kernel, arguments)
-
-    require_sum(device, read, pattern_sum(written.size), written.size)
+    require_sum(device, lambda: device.launch_one_pass(kernel, arguments), pattern_sum(written.size), written.size)
     return "the sum of every word read back against the sum of what was to be written"
 
 

@@ -102,21 +102,18 @@ def _issue_kernel(device: "CudaDevice", threads: int, pairs: int) -> IssueKernel
     rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS_PER_SM // (2 * pairs * warps_per_sm))
     kernel = device.load_kernel(KERNEL_FILE, "issue", _defines(pairs))
     numbers = blocks * threads * CHAINS_PER_THREAD
-    float_array, word_array = device.xp.empty(numbers, "float32"), device.xp.empty(numbers, "uint32")
+    arrays = device.xp.empty(numbers, "float32"), device.xp.empty(numbers, "uint32")
 
     def run(count: int) -> None:
-        kernel((blocks,), (threads,), (float_array, word_array, numpy.uint32(count), device.kernel_clock))
+        kernel((blocks,), (threads,), (*arrays, numpy.uint32(count), device.kernel_clock))
 
     def run_first_block(count: int) -> list[numpy.ndarray]:
         """Return the floats and the words of the first block after so many rounds, a row for each thread."""
-        for array in (float_array, word_array):
+        for array in arrays:
             device.poison(array)
         run(count)
         device.synchronize()
-        return [
-            device.to_host(array[: threads * CHAINS_PER_THREAD]).reshape(threads, CHAINS_PER_THREAD)
-            for array in (float_array, word_array)
-        ]
+        return [device.to_host(array[: threads * CHAINS_PER_THREAD]).reshape(threads, -1) for array in arrays]
 
     def check() -> Check:
         """Check the floats of all rounds of a step, then both kinds of number after a few rounds."""
@@ -160,26 +157,18 @@ def expected_shifts(words: numpy.ndarray, count: int) -> numpy.ndarray:
 def _stride_kernel(device: "CudaDevice", stride: int) -> AccessLimitKernel:
     sectors = roofline_model.sectors_per_request(stride)
     lines = {lane * stride * WORD_BYTES // LINE_BYTES for lane in range(LANES_PER_WARP)}
-    pattern = LoadPattern(
-        kernel_name="load_strided",
-        cycles=max(sectors // SECTORS_PER_CYCLE, len(lines)),
-        words=SET_WORDS + LANES_PER_WARP * max(STRIDES) + LOAD_SPACING * LOADS_PER_ROUND,
-        arguments=(numpy.uint32(stride), numpy.uint32(SET_WORDS)),
-        word_indices=partial(strided_word_indices, stride),
-    )
+    cycles = max(sectors // SECTORS_PER_CYCLE, len(lines))
+    words = SET_WORDS + LANES_PER_WARP * max(STRIDES) + LOAD_SPACING * LOADS_PER_ROUND
+    arguments, word_indices = (numpy.uint32(stride), numpy.uint32(SET_WORDS)), partial(strided_word_indices, stride)
+    pattern = LoadPattern("load_strided", cycles, words, arguments, word_indices)
     step, requests, verify = _load_step(device, pattern)
     return AccessLimitKernel("stride", stride, requests, sectors, step, verify)
 
 
 def _conflict_kernel(device: "CudaDevice", conflict_ways: int) -> AccessLimitKernel:
     wavefronts = roofline_model.wavefronts_per_request(conflict_ways)
-    pattern = LoadPattern(
-        kernel_name="load_conflicting",
-        cycles=wavefronts,
-        words=SHARED_WORDS,
-        arguments=(numpy.uint32(conflict_ways),),
-        word_indices=partial(shared_word_indices, conflict_ways),
-    )
+    arguments, word_indices = (numpy.uint32(conflict_ways),), partial(shared_word_indices, conflict_ways)
+    pattern = LoadPattern("load_conflicting", wavefronts, SHARED_WORDS, arguments, word_indices)
     step, requests, verify = _load_step(device, pattern)
     return AccessLimitKernel("conflict", conflict_ways, requests, wavefronts, step, verify)
 
