@@ -5,18 +5,15 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype
+from roofline.core.terms import Array
 from roofline.devices import base, host, levels
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
 from roofline.devices.cpu import cpu_identity, topology
 from roofline.devices.cpu.cpu_identity import NATIVE_DTYPES
 from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.records.compute import WorkloadSpec
-
-if TYPE_CHECKING:  # NumPy is imported once the threads of its BLAS are set
-    import numpy
 
 FP16_BITS_IN_FP32 = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
 RANDOM_CHUNK_ITEMS = 1 << 20  # random numbers that one generator draws
@@ -129,7 +126,7 @@ class CpuDevice(base.Device):
         fewer = [count for count in topology.measured_core_counts(self.cores)[1:] if count >= cores]
         return [topology.ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
 
-    def widen(self, array: "numpy.ndarray", out_fp32: "numpy.ndarray | None" = None) -> "numpy.ndarray":
+    def widen(self, array: Array, out_fp32: Array | None = None) -> Array:
         """Return an array in fp32, in `out_fp32` if given, where the CPU lacks its dtype; else the array itself.
 
         For fp16 its bits are moved to where fp32 has them, in a quarter of the time of NumPy's conversion. The result
@@ -167,7 +164,7 @@ class CpuDevice(base.Device):
 
     # -- arrays
 
-    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> "numpy.ndarray":
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Array:
         """Return an array of standard normal numbers rounded to the dtype, the same for any number of cores.
 
         Arrays larger than DISTINCT_ITEMS repeat them, since drawing gigabytes would take longer than measuring. Copies
@@ -195,14 +192,14 @@ class CpuDevice(base.Device):
         self.workers.run(self.cores, fill_repeated)
         return values
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> "numpy.ndarray":
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return self.xp.empty(shape, array_dtype(dtype))
 
-    def poison(self, array: "numpy.ndarray") -> None:
+    def poison(self, array: Array) -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
-    def rolled_copies(self, array: "numpy.ndarray", count: int) -> list:
+    def rolled_copies(self, array: Array, count: int) -> list:
         """Return `count` arrays of the numbers of `array`, each begun at another place, in one allocation.
 
         All cores fill them: the first touch of memory takes time.
@@ -219,10 +216,10 @@ class CpuDevice(base.Device):
         self.workers.run(self.cores, fill)
         return list(copies)
 
-    def to_device(self, host_array: "numpy.ndarray") -> "numpy.ndarray":
+    def to_device(self, host_array: Array) -> Array:
         return host_array
 
-    def to_host(self, array: "numpy.ndarray") -> "numpy.ndarray":
+    def to_host(self, array: Array) -> Array:
         return array
 
     # -- time

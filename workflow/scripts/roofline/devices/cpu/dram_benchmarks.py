@@ -15,6 +15,7 @@ from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
 from roofline.devices.cpu import loops, topology
 from roofline.devices.cpu.loops import ITERATION_BYTES, TRIAD_SCALE, run_together
+from roofline.devices.cpu.topology import ceiling_name_on_cores, measured_core_counts
 from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.devices.levels import ALL_CORES
 
@@ -69,17 +70,13 @@ def bandwidth_benchmarks(workers: Workers, array_bytes: int) -> list[BandwidthBe
     All use the same arrays of `array_bytes` each. A step goes over the part of them that was touched longest ago, in
     milliseconds. Fewer cores read the memory of all sockets.
     """
-    arrays, counts = StreamArrays(workers, array_bytes), topology.measured_core_counts(workers.count)
+    arrays, counts = StreamArrays(workers, array_bytes), measured_core_counts(workers.count)
     benchmarks = [_read_benchmark(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
     benchmarks += [_write_benchmark(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ("write", "copy", "triad")]
     for count in counts[1:]:
-        benchmarks.append(
-            _read_benchmark(arrays, topology.ceiling_name_on_cores("dram_read", count), [count], cores=count)
-        )
+        benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores("dram_read", count), [count], cores=count))
     if workers.count > 1:
-        benchmarks.append(
-            _write_benchmark(arrays, "copy", topology.ceiling_name_on_cores("dram_copy", 1), [1], cores=1)
-        )
+        benchmarks.append(_write_benchmark(arrays, "copy", ceiling_name_on_cores("dram_copy", 1), [1], cores=1))
     return benchmarks
 
 
@@ -317,11 +314,7 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
 
 
 def _sweep_benchmark(
-    workers: Workers,
-    caches: ReaderCaches,
-    divisions: dict[int, SetDivision],
-    stride_bytes: int,
-    memory: Callable[[], numpy.ndarray],
+    workers: Workers, caches: ReaderCaches, divisions: dict[int, SetDivision], stride_bytes: int, memory: Callable
 ) -> SweepBenchmark:
     """Return the sweep of readers whose sets lie `stride_bytes` from one another in `memory()`.
 

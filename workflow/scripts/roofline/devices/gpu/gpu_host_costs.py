@@ -37,8 +37,8 @@ def host_cost_benchmarks(device: "CudaDevice") -> Iterator[HostCostBenchmark]:
     yield HostCostBenchmark("empty_kernel_s", 1, 1, launch, queued=True)  # the kernel of many arguments
     graph = device.capture_graph(lambda: kernels[MANY_ARGUMENTS]((1,), (32,), arguments[MANY_ARGUMENTS]))
     yield HostCostBenchmark("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
-    left, right, product = (device.normal((64, 64), "fp32", seed) for seed in range(3))
-    yield HostCostBenchmark("product_call_s", 1, 1, lambda index: device.xp.matmul(left, right, out=product))
+    matrix, weights, product = (device.normal((64, 64), "fp32", seed) for seed in range(3))
+    yield HostCostBenchmark("product_call_s", 1, 1, lambda index: device.xp.matmul(matrix, weights, out=product))
     yield HostCostBenchmark("array_operation_s", 1, OPERATIONS_PER_STEP, array_operations_step(device))
 
 

@@ -180,7 +180,8 @@ def _load_step(device: "CudaDevice", pattern: LoadPattern) -> tuple[Step, int, C
     blocks, warps_per_sm = blocks_per_sm * device.multiprocessors, blocks_per_sm * threads // LANES_PER_WARP
     rounds = max(1, STEP_CYCLES // (LOADS_PER_ROUND * warps_per_sm * max(1, pattern.cycles)))
     words = device.cache_buffer(WORD_BYTES * pattern.words).view("uint32")
-    kernel = device.load_kernel(KERNEL_FILE, pattern.kernel_name, _defines(PAIRS_PER_ROUND[0]))
+    name = pattern.kernel_name
+    kernel = device.load_kernel(KERNEL_FILE, name, _defines(PAIRS_PER_ROUND[0]))
 
     def step(index: int) -> None:
         arguments = (words, *pattern.arguments, numpy.uint32(rounds), device.word_sum, device.kernel_clock)
@@ -194,9 +195,7 @@ def _load_step(device: "CudaDevice", pattern: LoadPattern) -> tuple[Step, int, C
         word_sum = int(device.to_host(device.word_sum)[0])
         expected = blocks * expected_load_sum(pattern.word_indices(threads, rounds)) % 2**32
         if word_sum != expected:
-            raise ArithmeticError(
-                f"{pattern.kernel_name}: the words loaded add up to {word_sum}, and must to {expected}"
-            )
+            raise ArithmeticError(f"{name}: the words loaded add up to {word_sum}, and must to {expected}")
         return "the sum of every word loaded"
 
     return step, blocks * threads // LANES_PER_WARP * rounds * LOADS_PER_ROUND, verify
