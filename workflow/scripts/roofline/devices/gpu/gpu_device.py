@@ -97,7 +97,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
 
     @property
     def limits(self) -> GpuLimits:
-        """What the card grants a kernel."""
+        """The card's limits for a kernel."""
         return GpuLimits(
             multiprocessors=self.multiprocessors,
             shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
