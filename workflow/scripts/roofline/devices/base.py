@@ -9,6 +9,8 @@ from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
 Step = Callable[[int], object]  # called with the number of the step, so that it can rotate among buffers
+# A step of dependent loads, their number, and a check that returns what was compared or raises ArithmeticError.
+PointerChase = tuple[Step, int, Callable[[], str]]
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,9 @@ class HostCostBenchmark(NamedTuple):
 class Device(Protocol):
     """A device, opened and ready to measure: devices/{kind}/{kind}_device.py has one class for each kind.
 
-    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. A default here means that
-    the device lacks the feature: a CPU has no queue and reports nothing about itself. A GPU has more methods than this.
+    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. Every kind
+    defines all methods, except those whose text says what a device without the feature returns: a CPU has no queue and
+    reports nothing about itself. A GPU has more methods than this.
     """
 
     identity: Identity
@@ -139,31 +142,25 @@ class Device(Protocol):
     # -- what it is
     def read_hardware(self) -> dict:
         """Return what the device reports of itself, by name with its unit: `hardware` of the device record."""
-        ...
 
     def read_software(self) -> dict:
         """Return the versions of the libraries and drivers in use: `software` of the device record."""
-        ...
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """Return the peaks and bandwidth of its datasheet, or of a formula, as fields of DatasheetFigures."""
-        ...
 
     # -- the ceilings of an operator
     def compute_unit(self, ceiling: str) -> ComputeUnit:
         """Return the kind of unit that computes at a compute ceiling."""
-        ...
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
         """Return the name of the compute ceiling that an operator of this dtype on this unit is under.
 
         A CPU ignores the unit, and gives fp32 for the dtypes that it emulates.
         """
-        ...
 
     def memory_ceiling_names(self, mix: AccessPattern) -> list[str]:
         """Return the names of the memory ceilings that an access pattern may be under, best first."""
-        ...
 
     def emulation_note(self, dtype: str) -> str | None:
         """Return a line that says how the device computes in a dtype that it lacks; None if it has the dtype."""
@@ -174,34 +171,27 @@ class Device(Protocol):
 
         A GPU gives int8 as 32 times as much, and fp8 as an array of bytes.
         """
-        ...
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of a dtype whose content is not set."""
-        ...
 
     def to_device(self, host_array: Any) -> Any:
         """Return a host array on the device. A CPU returns the array itself."""
-        ...
 
     def to_host(self, array: Any) -> Any:
         """Return a device's array on the host. A CPU returns the array itself."""
-        ...
 
     def poison(self, array: Any) -> None:
         """Overwrite every byte with 0xFF, which no step leaves."""
-        ...
 
     def rolled_copies(self, array: Any, count: int) -> list:
         """Return `count` arrays of the numbers of `array`, each begun at another place, in one allocation."""
-        ...
 
     def widen(self, array: Any) -> Any:
         """Return the array in fp32 where the device cannot compute in its dtype, else the array itself.
 
         A GPU widens stacks of bf16 matrices alone, which CuPy does not multiply.
         """
-        ...
 
     # -- time
     def synchronize(self) -> None:
@@ -212,7 +202,6 @@ class Device(Protocol):
 
         A GPU calls `read_during()` while they run.
         """
-        ...
 
     def time_steps_on_device(
         self, step: Step, count: int, first: int = 0, at_once: int | None = None
@@ -225,7 +214,6 @@ class Device(Protocol):
 
     def host_cost_benchmarks(self) -> Iterable[HostCostBenchmark]:
         """Return benchmarks of the pieces that the calls of its operators consist of."""
-        ...
 
     def look_while_busy(self, step: Step, step_s: float, seconds: float, read_during: Callable) -> None:
         """Queue about `seconds` of steps of `step_s` seconds, call `read_during()` while they run, and wait for them.
@@ -259,7 +247,6 @@ class Device(Protocol):
 
         A GPU runs the step once under CUPTI, outside all timing. Never raises.
         """
-        ...
 
     def count_other_processes(self) -> int | None:
         """Return the number of other processes on a GPU; None if not known, and on a CPU: see devices/host.py."""
@@ -270,19 +257,15 @@ class Device(Protocol):
 
         None: as large as the level needs.
         """
-        ...
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
         """Return the sweeps over working sets that find the memory levels of the device."""
-        ...
 
-    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
+    def pointer_chase(self, level: str) -> PointerChase | None:
         """Return a step of dependent loads from a level, their number, and a check; None for a level without one."""
 
     def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterable[Workload]:
         """Return the register-only loops of multiply-adds that may reach a ceiling."""
-        ...
 
     def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
         """Return the candidate that a record describes, on new numbers."""
-        ...

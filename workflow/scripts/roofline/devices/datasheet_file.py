@@ -38,9 +38,8 @@ class StrictModel(BaseModel):
 
 def make_mapping_model(kind: type, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> type[StrictModel]:
     """Return the model of a mapping whose values are all of one kind."""
-    return create_model(
-        "Part", __base__=StrictModel, **dict.fromkeys(required, kind), **dict.fromkeys(optional, (kind, None))
-    )
+    fields = dict.fromkeys(required, kind) | dict.fromkeys(optional, (kind, None))
+    return create_model("Part", __base__=StrictModel, **fields)
 
 
 class RateClass(StrictModel):
@@ -111,9 +110,7 @@ def read_datasheets(path: Path | str) -> dict:
     try:
         Datasheets.model_validate(content)
     except ValidationError as error:
-        lines = [
-            f"{path}: {'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}" for fault in error.errors()
-        ]
+        lines = [f"{path}: {'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}" for item in error.errors()]
         raise UserError(lines) from None
     classes = content["rate_classes"]
     for card_id, card in content["cards"].items():

@@ -20,14 +20,9 @@ CUDA_CORE = "cuda_core"
 
 # The datasheet's figure for each ceiling on CUDA cores: fp32 GEMM and register-only fp32 run on the same units, and so
 # does fp64 GEMM on a card without fp64 tensor cores.
-CUDA_CORE_FIGURE = {
-    "fp64": "fp64_fma",
-    "fp32": "fp32",
-    "fp64_fma": "fp64_fma",
-    "fp32_fma": "fp32",
-    "fp16_fma": "fp16_fma",
-}
+CUDA_CORE_FIGURE = dict(fp64="fp64_fma", fp32="fp32", fp64_fma="fp64_fma", fp32_fma="fp32", fp16_fma="fp16_fma")
 
+NOT_PRINTED_SOURCE = "architecture formula; the vendor prints no such figure"
 CLOCK_COUNT_TOLERANCE = 1.05  # a block may run a little faster than the one over which the clock was counted
 CLOCK_ROUNDING = 1.005  # clocks and timers are rounded: an H100 ran fp64_fma at 33.50 TFLOPS, 1980 MHz allow 33.45
 # A reported total lies between the nominal size in GB, less ECC's share, and the nominal size in GiB.
@@ -285,10 +280,7 @@ def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
         tflops = card["peaks_tflops"][rate.figure]
         verified = rate.figure not in card["unverified"]
         derived = rate.figure in card.get("from_formula", [])
-        if derived:
-            source = "architecture formula; the vendor prints no such figure"
-        else:
-            source = _source_text(card, rate.figure, otherwise="peaks")
+        source = NOT_PRINTED_SOURCE if derived else _source_text(card, rate.figure, otherwise="peaks")
     else:
         clock_mhz = basis.tensor_clock_mhz if rate.at_tensor_clock else basis.boost_clock_mhz
         tflops = clock_peak_tflops(operations, basis.multiprocessors, clock_mhz)
@@ -355,11 +347,9 @@ def _find_mismatches(card_id: str | None, card: dict | None, reported: ReportedC
         return [f"the name {reported.name!r} is not in the table"]
     if reported.mig or reported.name != full_card_name(reported.name):
         return [f"a MIG slice, not the whole card of entry {card_id}"]
-    mismatches = []
-    if card["compute_capability"] != reported.compute_capability:
-        mismatches.append(
-            f"compute capability {reported.compute_capability}, entry {card_id} has {card['compute_capability']}"
-        )
+    mismatches, capability = [], card["compute_capability"]
+    if capability != reported.compute_capability:
+        mismatches.append(f"compute capability {reported.compute_capability}, entry {card_id} has {capability}")
     if card["multiprocessors"] != reported.multiprocessors:
         mismatches.append(f"{reported.multiprocessors} multiprocessors, entry {card_id} has {card['multiprocessors']}")
     if not memory_matches(reported.memory_bytes, card["memory_gb"]):

@@ -19,11 +19,7 @@ from roofline.devices.levels import PEER_LEVEL
 from roofline.records.cards import METHOD
 from roofline.records.device_record import DeviceRecord
 
-# The module and the class of an opened device, by kind; a module is imported only where it is used.
-DEVICE_CLASSES = {
-    "cpu": ("roofline.devices.cpu.cpu_device", "CpuDevice"),
-    "gpu": ("roofline.devices.gpu.gpu_device", "CudaDevice"),
-}
+DEVICE_CLASSES = {"cpu": "CpuDevice", "gpu": "CudaDevice"}  # in KIND_device.py, imported only where it is used
 
 
 def kind_from_name(device: str) -> str:
@@ -74,8 +70,7 @@ def open_device(device: str, peer: str | None = None, context: bool = True) -> D
     names = [device, peer] if peer else [device]
     if missing := [name for name in names if name not in present]:
         raise LookupError(f"{' and '.join(missing)} is not on this machine")
-    module_name, class_name = DEVICE_CLASSES[kind]
-    device_class = getattr(import_module(module_name), class_name)
+    device_class = getattr(import_module(f"roofline.devices.{kind}.{kind}_device"), DEVICE_CLASSES[kind])
     options = {} if context else {"context": False}
     return device_class(*(present[name] for name in names), **options)
 

@@ -64,7 +64,5 @@ def find_ticks(readings: Sequence[EnergyReading], start: float, end: float) -> l
     ticks_per_step = numpy.maximum(1, numpy.rint(steps / numpy.median(steps)))  # two ticks if one was missed
     tick_numbers = numpy.cumsum(ticks_per_step)
     tick_period_s, line_start = numpy.polyfit(tick_numbers, at[tick_indices] - spans / 2, 1, w=1 / spans)
-    return [
-        EnergyReading(line_start + tick_period_s * number, joules[index], None)
-        for number, index in zip(tick_numbers, tick_indices, strict=True)
-    ]
+    tick_times = line_start + tick_period_s * tick_numbers
+    return [EnergyReading(at, joules[index], None) for at, index in zip(tick_times, tick_indices, strict=True)]

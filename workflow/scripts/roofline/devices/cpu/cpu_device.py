@@ -5,30 +5,15 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype
+from roofline.core.terms import Array
 from roofline.devices import base, host, levels
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
-from roofline.devices.cpu.cpu_identity import (
-    NATIVE_CEILINGS,
-    NATIVE_DTYPES,
-    formula_clock,
-    formula_peak_tflops,
-    simd_units,
-)
-from roofline.devices.cpu.topology import (
-    UNLISTED_L2_BYTES,
-    cache_bytes_by_level,
-    ceiling_name_on_cores,
-    measured_core_counts,
-    order_spread_out,
-)
-from roofline.devices.cpu.workers import StepSeconds
+from roofline.devices.cpu import cpu_identity, topology
+from roofline.devices.cpu.cpu_identity import NATIVE_DTYPES
+from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.records.compute import WorkloadSpec
-
-if TYPE_CHECKING:  # NumPy is imported once the threads of its BLAS are set
-    import numpy
 
 FP16_BITS_IN_FP32 = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
 RANDOM_CHUNK_ITEMS = 1 << 20  # random numbers that one generator draws
@@ -47,8 +32,6 @@ class CpuDevice(base.Device):
         import numpy
         import threadpoolctl
 
-        from roofline.devices.cpu.workers import Workers
-
         # The variables come too late for a BLAS that something else has loaded before.
         threadpoolctl.threadpool_limits(self.cores, "blas")
         self.identity = identity
@@ -58,9 +41,9 @@ class CpuDevice(base.Device):
         self.memory_level = "dram"
         self.cache_ceilings, self.cache_level = [], "dram"  # no cache is measured: no roof for operands in a cache
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self.l2_bytes = cache_bytes_by_level().get("l2", UNLISTED_L2_BYTES)  # of one core
+        self.l2_bytes = topology.cache_bytes_by_level().get("l2", topology.UNLISTED_L2_BYTES)  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
-        cpus = order_spread_out(host.usable_cpus())
+        cpus = topology.order_spread_out(host.usable_cpus())
         # The cores of a CPU quota are not certain ones: then no worker is pinned.
         self.workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())
 
@@ -74,9 +57,11 @@ class CpuDevice(base.Device):
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
-            **formula_clock(cpuinfo),
-            **simd_units(set(cpuinfo.get("flags", "").split()), platform.machine(), cpuinfo.get("cpu family")),
-            "caches_bytes": cache_bytes_by_level(),
+            **cpu_identity.formula_clock(cpuinfo),
+            **cpu_identity.simd_units(
+                set(cpuinfo.get("flags", "").split()), platform.machine(), cpuinfo.get("cpu family")
+            ),
+            "caches_bytes": topology.cache_bytes_by_level(),
         }
 
     def read_software(self) -> dict:
@@ -116,8 +101,8 @@ class CpuDevice(base.Device):
             "rate_class": None,
             "power_limit_w": None,
             "peaks": {
-                name: {"tflops": formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}
-                for name in NATIVE_CEILINGS
+                name: {"tflops": cpu_identity.formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}
+                for name in cpu_identity.NATIVE_CEILINGS
                 if clock_mhz
             },
             "absent": {},
@@ -138,10 +123,10 @@ class CpuDevice(base.Device):
         names = levels.memory_ceiling_names(self.kind, mix)
         if mix != "read" or not cores:
             return names
-        fewer = [count for count in measured_core_counts(self.cores)[1:] if count >= cores]
-        return [ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
+        fewer = [count for count in topology.measured_core_counts(self.cores)[1:] if count >= cores]
+        return [topology.ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
 
-    def widen(self, array: "numpy.ndarray", out_fp32: "numpy.ndarray | None" = None) -> "numpy.ndarray":
+    def widen(self, array: Array, out_fp32: Array | None = None) -> Array:
         """Return an array in fp32, in `out_fp32` if given, where the CPU lacks its dtype; else the array itself.
 
         For fp16 its bits are moved to where fp32 has them, in a quarter of the time of NumPy's conversion. The result
@@ -179,7 +164,7 @@ class CpuDevice(base.Device):
 
     # -- arrays
 
-    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> "numpy.ndarray":
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Array:
         """Return an array of standard normal numbers rounded to the dtype, the same for any number of cores.
 
         Arrays larger than DISTINCT_ITEMS repeat them, since drawing gigabytes would take longer than measuring. Copies
@@ -191,14 +176,13 @@ class CpuDevice(base.Device):
         drawn = flat[:DISTINCT_ITEMS]
         starts = range(0, drawn.size, RANDOM_CHUNK_ITEMS)
         seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
+        drawn_dtype = numpy.float64 if dtype == "fp64" else numpy.float32
 
         def fill_drawn(worker: int) -> None:
             for index in range(worker, len(starts), self.cores):  # every cores-th chunk is this worker's
                 chunk = drawn[starts[index] : starts[index] + RANDOM_CHUNK_ITEMS]
                 generator = numpy.random.Generator(numpy.random.SFC64(seeds[index]))
-                chunk[:] = generator.standard_normal(
-                    chunk.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
-                )
+                chunk[:] = generator.standard_normal(chunk.size, dtype=drawn_dtype)
 
         def fill_repeated(worker: int) -> None:
             for start in range((1 + worker) * DISTINCT_ITEMS, flat.size, self.cores * DISTINCT_ITEMS):
@@ -208,14 +192,14 @@ class CpuDevice(base.Device):
         self.workers.run(self.cores, fill_repeated)
         return values
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> "numpy.ndarray":
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return self.xp.empty(shape, array_dtype(dtype))
 
-    def poison(self, array: "numpy.ndarray") -> None:
+    def poison(self, array: Array) -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
-    def rolled_copies(self, array: "numpy.ndarray", count: int) -> list:
+    def rolled_copies(self, array: Array, count: int) -> list:
         """Return `count` arrays of the numbers of `array`, each begun at another place, in one allocation.
 
         All cores fill them: the first touch of memory takes time.
@@ -232,10 +216,10 @@ class CpuDevice(base.Device):
         self.workers.run(self.cores, fill)
         return list(copies)
 
-    def to_device(self, host_array: "numpy.ndarray") -> "numpy.ndarray":
+    def to_device(self, host_array: Array) -> Array:
         return host_array
 
-    def to_host(self, array: "numpy.ndarray") -> "numpy.ndarray":
+    def to_host(self, array: Array) -> Array:
         return array
 
     # -- time
@@ -293,7 +277,9 @@ class CpuDevice(base.Device):
         from roofline.devices.cpu import dram_benchmarks
 
         caches_of_sweeps = [
-            dram_benchmarks.ReaderCaches(readers, cache_bytes_by_level(readers), self.last_level_cache_bytes // readers)
+            dram_benchmarks.ReaderCaches(
+                readers, topology.cache_bytes_by_level(readers), self.last_level_cache_bytes // readers
+            )
             for readers in sorted({1, self.cores})
         ]
         free_bytes = host.memory_available_bytes()

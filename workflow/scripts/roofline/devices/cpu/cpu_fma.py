@@ -20,6 +20,7 @@ from roofline.records.timing_record import Check
 if TYPE_CHECKING:
     from roofline.devices.cpu.cpu_device import CpuDevice
 
+LIBRARY = "a register-only loop of this project, compiled by LLVM (devices/cpu/loops.py)"
 # x = k x + x changes the sign of numbers and makes them smaller, to 1/e within STEPS_PER_ROUND steps: the last number
 # still shows how many steps there were. Each round begins with the first numbers.
 FMA_FACTOR, STEPS_PER_ROUND = -2 + 2**-16, 1 << 16
@@ -65,12 +66,7 @@ class FmaLoop:
         shape = {"threads": threads, "rounds": self.rounds, "chains": chains, "vector_bits": 8 * vector_bytes}
         self.kernel_name = f"multiply_adds_{dtype}_{chains}x{8 * vector_bytes}"
         self.product = WorkloadSpec(
-            library="a register-only loop of this project, compiled by LLVM (devices/cpu/loops.py)",
-            shape=shape,
-            layout=None,
-            algorithm="fold",
-            accumulation=dtype,
-            output=dtype,
+            library=LIBRARY, shape=shape, layout=None, algorithm="fold", accumulation=dtype, output=dtype
         )
 
     def _page_separated_rows(self, threads: int, items: int) -> numpy.ndarray:
@@ -82,10 +78,9 @@ class FmaLoop:
 
     def __call__(self, index: int) -> StepSeconds:
         self.results[...] = 0
-        arguments = [
-            (numbers.ctypes.data, results.ctypes.data, self.rounds, STEPS_PER_ROUND)
-            for numbers, results in zip(self.numbers, self.results, strict=True)
-        ]
+        arguments = []
+        for numbers, results in zip(self.numbers, self.results, strict=True):
+            arguments.append((numbers.ctypes.data, results.ctypes.data, self.rounds, STEPS_PER_ROUND))
         run = loops.run_together(self.workers, self.loop, arguments, CLOCK_CHAIN_ROUNDS)
         self.clocks_mhz = run.clocks_mhz
         return StepSeconds(run.seconds)

@@ -35,10 +35,8 @@ def host_cost_benchmarks(device: "CpuDevice") -> Iterator[HostCostBenchmark]:
     source_bytes = max(2 * READ_BYTES, min(several_caches, most_bytes))
     bytes_per_core = max(1, source_bytes // (device.cores * MIB)) * MIB
     memory = loops.allocate_aligned(bytes_per_core * device.cores, 2 * MIB).view(numpy.float32)
-    numbers_per_core = memory.size // device.cores
-    device.workers.run(
-        device.cores, lambda core: memory[core * numbers_per_core : (core + 1) * numbers_per_core].fill(1)
-    )
+    memory_by_core = memory.reshape(device.cores, -1)
+    device.workers.run(device.cores, lambda core: memory_by_core[core].fill(1))
     numpy.empty(ALLOCATOR_KEEPS_BYTES, numpy.uint8)  # freed at once, as operators free such arrays sooner or later
     yield from _call_benchmarks(device)
     for count in sorted({1, device.cores}):
@@ -66,16 +64,16 @@ def _slice_of_memory(memory: numpy.ndarray, index: int, size_bytes: int) -> nump
 
 def _call_benchmarks(device: "CpuDevice") -> Iterator[HostCostBenchmark]:
     """Yield calls of NumPy on tiny arrays, and work handed to threads that have next to nothing to do."""
-    x, out = numpy.ones((8, 64), numpy.float32), numpy.empty((8, 64), numpy.float32)
+    ones, out = numpy.ones((8, 64), numpy.float32), numpy.empty((8, 64), numpy.float32)
     count, loop = device.cores, loops.compile_access_loop("read")
 
     def call_numpy(index: int) -> None:
         for _ in range(CALLS_PER_STEP):
-            numpy.subtract(x, x[:, :1], out=out)
-            numpy.maximum.reduce(x, axis=-1, keepdims=True)
-            numpy.matmul(x[:2], x[2:4].T)
-            numpy.exp(x, out=out)
-            x.mean(axis=1)
+            numpy.subtract(ones, ones[:, :1], out=out)
+            numpy.maximum.reduce(ones, axis=-1, keepdims=True)
+            numpy.matmul(ones[:2], ones[2:4].T)
+            numpy.exp(ones, out=out)
+            ones.mean(axis=1)
 
     def hand_over(index: int) -> None:
         for _ in range(HANDOVERS_PER_STEP):
@@ -118,8 +116,8 @@ def _pass_step(device: "CpuDevice", memory: numpy.ndarray, count: int) -> tuple[
 
     def step(index: int) -> None:
         def work(core: int) -> None:
-            x = _slice_of_memory(memory, index * count + core, PASSED_BYTES).reshape(-1, COLUMNS)
-            differences = x - x[:, :1]
+            rows = _slice_of_memory(memory, index * count + core, PASSED_BYTES).reshape(-1, COLUMNS)
+            differences = rows - rows[:, :1]
             squared = differences * differences
             differences / (1 + squared.mean(axis=1, keepdims=True))
 

@@ -13,14 +13,9 @@ import numpy
 
 from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
-from roofline.devices.cpu import loops
+from roofline.devices.cpu import loops, topology
 from roofline.devices.cpu.loops import ITERATION_BYTES, TRIAD_SCALE, run_together
-from roofline.devices.cpu.topology import (
-    UNLISTED_CACHE_BYTES,
-    UNLISTED_L2_BYTES,
-    ceiling_name_on_cores,
-    measured_core_counts,
-)
+from roofline.devices.cpu.topology import ceiling_name_on_cores, measured_core_counts
 from roofline.devices.cpu.workers import StepSeconds, Workers
 from roofline.devices.levels import ALL_CORES
 
@@ -42,16 +37,15 @@ LEAST_ARRAY_BYTES, LEAST_BYTES_PER_CORE, MOST_BYTES_PER_CORE = 256 * MIB, 16 * M
 TIMED_BLOCKS = 2  # the faster one counts: others use the memory too
 PARTS_PER_ARRAY = 8  # a step goes over one part
 NON_TEMPORAL_TEXT = "non-temporal stores"
-WRITE_ALLOCATE_TEXT = (
-    f"; without {NON_TEMPORAL_TEXT} (see grid) each line is read before it is written, which is not counted: "
-    "it would be"
-)
+READ_FIRST_TEXT = f"; without {NON_TEMPORAL_TEXT} (see grid) each line is read before it is written"
+WRITE_ALLOCATE_TEXT = f"{READ_FIRST_TEXT}, which is not counted: it would be"
 COUNTING_RULES = {
     "read": "bytes read, by a loop that adds up 8-byte words",
     "write": f"bytes written{WRITE_ALLOCATE_TEXT} 2 x (write-allocate)",
     "copy": f"bytes read plus bytes written{WRITE_ALLOCATE_TEXT} 1.5 x (write-allocate)",
     "triad": f"bytes of a and b read plus bytes of c written{WRITE_ALLOCATE_TEXT} 1.33 x (write-allocate)",
 }
+ARRAYS_COUNTED = {"read": 1, "write": 1, "copy": 2, "triad": 3}
 
 # A sweep goes up to so many times the caches of one reader, or all last-level caches: the memory must show.
 SWEEP_OWN_CACHES, SWEEP_ALL_CACHES = 4, 2
@@ -106,12 +100,13 @@ class StreamArrays:
         `expected(first, count)` returns `count` numbers of c from item `first` on.
         """
         part_of_c, first_of_c = [2 * PARTS_PER_ARRAY + index % PARTS_PER_ARRAY], 2 * self.bytes // 4
+
+        def is_expected(first: int, chunk: numpy.ndarray) -> bool:
+            return numpy.array_equal(chunk, expected(first - first_of_c, chunk.size))
+
         self.map_chunks(part_of_c, lambda first, chunk: chunk.fill(CLEARED_VALUE))
         step(index)
-        chunks_equal = self.map_chunks(
-            part_of_c, lambda first, chunk: numpy.array_equal(chunk, expected(first - first_of_c, chunk.size))
-        )
-        return all(chunks_equal)
+        return all(self.map_chunks(part_of_c, is_expected))
 
     def map_chunks(self, parts: Sequence[int], work: Callable[[int, numpy.ndarray], object]) -> list:
         """Return work(index of the first item, chunk) for each chunk of these parts, run by the worker that uses it."""
@@ -160,18 +155,7 @@ def _read_benchmark(
         return "the sum of every 8-byte word, in every step, against that of the numbers written there"
 
     steps = {_grid_name(count): partial(step, count) for count in counts}
-    return BandwidthBenchmark(
-        name=name,
-        level="dram",
-        mix="read",
-        counting_rule=COUNTING_RULES["read"],
-        counted_bytes=arrays.bytes // PARTS_PER_ARRAY,
-        steps_by_grid=steps,
-        verify=verify,
-        threads_of_grid=_threads_of_grid,
-        most_timed_blocks=TIMED_BLOCKS,
-        cores=cores,
-    )
+    return _benchmark(name, "read", arrays, steps, verify, cores)
 
 
 def _write_benchmark(
@@ -205,16 +189,21 @@ def _write_benchmark(
     steps = {}
     for count, non_temporal in itertools.product(counts, (True, False)):
         steps[_grid_name(count, non_temporal)] = partial(step, non_temporal, count)
-    arrays_counted = {"write": 1, "copy": 2, "triad": 3}[mix]
+    return _benchmark(name, mix, arrays, steps, verify, cores)
+
+
+def _benchmark(
+    name: str, mix: str, arrays: StreamArrays, steps: dict[str, Step], verify: Callable, cores: int | None
+) -> BandwidthBenchmark:
     return BandwidthBenchmark(
         name=name,
         level="dram",
         mix=mix,
         counting_rule=COUNTING_RULES[mix],
-        counted_bytes=arrays_counted * arrays.bytes // PARTS_PER_ARRAY,
+        counted_bytes=ARRAYS_COUNTED[mix] * arrays.bytes // PARTS_PER_ARRAY,
         steps_by_grid=steps,
         verify=verify,
-        threads_of_grid=_threads_of_grid,
+        threads_of_grid=lambda grid: int(grid.split()[0]),
         most_timed_blocks=TIMED_BLOCKS,
         cores=cores,
     )
@@ -228,10 +217,6 @@ def _copies_b(index: int) -> bool:
 def _grid_name(threads: int, non_temporal: bool = False) -> str:
     stores = f", {NON_TEMPORAL_TEXT}" if non_temporal else ""
     return f"{threads} thread{'s' if threads > 1 else ''}{stores}"
-
-
-def _threads_of_grid(grid: str) -> int:
-    return int(grid.split()[0])
 
 
 def expected_numbers(first: int, count: int) -> numpy.ndarray:
@@ -306,7 +291,7 @@ def sweep_benchmarks(
 
 
 def _largest_set_bytes(caches: ReaderCaches, free_bytes: int) -> int:
-    largest_cache = max(caches.levels.values(), default=UNLISTED_CACHE_BYTES // caches.readers)
+    largest_cache = max(caches.levels.values(), default=topology.UNLISTED_CACHE_BYTES // caches.readers)
     seen_memory_bytes = max(SWEEP_OWN_CACHES * largest_cache, SWEEP_ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
     return min(seen_memory_bytes, free_bytes // 4 // caches.readers)
 
@@ -317,7 +302,7 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
     The keys are the bytes of a set, a multiple of its parts.
     """
     divisions = {}
-    near_bytes = caches.levels.get("l2", UNLISTED_L2_BYTES)
+    near_bytes = caches.levels.get("l2", topology.UNLISTED_L2_BYTES)
     for point in itertools.count():
         size_bytes = int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))
         if size_bytes > largest:
@@ -329,11 +314,7 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
 
 
 def _sweep_benchmark(
-    workers: Workers,
-    caches: ReaderCaches,
-    divisions: dict[int, SetDivision],
-    stride_bytes: int,
-    memory: Callable[[], numpy.ndarray],
+    workers: Workers, caches: ReaderCaches, divisions: dict[int, SetDivision], stride_bytes: int, memory: Callable
 ) -> SweepBenchmark:
     """Return the sweep of readers whose sets lie `stride_bytes` from one another in `memory()`.
 

@@ -31,9 +31,9 @@ CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the clock 
 
 def _clock_chain_ir() -> str:
     lines = []
-    for n in range(CHAIN_OPS):
-        operation, operand = ("add", "%y") if n % 2 == 0 else ("xor", "%z")
-        lines.append(f"  %x{n + 1} = {operation} i64 %x{n}, {operand}")
+    for number in range(CHAIN_OPS):
+        operation, operand = ("add", "%y") if number % 2 == 0 else ("xor", "%z")
+        lines.append(f"  %x{number + 1} = {operation} i64 %x{number}, {operand}")
     return "\n".join(lines)
 
 
@@ -195,67 +195,70 @@ def access_loop_ir(mix: str, non_temporal: bool, vector_bytes: int) -> str:
     count = iteration_bytes // vector_bytes
     sums = min(8, count) if mix == "read" else 0
     integers = f"<{vector_bytes // 8} x i64>"
-    carried_sums = [
-        f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{count - sums + n}, %loop]" for n in range(sums)
-    ]
+    carried_sums = []
+    for index in range(sums):
+        last = f"%t{count - sums + index}"
+        carried_sums.append(f"  %s{index} = phi {integers} [zeroinitializer, %entry], [{last}, %loop]")
     body = [line for n in range(count) for line in _vector_instructions(mix, n, sums, non_temporal, vector_bytes)]
     end = ["  ret i64 0"]
     if sums:
         end = _lane_sum_instructions(integers, vector_bytes // 8, count - sums, sums)
-    return "\n".join(
-        [
-            *_load_argument_instructions("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
-            "  %total = mul i64 %bytes, %passes",
-            "  %nothing = icmp eq i64 %total, 0",
-            "  br i1 %nothing, label %out, label %loop",
-            "loop:",
-            "  %i = phi i64 [0, %entry], [%next, %loop]",
-            "  %done = phi i64 [0, %entry], [%sofar, %loop]",
-            *carried_sums,
-            *body,
-            f"  %after = add i64 %i, {iteration_bytes}",
-            "  %wrapped = icmp eq i64 %after, %bytes",
-            "  %next = select i1 %wrapped, i64 0, i64 %after",
-            f"  %sofar = add i64 %done, {iteration_bytes}",
-            "  %more = icmp ult i64 %sofar, %total",
-            "  br i1 %more, label %loop, label %end",
-            "end:",
-            *end,
-            "out:",
-            "  ret i64 0",
-            "}",
-            "!0 = !{i32 1}",
-        ]
-    )
+    lines = [
+        *_load_argument_instructions("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
+        "  %total = mul i64 %bytes, %passes",
+        "  %nothing = icmp eq i64 %total, 0",
+        "  br i1 %nothing, label %out, label %loop",
+        "loop:",
+        "  %i = phi i64 [0, %entry], [%next, %loop]",
+        "  %done = phi i64 [0, %entry], [%sofar, %loop]",
+        *carried_sums,
+        *body,
+        f"  %after = add i64 %i, {iteration_bytes}",
+        "  %wrapped = icmp eq i64 %after, %bytes",
+        "  %next = select i1 %wrapped, i64 0, i64 %after",
+        f"  %sofar = add i64 %done, {iteration_bytes}",
+        "  %more = icmp ult i64 %sofar, %total",
+        "  br i1 %more, label %loop, label %end",
+        "end:",
+        *end,
+        "out:",
+        "  ret i64 0",
+        "}",
+        "!0 = !{i32 1}",
+    ]
+    return "\n".join(lines)
 
 
-def _vector_instructions(mix: str, n: int, sums: int, non_temporal: bool, vector_bytes: int) -> list[str]:
-    """Return the instructions of an iteration on its n-th vector."""
+def _vector_instructions(mix: str, number: int, sums: int, non_temporal: bool, vector_bytes: int) -> list[str]:
+    """Return the instructions of an iteration on the vector with this number."""
     integers, floats = f"<{vector_bytes // 8} x i64>", f"<{vector_bytes // 4} x float>"
     splat = ", ".join([f"float {float(TRIAD_SCALE)}"] * (vector_bytes // 4))
 
     def at(array: str) -> list[str]:
         return [
-            f"  %{array}o{n} = getelementptr i8, ptr %{array}, i64 %i",
-            f"  %{array}{n} = getelementptr i8, ptr %{array}o{n}, i64 {n * vector_bytes}",
+            f"  %{array}o{number} = getelementptr i8, ptr %{array}, i64 %i",
+            f"  %{array}{number} = getelementptr i8, ptr %{array}o{number}, i64 {number * vector_bytes}",
         ]
 
     def load(array: str, kind: str) -> list[str]:
-        return [*at(array), f"  %{array}v{n} = load {kind}, ptr %{array}{n}, align {vector_bytes}"]
+        return [*at(array), f"  %{array}v{number} = load {kind}, ptr %{array}{number}, align {vector_bytes}"]
 
     def store(kind: str, value: str) -> list[str]:
         hint = ", !nontemporal !0" if non_temporal else ""
-        return [*at("c"), f"  store {kind} {value}, ptr %c{n}, align {vector_bytes}{hint}"]
+        return [*at("c"), f"  store {kind} {value}, ptr %c{number}, align {vector_bytes}{hint}"]
 
     if mix == "read":
-        before = f"%s{n}" if n < sums else f"%t{n - sums}"
-        return [*load("a", integers), f"  %t{n} = add {integers} {before}, %av{n}"]
+        before = f"%s{number}" if number < sums else f"%t{number - sums}"
+        return [*load("a", integers), f"  %t{number} = add {integers} {before}, %av{number}"]
     if mix == "write":
         return store(floats, f"<{splat}>")
     if mix == "copy":
-        return [*load("a", integers), *store(integers, f"%av{n}")]
-    product = [f"  %p{n} = fmul {floats} %bv{n}, <{splat}>", f"  %r{n} = fadd {floats} %av{n}, %p{n}"]
-    return [*load("a", floats), *load("b", floats), *product, *store(floats, f"%r{n}")]
+        return [*load("a", integers), *store(integers, f"%av{number}")]
+    product = [
+        f"  %p{number} = fmul {floats} %bv{number}, <{splat}>",
+        f"  %r{number} = fadd {floats} %av{number}, %p{number}",
+    ]
+    return [*load("a", floats), *load("b", floats), *product, *store(floats, f"%r{number}")]
 
 
 def _lane_sum_instructions(integers: str, lanes: int, first: int, count: int) -> list[str]:
@@ -287,37 +290,36 @@ def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
     def for_each_chain(line: str) -> list[str]:
         return [line.format(n=n, v=vector, bytes=vector_bytes, fma=fma) for n in range(chains)]
 
-    return "\n".join(
-        [
-            f"declare {vector} {fma}({vector}, {vector}, {vector})",
-            *_load_argument_instructions("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
-            f"  %k = load {vector}, ptr %numbers, align {vector_bytes}",
-            *vectors_at("numbers", "x", 1),
-            *vectors_at("sums", "s"),
-            "  br label %round",
-            "round:",
-            "  %r = phi i64 [0, %entry], [%rnext, %added]",
-            *for_each_chain("  %x{n} = load {v}, ptr %xat{n}, align {bytes}"),
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [0, %round], [%next, %loop]",
-            *for_each_chain("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
-            *for_each_chain("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
-            "  %next = add i64 %i, 1",
-            "  %more = icmp ult i64 %next, %steps",
-            "  br i1 %more, label %loop, label %added",
-            "added:",
-            *for_each_chain("  %sum{n} = load {v}, ptr %sat{n}, align {bytes}"),
-            *for_each_chain("  %new{n} = fadd {v} %sum{n}, %z{n}"),
-            *for_each_chain("  store {v} %new{n}, ptr %sat{n}, align {bytes}"),
-            "  %rnext = add i64 %r, 1",
-            "  %again = icmp ult i64 %rnext, %rounds",
-            "  br i1 %again, label %round, label %out",
-            "out:",
-            "  ret i64 0",
-            "}",
-        ]
-    )
+    lines = [
+        f"declare {vector} {fma}({vector}, {vector}, {vector})",
+        *_load_argument_instructions("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
+        f"  %k = load {vector}, ptr %numbers, align {vector_bytes}",
+        *vectors_at("numbers", "x", 1),
+        *vectors_at("sums", "s"),
+        "  br label %round",
+        "round:",
+        "  %r = phi i64 [0, %entry], [%rnext, %added]",
+        *for_each_chain("  %x{n} = load {v}, ptr %xat{n}, align {bytes}"),
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [0, %round], [%next, %loop]",
+        *for_each_chain("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
+        *for_each_chain("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
+        "  %next = add i64 %i, 1",
+        "  %more = icmp ult i64 %next, %steps",
+        "  br i1 %more, label %loop, label %added",
+        "added:",
+        *for_each_chain("  %sum{n} = load {v}, ptr %sat{n}, align {bytes}"),
+        *for_each_chain("  %new{n} = fadd {v} %sum{n}, %z{n}"),
+        *for_each_chain("  store {v} %new{n}, ptr %sat{n}, align {bytes}"),
+        "  %rnext = add i64 %r, 1",
+        "  %again = icmp ult i64 %rnext, %rounds",
+        "  br i1 %again, label %round, label %out",
+        "out:",
+        "  ret i64 0",
+        "}",
+    ]
+    return "\n".join(lines)
 
 
 def _load_argument_instructions(*declarations: str) -> list[str]:

@@ -40,10 +40,8 @@ def cache_bytes_by_level(readers: int = 1) -> dict[str, int]:
     caches_by_cpu = [_read_caches(cpu) for cpu in cpus]
     sizes = {}
     for level, cache in _read_caches(min(cpus)).items():
-        sharers = [
-            caches for caches in caches_by_cpu if level in caches and caches[level].shared_cpus == cache.shared_cpus
-        ]
-        sizes[level] = cache.size_bytes // min(len(sharers), readers)
+        sharers_by_core = [caches[level].shared_cpus for caches in caches_by_cpu if level in caches]
+        sizes[level] = cache.size_bytes // min(sharers_by_core.count(cache.shared_cpus), readers)
     return sizes
 
 

@@ -1,6 +1,5 @@
 """The caches of a GPU and its shared memory, and the sweep that finds the levels by itself, by kernels of ours."""
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
@@ -149,9 +148,8 @@ def _broadcast_launches(device: "CudaDevice", size: int) -> dict[str, CacheLaunc
 def _l2_launches(
     device: "CudaDevice",
     size: int,
-    *,
-    shifts: Sequence[int],
-    grids: Iterable[tuple[int, int]] = GRIDS,
+    shifts: tuple,
+    grids: tuple = GRIDS,
     step_bytes: int = L2_STEP_BYTES,
     placements: int = 1,
 ) -> dict[str, CacheLaunch]:

@@ -63,10 +63,8 @@ def list_gpus(cuda: ctypes.CDLL) -> list[VisibleGpu]:
     Raises OSError where a call of the driver fails.
     """
     _require_success(cuda.cuInit(0))
-    return [
-        _describe_gpu(cuda, _call_for_int(cuda.cuDeviceGet, ordinal))
-        for ordinal in range(_call_for_int(cuda.cuDeviceGetCount))
-    ]
+    count = _call_for_int(cuda.cuDeviceGetCount)
+    return [_describe_gpu(cuda, _call_for_int(cuda.cuDeviceGet, ordinal)) for ordinal in range(count)]
 
 
 def _describe_gpu(cuda: ctypes.CDLL, device: int) -> VisibleGpu:

@@ -43,9 +43,7 @@ class CudaTimer:
         """Wait until the device's stream is empty."""
         self.stream.synchronize()
 
-    def time_steps(
-        self, step: Step, count: int, first: int = 0, read_during: Callable[[], object] | None = None
-    ) -> list[float]:
+    def time_steps(self, step: Step, count: int, first: int = 0, read_during: Callable | None = None) -> list[float]:
         """Return the seconds from event to event of `count` steps issued one after another, and synchronise before and
         after.
 

@@ -3,12 +3,10 @@
 import ctypes
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy
 
-if TYPE_CHECKING:
-    import cupy
+from roofline.core.terms import Array
 
 C_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
 TENSOR_MAP_BYTES = 128
@@ -22,9 +20,7 @@ TENSOR_CORE_NAME_PATTERNS = (
 )
 
 
-def launch_overlapping(
-    kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int
-) -> None:
+def launch_overlapped(kernel: int, stream: int, grid: tuple, block: tuple, arguments: tuple, shared_bytes: int) -> None:
     """Launch a kernel that may begin before the previous one in the stream has ended (programmatic stream
     serialization, CUDA programming guide 7.36): it must wait itself before it reads what that kernel wrote.
 
@@ -56,7 +52,7 @@ def _three_dimensions(shape: tuple) -> tuple:
     return shape + (1,) * (3 - len(shape))
 
 
-def _to_c_value(argument: "cupy.ndarray | numpy.generic"):
+def _to_c_value(argument: "Array | numpy.generic"):
     if hasattr(argument, "data") and hasattr(argument.data, "ptr"):
         return ctypes.c_void_p(argument.data.ptr)
     if argument.dtype.kind == "V":  # a structure by value, such as a tensor map
@@ -64,7 +60,7 @@ def _to_c_value(argument: "cupy.ndarray | numpy.generic"):
     return C_TYPES[argument.dtype.kind](argument.item())
 
 
-def make_tensor_map(matrix: "cupy.ndarray", tile_rows: int) -> numpy.void:
+def make_tensor_map(matrix: Array, tile_rows: int) -> numpy.void:
     """Return a tensor map of a matrix [rows, columns] of 16-bit numbers in C order, as a kernel's argument of 128
     bytes.
 

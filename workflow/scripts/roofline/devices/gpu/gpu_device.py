@@ -2,32 +2,25 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from roofline.devices import base, datasheets, levels
-from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
-from roofline.devices.gpu import (
-    cache_benchmarks,
-    driver_calls,
-    gpu_fma,
-    gpu_host_costs,
-    hbm_benchmarks,
-    instruction_kernels,
-    nvml,
-    peer_benchmarks,
-    pointer_chase,
-)
+from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
+from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 from roofline.devices.gpu.cuda_timing import CudaTimer
-from roofline.devices.gpu.energy_kernels import EnergyKernel, make_energy_kernels
+from roofline.devices.gpu.energy_kernels import make_energy_kernels
+from roofline.devices.gpu.gpu_host_costs import host_cost_benchmarks
 from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.limits import GpuLimits
-from roofline.records.compute import WorkloadSpec
+from roofline.devices.gpu.peer_benchmarks import PeerPair
+from roofline.devices.gpu.pointer_chase import LOADS_PER_STEP, make_pointer_chase
 
 if TYPE_CHECKING:
-    import cupy
+    from cupy import RawKernel
+    from cupy.cuda import Graph
 
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAP_CAPABILITY, OVERLAP_DRIVER_CUDA = (9, 0), 12030
@@ -104,7 +97,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
 
     @property
     def limits(self) -> GpuLimits:
-        """What the card grants a kernel."""
+        """The card's limits for a kernel."""
         return GpuLimits(
             multiprocessors=self.multiprocessors,
             shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
@@ -193,11 +186,6 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.synchronize()
         runtime.profilerStop()
 
-    # -- what calls cost the host
-
-    def host_cost_benchmarks(self) -> Iterator[HostCostBenchmark]:
-        return gpu_host_costs.host_cost_benchmarks(self)
-
     # -- ceilings
 
     def compute_unit(self, ceiling: str) -> str:
@@ -215,55 +203,41 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     def memory_ceiling_names(self, mix: str) -> list[str]:
         return levels.memory_ceiling_names(self.kind, mix)
 
-    def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterator[Workload]:
-        """Return the register-only kernels that a search tries: every variant on several grids, a millisecond each."""
-        return iter(gpu_fma.candidate_fma_workloads(self, ceiling, seed))
-
-    def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
-        """Return the workload of a recorded kernel and grid, on the random numbers of another seed."""
-        return gpu_fma.rebuild_fma_workload(self, ceiling, product, seed)
-
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         if level in ("l2", "l1", "shared"):
             return cache_benchmarks.bandwidth_benchmarks(self, level)
         return hbm_benchmarks.bandwidth_benchmarks(self, level, size_bytes)
 
-    def open_peer_pair(self, size_bytes: int | None) -> peer_benchmarks.PeerPair:
+    def open_peer_pair(self, size_bytes: int | None) -> PeerPair:
         """Return this card and its peer, with arrays of `size_bytes` on both; None: as large as needed.
 
         Raises UnsupportedError where one may not access the other's memory.
         """
-        return peer_benchmarks.PeerPair(self, size_bytes)
+        return PeerPair(self, size_bytes)
 
-    def pointer_chase(self, level: str) -> tuple[Step, int, Callable[[], str]] | None:
-        return pointer_chase.make_pointer_chase(self, level) if level in pointer_chase.LOADS_PER_STEP else None
+    def pointer_chase(self, level: str) -> PointerChase | None:
+        return make_pointer_chase(self, level) if level in LOADS_PER_STEP else None
 
-    def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
-        return cache_benchmarks.sweep_benchmarks(self, points_per_octave)
-
-    def make_energy_kernels(self) -> Iterator[EnergyKernel]:
-        """Yield kernels that read memory and multiply in registers, from one multiply-add per number to 1024."""
-        return make_energy_kernels(self)
-
-    def make_issue_kernels(self) -> list[instruction_kernels.IssueKernel]:
-        """Return the candidates for the peak of warp instructions per second."""
-        return instruction_kernels.make_issue_kernels(self)
-
-    def make_access_limit_kernels(self) -> list[instruction_kernels.AccessLimitKernel]:
-        """Return kernels that load by strides from L1, and with bank conflicts from shared memory."""
-        return instruction_kernels.make_access_limit_kernels(self)
+    # Functions of other modules whose first argument is the device.
+    candidate_fma_workloads = gpu_fma.candidate_fma_workloads
+    rebuild_fma_workload = gpu_fma.rebuild_fma_workload
+    sweep_benchmarks = cache_benchmarks.sweep_benchmarks
+    host_cost_benchmarks = host_cost_benchmarks
+    make_energy_kernels = make_energy_kernels
+    make_issue_kernels = instruction_kernels.make_issue_kernels
+    make_access_limit_kernels = instruction_kernels.make_access_limit_kernels
 
     # -- graphs
 
     def capture_launches(
         self,
-        kernel: "cupy.RawKernel",
+        kernel: "RawKernel",
         grid: tuple,
         block: tuple,
-        argument_tuples: list[tuple],
+        launches: list[tuple],
         shared_bytes: int,
         overlap: bool = True,
-    ) -> "cupy.cuda.Graph":
+    ) -> "Graph":
         """Return a CUDA graph of launches of a kernel, one for each tuple of arguments.
 
         With `overlap` each may begin before the last one ends.
@@ -271,13 +245,13 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         launch = self.make_launcher(kernel, grid, block, shared_bytes, overlap)
 
         def queue() -> None:
-            for arguments in argument_tuples:
+            for arguments in launches:
                 launch(arguments)
 
         return self.capture_graph(queue)
 
     def make_launcher(
-        self, kernel: "cupy.RawKernel", grid: tuple, block: tuple, shared_bytes: int, overlap: bool
+        self, kernel: "RawKernel", grid: tuple, block: tuple, shared_bytes: int, overlap: bool
     ) -> Callable[[tuple], None]:
         """Return a function that launches a kernel with a tuple of arguments.
 
@@ -285,12 +259,12 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         """
         handle = kernel.kernel.ptr
         if overlap and self.supports_overlap:
-            return lambda arguments: driver_calls.launch_overlapping(
+            return lambda arguments: driver_calls.launch_overlapped(
                 handle, self.stream.ptr, grid, block, arguments, shared_bytes
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)
 
-    def capture_graph(self, queue: Callable[[], object]) -> "cupy.cuda.Graph":
+    def capture_graph(self, queue: Callable[[], object]) -> "Graph":
         """Return a CUDA graph of what a function queues on the device's stream, which runs nothing meanwhile.
 
         CuPy refuses to call cuBLAS during a capture; cuBLASLt and kernels of ours may be queued.

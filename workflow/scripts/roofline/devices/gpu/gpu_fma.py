@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy
 
 from roofline.core.dtypes import array_dtype, operand_dtype, relative_error, require_close
+from roofline.core.terms import Array
 from roofline.devices.base import Workload
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
 if TYPE_CHECKING:
-    import cupy
-
     from roofline.devices.gpu.gpu_device import CudaDevice
 
+LIBRARY = "a register-only kernel of this project (kernels/fma.cu)"
 # Numbers per thread and steps per round. On H100 and H200 the first leads in fp64, the last in fp16.
 NUMBERS_AND_STEPS = ((8, 4), (16, 16), (16, 32))
 # The factors k and l of a fold x -> k x + l, in every lane. Folds draw numbers together, to 1/e within 1 / (1 + k)
@@ -52,9 +52,8 @@ def candidate_fma_workloads(device: "CudaDevice", ceiling: str, seed: int) -> li
     workloads: list[Workload] = []
     for (threads, blocks_per_sm), (numbers, steps) in itertools.product(GRIDS, NUMBERS_AND_STEPS):
         one_round = FmaShape(blocks_per_sm * device.multiprocessors, threads, 1, numbers, steps)
-        rounds = CHOOSE_ROUNDS
-        if workloads:
-            rounds = max(1, workloads[0].flops // fma_flops(ceiling, one_round))
+        flops = fma_flops(ceiling, one_round)
+        rounds = max(1, workloads[0].flops // flops) if workloads else CHOOSE_ROUNDS
         workloads.append(_make_workload(device, ceiling, seed, one_round._replace(rounds=rounds)))
     return workloads
 
@@ -89,8 +88,7 @@ def _make_workload(device: "CudaDevice", ceiling: str, seed: int, shape: FmaShap
     kernel = device.load_kernel("fma.cu", f"fold_{dtype}", _defines(numbers, steps))
 
     def run(count: int) -> None:
-        arguments = (before, after, factors, numpy.uint32(count), device.kernel_clock)
-        kernel((blocks,), (threads,), arguments)
+        kernel((blocks,), (threads,), (before, after, factors, numpy.uint32(count), device.kernel_clock))
 
     if rounds == CHOOSE_ROUNDS:
         rounds = _choose_rounds(device, run)
@@ -116,12 +114,7 @@ def _make_workload(device: "CudaDevice", ceiling: str, seed: int, shape: FmaShap
 
     return Workload(
         product=WorkloadSpec(
-            library="a register-only kernel of this project (kernels/fma.cu)",
-            shape=shape._asdict(),
-            layout=None,
-            algorithm="fold",
-            accumulation=dtype,
-            output=dtype,
+            library=LIBRARY, shape=shape._asdict(), layout=None, algorithm="fold", accumulation=dtype, output=dtype
         ),
         flops=fma_flops(ceiling, shape),
         step=lambda index: run(rounds),
@@ -146,7 +139,7 @@ def _choose_rounds(device: "CudaDevice", run: Callable[[int], None]) -> int:
     return rounds
 
 
-def _first_threads_on_host(device: "CudaDevice", array: "cupy.ndarray", numbers: int) -> numpy.ndarray:
+def _first_threads_on_host(device: "CudaDevice", array: Array, numbers: int) -> numpy.ndarray:
     """Return the numbers of the first threads on the host, as [numbers of a thread, threads x lanes] of float64."""
     by_thread = device.to_host(array).reshape(numbers, -1)
     return by_thread[:, :COMPARED_THREADS].astype(numpy.float64)

@@ -26,10 +26,8 @@ def host_cost_benchmarks(device: "CudaDevice") -> Iterator[HostCostBenchmark]:
     arguments = {}
     for count in (FEW_ARGUMENTS, MANY_ARGUMENTS):  # half of them arrays, half of them numbers
         arguments[count] = (*arrays[: count // 2], *[size] * (count // 2))
-    kernels = {
-        FEW_ARGUMENTS: device.load_kernel("empty_kernels.cu", "of_few"),
-        MANY_ARGUMENTS: device.load_kernel("empty_kernels.cu", "of_many"),
-    }
+    kernel_names = {FEW_ARGUMENTS: "of_few", MANY_ARGUMENTS: "of_many"}
+    kernels = {count: device.load_kernel("empty_kernels.cu", name) for count, name in kernel_names.items()}
     for count, kernel in kernels.items():
 
         def launch(index: int, kernel: "cupy.RawKernel" = kernel, count: int = count) -> None:
@@ -39,8 +37,8 @@ def host_cost_benchmarks(device: "CudaDevice") -> Iterator[HostCostBenchmark]:
     yield HostCostBenchmark("empty_kernel_s", 1, 1, launch, queued=True)  # the kernel of many arguments
     graph = device.capture_graph(lambda: kernels[MANY_ARGUMENTS]((1,), (32,), arguments[MANY_ARGUMENTS]))
     yield HostCostBenchmark("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
-    x, w, y = (device.normal((64, 64), "fp32", seed) for seed in range(3))
-    yield HostCostBenchmark("product_call_s", 1, 1, lambda index: device.xp.matmul(x, w, out=y))
+    matrix, weights, product = (device.normal((64, 64), "fp32", seed) for seed in range(3))
+    yield HostCostBenchmark("product_call_s", 1, 1, lambda index: device.xp.matmul(matrix, weights, out=product))
     yield HostCostBenchmark("array_operation_s", 1, OPERATIONS_PER_STEP, array_operations_step(device))
 
 

@@ -11,6 +11,7 @@ from roofline.devices.datasheets import CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE
 from roofline.devices.gpu import cuda_driver, nvml
 
 CUPY_PACKAGE_BY_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
+CPU_ONLY_REMEDY = "set 'devices: [cpu]' in config/config.yaml"
 OLDEST_DRIVER = {12: "525", 13: "580"}
 OLDEST_CAPABILITY = 7.0  # the oldest compute capability that is measured
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -120,15 +121,10 @@ def _unusable_reason(facts: dict) -> str | None:
     """Return why a card with these fields of an Identity cannot be measured; None where it can."""
     capability = facts["compute_capability"]
     if not capability or not facts["memory_total_bytes"] or facts["uuid"] == "unknown":
-        return (
-            "neither NVML nor CUDA reports this card's UUID, compute capability or memory; set 'devices: [cpu]' in "
-            "config/config.yaml"
-        )
+        return f"neither NVML nor CUDA reports this card's UUID, compute capability or memory; {CPU_ONLY_REMEDY}"
     if float(capability) < OLDEST_CAPABILITY:
-        return (
-            f"{facts['name']} has compute capability {capability}, and {OLDEST_CAPABILITY} is needed; leave it out of "
-            "'devices'"
-        )
+        needed = f"{OLDEST_CAPABILITY} is needed; leave it out of 'devices'"
+        return f"{facts['name']} has compute capability {capability}, and {needed}"
     return None
 
 
@@ -140,23 +136,18 @@ def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver:
     driver_major = driver_cuda // 1000 if driver_cuda else None
     version = f" {driver}" if driver else ""
     if driver_major and driver_major < min(CUPY_PACKAGE_BY_CUDA):
-        return (
-            f"the NVIDIA driver{version} runs CUDA {driver_major} at most and CuPy needs 12: install driver "
-            f"{OLDEST_DRIVER[12]} or newer, or set 'devices: [cpu]' in config/config.yaml"
-        )
+        remedy = f"install driver {OLDEST_DRIVER[12]} or newer, or {CPU_ONLY_REMEDY}"
+        return f"the NVIDIA driver{version} runs CUDA {driver_major} at most and CuPy needs 12: {remedy}"
     best = max(cuda for cuda in CUPY_PACKAGE_BY_CUDA if not driver_major or cuda <= driver_major)
     if not versions["cupy"]:
-        return (
-            f"CuPy is not installed: pip install -r envs/cuda{min(CUPY_PACKAGE_BY_CUDA)}.txt (or run make), or set "
-            "'devices: [cpu]' in config/config.yaml"
-        )
-    built_for = next((cuda for cuda, name in CUPY_PACKAGE_BY_CUDA.items() if name == versions["cupy_package"]), None)
+        remedy = f"pip install -r envs/cuda{min(CUPY_PACKAGE_BY_CUDA)}.txt (or run make), or {CPU_ONLY_REMEDY}"
+        return f"CuPy is not installed: {remedy}"
+    package = versions["cupy_package"]
+    built_for = next((cuda for cuda, name in CUPY_PACKAGE_BY_CUDA.items() if name == package), None)
     if built_for and driver_major and built_for > driver_major:
-        return (
-            f"{versions['cupy_package']} needs CUDA {built_for} (driver {OLDEST_DRIVER[built_for]} or newer) and the "
-            f"driver{version} runs CUDA {driver_major}: pip uninstall {versions['cupy_package']}, then "
-            f"pip install -r envs/cuda{best}.txt (or make CUDA={best})"
-        )
+        required = f"{package} needs CUDA {built_for} (driver {OLDEST_DRIVER[built_for]} or newer)"
+        remedy = f"pip uninstall {package}, then pip install -r envs/cuda{best}.txt (or make CUDA={best})"
+        return f"{required} and the driver{version} runs CUDA {driver_major}: {remedy}"
     return None
 
 

@@ -1,17 +1,18 @@
 """The memory of a GPU and its link to the host, by kernels of ours and by the driver's copies."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
-from roofline.core.terms import ACCESS_PATTERNS
+from roofline.core.terms import ACCESS_PATTERNS, Array
 from roofline.core.units import GIB
 from roofline.devices.base import BandwidthBenchmark, Step
 from roofline.devices.gpu.cuda_arrays import TriadArrays
 
 if TYPE_CHECKING:
-    import cupy
+    from cupy import RawKernel
 
     from roofline.devices.gpu.gpu_device import CudaDevice
 
@@ -41,7 +42,7 @@ HOST_TIMED_BLOCKS, HOST_SAMPLES = 8, 20
 class KernelGrid(NamedTuple):
     """A kernel and the grid of its launches."""
 
-    kernel: "cupy.RawKernel"
+    kernel: "RawKernel"
     blocks: int
     threads: int  # of a block
 
@@ -75,12 +76,8 @@ def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchm
     # One block per tile, or a few per multiprocessor that go round and round: which is faster differs by card and
     # access pattern, mostly the first.
     shapes = [(BLOCK_PER_TILE, threads, depth) for threads in THREADS for depth in VECTORS_IN_FLIGHT]
-    shapes += [
-        (blocks, threads, depth)
-        for threads in THREADS
-        for depth in VECTORS_IN_FLIGHT
-        for blocks in _full_and_half(device.max_threads // threads)
-    ]
+    for threads, depth in itertools.product(THREADS, VECTORS_IN_FLIGHT):
+        shapes += [(blocks, threads, depth) for blocks in _full_and_half(device.max_threads // threads)]
     arguments = _kernel_arguments(device, mix, arrays)
     grids = list_grids(device, mix, size, shapes)
     steps = {name: make_launch_step(*grid, arguments) for name, grid in grids.items()}
@@ -97,9 +94,7 @@ def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchm
     )
 
 
-def list_grids(
-    device: "CudaDevice", mix: str, size: int, shapes: Iterable[tuple[int, int, int]]
-) -> dict[str, KernelGrid]:
+def list_grids(device: "CudaDevice", mix: str, size: int, shapes: Iterable[tuple]) -> dict[str, KernelGrid]:
     """Return, by their names, the grids of a kernel on arrays of `size` bytes.
 
     Shapes are (blocks per multiprocessor, threads, vectors in flight); those that need too many registers are left out.
@@ -123,9 +118,7 @@ def _full_and_half(largest: int) -> list[int]:
     return [largest, largest // 2] if largest > 1 else [largest]
 
 
-def make_launch_step(
-    kernel: "cupy.RawKernel", blocks: int, threads: int, arguments: tuple, shared_bytes: int = 0
-) -> Step:
+def make_launch_step(kernel: "RawKernel", blocks: int, threads: int, arguments: tuple, shared_bytes: int = 0) -> Step:
     """Return a step that launches a kernel with `blocks` of `threads` and fixed arguments on the current stream.
 
     The step's number is not used.
@@ -149,11 +142,11 @@ def _kernel_arguments(device: "CudaDevice", mix: str, arrays: TriadArrays) -> tu
     return *arrays, vectors, numpy.float32(TRIAD_SCALE), clock
 
 
-def _read_arguments(device: "CudaDevice", array: "cupy.ndarray") -> tuple:
+def _read_arguments(device: "CudaDevice", array: Array) -> tuple:
     return array, _count_vectors(device, array), device.word_sum, device.report_sum, device.kernel_clock
 
 
-def _count_vectors(device: "CudaDevice", array: "cupy.ndarray") -> numpy.uint64:
+def _count_vectors(device: "CudaDevice", array: Array) -> numpy.uint64:
     return numpy.uint64(array.nbytes // device.vector_bytes)
 
 
@@ -169,11 +162,7 @@ def _verify_write(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
     device.poison(written)
     step(0)
     kernel, arguments = device.load_kernel("memory.cu", "read_1"), _read_arguments(device, written)
-
-    def read() -> None:
-        device.launch_one_pass(kernel, arguments)
-
-    require_sum(device, read, pattern_sum(written.size), written.size)
+    require_sum(device, lambda: device.launch_one_pass(kernel, arguments), pattern_sum(written.size), written.size)
     return "the sum of every word read back against the sum of what was to be written"
 
 
@@ -199,7 +188,7 @@ def _verify_triad(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
 VERIFIERS = {"read": _verify_read, "write": _verify_write, "copy": _verify_copy, "triad": _verify_triad}
 
 
-def write_pattern(device: "CudaDevice", array: "cupy.ndarray") -> None:
+def write_pattern(device: "CudaDevice", array: Array) -> None:
     """Queue the writing of the words start, start + 1, ... to an array, from PATTERN_START on."""
     arguments = (array, _count_vectors(device, array), numpy.uint32(PATTERN_START), device.kernel_clock)
     device.launch_one_pass(device.load_kernel("memory.cu", "write_1"), arguments)
@@ -248,7 +237,7 @@ def _device_copy_benchmark(device: "CudaDevice", size: int) -> BandwidthBenchmar
     )
 
 
-def have_same_bits(device: "CudaDevice", source: "cupy.ndarray", destination: "cupy.ndarray") -> bool:
+def have_same_bits(device: "CudaDevice", source: Array, destination: Array) -> bool:
     """Return whether no 32-bit word of two arrays differs, and wait for the comparison."""
     differences = device.xp.zeros(1, device.xp.uint64)
     device.count_differences(source, destination, differences)

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
+from roofline.core import roofline_model
 from roofline.core.dtypes import relative_error, require_close
-from roofline.core.roofline_model import (
-    LANES_PER_WARP,
-    SCHEDULERS_PER_SM,
-    WORD_BYTES,
-    sectors_per_request,
-    wavefronts_per_request,
-)
+from roofline.core.roofline_model import LANES_PER_WARP, SCHEDULERS_PER_SM, WORD_BYTES
 from roofline.devices.base import Step
 from roofline.devices.gpu.gpu_fma import FEW_STEPS_TOLERANCE, WHOLE_RUN_TOLERANCE, expected_fold
 from roofline.devices.gpu.hbm_benchmarks import PATTERN_START
@@ -107,21 +102,18 @@ def _issue_kernel(device: "CudaDevice", threads: int, pairs: int) -> IssueKernel
     rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS_PER_SM // (2 * pairs * warps_per_sm))
     kernel = device.load_kernel(KERNEL_FILE, "issue", _defines(pairs))
     numbers = blocks * threads * CHAINS_PER_THREAD
-    float_array, word_array = device.xp.empty(numbers, "float32"), device.xp.empty(numbers, "uint32")
+    arrays = device.xp.empty(numbers, "float32"), device.xp.empty(numbers, "uint32")
 
     def run(count: int) -> None:
-        kernel((blocks,), (threads,), (float_array, word_array, numpy.uint32(count), device.kernel_clock))
+        kernel((blocks,), (threads,), (*arrays, numpy.uint32(count), device.kernel_clock))
 
     def run_first_block(count: int) -> list[numpy.ndarray]:
         """Return the floats and the words of the first block after so many rounds, a row for each thread."""
-        for array in (float_array, word_array):
+        for array in arrays:
             device.poison(array)
         run(count)
         device.synchronize()
-        return [
-            device.to_host(array[: threads * CHAINS_PER_THREAD]).reshape(threads, CHAINS_PER_THREAD)
-            for array in (float_array, word_array)
-        ]
+        return [device.to_host(array[: threads * CHAINS_PER_THREAD]).reshape(threads, -1) for array in arrays]
 
     def check() -> Check:
         """Check the floats of all rounds of a step, then both kinds of number after a few rounds."""
@@ -163,28 +155,20 @@ def expected_shifts(words: numpy.ndarray, count: int) -> numpy.ndarray:
 
 
 def _stride_kernel(device: "CudaDevice", stride: int) -> AccessLimitKernel:
-    sectors = sectors_per_request(stride)
+    sectors = roofline_model.sectors_per_request(stride)
     lines = {lane * stride * WORD_BYTES // LINE_BYTES for lane in range(LANES_PER_WARP)}
-    pattern = LoadPattern(
-        kernel_name="load_strided",
-        cycles=max(sectors // SECTORS_PER_CYCLE, len(lines)),
-        words=SET_WORDS + LANES_PER_WARP * max(STRIDES) + LOAD_SPACING * LOADS_PER_ROUND,
-        arguments=(numpy.uint32(stride), numpy.uint32(SET_WORDS)),
-        word_indices=partial(strided_word_indices, stride),
-    )
+    cycles = max(sectors // SECTORS_PER_CYCLE, len(lines))
+    words = SET_WORDS + LANES_PER_WARP * max(STRIDES) + LOAD_SPACING * LOADS_PER_ROUND
+    arguments, word_indices = (numpy.uint32(stride), numpy.uint32(SET_WORDS)), partial(strided_word_indices, stride)
+    pattern = LoadPattern("load_strided", cycles, words, arguments, word_indices)
     step, requests, verify = _load_step(device, pattern)
     return AccessLimitKernel("stride", stride, requests, sectors, step, verify)
 
 
 def _conflict_kernel(device: "CudaDevice", conflict_ways: int) -> AccessLimitKernel:
-    wavefronts = wavefronts_per_request(conflict_ways)
-    pattern = LoadPattern(
-        kernel_name="load_conflicting",
-        cycles=wavefronts,
-        words=SHARED_WORDS,
-        arguments=(numpy.uint32(conflict_ways),),
-        word_indices=partial(shared_word_indices, conflict_ways),
-    )
+    wavefronts = roofline_model.wavefronts_per_request(conflict_ways)
+    arguments, word_indices = (numpy.uint32(conflict_ways),), partial(shared_word_indices, conflict_ways)
+    pattern = LoadPattern("load_conflicting", wavefronts, SHARED_WORDS, arguments, word_indices)
     step, requests, verify = _load_step(device, pattern)
     return AccessLimitKernel("conflict", conflict_ways, requests, wavefronts, step, verify)
 
@@ -196,7 +180,8 @@ def _load_step(device: "CudaDevice", pattern: LoadPattern) -> tuple[Step, int, C
     blocks, warps_per_sm = blocks_per_sm * device.multiprocessors, blocks_per_sm * threads // LANES_PER_WARP
     rounds = max(1, STEP_CYCLES // (LOADS_PER_ROUND * warps_per_sm * max(1, pattern.cycles)))
     words = device.cache_buffer(WORD_BYTES * pattern.words).view("uint32")
-    kernel = device.load_kernel(KERNEL_FILE, pattern.kernel_name, _defines(PAIRS_PER_ROUND[0]))
+    name = pattern.kernel_name
+    kernel = device.load_kernel(KERNEL_FILE, name, _defines(PAIRS_PER_ROUND[0]))
 
     def step(index: int) -> None:
         arguments = (words, *pattern.arguments, numpy.uint32(rounds), device.word_sum, device.kernel_clock)
@@ -210,9 +195,7 @@ def _load_step(device: "CudaDevice", pattern: LoadPattern) -> tuple[Step, int, C
         word_sum = int(device.to_host(device.word_sum)[0])
         expected = blocks * expected_load_sum(pattern.word_indices(threads, rounds)) % 2**32
         if word_sum != expected:
-            raise ArithmeticError(
-                f"{pattern.kernel_name}: the words loaded add up to {word_sum}, and must to {expected}"
-            )
+            raise ArithmeticError(f"{name}: the words loaded add up to {word_sum}, and must to {expected}")
         return "the sum of every word loaded"
 
     return step, blocks * threads // LANES_PER_WARP * rounds * LOADS_PER_ROUND, verify

@@ -53,10 +53,9 @@ class KernelCompiler:
 
     def compile_ahead(self, kernels: Iterable[tuple]) -> None:
         """Compile kernels, given as arguments of `load_kernel`, and those of ceilings. `load_kernel` raises errors."""
-        codes_and_defines = {
-            (read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines)
-            for source, _, *defines in (*kernels, *self.ceiling_kernels)
-        }
+        codes_and_defines = set()
+        for source, _, *defines in (*kernels, *self.ceiling_kernels):
+            codes_and_defines.add((read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines))
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
             pool.map(lambda code_and_defines: self._compile_cubin(*code_and_defines), codes_and_defines)
 

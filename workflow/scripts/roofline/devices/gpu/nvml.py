@@ -122,11 +122,8 @@ def read_memory_errors(handle: NvmlHandle) -> dict:
     # (for corrected errors, for uncorrected ones, pending, failed)
     remapped = query("DeviceGetRemappedRows", handle)
     retirement = query("DeviceGetRetiredPagesPendingStatus", handle)
-    causes = (
-        "NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS",
-        "NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR",
-    )
-    retired = [query("DeviceGetRetiredPages", handle, cause) for cause in causes]
+    causes = ("MULTIPLE_SINGLE_BIT_ECC_ERRORS", "DOUBLE_BIT_ECC_ERROR")
+    retired = [query("DeviceGetRetiredPages", handle, f"NVML_PAGE_RETIREMENT_CAUSE_{cause}") for cause in causes]
     return {
         "ecc_uncorrected_errors": errors("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC"),
         "ecc_uncorrected_errors_ever": errors("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC"),
@@ -141,10 +138,8 @@ def read_memory_errors(handle: NvmlHandle) -> dict:
 
 def read_host_link(handle: NvmlHandle) -> dict:
     """Return generation and width of the host link now; an idle card lowers both."""
-    return {
-        "pcie_generation": query("DeviceGetCurrPcieLinkGeneration", handle),
-        "pcie_width": query("DeviceGetCurrPcieLinkWidth", handle),
-    }
+    generation = query("DeviceGetCurrPcieLinkGeneration", handle)
+    return {"pcie_generation": generation, "pcie_width": query("DeviceGetCurrPcieLinkWidth", handle)}
 
 
 def _nvlink_states(handle: NvmlHandle) -> dict[int, bool]:
@@ -165,12 +160,8 @@ def describe_path(handle: NvmlHandle, peer: NvmlHandle) -> dict:
         link = None
     else:
         link = "nvlink" if status == P2P_OK else "pcie"
-    path = {
-        "link": link,
-        "active_nvlinks": None,
-        "nvlink_version": None,
-        "pcie_ancestor": ANCESTORS.get(query("DeviceGetTopologyCommonAncestor", handle, peer)),
-    }
+    ancestor = ANCESTORS.get(query("DeviceGetTopologyCommonAncestor", handle, peer))
+    path = {"link": link, "active_nvlinks": None, "nvlink_version": None, "pcie_ancestor": ancestor}
     if link == "nvlink":
         links = [number for number in _active_links(handle) if _link_reaches(handle, number, peer)]
         versions = [NVLINK_VERSIONS.get(query("DeviceGetNvLinkVersion", handle, number)) for number in links]

@@ -3,6 +3,7 @@
 One way and both ways at once, where both directions are added up; and what 8 bytes take. docs/running.md.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +11,7 @@ import numpy
 
 from roofline.core.terms import AccessPattern, UnsupportedError
 from roofline.core.units import GIB, MIB
-from roofline.devices.base import BandwidthBenchmark, Step
+from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
 from roofline.devices.gpu import hbm_benchmarks
 from roofline.devices.gpu.cuda_arrays import ONE_PASS_BLOCKS_PER_SM, ONE_PASS_THREADS
 from roofline.devices.gpu.pointer_chase import allocate_chain, make_chase_step
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 # In a larger array the beginning and end of a transfer no longer show: 10 us of 2.7 ms on an H200.
 LARGEST_BYTES = GIB
 SHARE_OF_FREE = 64  # an array takes one part in so many of free memory at most
-# (threads of a block, vectors in flight, whether there is a block for each tile)
-GRIDS = tuple(
-    (threads, depth, per_tile) for depth in (4, 1) for threads in (512, 1024, 256) for per_tile in (True, False)
-)
+# (vectors in flight, threads of a block, whether there is a block for each tile)
+GRIDS = tuple(itertools.product((4, 1), (512, 1024, 256), (True, False)))
 CHAIN_BYTES, CHAIN_STEPS = 2 * MIB, 4096  # a chain that one page of memory and the L2 hold
 COPIED_BYTES = 8
 
@@ -109,7 +108,7 @@ class PeerPair:
 
         return step
 
-    def pointer_chase(self) -> tuple[Step, int, Callable[[], str]]:
+    def pointer_chase(self) -> PointerChase:
         """Return a step of dependent loads in the peer's memory, their number, and a check of where they lead."""
         with self.remote as remote:
             words, addresses = allocate_chain(remote.device, CHAIN_BYTES)
@@ -130,10 +129,8 @@ def _require_access(device: "CudaDevice") -> None:
     if runtime.getDeviceCount() < 2:
         raise UnsupportedError(f"CUDA shows this process only one of {device.name} and {device.peer.device}")
     if not (runtime.deviceCanAccessPeer(0, 1) and runtime.deviceCanAccessPeer(1, 0)):
-        raise UnsupportedError(
-            f"{device.name} and {device.peer.device} may not access one another's memory, and copies would go through "
-            "the host"
-        )
+        no_access = "may not access one another's memory, and copies would go through the host"
+        raise UnsupportedError(f"{device.name} and {device.peer.device} {no_access}")
     if device.peer.compute_capability != device.identity.compute_capability:
         raise UnsupportedError(f"{device.name} and {device.peer.device} are of different compute capabilities")
     for card, peer in ((0, 1), (1, 0)):
@@ -246,7 +243,7 @@ class _PeerKernel:
         self._card, self._peer, self._start = card, peer, hbm_benchmarks.PATTERN_START + card.number
         device = card.device
         shapes = []
-        for threads, depth, per_tile in GRIDS:
+        for depth, threads, per_tile in GRIDS:
             blocks_per_sm = hbm_benchmarks.BLOCK_PER_TILE if per_tile else device.max_threads // threads
             shapes.append((blocks_per_sm, threads, depth))
         arguments = self.arguments(numpy.uint64(card.size // device.vector_bytes))

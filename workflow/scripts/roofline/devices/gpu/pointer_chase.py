@@ -1,16 +1,14 @@
 """Load latency: a chain of addresses through memory, in which each load needs the result of the previous one."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy
 
+from roofline.core.terms import Array
 from roofline.core.units import KIB, MIB
-from roofline.devices.base import Step
+from roofline.devices.base import PointerChase
 
 if TYPE_CHECKING:
-    import cupy
-
     from roofline.devices.gpu.gpu_device import CudaDevice
 
 LINE_BYTES = 128
@@ -21,7 +19,7 @@ LOADS_PER_STEP = {"l1": 1 << 18, "l2": 1 << 14, "hbm": 1 << 12}
 CHAIN_L2_SIZES = 8
 
 
-def make_pointer_chase(device: "CudaDevice", level: str) -> tuple[Step, int, Callable[[], str]]:
+def make_pointer_chase(device: "CudaDevice", level: str) -> PointerChase:
     """Return a step of dependent 8-byte loads from a level, their number, and a check of where they lead."""
     l2 = device.last_level_cache_bytes
     evicting_bytes = min(CHAIN_L2_SIZES * l2, device.identity.memory_free_bytes // 8)
@@ -31,7 +29,7 @@ def make_pointer_chase(device: "CudaDevice", level: str) -> tuple[Step, int, Cal
     return make_chase_step(device, words, addresses, LOADS_PER_STEP[level], "chase_l1" if level == "l1" else "chase")
 
 
-def allocate_chain(device: "CudaDevice", size: int) -> tuple["cupy.ndarray", numpy.ndarray]:
+def allocate_chain(device: "CudaDevice", size: int) -> tuple[Array, numpy.ndarray]:
     """Return an array of `size` bytes on CUDA's current device that holds a chain, and the chain's addresses in their
     order."""
     words = device.xp.zeros((size // LINE_BYTES, LINE_BYTES // WORD_BYTES), numpy.uint64)
@@ -50,9 +48,7 @@ def shuffle_chain(start: int, lines: int) -> tuple[numpy.ndarray, numpy.ndarray]
     return words, addresses
 
 
-def make_chase_step(
-    device: "CudaDevice", words: "cupy.ndarray", addresses: numpy.ndarray, loads: int, kernel_name: str
-) -> tuple[Step, int, Callable[[], str]]:
+def make_chase_step(device: "CudaDevice", words: Array, addresses: Array, loads: int, kernel_name: str) -> PointerChase:
     """Return a step of `loads` loads along a chain in `words`, their number, and a check of where they lead.
 
     Each step begins where the previous one ended. The check raises ArithmeticError.
