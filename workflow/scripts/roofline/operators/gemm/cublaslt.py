@@ -97,18 +97,18 @@ class CublasLt:
             self._set_attribute(description, "FAST_ACCUM", ctypes.c_int8(1))
         a_rows, a_columns = (k, m) if transposed_a else (m, k)
         b_rows, b_columns = (n, k) if transposed_b else (k, n)
-        a = _create_layout(lt, arithmetic.operand, a_rows, a_columns)
-        b = _create_layout(lt, arithmetic.operand, b_rows, b_columns)
-        d = _create_layout(lt, TYPE_OF_OUTPUT[output], m, n)
-        offered = self._ask_heuristic(description, a, b, d, count)
+        a_layout = _create_layout(lt, arithmetic.operand, a_rows, a_columns)
+        b_layout = _create_layout(lt, arithmetic.operand, b_rows, b_columns)
+        d_layout = _create_layout(lt, TYPE_OF_OUTPUT[output], m, n)
+        offered = self._ask_heuristic(description, a_layout, b_layout, d_layout, count)
         alpha_value = SCALE_CTYPES[scale](1 if scale == R_32I else alpha)
         zero = SCALE_CTYPES[scale](0)
         self._kept_alive += [alpha_value, zero, offered]
 
         def make_run(algorithm: int) -> Callable[[int, int, int, int], None]:
             def run(a_address: int, b_address: int, d_address: int, stream: int) -> None:
-                operands = ctypes.addressof(alpha_value), a_address, a, b_address, b
-                result = ctypes.addressof(zero), d_address, d, d_address, d
+                operands = ctypes.addressof(alpha_value), a_address, a_layout, b_address, b_layout
+                result = ctypes.addressof(zero), d_address, d_layout, d_address, d_layout
                 workspace = self._workspace, CUBLASLT_WORKSPACE_BYTES
                 try:
                     lt.matmul(self._handle, description, *operands, *result, algorithm, *workspace, stream)
@@ -127,7 +127,9 @@ class CublasLt:
             description, self._lt.MatmulDescAttribute[attribute], ctypes.addressof(value), ctypes.sizeof(value)
         )
 
-    def _ask_heuristic(self, description: int, a: int, b: int, d: int, count: int) -> "_HeuristicResults":
+    def _ask_heuristic(
+        self, description: int, a_layout: int, b_layout: int, d_layout: int, count: int
+    ) -> "_HeuristicResults":
         """Return the algorithms that the library can run, of `count` that it is asked for."""
         lt = self._lt
         preference, limit = lt.matmul_preference_create(), ctypes.c_uint64(CUBLASLT_WORKSPACE_BYTES)
@@ -137,7 +139,16 @@ class CublasLt:
         results, returned = lt.MatmulHeuristicResult(count), ctypes.c_int32(0)
         try:
             lt.matmul_algo_get_heuristic(
-                self._handle, description, a, b, d, d, preference, count, results.ptr, ctypes.addressof(returned)
+                self._handle,
+                description,
+                a_layout,
+                b_layout,
+                d_layout,
+                d_layout,
+                preference,
+                count,
+                results.ptr,
+                ctypes.addressof(returned),
             )
         except lt.cuBLASLtError:  # none for this shape and layout
             returned.value = 0

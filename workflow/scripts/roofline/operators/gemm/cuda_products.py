@@ -109,10 +109,11 @@ class CublasLtWorkloads:
                     yield self._workload(problem, algorithms[rank], accumulation)
 
     def _workload(self, problem: GemmProblem, algorithm: cublaslt.CublasAlgorithm, accumulation: str) -> Workload:
-        a, b, d, stream = self._a.data.ptr, self._b.data.ptr, self._d.data.ptr, self._device.stream.ptr
+        a_address, b_address, d_address = (array.data.ptr for array in (self._a, self._b, self._d))
+        stream = self._device.stream.ptr
 
         def step(index: int) -> None:
-            algorithm.run(a, b, d, stream)
+            algorithm.run(a_address, b_address, d_address, stream)
 
         spec = WorkloadSpec(
             library="cuBLASLt",
@@ -164,21 +165,23 @@ class CublasLtWorkloads:
         rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, SAMPLED_COLUMNS)
         if spec.layout[0] == "T":
             a_matrix = DeviceMatrix(self._a, operand, m, k)
-            a = [_copy_block(a_matrix, rows=part) for part in rows]
+            a_blocks = [_copy_block(a_matrix, rows=part) for part in rows]
         else:
             a_matrix = DeviceMatrix(self._a, operand, k, m)
-            a = [_copy_block(a_matrix, columns=part).T for part in rows]
+            a_blocks = [_copy_block(a_matrix, columns=part).T for part in rows]
         if spec.layout[1] == "T":
             b_matrix = DeviceMatrix(self._b, operand, k, n)
-            b = [_copy_block(b_matrix, columns=part) for part in columns]
+            b_blocks = [_copy_block(b_matrix, columns=part) for part in columns]
         else:
             b_matrix = DeviceMatrix(self._b, operand, n, k)
-            b = [_copy_block(b_matrix, rows=part).T for part in columns]
+            b_blocks = [_copy_block(b_matrix, rows=part).T for part in columns]
         d_matrix = DeviceMatrix(self._d, array_dtype(spec.output), n, m)
-        d = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
+        d_blocks = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
         label = f"{self._dtype} product {m} x {n} x {k} {spec.layout} by {spec.library}"
         alpha = _int8_alpha(spec.output, k)
-        return _compare_blocks(label, self._dtype, a, b, d, alpha=alpha, rounded=spec.output == "int8")
+        return _compare_blocks(
+            label, self._dtype, a_blocks, b_blocks, d_blocks, alpha=alpha, rounded=spec.output == "int8"
+        )
 
 
 def _refusing_step(reason: str) -> Step:
@@ -269,12 +272,13 @@ def _cupy_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Wo
 
 
 def _compare_blocks(
-    label: str, dtype: str, a: list, b: list, c: list, *, alpha: float = 1.0, rounded: bool = False
+    label: str, dtype: str, a_blocks: list, b_blocks: list, c_blocks: list, *, alpha: float = 1.0, rounded: bool = False
 ) -> Check:
     """Compare the blocks of C where these blocks of rows of A and of columns of B meet."""
     import numpy
 
-    return compare_product(label, dtype, numpy.vstack(a), numpy.hstack(b), numpy.block(c), alpha=alpha, rounded=rounded)
+    a, b, c = numpy.vstack(a_blocks), numpy.hstack(b_blocks), numpy.block(c_blocks)
+    return compare_product(label, dtype, a, b, c, alpha=alpha, rounded=rounded)
 
 
 def candidate_workloads(
