@@ -49,10 +49,7 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, boo
 
 
 def _infer_graph_labels(
-    trace: Trace,
-    events: Sequence[Event],
-    labels: dict[int, tuple[Label, bool]],
-    longest_kernel: dict[Label, tuple],
+    trace: Trace, events: Sequence[Event], labels: dict[int, tuple[Label, bool]], longest_kernel: dict[Label, tuple]
 ) -> None:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
     outside: dict[tuple, list[Label]] = defaultdict(list)
