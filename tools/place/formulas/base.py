@@ -75,6 +75,10 @@ class CallWork:
     product: bool = False  # a matrix product, an attention or a convolution: what MFU counts
     shape: str = ""
 
+    @property
+    def moved_bytes(self) -> float:
+        return self.read_bytes + self.write_bytes
+
 
 Formula = Callable[[Call], CallWork | None]
 FORMULAS: dict[str, Formula] = {}
