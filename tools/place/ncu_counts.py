@@ -89,7 +89,7 @@ def list_metrics(capability: Capability) -> list[str]:
     """Return the metrics that a report needs so that everything in it can be placed."""
     alternative = 1 if capability >= RENAMED else 0
     counters = [list(BYTES[name])[alternative] for name in MEMORY_BYTES]
-    counters += [list(BYTES[name])[0] for name in CACHE_BYTES]
+    counters += [next(iter(BYTES[name])) for name in CACHE_BYTES]
     counters += [INSTRUCTIONS, TMA] if capability >= FIRST_TMA else [INSTRUCTIONS]
     for dtype in _cuda_core_dtypes(capability):
         counters += _flops_per_instruction(dtype)

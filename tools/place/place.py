@@ -95,7 +95,7 @@ def write_placement(
 ) -> str:
     """Write a table as JSON, a page, and a picture of each profile into results/placed/.
 
-    Returns the last line of the screen: the files that were written.
+    Return the last line of the screen, which names them.
     """
     write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")

@@ -68,7 +68,8 @@ def profile_notes(profile: Profile, source: str) -> list[str]:
     launches = f"{profile.launches} launches" if profile.launches > 1 else f"{profile.launches} launch"
     notes = [
         f"{Path(profile.report).name}: {launches} of {api.count_words(len(kernels), 'kernel')} by name, grid and "
-        f"block, {api.duration(profile.total_s)} in all, on {profile.card} (ceilings: {source}). {_time_by_regime(kernels)}"
+        f"block, {api.duration(profile.total_s)} in all, on {profile.card} (ceilings: {source}). "
+        f"{_time_by_regime(kernels)}"
     ]
     if profile.left_out:
         notes.append(f"Left out, profiled as a whole: {profile.left_out} ranges or graphs.")

@@ -76,12 +76,8 @@ def _labels_in_turn(outside: list[Label], count: int) -> list[Label | None]:
     """
     if len(set(outside)) == 1:
         return outside[:1] * count
-    return outside[:count] if outside and _is_periodic(outside, count) else [None] * count
-
-
-def _is_periodic(labels: list[Label], count: int) -> bool:
-    """Return whether the labels are the first `count` of them, once or several times over."""
-    return labels[:count] * (len(labels) // count) == labels
+    is_periodic = bool(outside) and outside[:count] * (len(outside) // count) == outside
+    return outside[:count] if is_periodic else [None] * count
 
 
 def _launch_key(event: Event) -> tuple[str, str, str]:
@@ -118,10 +114,8 @@ def make_caller_finder(trace: Trace) -> Callable[[Event], int | None]:
 def _find_around(operators: list[Event], moment: float) -> int | None:
     """Return the id of the innermost operator that ran at a moment, of a thread's operators sorted by start."""
     end = bisect_right(operators, moment, key=lambda operator: operator.start)
-    for operator in reversed(operators[max(0, end - NESTED_LIMIT) : end]):
-        if operator.end >= moment:
-            return operator.operator
-    return None
+    innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
+    return next((operator.operator for operator in innermost_first if operator.end >= moment), None)
 
 
 def _label(operator: Event | None, event: Event) -> Label:
@@ -137,9 +131,7 @@ def _label(operator: Event | None, event: Event) -> Label:
 def _copy_label(event: Event) -> Label:
     """Return the label of a copy or a memset. Over the link only the bytes that are read count: they cross it once."""
     moved, over_link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
-    read_bytes = moved if event.kind == "gpu_memcpy" else 0
-    write_bytes = 0 if over_link else moved
-    work = CallWork(0, read_bytes, write_bytes)
+    work = CallWork(0, moved if event.kind == "gpu_memcpy" else 0, 0 if over_link else moved)
     return Label(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
 
 
