@@ -33,11 +33,6 @@ def kernel_title(kernel: Placed) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-def _launch_shape(kernel: Placed) -> str:
-    """Return grid and block of a launch; an operator of a trace has its shape in its title."""
-    return f", {_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}" if kernel.grid else ""
-
-
 def _dimensions(sizes: Sequence[int]) -> str:
     """Return sizes as 256 or 16x16, without ones at the end."""
     sizes = list(sizes)
@@ -49,7 +44,9 @@ def _dimensions(sizes: Sequence[int]) -> str:
 def describe_kernel(kernel: Placed) -> str:
     """Return a kernel's title, its launch, and its share of the time."""
     share = "no time" if kernel.share_of_time is None else f"{api.percent(kernel.share_of_time)} of the time"
-    return f"{kernel_title(kernel)}{_launch_shape(kernel)}, {share}"
+    # An operator of a trace has its shape in its title.
+    shape = f", {_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}" if kernel.grid else ""
+    return f"{kernel_title(kernel)}{shape}, {share}"
 
 
 def describe_limit(kernel: Placed) -> str:
@@ -114,7 +111,7 @@ def _range(values: Iterable[float]) -> str:
 
 
 def _missing_note(kernels: Sequence[Placed]) -> str:
-    """Return a note on the quantities that a report lacks, with the api.number of kernels that lack each."""
+    """Return a note on the quantities that a report lacks, with the number of kernels that lack each."""
     lacking = Counter(quantity for kernel in kernels for quantity in _missing_quantities(kernel))
     phrases = []
     for quantity, count in lacking.items():
@@ -186,9 +183,8 @@ def _ceiling_evidence(kernel: Placed) -> str:
     """Return the ceilings by what they explain of the time: the first, and others that explain enough."""
     rated = sorted((roof for roof in kernel.roofs if roof.share is not None), key=lambda roof: -roof.share)
     further = [roof for roof in rated[1:] if roof.share >= NAMED_SHARE]
-    return ", ".join(
-        f"{api.percent(roof.share)} of {roof.ceiling}{_clock_words(roof)}" for roof in [*rated[:1], *further]
-    )
+    worth_naming = [*rated[:1], *further]
+    return ", ".join(f"{api.percent(roof.share)} of {roof.ceiling}{_clock_words(roof)}" for roof in worth_naming)
 
 
 def _issue_evidence(kernel: Placed) -> str:

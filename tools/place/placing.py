@@ -79,7 +79,7 @@ class Profile:
     multiprocessors: int
     launches: int
     total_s: float
-    start_s: float | None  # the smallest case of an operator, without a graph
+    start_s: float | None  # the shortest GPU time of a smallest case, among operators that run without a CUDA graph
     left_out: int
     failed: list[str]  # kernels that the profiler did not count
     uncounted: list[tuple[str, str]]  # units and dtypes of ceilings whose FLOPs this architecture does not count
@@ -89,9 +89,9 @@ class Profile:
 def find_device(path: str, card: str, run: api.Run) -> str:
     """Return the name of the GPU of a run that is a card of this model. Raises UserError if there is none."""
     models = {name: run.devices[name].name for name in measured_gpus(run)}
-    for device, model in models.items():
-        if model == card:
-            return device
+    matching = [device for device, model in models.items() if model == card]
+    if matching:
+        return matching[0]
     measured = ", ".join(dict.fromkeys(models.values()))
     reason = f"profiled on {card}, but the ceilings are of {measured}; both must be of the same model of card"
     raise api.UserError(f"{path}: {reason}")
@@ -107,7 +107,8 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     """Return every kernel of a report, those that take most time first. Raises UserError for another model of card."""
     device = find_device(report.path, report.card.name, run)
     ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
-    start_s = _shortest_start_s(run, device)
+    cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
+    start_s = min((cell.start_s for cell in cells if cell.start_s), default=None)
     groups = ncu_counts.group_launches(report.kernels)
     report_s = fsum(group.total("duration_s") or 0.0 for group in groups)
     kernels = [_place_kernel(group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
@@ -128,12 +129,6 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     )
 
 
-def _shortest_start_s(run: api.Run, device: str) -> Number:
-    """Return the shortest GPU time of a smallest case, among the operators that run without a CUDA graph."""
-    cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
-    return min((cell.start_s for cell in cells if cell.start_s), default=None)
-
-
 def _place_kernel(
     kernel: ncu_counts.Launches, ceilings: Ceilings, multiprocessors: int, start_s: Number, report_s: float
 ) -> Placed:
@@ -145,8 +140,8 @@ def _place_kernel(
     roofs = list(_compute_roofs(flops, ceilings, clock_mhz, mean_s))
     roofs += _memory_roofs(kernel, ceilings, clock_mhz, mean_s)
     counted_flops = fsum(counted) if counted else None
-    counts_complete = set(missing) <= {"instructions"}
-    fields = rate_launches(kernel.launches, total_s, report_s, counted_flops, roofs, start_s, counts_complete)
+    complete = set(missing) <= {"instructions"}
+    fields = rate_launches(kernel.launches, total_s, report_s, counted_flops, roofs, start_s, complete)
     fields |= {"name": kernel.name, "signature": kernel.signature, "grid": kernel.grid, "block": kernel.block}
     fields |= {"sm_clock_mhz": clock_mhz, "issued_share": _issued_share(kernel, mean_s, clock_mhz, multiprocessors)}
     fields |= {"tma_instructions": kernel.total("tma_instructions"), "missing": missing, "missing_flops": missing_flops}
@@ -154,18 +149,13 @@ def _place_kernel(
 
 
 def rate_launches(
-    launches: int,
-    total_s: Number,
-    whole_s: float,
-    flops: Number,
-    roofs: list[Roof],
-    start_s: Number,
-    counts_complete: bool,
+    launches: int, total_s: Number, whole_s: float, flops: Number, roofs: list[Roof], start_s: Number, complete: bool
 ) -> dict[str, Any]:
     """Return the fields of a `Placed` that follow from these: share of the time, TFLOPS, intensities, regime, limit.
 
-    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch. The
-    regime is None if the time is unknown, or if no roof explains it while a count or a ceiling is missing.
+    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch,
+    `complete` says that no count is missing. The regime is None if the time is unknown, or if no roof explains it
+    while a count or a ceiling is missing.
     """
     mean_s = (total_s or 0.0) / launches or None
     compute_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level == "compute"), default=0.0)
@@ -173,31 +163,24 @@ def rate_launches(
     bounds = {"start_s": start_s, "compute_s": compute_s, "memory_s": memory_s}
     regime = api.classify_regime(cpu_time_s=mean_s, gpu_time_s=None, **bounds) if mean_s else None
     has_all_ceilings = all(roof.ceiling is not None for roof in roofs)
-    if regime == "implementation" and not (counts_complete and has_all_ceilings):
+    if regime == "implementation" and not (complete and has_all_ceilings):
         regime = None  # a count is missing, and the others explain too little
     limit = _find_limit(roofs, regime, compute_s, memory_s)
     traffic = [roof for roof in roofs if roof.level != "compute" and roof.amount]
-    return {
-        "launches": launches,
-        "total_s": total_s,
-        "share_of_time": total_s / whole_s if total_s is not None and whole_s else None,
-        "mean_s": mean_s,
-        "flops": flops,
-        "attained_tflops": flops / mean_s / 1e12 if flops is not None and mean_s else None,
-        "intensities": {roof.level: flops / roof.amount for roof in traffic} if flops else {},
-        "roofs": roofs,
-        "regime": regime,
-        "limited_by": limit and limit.ceiling,
-        "limited_at": limit and limit.level,
-    }
+    intensities = {roof.level: flops / roof.amount for roof in traffic} if flops else {}
+    attained_tflops = flops / mean_s / 1e12 if flops is not None and mean_s else None
+    share_of_time = total_s / whole_s if total_s is not None and whole_s else None
+    fields = {"launches": launches, "total_s": total_s, "share_of_time": share_of_time, "mean_s": mean_s}
+    fields |= {"flops": flops, "attained_tflops": attained_tflops, "intensities": intensities, "roofs": roofs}
+    return fields | {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 
 
 def _find_limit(roofs: list[Roof], regime: str | None, compute_s: float, memory_s: float) -> Roof | None:
     """Return the roof that takes the time of a regime; None unless compute or memory is the limit."""
-    seconds_by_regime = {"compute": compute_s, "memory": memory_s}
-    if regime not in seconds_by_regime:
+    if regime not in ("compute", "memory"):
         return None
-    return next((roof for roof in roofs if roof.least_s == seconds_by_regime[regime]), None)
+    limit_s = compute_s if regime == "compute" else memory_s
+    return next((roof for roof in roofs if roof.least_s == limit_s), None)
 
 
 def _clock_mhz(kernel: ncu_counts.Launches) -> Number:

@@ -27,10 +27,8 @@ def step_verdict(section: Section) -> str:
     worth = [row for row in section.kernels if row.saving_s and row.saving_s[0] >= WORTH * step.seconds]
     for row in worth[:FIRST]:
         finding, advice = _finding(row), ADVICE[_advice_key(row)]
-        text += f" {finding}"
-        if advice not in text:  # each advice once
-            text += f"{';' if ':' in advice else ':'} {advice}"
-        text += "."
+        colon = ";" if ":" in advice else ":"
+        text += f" {finding}." if advice in text else f" {finding}{colon} {advice}."  # each advice once
     if step.exposed_s >= WORTH * step.seconds:
         text += f" {duration(step.exposed_s)} are collectives that no kernel overlaps."
     return text

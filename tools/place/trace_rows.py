@@ -4,17 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from placing import (
-    Ceilings,
-    Placed,
-    Roof,
-    access_pattern,
-    find_device,
-    find_highest,
-    find_memory_ceiling,
-    make_roof,
-    rate_launches,
-)
+import placing
 from trace_calls import Label, label_events
 from trace_events import Event, Trace
 from trace_steps import TraceSteps, find_step, overlap_s
@@ -30,7 +20,7 @@ RowEvent = tuple[float, bool, float]  # its seconds, whether it counts as a call
 
 
 @dataclass(frozen=True, kw_only=True)
-class TracedOperation(Placed):
+class TracedOperation(placing.Placed):
     """The calls of an operator with one shape. Its launches are calls; a call may launch several kernels."""
 
     label: Label
@@ -65,7 +55,7 @@ def _gpu_of(event: Event) -> int:
 
 def _place_gpu(trace: Trace, gpu: int, run: Run) -> Section:
     card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or UNNAMED_CARD
-    device = find_device(trace.path, card, run)
+    device = placing.find_device(trace.path, card, run)
     ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
     events = sorted((event for event in trace.gpu if _gpu_of(event) == gpu), key=lambda event: event[:2])
     step = find_step(trace, events)
@@ -105,14 +95,14 @@ def _products_s(operations: Iterable[TracedOperation]) -> float:
 
 def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     """Return the row of the gaps of one kind, which would take no time at the roof."""
-    fields = rate_launches(1, seconds, step_s, flops=None, roofs=[], start_s=None, counts_complete=True)
+    fields = placing.rate_launches(1, seconds, step_s, flops=None, roofs=[], start_s=None, complete=True)
     fields |= {"regime": "idle", "saving_s": (seconds,)}
     label = Label(kind, kind="idle")
     return TracedOperation(name="idle", signature=f"idle: {kind}", label=label, overlapped=0.0, **fields)
 
 
 def _operation(
-    label: Label, events: Sequence[RowEvent], ceilings: Ceilings, l2_bytes: int, step_s: float
+    label: Label, events: Sequence[RowEvent], ceilings: placing.Ceilings, l2_bytes: int, step_s: float
 ) -> TracedOperation:
     """Return the row of the events with one label."""
     work = label.work
@@ -121,14 +111,14 @@ def _operation(
     overlapped = min(1.0, fsum(overlaps) / total_s) if total_s else 0.0
     roofs = list(list_roofs(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
     start_s = START_S * len(events) / calls
-    fields = rate_launches(calls, total_s, step_s, work and work.flops, roofs, start_s, counts_complete=bool(roofs))
+    fields = placing.rate_launches(calls, total_s, step_s, work and work.flops, roofs, start_s, complete=bool(roofs))
     savings_s = [max(0.0, total_s - calls * bound_s) * (1 - overlapped) for bound_s in _bounds_s(roofs)]
     fields |= {"least_bytes": work and work.moved_bytes, "saving_s": tuple(savings_s)}
     signature = _signature(label, overlapped)
     return TracedOperation(name=label.name, signature=signature, label=label, overlapped=overlapped, **fields)
 
 
-def _bounds_s(roofs: Sequence[Roof]) -> list[float]:
+def _bounds_s(roofs: Sequence[placing.Roof]) -> list[float]:
     """Return the least seconds of a call: by the compute roof and that of memory, then that of the L2 if it has one.
 
     There are none if a ceiling was not measured.
@@ -150,7 +140,7 @@ def _signature(label: Label, overlapped: float) -> str:
     return f"{name}{inferred_mark}{overlap_mark} {label.shape}"
 
 
-def list_roofs(label: Label, ceilings: Ceilings, l2_bytes: int, mean_s: float) -> Iterable[Roof]:
+def list_roofs(label: Label, ceilings: placing.Ceilings, l2_bytes: int, mean_s: float) -> Iterable[placing.Roof]:
     """Yield the roofs of a call that takes `mean_s`: compute, memory, L2.
 
     Bytes that fit in the L2 are under its roof too: they may have been there already.
@@ -158,15 +148,15 @@ def list_roofs(label: Label, ceilings: Ceilings, l2_bytes: int, mean_s: float) -
     by_name, work = {ceiling.name: ceiling for ceiling in ceilings}, label.work
     if work.flops:
         peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == work.dtype]
-        best = find_highest(peaks)
-        yield make_roof("compute", best, work.flops, None, mean_s, (best and best.compute_unit, work.dtype))
+        best = placing.find_highest(peaks)
+        yield placing.make_roof("compute", best, work.flops, None, mean_s, (best and best.compute_unit, work.dtype))
     if label.kind == "copy":
         names = [_copy_ceiling(label.name)]
     else:
-        names = memory_ceilings("gpu", access_pattern(work.read_bytes, work.write_bytes))
-    yield make_roof("memory", find_memory_ceiling(by_name, names), work.moved_bytes, None, mean_s)
+        names = memory_ceilings("gpu", placing.access_pattern(work.read_bytes, work.write_bytes))
+    yield placing.make_roof("memory", placing.find_memory_ceiling(by_name, names), work.moved_bytes, None, mean_s)
     if work.moved_bytes < l2_bytes and label.kind != "copy" and "l2" in by_name:
-        yield make_roof("l2", by_name["l2"], work.moved_bytes, None, mean_s)
+        yield placing.make_roof("l2", by_name["l2"], work.moved_bytes, None, mean_s)
 
 
 def _copy_ceiling(name: str) -> str:
