@@ -51,9 +51,8 @@ def describe_kernel(kernel: Placed) -> str:
 
 def describe_limit(kernel: Placed) -> str:
     """Return the ceiling that limits a kernel, with its level, or the kernel's regime."""
-    if kernel.limited_by:
-        return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}"
-    return kernel.regime or "not known"
+    regime = kernel.regime or "not known"
+    return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}" if kernel.limited_by else regime
 
 
 def profile_notes(profile: Profile, source: str) -> list[str]:
@@ -62,7 +61,7 @@ def profile_notes(profile: Profile, source: str) -> list[str]:
     `source` names the run that the ceilings are of.
     """
     kernels = profile.kernels
-    launches = f"{profile.launches} launches" if profile.launches > 1 else f"{profile.launches} launch"
+    launches = f"{profile.launches} {'launches' if profile.launches > 1 else 'launch'}"
     notes = [
         f"{Path(profile.report).name}: {launches} of {api.count_words(len(kernels), 'kernel')} by name, grid and "
         f"block, {api.duration(profile.total_s)} in all, on {profile.card} (ceilings: {source}). "
@@ -169,7 +168,7 @@ def kernel_sentence(kernel: Placed, multiprocessors: int) -> str:
         text = f"the largest share that was counted is {evidence}" if evidence else "nothing counted has a ceiling"
         return f"{describe_kernel(kernel)}: what limits it is not known; {text}."
     evidence = ", ".join(filter(None, [evidence, _issue_evidence(kernel)])) or "nothing else was counted"
-    advice = ADVICE[_advice_key(kernel)]
+    advice = ADVICE[advice_key(kernel)]
     if kernel.regime == "implementation":
         evidence = f"as no ceiling accounts for half of its time, {evidence}"
         blocks = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
@@ -189,9 +188,8 @@ def _ceiling_evidence(kernel: Placed) -> str:
 
 def _issue_evidence(kernel: Placed) -> str:
     """Return the share of issued instructions where no ceiling accounts for the time."""
-    if kernel.regime != "implementation" or kernel.issued_share is None:
-        return ""
-    return f"{api.percent(kernel.issued_share)} of the instructions that can be issued"
+    is_known = kernel.regime == "implementation" and kernel.issued_share is not None
+    return f"{api.percent(kernel.issued_share)} of the instructions that can be issued" if is_known else ""
 
 
 def _clock_words(roof: Roof) -> str:
@@ -202,7 +200,7 @@ def _roof_name(roof: Roof) -> str:
     return f"{roof.dtype} on {UNITS[roof.unit]}" if roof.unit else LEVELS[roof.level]
 
 
-def _advice_key(kernel: Placed) -> str:
+def advice_key(kernel: Placed) -> str:
     """Return the key of ADVICE for what limits a kernel."""
     if kernel.limited_at == "compute":
         return kernel.roof_at("compute").unit

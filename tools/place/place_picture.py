@@ -13,7 +13,7 @@ from roofline.api import LEVEL_COLOURS, ComputeCeiling, MemoryCeiling, flops_uni
 from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
-DRAWN_KERNELS = 60
+DRAWN_KERNELS, NUMBERED_KERNELS = 60, 12
 NOTHING_DRAWN = "No kernel of the report has FLOPs, time and traffic together."
 EXPLANATION = (
     "A dot for each level that is known, at its FLOPs per byte, in the colour of its slope, the larger the more time. "
@@ -21,7 +21,6 @@ EXPLANATION = (
 )
 SCALED_EXPLANATION = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."
 HEAD, CHART_HEIGHT, AXIS_LABELS, LEGEND = 30.0, 340.0, 44.0, 124.0  # points
-NUMBERED_KERNELS = 12
 SCALED_DASHES = (0, (3, 2))
 Slope = tuple[str, MemoryCeiling]  # with its level
 
@@ -111,8 +110,7 @@ def _draw_dots(axes: Axes, kernels: Sequence[Placed]) -> None:
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
     for place, ranks in ranks_by_place.items():
         position = axes.transData.inverted().transform([length * axes.figure.dpi / 72 for length in place])
-        text = ", ".join(map(str, sorted(ranks)))
-        axes.annotate(text, position, (4, 2), textcoords="offset points", **look)
+        axes.annotate(", ".join(map(str, sorted(ranks))), position, (4, 2), textcoords="offset points", **look)
 
 
 def _find_near(place: tuple[float, float], places: Iterable[tuple[float, float]]) -> tuple[float, float] | None:

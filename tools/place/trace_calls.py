@@ -155,8 +155,7 @@ def read_inputs(recorded: dict) -> tuple:
     """Return the arguments of a call: a tensor, a tuple of tensors, the text of a scalar or list, or None."""
     dims, types = recorded.get("Input Dims") or [], recorded.get("Input type") or []
     strides, scalars = recorded.get("Input Strides") or dims, recorded.get("Concrete Inputs") or [""] * len(dims)
-    arguments = zip(dims, types, strides, scalars, strict=False)
-    return tuple(_read_input(*argument) for argument in arguments)
+    return tuple(map(_read_input, dims, types, strides, scalars))
 
 
 def _read_input(dims: list, kind: str, strides: list, scalar: str) -> Tensor | tuple[Tensor, ...] | str | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
-from place_page import ADVICE, build_table, kernel_title
+from place_page import ADVICE, advice_key, build_table, kernel_title
 from trace_rows import PARTLY, Section, TracedOperation
 from trace_steps import TraceSteps
 
@@ -47,9 +47,7 @@ def _advice_key(row: TracedOperation) -> str:
     """Return the key of ADVICE for a row."""
     if row.label.kind in ("idle", "copy"):
         return row.label.name if row.label.kind == "idle" else "copy"
-    if row.limited_at == "compute":
-        return row.roof_at("compute").unit
-    key = row.limited_at or row.regime
+    key = advice_key(row)
     return "operator" if key == "implementation" else key
 
 

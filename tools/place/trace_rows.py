@@ -67,8 +67,7 @@ def _place_gpu(trace: Trace, gpu: int, run: Run) -> Section:
     savings_s = fsum(operation.saving_s[0] for operation in operations if operation.saving_s)
     idle = [_idle(kind, seconds, step.seconds) for kind, seconds in step.gaps.items() if seconds > SHORTEST_GAP_S]
     rows = sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s))
-    roofs_s = max(0.0, step.busy_s - savings_s)
-    mfu = _products_s(operations) / step.seconds
+    roofs_s, mfu = max(0.0, step.busy_s - savings_s), _products_s(operations) / step.seconds
     return Section(trace.path, device, card, gpu, step, roofs_s, mfu, rows)
 
 
@@ -85,20 +84,17 @@ def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) ->
 
 def _products_s(operations: Iterable[TracedOperation]) -> float:
     """Return the seconds that matrix products, attentions and convolutions would take at their compute ceilings."""
-    seconds = []
-    for operation in operations:
-        work, roof = operation.label.work, operation.roof_at("compute")
-        if work and work.product and roof and roof.share:
-            seconds.append(operation.total_s * min(1.0, roof.share))
-    return fsum(seconds)
+    products = [operation for operation in operations if operation.label.work and operation.label.work.product]
+    shares = [(operation.total_s, operation.roof_at("compute")) for operation in products]
+    return fsum(total_s * min(1.0, roof.share) for total_s, roof in shares if roof and roof.share)
 
 
 def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     """Return the row of the gaps of one kind, which would take no time at the roof."""
     fields = placing.rate_launches(1, seconds, step_s, flops=None, roofs=[], start_s=None, complete=True)
     fields |= {"regime": "idle", "saving_s": (seconds,)}
-    label = Label(kind, kind="idle")
-    return TracedOperation(name="idle", signature=f"idle: {kind}", label=label, overlapped=0.0, **fields)
+    fields |= {"name": "idle", "signature": f"idle: {kind}"}
+    return TracedOperation(label=Label(kind, kind="idle"), overlapped=0.0, **fields)
 
 
 def _operation(
@@ -134,8 +130,7 @@ def _signature(label: Label, overlapped: float) -> str:
     name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
     if label.kind != "copy":
         name = name.partition("(")[0].strip()
-        if not label.work:
-            name = name[:LONGEST_KERNEL_NAME]
+        name = name if label.work else name[:LONGEST_KERNEL_NAME]
     inferred_mark, overlap_mark = "*" if label.inferred else "", "+" if overlapped > PARTLY else ""
     return f"{name}{inferred_mark}{overlap_mark} {label.shape}"
 
@@ -150,10 +145,8 @@ def list_roofs(label: Label, ceilings: placing.Ceilings, l2_bytes: int, mean_s: 
         peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == work.dtype]
         best = placing.find_highest(peaks)
         yield placing.make_roof("compute", best, work.flops, None, mean_s, (best and best.compute_unit, work.dtype))
-    if label.kind == "copy":
-        names = [_copy_ceiling(label.name)]
-    else:
-        names = memory_ceilings("gpu", placing.access_pattern(work.read_bytes, work.write_bytes))
+    pattern = placing.access_pattern(work.read_bytes, work.write_bytes)
+    names = [_copy_ceiling(label.name)] if label.kind == "copy" else memory_ceilings("gpu", pattern)
     yield placing.make_roof("memory", placing.find_memory_ceiling(by_name, names), work.moved_bytes, None, mean_s)
     if work.moved_bytes < l2_bytes and label.kind != "copy" and "l2" in by_name:
         yield placing.make_roof("l2", by_name["l2"], work.moved_bytes, None, mean_s)
