@@ -102,8 +102,9 @@ def _draw_dots(axes: Axes, kernels: Sequence[Placed]) -> None:
     for rank, kernel in reversed(list(enumerate(kernels, 1))):
         y, intensities = kernel.attained_tflops, sorted(kernel.intensities.values())
         axes.plot([intensities[0], intensities[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
+        size = 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5  # the area grows with the share of the time
         for level, intensity in kernel.intensities.items():
-            axes.plot(intensity, y, **style.dot_style(COLOURS[level], "o", size=dot_size(kernel)), zorder=4)
+            axes.plot(intensity, y, **style.dot_style(COLOURS[level], "o", size=size), zorder=4)
         if rank <= NUMBERED_KERNELS:
             place = _in_points(axes, intensities[-1], y)
             ranks_by_place.setdefault(_find_near(place, ranks_by_place) or place, []).append(rank)
@@ -155,8 +156,3 @@ def format_ceiling(ceiling: Ceiling) -> str:
     if ceiling.kind == "compute":
         return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
     return f"{level_label(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
-
-
-def dot_size(kernel: Placed) -> float:
-    """Return the diameter of a kernel's dot in points; its area grows with its share of the time."""
-    return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5

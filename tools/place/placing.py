@@ -222,7 +222,7 @@ def _memory_roofs(kernel: ncu_counts.Launches, ceilings: Ceilings, clock_mhz: Nu
     for level, amount in moved.items():
         if amount is not None:
             yield make_roof(level, by_name.get(level), amount / kernel.launches, clock_mhz, mean_s)
-    read, written = kernel.total("memory_read_bytes"), kernel.total("memory_write_bytes")
+    read, written = (kernel.total(name) for name in ncu_counts.MEMORY_BYTES)
     if read is not None and written is not None:
         amount, pattern = read + written, access_pattern(read, written)
     else:

@@ -27,6 +27,9 @@ class Label:
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
 
+Labels = dict[int, tuple[Label, bool]]  # by place of the event, and whether it counts as a call
+
+
 def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
     """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
 
@@ -36,21 +39,18 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, boo
     places_by_call: dict[Hashable, list[int]] = {}
     for place, event in enumerate(events):
         places_by_call.setdefault(find_caller(event) or (place,), []).append(place)
-    labels: dict[int, tuple[Label, bool]] = {}
+    labels: Labels = {}
     longest_kernel: dict[Label, tuple] = {}  # of the label's first call
     for call, places in places_by_call.items():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         label = _label(trace.operators.get(call), events[longest])
         longest_kernel.setdefault(label, _launch_key(events[longest]))
-        for place in places:
-            labels[place] = (label, place == longest)
-    _infer_graph_labels(trace, events, labels, longest_kernel)
+        labels |= {place: (label, place == longest) for place in places}
+    _infer_labels(trace, events, labels, longest_kernel)
     return [labels[place] for place in range(len(events))]
 
 
-def _infer_graph_labels(
-    trace: Trace, events: Sequence[Event], labels: dict[int, tuple[Label, bool]], longest_kernel: dict[Label, tuple]
-) -> None:
+def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, longest_kernel: dict[Label, tuple]) -> None:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
     outside: dict[tuple, list[Label]] = defaultdict(list)
     inside: dict[tuple, list[int]] = defaultdict(list)
