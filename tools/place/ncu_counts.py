@@ -172,9 +172,8 @@ def _cuda_core_dtypes(capability: Capability) -> list[str]:
 def _flops_per_instruction(dtype: str) -> dict[str, int]:
     """Return the FLOPs of an instruction of a dtype on CUDA cores, by its counter."""
     pipe, packed = counter_names.PIPES[dtype], counter_names.NUMBERS_PER_INSTRUCTION.get(dtype, 1)
-    counter = f"smsp__sass_thread_inst_executed_op_{pipe}{{}}_pred_on"
-    operations = counter_names.FLOPS_PER_OPERATION
-    return {counter.format(operation): flops * packed for operation, flops in operations.items()}
+    prefix, operations = f"smsp__sass_thread_inst_executed_op_{pipe}", counter_names.FLOPS_PER_OPERATION
+    return {f"{prefix}{operation}_pred_on": flops * packed for operation, flops in operations.items()}
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:
