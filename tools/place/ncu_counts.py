@@ -26,9 +26,7 @@ TMA, FIRST_TMA = "sm__inst_executed_pipe_tma", (9, 0)
 
 # Which counters count operands of tensor cores, and bytes of each level.
 NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-TENSOR_OPERANDS: dict[Capability, dict[str, str]] = {
-    tuple(operands.pop("since")): operands for operands in NAMES["tensor_operands"]
-}
+TENSOR_OPERANDS = {tuple(operands.pop("since")): operands for operands in NAMES["tensor_operands"]}
 BYTES: dict[str, dict[str, int]] = NAMES["bytes"]
 MEMORY_BYTES, CACHE_BYTES = ("memory_read_bytes", "memory_write_bytes"), ("l2_bytes", "l1_bytes")
 RENAMED = (12, 0)  # from here on reads and writes of memory have their second names
@@ -60,8 +58,7 @@ def group_launches(kernels: Sequence[ncu.ProfiledKernel]) -> list[Launches]:
 
 
 def _group(launches: list[ncu.ProfiledKernel]) -> Launches:
-    first = launches[0]
-    columns, lacking_flops = {}, []
+    first, columns, lacking_flops = launches[0], {}, []
     for key in first.counts:
         values = [launch.counts[key] for launch in launches]
         if None not in values:
@@ -84,24 +81,16 @@ def collect_command(capability: Capability, report: str = "my", program: Sequenc
 
 def tensor_operands(capability: Capability) -> dict[str, list[str]]:
     """Return the operands of tensor cores that an architecture counts, by the dtype of their ceiling."""
-    latest: dict[str, str] = {}
-    for since, operands in TENSOR_OPERANDS.items():  # oldest first
-        if capability >= since:
-            latest = operands
-    return {dtype: names.split() for dtype, names in latest.items()}
+    oldest_first = [operands for since, operands in TENSOR_OPERANDS.items() if capability >= since]
+    return {dtype: names.split() for dtype, names in oldest_first[-1].items()} if oldest_first else {}
 
 
 def list_metrics(capability: Capability) -> list[str]:
     """Return the metrics that a report needs so that everything in it can be placed."""
-    counters = []
-    for name in MEMORY_BYTES:
-        first_name, second_name, *_ = BYTES[name]
-        counters.append(second_name if capability >= RENAMED else first_name)
-    for name in CACHE_BYTES:
-        counters.append(next(iter(BYTES[name])))
-    counters.append(INSTRUCTIONS)
-    if capability >= FIRST_TMA:
-        counters.append(TMA)
+    alternative = 1 if capability >= RENAMED else 0
+    counters = [list(BYTES[name])[alternative] for name in MEMORY_BYTES]
+    counters += [next(iter(BYTES[name])) for name in CACHE_BYTES]
+    counters += [INSTRUCTIONS, TMA] if capability >= FIRST_TMA else [INSTRUCTIONS]
     for dtype in _cuda_core_dtypes(capability):
         counters += _flops_per_instruction(dtype)
     for operands in tensor_operands(capability).values():
@@ -121,12 +110,10 @@ def read_counts(value: ncu.Value, capability: Capability) -> dict[Key, float | N
         return _read_sum(value, counter, seconds, clock_hz)
 
     counts: dict[Key, float | None] = {"duration_s": seconds, "sm_clock_mhz": clock_hz and clock_hz / 1e6}
-    for name, alternatives in BYTES.items():
-        counts[name] = _first_bytes(total, alternatives)
+    counts |= {name: _first_bytes(total, alternatives) for name, alternatives in BYTES.items()}
     counts["warp_instructions"] = total(INSTRUCTIONS)
     counts["tma_instructions"] = total(TMA) if capability >= FIRST_TMA else 0.0
-    for dtype in _cuda_core_dtypes(capability):
-        counts["cuda_core", dtype] = _cuda_core_flops(total, dtype)
+    counts |= {("cuda_core", dtype): _cuda_core_flops(total, dtype) for dtype in _cuda_core_dtypes(capability)}
     for dtype, operands in tensor_operands(capability).items():
         counts["tensor_core", dtype] = _sum(_tensor_core_flops(total, operand) for operand in operands)
     if not any(count is not None for key, count in counts.items() if key != "tma_instructions"):
@@ -171,11 +158,11 @@ def _tensor_core_flops(total: Total, operand: str) -> float | None:
 
 def _cuda_core_flops(total: Total, dtype: str) -> float | None:
     """Return the FLOPs of a dtype on CUDA cores; None if the report lacks one of its counters."""
-    parts = []
-    for counter, flops in _flops_per_instruction(dtype).items():
-        count = total(counter)
-        parts.append(None if count is None else flops * count)
-    return _sum(parts)
+    flops_by_counter = _flops_per_instruction(dtype)
+    counts = [total(counter) for counter in flops_by_counter]
+    if None in counts:
+        return None
+    return sum(flops * count for flops, count in zip(flops_by_counter.values(), counts, strict=True))
 
 
 def _cuda_core_dtypes(capability: Capability) -> list[str]:
@@ -185,10 +172,8 @@ def _cuda_core_dtypes(capability: Capability) -> list[str]:
 def _flops_per_instruction(dtype: str) -> dict[str, int]:
     """Return the FLOPs of an instruction of a dtype on CUDA cores, by its counter."""
     pipe, packed = counter_names.PIPES[dtype], counter_names.NUMBERS_PER_INSTRUCTION.get(dtype, 1)
-    return {
-        f"smsp__sass_thread_inst_executed_op_{pipe}{operation}_pred_on": flops * packed
-        for operation, flops in counter_names.FLOPS_PER_OPERATION.items()
-    }
+    prefix, operations = f"smsp__sass_thread_inst_executed_op_{pipe}", counter_names.FLOPS_PER_OPERATION
+    return {f"{prefix}{operation}_pred_on": flops * packed for operation, flops in operations.items()}
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:

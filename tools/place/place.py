@@ -71,10 +71,9 @@ def place_report_file(report: str, card: str) -> str:
     counts = ncu.read_report(Path(report), ncu_counts.read_counts)
     run = read_card(card)
     profile = placing.place_report(counts, run)
-    (picture,) = pictures = picture_names(1)
-    page = place_page.format_page(profile, card, picture)
-    write_placement([profile], pictures, asdict(profile), page, run)
-    return "\n\n".join([*format_profile(profile, card), list_outputs(pictures)])
+    page = place_page.format_page(profile, card, f"{NAME}.png")
+    outputs = write_placement([profile], [f"{NAME}.png"], asdict(profile), page, run)
+    return "\n\n".join([*format_profile(profile, card), outputs])
 
 
 def place_trace_file(trace: str, card: str) -> str:
@@ -85,31 +84,23 @@ def place_trace_file(trace: str, card: str) -> str:
     events = trace_events.read_trace(Path(trace))
     run = read_card(card)
     sections = trace_rows.place_trace(events, run)
-    pictures = picture_names(len(sections))
+    pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(sections)))]
     page = trace_page.format_page(sections, card, pictures)
-    write_placement(sections, pictures, [asdict(section) for section in sections], page, run)
-    parts = [part for section in sections for part in format_section(section)]
-    return "\n\n".join([*parts, list_outputs(pictures)])
-
-
-def picture_names(count: int) -> list[str]:
-    """Return the names of so many pictures."""
-    return [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, count))]
+    outputs = write_placement(sections, pictures, [asdict(section) for section in sections], page, run)
+    return "\n\n".join([*(part for section in sections for part in format_section(section)), outputs])
 
 
 def write_placement(
     profiles: Sequence[placing.Profile | trace_rows.Section], pictures: list[str], table: Any, page: str, run: Run
-) -> None:
-    """Write a table as JSON, a page, and a picture of each profile into results/placed/."""
+) -> str:
+    """Write a table as JSON, a page, and a picture of each profile into results/placed/.
+
+    Return the last line of the screen, which names them.
+    """
     write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
     for profile, picture in zip(profiles, pictures, strict=True):
-        ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == profile.device]
-        figure_style.save(place_picture.draw_kernels(profile, ceilings), [PLACED / picture], DPI)
-
-
-def list_outputs(pictures: list[str]) -> str:
-    """Return the last line of the screen: the files that were written."""
+        figure_style.save(place_picture.draw_kernels(profile, run.roofline.ceilings), [PLACED / picture], DPI)
     return f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"
 
 
@@ -138,14 +129,14 @@ def explain_collecting(card: str) -> str:
     collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
     device = run.devices[placing.measured_gpus(run)[0]]
     capability = device.hardware["compute_capability"]
-    major, minor = capability.split(".")
+    major, minor = map(int, capability.split("."))
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
         f"Collect a trace of a PyTorch program:\n\n{collect}\n\n"
         f"Then place it, on any machine:\n\nmake place TRACE=my.json.gz{with_card}\n\n"
         f"Or collect a report of counters, with your program in place of `python my.py` (metrics are named for "
         f"compute capability {capability}, that of {device.name}; CARD=a run names another card):\n\n"
-        f"{ncu_counts.collect_command((int(major), int(minor)))}\n\n"
+        f"{ncu_counts.collect_command((major, minor))}\n\n"
         f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
     )
 
@@ -155,11 +146,9 @@ def format_profile(profile: placing.Profile, source: str) -> list[str]:
     lines = place_page.profile_notes(profile, source)
     for kernel in profile.kernels[:SCREEN_SENTENCES]:
         lines.append(place_page.kernel_sentence(kernel, profile.multiprocessors))
-    paragraphs = [wrap_text(line) for line in lines]
-    paragraphs.append(str(place_page.build_table(profile.kernels[:SCREEN_ROWS])))
-    if command := place_page.missing_command(profile):
-        paragraphs.append(command)
-    return paragraphs
+    paragraphs = [*map(wrap_text, lines), str(place_page.build_table(profile.kernels[:SCREEN_ROWS]))]
+    command = place_page.missing_command(profile)
+    return [*paragraphs, command] if command else paragraphs
 
 
 def format_section(section: trace_rows.Section) -> list[str]:

@@ -1,6 +1,7 @@
 """Placed kernels in words and tables."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -8,19 +9,9 @@ import ncu_counts
 import yaml
 from placing import Placed, Profile, Roof
 
-from roofline.api import (
-    LEVEL_TITLES,
-    MarkdownTable,
-    count_words,
-    drop_empty_columns,
-    duration,
-    join_words,
-    number,
-    percent,
-    regime_text,
-)
+import roofline.api as api
 
-LEVELS = {"compute": "compute", "l1": LEVEL_TITLES["l1"], "l2": LEVEL_TITLES["l2"], "memory": "memory"}
+LEVELS = {"compute": "compute", "l1": api.LEVEL_TITLES["l1"], "l2": api.LEVEL_TITLES["l2"], "memory": "memory"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
 QUANTITIES = {"flops": "FLOPs"} | {level: f"traffic of {LEVELS[level]}" for level in ("memory", "l2", "l1")}
 LONGEST_NAME = 96  # characters of a kernel's name, with the functor of PyTorch's elementwise kernels
@@ -42,11 +33,6 @@ def kernel_title(kernel: Placed) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-def _launch_shape(kernel: Placed) -> str:
-    """Return grid and block of a launch; an operator of a trace has its shape in its title."""
-    return f", {_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}" if kernel.grid else ""
-
-
 def _dimensions(sizes: Sequence[int]) -> str:
     """Return sizes as 256 or 16x16, without ones at the end."""
     sizes = list(sizes)
@@ -57,15 +43,16 @@ def _dimensions(sizes: Sequence[int]) -> str:
 
 def describe_kernel(kernel: Placed) -> str:
     """Return a kernel's title, its launch, and its share of the time."""
-    share = "no time" if kernel.share_of_time is None else f"{percent(kernel.share_of_time)} of the time"
-    return f"{kernel_title(kernel)}{_launch_shape(kernel)}, {share}"
+    share = "no time" if kernel.share_of_time is None else f"{api.percent(kernel.share_of_time)} of the time"
+    # An operator of a trace has its shape in its title.
+    shape = f", {_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}" if kernel.grid else ""
+    return f"{kernel_title(kernel)}{shape}, {share}"
 
 
 def describe_limit(kernel: Placed) -> str:
     """Return the ceiling that limits a kernel, with its level, or the kernel's regime."""
-    if kernel.limited_by:
-        return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}"
-    return kernel.regime or "not known"
+    regime = kernel.regime or "not known"
+    return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}" if kernel.limited_by else regime
 
 
 def profile_notes(profile: Profile, source: str) -> list[str]:
@@ -74,50 +61,43 @@ def profile_notes(profile: Profile, source: str) -> list[str]:
     `source` names the run that the ceilings are of.
     """
     kernels = profile.kernels
-    launches = f"{profile.launches} launches" if profile.launches > 1 else f"{profile.launches} launch"
+    launches = f"{profile.launches} {'launches' if profile.launches > 1 else 'launch'}"
     notes = [
-        f"{Path(profile.report).name}: {launches} of {count_words(len(kernels), 'kernel')} by name, grid and block, "
-        f"{duration(profile.total_s)} in all, on {profile.card} (ceilings: {source}). {_time_by_regime(kernels)}"
+        f"{Path(profile.report).name}: {launches} of {api.count_words(len(kernels), 'kernel')} by name, grid and "
+        f"block, {api.duration(profile.total_s)} in all, on {profile.card} (ceilings: {source}). "
+        f"{_time_by_regime(kernels)}"
     ]
     if profile.left_out:
         notes.append(f"Left out, profiled as a whole: {profile.left_out} ranges or graphs.")
     if profile.failed:
-        notes.append(f"Left out, not counted by the profiler: {join_words(profile.failed)}.")
+        notes.append(f"Left out, not counted by the profiler: {api.join_words(profile.failed)}.")
     if profile.uncounted:
-        flops = join_words(f"{dtype} on {UNITS[unit]}" for unit, dtype in profile.uncounted)
+        flops = api.join_words(f"{dtype} on {UNITS[unit]}" for unit, dtype in profile.uncounted)
         version = ".".join(map(str, profile.compute_capability))
         notes.append(f"Compute capability {version} has no counters of the FLOPs of {flops}: they are left out.")
-    for note in (_clock_note, _l1_note, _ceiling_note, _missing_note, _picture_note):
-        if text := note(kernels):
-            notes.append(text)
-    return notes
+    further = [note(kernels) for note in (_clock_note, _l1_note, _ceiling_note, _missing_note, _picture_note)]
+    return notes + [text for text in further if text]
 
 
 def _time_by_regime(kernels: Iterable[Placed]) -> str:
-    shares: dict[str, float] = {}
+    shares: Counter[str] = Counter()
     for kernel in kernels:
         if kernel.share_of_time:
-            regime = regime_text(kernel.regime) if kernel.regime else "not known"
-            shares[regime] = shares.get(regime, 0.0) + kernel.share_of_time
-    if not shares:
-        return ""
-    largest_first = sorted(shares.items(), key=lambda item: -item[1])
-    return f"Time: {join_words(f'{percent(share)} is {regime}' for regime, share in largest_first)}."
+            shares[api.regime_text(kernel.regime) if kernel.regime else "not known"] += kernel.share_of_time
+    words = api.join_words(f"{api.percent(share)} is {regime}" for regime, share in shares.most_common())
+    return f"Time: {words}." if shares else ""
 
 
 def _clock_note(kernels: Iterable[Placed]) -> str:
     """Return a note on kernels that ran well below the clock of a ceiling."""
-    ran_at, measured_at, kernel_count = [], [], 0
-    for kernel in kernels:
-        scales = [roof.clock_scale for roof in kernel.roofs if roof.clock_scale]
-        if scales:
-            kernel_count += 1
-            ran_at.append(kernel.sm_clock_mhz)
-            measured_at += [kernel.sm_clock_mhz / scale for scale in scales]
-    if not kernel_count:
+    scaled = [kernel for kernel in kernels if any(roof.clock_scale for roof in kernel.roofs)]
+    if not scaled:
         return ""
+    ran_at = [kernel.sm_clock_mhz for kernel in scaled]
+    roofs = [(kernel, roof) for kernel in scaled for roof in kernel.roofs]
+    measured_at = [kernel.sm_clock_mhz / roof.clock_scale for kernel, roof in roofs if roof.clock_scale]
     return (
-        f"{count_words(kernel_count, 'kernel')} ran at {_range(ran_at)} MHz, and ceilings were measured at "
+        f"{api.count_words(len(scaled), 'kernel')} ran at {_range(ran_at)} MHz, and ceilings were measured at "
         f"{_range(measured_at)} MHz: if the clock of a kernel is well below that of a ceiling (under load, or locked, "
         f"as ncu does without `--clock-control none`), ceilings of compute, L1 and L2 are scaled to it. That of memory "
         f"never is."
@@ -131,47 +111,36 @@ def _range(values: Iterable[float]) -> str:
 
 def _missing_note(kernels: Sequence[Placed]) -> str:
     """Return a note on the quantities that a report lacks, with the number of kernels that lack each."""
-    kernels_by_quantity: dict[str, int] = {}
-    for kernel in kernels:
-        for quantity in _missing_quantities(kernel):
-            kernels_by_quantity[quantity] = kernels_by_quantity.get(quantity, 0) + 1
-    if not kernels_by_quantity:
-        return ""
-    quantities = join_words(
-        quantity if count == len(kernels) else f"{quantity} (of {count} of {len(kernels)})"
-        for quantity, count in kernels_by_quantity.items()
-    )
-    return f"Not in this report: {quantities}. The command that collects all of it is given below."
+    lacking = Counter(quantity for kernel in kernels for quantity in _missing_quantities(kernel))
+    phrases = []
+    for quantity, count in lacking.items():
+        phrases.append(quantity if count == len(kernels) else f"{quantity} (of {count} of {len(kernels)})")
+    note = f"Not in this report: {api.join_words(phrases)}. The command that collects all of it is given below."
+    return note if phrases else ""
 
 
 def _missing_quantities(kernel: Placed) -> Iterable[str]:
     for quantity in kernel.missing:
         if quantity == "flops":
             for unit, dtypes in kernel.missing_flops.items():
-                yield f"FLOPs of {join_words(dtypes)} on {UNITS[unit]}"
+                yield f"FLOPs of {api.join_words(dtypes)} on {UNITS[unit]}"
         else:
             yield QUANTITIES.get(quantity, quantity)
 
 
 def _ceiling_note(kernels: Iterable[Placed]) -> str:
     names = dict.fromkeys(_roof_name(roof) for kernel in kernels for roof in kernel.roofs if roof.ceiling is None)
-    return f"The card has no measured ceiling of {join_words(names)}, which these kernels use." if names else ""
+    return f"The card has no measured ceiling of {api.join_words(names)}, which these kernels use." if names else ""
 
 
 def _l1_note(kernels: Iterable[Placed]) -> str:
-    past_l1 = [
-        kernel for kernel in kernels if kernel.roof_at("l2") and not kernel.roof_at("l1") and "l1" not in kernel.missing
-    ]
-    if not past_l1:
-        return ""
+    without_l1 = [kernel for kernel in kernels if not kernel.roof_at("l1") and "l1" not in kernel.missing]
+    past_l1 = [kernel for kernel in without_l1 if kernel.roof_at("l2")]
     by_tma = sum(bool(kernel.tma_instructions) for kernel in past_l1)
-    by_other_means = len(past_l1) - by_tma
-    causes = []
-    if by_tma:
-        causes.append(f"{count_words(by_tma, 'kernel')} loaded by TMA, which the counter of L1 leaves out")
-    if by_other_means:
-        causes.append(f"{count_words(by_other_means, 'kernel')} moved less than half of the L2 traffic through L1")
-    return f"No share of L1 is shown if traffic passed it by: {join_words(causes)}."
+    causes = {"loaded by TMA, which the counter of L1 leaves out": by_tma}
+    causes["moved less than half of the L2 traffic through L1"] = len(past_l1) - by_tma
+    phrases = [f"{api.count_words(count, 'kernel')} {cause}" for cause, count in causes.items() if count]
+    return f"No share of L1 is shown if traffic passed it by: {api.join_words(phrases)}." if phrases else ""
 
 
 def _picture_note(kernels: Sequence[Placed]) -> str:
@@ -182,15 +151,14 @@ def _picture_note(kernels: Sequence[Placed]) -> str:
     for group, reason in ((without_flops, "without FLOPs"), (short, "as short as a launch")):
         if group:
             share = sum(kernel.share_of_time or 0.0 for kernel in group)
-            groups.append(f"{count_words(len(group), 'kernel')} {reason} ({percent(share)} of the time)")
-    return f"In the table, not in the picture: {join_words(groups)}." if groups else ""
+            groups.append(f"{api.count_words(len(group), 'kernel')} {reason} ({api.percent(share)} of the time)")
+    return f"In the table, not in the picture: {api.join_words(groups)}." if groups else ""
 
 
 def missing_command(profile: Profile) -> str | None:
     """Return the command that would have collected what a report lacks; None if it lacks nothing."""
-    if not any(kernel.missing for kernel in profile.kernels):
-        return None
-    return ncu_counts.collect_command(profile.compute_capability)
+    lacks_some = any(kernel.missing for kernel in profile.kernels)
+    return ncu_counts.collect_command(profile.compute_capability) if lacks_some else None
 
 
 def kernel_sentence(kernel: Placed, multiprocessors: int) -> str:
@@ -200,39 +168,39 @@ def kernel_sentence(kernel: Placed, multiprocessors: int) -> str:
         text = f"the largest share that was counted is {evidence}" if evidence else "nothing counted has a ceiling"
         return f"{describe_kernel(kernel)}: what limits it is not known; {text}."
     evidence = ", ".join(filter(None, [evidence, _issue_evidence(kernel)])) or "nothing else was counted"
-    advice = ADVICE[_advice_key(kernel)]
+    advice = ADVICE[advice_key(kernel)]
     if kernel.regime == "implementation":
         evidence = f"as no ceiling accounts for half of its time, {evidence}"
         blocks = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
         if blocks < FEW_BLOCKS * multiprocessors:
             leave = "blocks leave" if blocks > 1 else "block leaves"
             advice = f"{blocks} {leave} most of {multiprocessors} multiprocessors idle: split the work further"
-    return f"{describe_kernel(kernel)}: {regime_text(kernel.regime)} ({evidence}). What helps: {advice}."
+    return f"{describe_kernel(kernel)}: {api.regime_text(kernel.regime)} ({evidence}). What helps: {advice}."
 
 
 def _ceiling_evidence(kernel: Placed) -> str:
     """Return the ceilings by what they explain of the time: the first, and others that explain enough."""
     rated = sorted((roof for roof in kernel.roofs if roof.share is not None), key=lambda roof: -roof.share)
     further = [roof for roof in rated[1:] if roof.share >= NAMED_SHARE]
-    return ", ".join(f"{percent(roof.share)} of {roof.ceiling}{_clock_words(roof)}" for roof in [*rated[:1], *further])
+    worth_naming = [*rated[:1], *further]
+    return ", ".join(f"{api.percent(roof.share)} of {roof.ceiling}{_clock_words(roof)}" for roof in worth_naming)
 
 
 def _issue_evidence(kernel: Placed) -> str:
     """Return the share of issued instructions where no ceiling accounts for the time."""
-    if kernel.regime != "implementation" or kernel.issued_share is None:
-        return ""
-    return f"{percent(kernel.issued_share)} of the instructions that can be issued"
+    is_known = kernel.regime == "implementation" and kernel.issued_share is not None
+    return f"{api.percent(kernel.issued_share)} of the instructions that can be issued" if is_known else ""
 
 
 def _clock_words(roof: Roof) -> str:
-    return f" at {percent(roof.clock_scale)} of its clock" if roof.clock_scale else ""
+    return f" at {api.percent(roof.clock_scale)} of its clock" if roof.clock_scale else ""
 
 
 def _roof_name(roof: Roof) -> str:
     return f"{roof.dtype} on {UNITS[roof.unit]}" if roof.unit else LEVELS[roof.level]
 
 
-def _advice_key(kernel: Placed) -> str:
+def advice_key(kernel: Placed) -> str:
     """Return the key of ADVICE for what limits a kernel."""
     if kernel.limited_at == "compute":
         return kernel.roof_at("compute").unit
@@ -241,54 +209,44 @@ def _advice_key(kernel: Placed) -> str:
     return kernel.limited_at or kernel.regime
 
 
-def build_table(kernels: Sequence[Placed]) -> MarkdownTable:
+def build_table(kernels: Sequence[Placed]) -> api.MarkdownTable:
     """Return a table of the kernels that take most time; the rest are in one row."""
     kind, times = ("kernel", "launches") if any(kernel.grid for kernel in kernels) else ("operator", "calls")
     columns = [kind, "limited by", times, "total", "of all", "each"]
     columns += [f"of {name}" for name in LEVELS.values()]
     columns += ["sustained", "issued", "TFLOPS", "GFLOP", "MB", "FLOP/byte", "MHz", "grid x block", "saves"]
     rows = [_row(kernel) for kernel in kernels[:ROWS]]
-    rest = kernels[ROWS:]
-    if rest:
-        rows.append(_row_of_rest(rest, len(columns)))
-    return drop_empty_columns(columns, rows, 2)
+    if len(kernels) > ROWS:
+        rows.append(_row_of_rest(kernels[ROWS:], len(columns)))
+    return api.drop_empty_columns(columns, rows, 2)
 
 
 def _row_of_rest(kernels: Sequence[Placed], column_count: int) -> list[str]:
     seconds = sum(kernel.total_s or 0.0 for kernel in kernels)
     share = sum(kernel.share_of_time or 0.0 for kernel in kernels)
     launches = str(sum(kernel.launches for kernel in kernels))
-    name = f"{len(kernels)} others, each with less time"
-    cells = [name, "", launches, duration(seconds), percent(share)]
+    cells = [f"{len(kernels)} others, each with less time", "", launches, api.duration(seconds), api.percent(share)]
     return cells + ["-"] * (column_count - len(cells))
 
 
 def _row(kernel: Placed) -> list[str]:
     roofs = [kernel.roof_at(level) for level in LEVELS]
-    compute_roof = roofs[0]
-    least_bytes = kernel.least_bytes
-    return [
-        kernel_title(kernel),
-        describe_limit(kernel),
-        str(kernel.launches),
-        _or_dash(duration, kernel.total_s),
-        _or_dash(_share, kernel.share_of_time),
-        _or_dash(duration, kernel.mean_s),
-        *(_or_dash(_share, roof.share if roof else None) for roof in roofs),
-        _or_dash(_share, compute_roof.sustained_share if compute_roof else None),
-        _or_dash(_share, kernel.issued_share),
-        _or_dash(number, kernel.attained_tflops),
-        _or_dash(number, least_bytes and kernel.flops / 1e9),
-        _or_dash(number, least_bytes and least_bytes / 1e6),
-        _or_dash(number, kernel.intensities.get("memory")),
-        _or_dash("{:.0f}".format, kernel.sm_clock_mhz),
-        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}" if kernel.grid else "",
-        " to ".join(dict.fromkeys(duration(saving_s) for saving_s in kernel.saving_s)),
-    ]
+    compute_roof, least_bytes = roofs[0], kernel.least_bytes
+    sustained_share = compute_roof and compute_roof.sustained_share
+    shares = [*(roof and roof.share for roof in roofs), sustained_share, kernel.issued_share]
+    rates = [kernel.attained_tflops, least_bytes and kernel.flops / 1e9, least_bytes and least_bytes / 1e6]
+    row = [kernel_title(kernel), describe_limit(kernel), str(kernel.launches), _or_dash(api.duration, kernel.total_s)]
+    row += [_or_dash(_share, kernel.share_of_time), _or_dash(api.duration, kernel.mean_s)]
+    row += [_or_dash(_share, share) for share in shares]
+    row += [_or_dash(api.number, value) for value in [*rates, kernel.intensities.get("memory")]]
+    row.append(_or_dash("{:.0f}".format, kernel.sm_clock_mhz))
+    row.append(f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}" if kernel.grid else "")
+    row.append(" to ".join(dict.fromkeys(api.duration(saving_s) for saving_s in kernel.saving_s)))
+    return row
 
 
 def _share(share: float) -> str:
-    return percent(share) if share >= SMALLEST_SHARE or not share else f"< {percent(SMALLEST_SHARE)}"
+    return api.percent(share) if share >= SMALLEST_SHARE or not share else f"< {api.percent(SMALLEST_SHARE)}"
 
 
 def _or_dash(form: Callable[[float], str], value: float | None) -> str:
@@ -298,13 +256,9 @@ def _or_dash(form: Callable[[float], str], value: float | None) -> str:
 def format_page(profile: Profile, source: str, picture: str) -> str:
     """Return the whole profile as Markdown; `picture` is a file next to the page."""
     sentences = [kernel_sentence(kernel, profile.multiprocessors) for kernel in profile.kernels[:SENTENCES]]
-    parts = [
-        f"# {Path(profile.report).name} under measured ceilings",
-        *profile_notes(profile, source),
-        "\n".join(f"{rank}. {text}" for rank, text in enumerate(sentences, 1)),
-        str(build_table(profile.kernels)),
-        f"![Kernels under their ceilings]({picture})",
-    ]
+    parts = [f"# {Path(profile.report).name} under measured ceilings", *profile_notes(profile, source)]
+    parts.append("\n".join(f"{rank}. {text}" for rank, text in enumerate(sentences, 1)))
+    parts += [str(build_table(profile.kernels)), f"![Kernels under their ceilings]({picture})"]
     if command := missing_command(profile):
         parts.append(f"```sh\n{command}\n```")
     return "\n\n".join(parts) + "\n"

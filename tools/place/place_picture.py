@@ -7,28 +7,26 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from place_page import LEVELS, describe_kernel
-from placing import FP16_PIPE, Ceiling, Placed, Profile
+from placing import FP16_PIPE, Ceiling, Ceilings, Placed, Profile
 
 from roofline.api import LEVEL_COLOURS, ComputeCeiling, MemoryCeiling, flops_unit, level_label, number
 from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
-DRAWN_KERNELS = 60
+DRAWN_KERNELS, NUMBERED_KERNELS = 60, 12
 NOTHING_DRAWN = "No kernel of the report has FLOPs, time and traffic together."
 EXPLANATION = (
     "A dot for each level that is known, at its FLOPs per byte, in the colour of its slope, the larger the more time. "
     "A dot on its slope, or on the line of its dtype, is at that ceiling. What has no FLOPs is in the table alone."
 )
 SCALED_EXPLANATION = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."
-HEAD, CHART_HEIGHT, AXIS_LABELS = 30.0, 340.0, 44.0  # points
-LEGEND = 124.0
-NUMBERED_KERNELS = 12
+HEAD, CHART_HEIGHT, AXIS_LABELS, LEGEND = 30.0, 340.0, 44.0, 124.0  # points
 SCALED_DASHES = (0, (3, 2))
 Slope = tuple[str, MemoryCeiling]  # with its level
 
 
 @style.styled()
-def draw_kernels(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
+def draw_kernels(profile: Profile, ceilings: Ceilings) -> Figure:
     """Draw the kernels of a profile, or the operators of a trace, under the ceilings of their device."""
     kernels = drawable_kernels(profile)
     title = f"{Path(profile.report).name} on {profile.card}"
@@ -44,27 +42,24 @@ def draw_kernels(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
     margins = style.subplot_margins(height, top=height - top, bottom=top - CHART_HEIGHT, right=LEGEND)
     axes = figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0])
     _draw_chart(axes, kernels, [ceiling for ceiling in ceilings if ceiling.device == profile.device], scales)
-    lines = [
-        style.shorten_middle(f"{rank}  {describe_kernel(kernel)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
-        for rank, kernel in enumerate(numbered, 1)
-    ]
+    labels = [f"{rank}  {describe_kernel(kernel)}" for rank, kernel in enumerate(numbered, 1)]
+    lines = [style.shorten_middle(label, style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE) for label in labels]
     below = top - CHART_HEIGHT - AXIS_LABELS
     style.print_lines(figure, below, lines, style.INK)
     style.print_lines(figure, below - style.LINE * (len(lines) + 0.5), explanation)
     return figure
 
 
-def _draw_chart(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], scales: dict[str, float]) -> None:
+def _draw_chart(axes: Axes, kernels: Sequence[Placed], ceilings: Ceilings, scales: dict[str, float]) -> None:
     """Draw ceilings, kernels and legend. `scales` has the clock scale of ceilings that are drawn dashed too."""
     peaks, slopes = select_ceilings(kernels, ceilings)
     x_low, x_high, y_low, y_high = axis_limits(kernels, peaks, slopes)
-    axes.set(
-        xlim=(x_low, x_high), ylim=(y_low, y_high), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS"
-    )
+    axes.set(xlim=(x_low, x_high), ylim=(y_low, y_high))
+    axes.set(xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
     for axis in (axes.xaxis, axes.yaxis):
         style.set_log_axis(axis, "{:g}".format, numticks=30)
     _draw_slopes(axes, slopes, scales, max((peak.tflops for peak in peaks), default=y_high))
-    _draw_peaks(axes, peaks, scales, max((slope.gb_per_s for _, slope in slopes), default=None))
+    _draw_peaks(axes, peaks, scales, slopes)
     _draw_dots(axes, kernels)
     handles = [style.legend_line(format_ceiling(slope), COLOURS[level]) for level, slope in slopes]
     handles += [style.legend_dot(f"at its {LEVELS[level]} intensity", COLOURS[level]) for level in dict(slopes)]
@@ -80,11 +75,10 @@ def _draw_slopes(axes: Axes, slopes: Sequence[Slope], scales: dict[str, float], 
             axes.plot(ends, [end * rate for end in ends], color=COLOURS[level], lw=1.3, ls=dashes, zorder=2)
 
 
-def _draw_peaks(
-    axes: Axes, peaks: Iterable[ComputeCeiling], scales: dict[str, float], fastest_gb_per_s: float | None
-) -> None:
+def _draw_peaks(axes: Axes, peaks: Iterable[ComputeCeiling], scales: dict[str, float], slopes: Iterable[Slope]) -> None:
     """Draw the compute ceilings, from the steepest slope on, and write their names without overlaps."""
     x_low, x_high = axes.get_xlim()
+    fastest_gb_per_s = max((slope.gb_per_s for _, slope in slopes), default=None)
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
     name_y = None
     for peak in sorted(peaks, key=lambda peak: -peak.tflops):
@@ -108,25 +102,23 @@ def _draw_dots(axes: Axes, kernels: Sequence[Placed]) -> None:
     for rank, kernel in reversed(list(enumerate(kernels, 1))):
         y, intensities = kernel.attained_tflops, sorted(kernel.intensities.values())
         axes.plot([intensities[0], intensities[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
+        size = 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5  # the area grows with the share of the time
         for level, intensity in kernel.intensities.items():
-            axes.plot(intensity, y, **style.dot_style(COLOURS[level], "o", size=dot_size(kernel)), zorder=4)
+            axes.plot(intensity, y, **style.dot_style(COLOURS[level], "o", size=size), zorder=4)
         if rank <= NUMBERED_KERNELS:
             place = _in_points(axes, intensities[-1], y)
             ranks_by_place.setdefault(_find_near(place, ranks_by_place) or place, []).append(rank)
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
     for place, ranks in ranks_by_place.items():
         position = axes.transData.inverted().transform([length * axes.figure.dpi / 72 for length in place])
-        text = ", ".join(map(str, sorted(ranks)))
-        axes.annotate(text, position, (4, 2), textcoords="offset points", **look)
+        axes.annotate(", ".join(map(str, sorted(ranks))), position, (4, 2), textcoords="offset points", **look)
 
 
 def _find_near(place: tuple[float, float], places: Iterable[tuple[float, float]]) -> tuple[float, float] | None:
     """Return the first of these places that is less than a line away on both axes."""
     x, y = place
-    for near_x, near_y in places:
-        if max(abs(x - near_x), abs(y - near_y)) < style.LINE:
-            return near_x, near_y
-    return None
+    near = ((near_x, near_y) for near_x, near_y in places if max(abs(x - near_x), abs(y - near_y)) < style.LINE)
+    return next(near, None)
 
 
 def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
@@ -136,15 +128,11 @@ def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
 
 def drawable_kernels(profile: Profile) -> list[Placed]:
     """Return the kernels with most time that have FLOPs, time, and bytes of a level, and are longer than a launch."""
-    drawable = [
-        kernel
-        for kernel in profile.kernels
-        if kernel.attained_tflops and kernel.intensities and kernel.regime != "overhead"
-    ]
-    return drawable[:DRAWN_KERNELS]
+    longer = [kernel for kernel in profile.kernels if kernel.regime != "overhead"]
+    return [kernel for kernel in longer if kernel.attained_tflops and kernel.intensities][:DRAWN_KERNELS]
 
 
-def select_ceilings(kernels: Sequence[Placed], ceilings: Sequence[Ceiling]) -> tuple[list[ComputeCeiling], list[Slope]]:
+def select_ceilings(kernels: Sequence[Placed], ceilings: Ceilings) -> tuple[list[ComputeCeiling], list[Slope]]:
     """Return the compute ceilings that kernels stand under, and the memory ceilings with their levels."""
     by_name = {ceiling.name: ceiling for ceiling in ceilings}
     roofs = [roof for kernel in kernels for roof in kernel.roofs if roof.ceiling in by_name]
@@ -154,15 +142,13 @@ def select_ceilings(kernels: Sequence[Placed], ceilings: Sequence[Ceiling]) -> t
     return [by_name[name] for name in peak_names], [(level, by_name[name]) for level, name in slope_names]
 
 
-def axis_limits(
-    kernels: Sequence[Placed], peaks: Sequence[ComputeCeiling], slopes: Sequence[Slope]
-) -> tuple[float, float, float, float]:
+def axis_limits(kernels: Sequence[Placed], peaks: Sequence[ComputeCeiling], slopes: Sequence[Slope]) -> list[float]:
     """Return the lowest and highest intensity, then TFLOPS, of the axes, with a margin on all sides."""
     intensities = [intensity for kernel in kernels for intensity in kernel.intensities.values()]
     intensities += [peak.tflops * 1e3 / slope.gb_per_s for peak in peaks for _, slope in slopes]  # ridge points
     attained = [kernel.attained_tflops for kernel in kernels]
     highest = max([*attained, *(peak.tflops for peak in peaks)])
-    return min(intensities) / 3, max(intensities) * 3, min(attained) / 3, 2 * highest
+    return [min(intensities) / 3, max(intensities) * 3, min(attained) / 3, 2 * highest]
 
 
 def format_ceiling(ceiling: Ceiling) -> str:
@@ -170,8 +156,3 @@ def format_ceiling(ceiling: Ceiling) -> str:
     if ceiling.kind == "compute":
         return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
     return f"{level_label(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
-
-
-def dot_size(kernel: Placed) -> float:
-    """Return the diameter of a kernel's dot in points; its area grows with its share of the time."""
-    return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5

@@ -7,23 +7,17 @@ from typing import Any, Literal
 
 import ncu_counts
 
-from roofline.api import (
-    ComputeCeiling,
-    MemoryCeiling,
-    Run,
-    UserError,
-    classify_regime,
-    memory_ceilings,
-    ncu,
-    peak_issue_rate,
-)
+import roofline.api as api
 
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
 PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
 FP16_PIPE = ("cuda_core", "fp16")  # compilers have it convert and make constants too
-Ceiling = ComputeCeiling | MemoryCeiling
+Ceiling = api.ComputeCeiling | api.MemoryCeiling
+Ceilings = Sequence[Ceiling]
+Number = float | None  # None: not known
+Pipe = tuple[str | None, str | None]  # the unit and dtype of FLOPs; None for bytes
 
 
 @dataclass(frozen=True)
@@ -85,36 +79,36 @@ class Profile:
     multiprocessors: int
     launches: int
     total_s: float
-    start_s: float | None  # the smallest case of an operator, without a graph
+    start_s: float | None  # the shortest GPU time of a smallest case, among operators that run without a CUDA graph
     left_out: int
     failed: list[str]  # kernels that the profiler did not count
     uncounted: list[tuple[str, str]]  # units and dtypes of ceilings whose FLOPs this architecture does not count
     kernels: list[Placed]
 
 
-def find_device(path: str, card: str, run: Run) -> str:
+def find_device(path: str, card: str, run: api.Run) -> str:
     """Return the name of the GPU of a run that is a card of this model. Raises UserError if there is none."""
     models = {name: run.devices[name].name for name in measured_gpus(run)}
-    for device, model in models.items():
-        if model == card:
-            return device
-    raise UserError(
-        f"{path}: profiled on {card}, but the ceilings are of {', '.join(dict.fromkeys(models.values()))}; "
-        "both must be of the same model of card"
-    )
+    matching = [device for device, model in models.items() if model == card]
+    if matching:
+        return matching[0]
+    measured = ", ".join(dict.fromkeys(models.values()))
+    reason = f"profiled on {card}, but the ceilings are of {measured}; both must be of the same model of card"
+    raise api.UserError(f"{path}: {reason}")
 
 
-def measured_gpus(run: Run) -> list[str]:
+def measured_gpus(run: api.Run) -> list[str]:
     """Return the names of the GPUs of a run that have ceilings."""
     measured = {ceiling.device for ceiling in run.roofline.ceilings}
     return [name for name, device in run.devices.items() if device.device_kind == "gpu" and name in measured]
 
 
-def place_report(report: ncu.NcuReport, run: Run) -> Profile:
+def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     """Return every kernel of a report, those that take most time first. Raises UserError for another model of card."""
     device = find_device(report.path, report.card.name, run)
     ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
-    start_s = _shortest_start_s(run, device)
+    cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
+    start_s = min((cell.start_s for cell in cells if cell.start_s), default=None)
     groups = ncu_counts.group_launches(report.kernels)
     report_s = fsum(group.total("duration_s") or 0.0 for group in groups)
     kernels = [_place_kernel(group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
@@ -135,102 +129,61 @@ def place_report(report: ncu.NcuReport, run: Run) -> Profile:
     )
 
 
-def _shortest_start_s(run: Run, device: str) -> float | None:
-    """Return the shortest GPU time of a smallest case, among the operators that run without a CUDA graph."""
-    cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
-    return min((cell.start_s for cell in cells if cell.start_s), default=None)
-
-
 def _place_kernel(
-    kernel: ncu_counts.Launches,
-    ceilings: Sequence[Ceiling],
-    multiprocessors: int,
-    start_s: float | None,
-    report_s: float,
+    kernel: ncu_counts.Launches, ceilings: Ceilings, multiprocessors: int, start_s: Number, report_s: float
 ) -> Placed:
     total_s, clock_mhz = kernel.total("duration_s"), _clock_mhz(kernel)
     mean_s = (total_s or 0.0) / kernel.launches or None
     flops = {key: kernel.total(key) / kernel.launches for key in kernel.columns if isinstance(key, tuple)}
     counted = [amount for key, amount in flops.items() if key != FP16_PIPE]
     missing, missing_flops = _missing(kernel)
-    return Placed(
-        name=kernel.name,
-        signature=kernel.signature,
-        grid=kernel.grid,
-        block=kernel.block,
-        sm_clock_mhz=clock_mhz,
-        issued_share=_issued_share(kernel, mean_s, clock_mhz, multiprocessors),
-        tma_instructions=kernel.total("tma_instructions"),
-        missing=missing,
-        missing_flops=missing_flops,
-        **rate_launches(
-            launches=kernel.launches,
-            total_s=total_s,
-            whole_s=report_s,
-            flops=fsum(counted) if counted else None,
-            roofs=[
-                *_compute_roofs(flops, ceilings, clock_mhz, mean_s),
-                *_memory_roofs(kernel, ceilings, clock_mhz, mean_s),
-            ],
-            start_s=start_s,
-            counts_complete=set(missing) <= {"instructions"},
-        ),
-    )
+    roofs = list(_compute_roofs(flops, ceilings, clock_mhz, mean_s))
+    roofs += _memory_roofs(kernel, ceilings, clock_mhz, mean_s)
+    counted_flops = fsum(counted) if counted else None
+    complete = set(missing) <= {"instructions"}
+    fields = rate_launches(kernel.launches, total_s, report_s, counted_flops, roofs, start_s, complete)
+    fields |= {"name": kernel.name, "signature": kernel.signature, "grid": kernel.grid, "block": kernel.block}
+    fields |= {"sm_clock_mhz": clock_mhz, "issued_share": _issued_share(kernel, mean_s, clock_mhz, multiprocessors)}
+    fields |= {"tma_instructions": kernel.total("tma_instructions"), "missing": missing, "missing_flops": missing_flops}
+    return Placed(**fields)
 
 
 def rate_launches(
-    *,
-    launches: int,
-    total_s: float | None,
-    whole_s: float,
-    flops: float | None,
-    roofs: list[Roof],
-    start_s: float | None,
-    counts_complete: bool,
+    launches: int, total_s: Number, whole_s: float, flops: Number, roofs: list[Roof], start_s: Number, complete: bool
 ) -> dict[str, Any]:
     """Return the fields of a `Placed` that follow from these: share of the time, TFLOPS, intensities, regime, limit.
 
-    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch. The
-    regime is None if the time is unknown, or if no roof explains it while a count or a ceiling is missing.
+    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch,
+    `complete` says that no count is missing. The regime is None if the time is unknown, or if no roof explains it
+    while a count or a ceiling is missing.
     """
     mean_s = (total_s or 0.0) / launches or None
     compute_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level == "compute"), default=0.0)
     memory_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level != "compute"), default=0.0)
-    regime = None
-    if mean_s:
-        regime = classify_regime(
-            cpu_time_s=mean_s, gpu_time_s=None, start_s=start_s, compute_s=compute_s, memory_s=memory_s
-        )
+    bounds = {"start_s": start_s, "compute_s": compute_s, "memory_s": memory_s}
+    regime = api.classify_regime(cpu_time_s=mean_s, gpu_time_s=None, **bounds) if mean_s else None
     has_all_ceilings = all(roof.ceiling is not None for roof in roofs)
-    if regime == "implementation" and not (counts_complete and has_all_ceilings):
+    if regime == "implementation" and not (complete and has_all_ceilings):
         regime = None  # a count is missing, and the others explain too little
     limit = _find_limit(roofs, regime, compute_s, memory_s)
-    return {
-        "launches": launches,
-        "total_s": total_s,
-        "share_of_time": total_s / whole_s if total_s is not None and whole_s else None,
-        "mean_s": mean_s,
-        "flops": flops,
-        "attained_tflops": flops / mean_s / 1e12 if flops is not None and mean_s else None,
-        "intensities": {
-            roof.level: flops / roof.amount for roof in roofs if roof.level != "compute" and roof.amount and flops
-        },
-        "roofs": roofs,
-        "regime": regime,
-        "limited_by": limit and limit.ceiling,
-        "limited_at": limit and limit.level,
-    }
+    traffic = [roof for roof in roofs if roof.level != "compute" and roof.amount]
+    intensities = {roof.level: flops / roof.amount for roof in traffic} if flops else {}
+    attained_tflops = flops / mean_s / 1e12 if flops is not None and mean_s else None
+    share_of_time = total_s / whole_s if total_s is not None and whole_s else None
+    fields = {"launches": launches, "total_s": total_s, "share_of_time": share_of_time, "mean_s": mean_s}
+    fields |= {"flops": flops, "attained_tflops": attained_tflops, "intensities": intensities, "roofs": roofs}
+    return fields | {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 
 
 def _find_limit(roofs: list[Roof], regime: str | None, compute_s: float, memory_s: float) -> Roof | None:
     """Return the roof that takes the time of a regime; None unless compute or memory is the limit."""
-    seconds_by_regime = {"compute": compute_s, "memory": memory_s}
-    if regime not in seconds_by_regime:
+    if regime not in ("compute", "memory"):
         return None
-    return next((roof for roof in roofs if roof.least_s == seconds_by_regime[regime]), None)
+    limit_s = compute_s if regime == "compute" else memory_s
+    return next((roof for roof in roofs if roof.least_s == limit_s), None)
 
 
-def _clock_mhz(kernel: ncu_counts.Launches) -> float | None:
+def _clock_mhz(kernel: ncu_counts.Launches) -> Number:
     """Return the cycles of all launches over their time."""
     if "sm_clock_mhz" not in kernel.columns or not kernel.total("duration_s"):
         return None
@@ -238,47 +191,44 @@ def _clock_mhz(kernel: ncu_counts.Launches) -> float | None:
     return fsum(mhz * seconds for mhz, seconds in pairs) / kernel.total("duration_s")
 
 
-def _issued_share(
-    kernel: ncu_counts.Launches, mean_s: float | None, clock_mhz: float | None, multiprocessors: int
-) -> float | None:
+def _issued_share(kernel: ncu_counts.Launches, mean_s: Number, clock_mhz: Number, multiprocessors: int) -> Number:
     issued = kernel.total("warp_instructions")
     if issued is None or not mean_s or not clock_mhz:
         return None
-    return issued / kernel.launches / (mean_s * peak_issue_rate(multiprocessors, clock_mhz))
+    return issued / kernel.launches / (mean_s * api.peak_issue_rate(multiprocessors, clock_mhz))
 
 
-def _compute_roofs(
-    flops: dict[tuple[str, str], float], ceilings: Sequence[Ceiling], clock_mhz: float | None, mean_s: float | None
-) -> Iterable[Roof]:
+def _compute_roofs(flops: dict[Pipe, float], ceilings: Ceilings, clock_mhz: Number, mean_s: Number) -> Iterable[Roof]:
     """Yield the roof of each unit and dtype that has FLOPs: the highest of its ceilings."""
-    for (unit, dtype), amount in flops.items():
-        if not amount:
-            continue
-        candidates = [ceiling for ceiling in ceilings if ceiling.kind == "compute"]
-        candidates = [ceiling for ceiling in candidates if (ceiling.compute_unit, ceiling.dtype) == (unit, dtype)]
-        best = max(candidates, key=lambda ceiling: ceiling.tflops, default=None)
-        yield make_roof("compute", best, amount, clock_mhz, mean_s, unit, dtype)
+    peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute"]
+    for pipe, amount in flops.items():
+        if amount:
+            best = find_highest(peak for peak in peaks if (peak.compute_unit, peak.dtype) == pipe)
+            yield make_roof("compute", best, amount, clock_mhz, mean_s, pipe)
 
 
-def _memory_roofs(
-    kernel: ncu_counts.Launches, ceilings: Sequence[Ceiling], clock_mhz: float | None, mean_s: float | None
-) -> Iterable[Roof]:
+def find_highest(peaks: Iterable[api.ComputeCeiling]) -> api.ComputeCeiling | None:
+    """Return the highest compute ceiling; None without any."""
+    return max(peaks, key=lambda peak: peak.tflops, default=None)
+
+
+def _memory_roofs(kernel: ncu_counts.Launches, ceilings: Ceilings, clock_mhz: Number, mean_s: Number) -> Iterable[Roof]:
     """Yield the roofs of L1, L2 and memory whose bytes are known; memory has the ceiling of its access pattern."""
     by_name = {ceiling.name: ceiling for ceiling in ceilings}
     moved = {level: kernel.total(name) for level, name in CACHES.items()}
     may_use_tma = kernel.total("tma_instructions") != 0  # or their number is not known
-    if may_use_tma and moved["l1"] is not None and moved["l2"] is not None and moved["l1"] < PASSED_BY * moved["l2"]:
+    if may_use_tma and None not in moved.values() and moved["l1"] < PASSED_BY * moved["l2"]:
         moved["l1"] = None
     for level, amount in moved.items():
         if amount is not None:
             yield make_roof(level, by_name.get(level), amount / kernel.launches, clock_mhz, mean_s)
-    read, written = kernel.total("memory_read_bytes"), kernel.total("memory_write_bytes")
+    read, written = (kernel.total(name) for name in ncu_counts.MEMORY_BYTES)
     if read is not None and written is not None:
         amount, pattern = read + written, access_pattern(read, written)
     else:
         amount, pattern = kernel.total("memory_bytes"), "read"
     if amount is not None:
-        ceiling = find_memory_ceiling(by_name, memory_ceilings("gpu", pattern))
+        ceiling = find_memory_ceiling(by_name, api.memory_ceilings("gpu", pattern))
         yield make_roof("memory", ceiling, amount / kernel.launches, None, mean_s)
 
 
@@ -296,18 +246,13 @@ def access_pattern(read_bytes: float, write_bytes: float) -> Literal["read", "wr
 
 
 def make_roof(
-    level: str,
-    ceiling: Ceiling | None,
-    amount: float,
-    clock_mhz: float | None,
-    mean_s: float | None,
-    unit: str | None = None,
-    dtype: str | None = None,
+    level: str, ceiling: Ceiling | None, amount: float, clock_mhz: Number, mean_s: Number, pipe: Pipe = (None, None)
 ) -> Roof:
     """Return the roof of `amount` FLOPs or bytes under a ceiling, scaled to the clock of the kernel if that is lower.
 
     `clock_mhz` is None for memory, which has its own clock; `ceiling` is None if it was not measured.
     """
+    unit, dtype = pipe
     if ceiling is None:
         return Roof(level, None, amount, unit=unit, dtype=dtype)
     rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
@@ -328,13 +273,8 @@ def _missing(kernel: ncu_counts.Launches) -> tuple[list[str], dict[str, list[str
     flops: dict[str, list[str]] = {}
     for unit, dtype in kernel.lacking_flops:
         flops.setdefault(unit, []).append(dtype)
-    available = {
-        "time": "duration_s" in columns,
-        "clock": "sm_clock_mhz" in columns,
-        "flops": not flops,
-        "memory": {"memory_read_bytes", "memory_write_bytes"} <= columns.keys() or "memory_bytes" in columns,
-        "l2": "l2_bytes" in columns,
-        "l1": "l1_bytes" in columns,
-        "instructions": "warp_instructions" in columns,
-    }
+    has_memory = columns.keys() >= set(ncu_counts.MEMORY_BYTES) or "memory_bytes" in columns
+    available = {"time": "duration_s" in columns, "clock": "sm_clock_mhz" in columns, "flops": not flops}
+    available |= {"memory": has_memory, "l2": "l2_bytes" in columns, "l1": "l1_bytes" in columns}
+    available["instructions"] = "warp_instructions" in columns
     return [quantity for quantity, is_available in available.items() if not is_available], flops

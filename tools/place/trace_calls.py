@@ -27,6 +27,9 @@ class Label:
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
 
+Labels = dict[int, tuple[Label, bool]]  # by place of the event, and whether it counts as a call
+
+
 def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
     """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
 
@@ -36,24 +39,18 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, boo
     places_by_call: dict[Hashable, list[int]] = {}
     for place, event in enumerate(events):
         places_by_call.setdefault(find_caller(event) or (place,), []).append(place)
-    labels: dict[int, tuple[Label, bool]] = {}
+    labels: Labels = {}
     longest_kernel: dict[Label, tuple] = {}  # of the label's first call
     for call, places in places_by_call.items():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         label = _label(trace.operators.get(call), events[longest])
         longest_kernel.setdefault(label, _launch_key(events[longest]))
-        for place in places:
-            labels[place] = (label, place == longest)
-    _infer_graph_labels(trace, events, labels, longest_kernel)
+        labels |= {place: (label, place == longest) for place in places}
+    _infer_labels(trace, events, labels, longest_kernel)
     return [labels[place] for place in range(len(events))]
 
 
-def _infer_graph_labels(
-    trace: Trace,
-    events: Sequence[Event],
-    labels: dict[int, tuple[Label, bool]],
-    longest_kernel: dict[Label, tuple],
-) -> None:
+def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, longest_kernel: dict[Label, tuple]) -> None:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
     outside: dict[tuple, list[Label]] = defaultdict(list)
     inside: dict[tuple, list[int]] = defaultdict(list)
@@ -79,12 +76,8 @@ def _labels_in_turn(outside: list[Label], count: int) -> list[Label | None]:
     """
     if len(set(outside)) == 1:
         return outside[:1] * count
-    return outside[:count] if outside and _is_periodic(outside, count) else [None] * count
-
-
-def _is_periodic(labels: list[Label], count: int) -> bool:
-    """Return whether the labels are the first `count` of them, once or several times over."""
-    return labels[:count] * (len(labels) // count) == labels
+    is_periodic = bool(outside) and outside[:count] * (len(outside) // count) == outside
+    return outside[:count] if is_periodic else [None] * count
 
 
 def _launch_key(event: Event) -> tuple[str, str, str]:
@@ -121,10 +114,8 @@ def make_caller_finder(trace: Trace) -> Callable[[Event], int | None]:
 def _find_around(operators: list[Event], moment: float) -> int | None:
     """Return the id of the innermost operator that ran at a moment, of a thread's operators sorted by start."""
     end = bisect_right(operators, moment, key=lambda operator: operator.start)
-    for operator in reversed(operators[max(0, end - NESTED_LIMIT) : end]):
-        if operator.end >= moment:
-            return operator.operator
-    return None
+    innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
+    return next((operator.operator for operator in innermost_first if operator.end >= moment), None)
 
 
 def _label(operator: Event | None, event: Event) -> Label:
@@ -140,9 +131,7 @@ def _label(operator: Event | None, event: Event) -> Label:
 def _copy_label(event: Event) -> Label:
     """Return the label of a copy or a memset. Over the link only the bytes that are read count: they cross it once."""
     moved, over_link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
-    read_bytes = moved if event.kind == "gpu_memcpy" else 0
-    write_bytes = 0 if over_link else moved
-    work = CallWork(0, read_bytes, write_bytes)
+    work = CallWork(0, moved if event.kind == "gpu_memcpy" else 0, 0 if over_link else moved)
     return Label(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
 
 
@@ -166,8 +155,7 @@ def read_inputs(recorded: dict) -> tuple:
     """Return the arguments of a call: a tensor, a tuple of tensors, the text of a scalar or list, or None."""
     dims, types = recorded.get("Input Dims") or [], recorded.get("Input type") or []
     strides, scalars = recorded.get("Input Strides") or dims, recorded.get("Concrete Inputs") or [""] * len(dims)
-    arguments = zip(dims, types, strides, scalars, strict=False)
-    return tuple(_read_input(*argument) for argument in arguments)
+    return tuple(map(_read_input, dims, types, strides, scalars))
 
 
 def _read_input(dims: list, kind: str, strides: list, scalar: str) -> Tensor | tuple[Tensor, ...] | str | None:

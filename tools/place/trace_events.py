@@ -87,16 +87,10 @@ def _items(path: Path, key: str) -> Iterator[Any]:
 def _add(trace: Trace, raw: dict) -> None:
     args = raw.get("args") or {}
     start = float(raw["ts"])
-    event = Event(
-        start=start,
-        end=start + max(0.0, float(raw.get("dur", 0))),
-        name=raw["name"],
-        kind=raw["cat"],
-        thread=(raw.get("pid"), raw.get("tid")),
-        operator=args.get("External id", args.get("external id")),
-        correlation=args.get("correlation"),
-        args=args,
-    )
+    end = start + max(0.0, float(raw.get("dur", 0)))
+    thread = (raw.get("pid"), raw.get("tid"))
+    operator, correlation = args.get("External id", args.get("external id")), args.get("correlation")
+    event = Event(start, end, raw["name"], raw["cat"], thread, operator, correlation, args)
     if event.kind in ON_GPU:
         trace.gpu.append(event)
     elif event.kind == "cpu_op":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
-from place_page import ADVICE, build_table, kernel_title
+from place_page import ADVICE, advice_key, build_table, kernel_title
 from trace_rows import PARTLY, Section, TracedOperation
 from trace_steps import TraceSteps
 
@@ -26,12 +26,9 @@ def step_verdict(section: Section) -> str:
     text += f", {duration(unknown_s)} of it without a formula." if unknown_s > WORTH * step.seconds else "."
     worth = [row for row in section.kernels if row.saving_s and row.saving_s[0] >= WORTH * step.seconds]
     for row in worth[:FIRST]:
-        finding = _finding(row)
-        advice = ADVICE[_advice_key(row)]
-        if advice in text:  # each advice once
-            text += f" {finding}."
-        else:
-            text += f" {finding}{';' if ':' in advice else ':'} {advice}."
+        finding, advice = _finding(row), ADVICE[_advice_key(row)]
+        colon = ";" if ":" in advice else ":"
+        text += f" {finding}." if advice in text else f" {finding}{colon} {advice}."  # each advice once
     if step.exposed_s >= WORTH * step.seconds:
         text += f" {duration(step.exposed_s)} are collectives that no kernel overlaps."
     return text
@@ -48,13 +45,9 @@ def _finding(row: TracedOperation) -> str:
 
 def _advice_key(row: TracedOperation) -> str:
     """Return the key of ADVICE for a row."""
-    if row.label.kind == "idle":
-        return row.label.name
-    if row.label.kind == "copy":
-        return "copy"
-    if row.limited_at == "compute":
-        return row.roof_at("compute").unit
-    key = row.limited_at or row.regime
+    if row.label.kind in ("idle", "copy"):
+        return row.label.name if row.label.kind == "idle" else "copy"
+    key = advice_key(row)
     return "operator" if key == "implementation" else key
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import NamedTuple
 
-from placing import Ceiling, Placed, Roof, access_pattern, find_device, find_memory_ceiling, make_roof, rate_launches
+import placing
 from trace_calls import Label, label_events
 from trace_events import Event, Trace
 from trace_steps import TraceSteps, find_step, overlap_s
@@ -17,10 +16,11 @@ START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 
 PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it ends
 SHORTEST_GAP_S = 1e-8  # with a row
 LONGEST_KERNEL_NAME = 60  # characters, without an operator
+RowEvent = tuple[float, bool, float]  # its seconds, whether it counts as a call, the seconds in which another ran too
 
 
 @dataclass(frozen=True, kw_only=True)
-class TracedOperation(Placed):
+class TracedOperation(placing.Placed):
     """The calls of an operator with one shape. Its launches are calls; a call may launch several kernels."""
 
     label: Label
@@ -41,14 +41,6 @@ class Section:
     kernels: list[TracedOperation]
 
 
-class RowEvent(NamedTuple):
-    """An event of a row."""
-
-    seconds: float
-    is_call: bool  # whether it counts as a call
-    overlap_s: float  # in which another event ran too
-
-
 def place_trace(trace: Trace, run: Run) -> list[Section]:
     """Return a section for each GPU of a trace.
 
@@ -63,29 +55,20 @@ def _gpu_of(event: Event) -> int:
 
 def _place_gpu(trace: Trace, gpu: int, run: Run) -> Section:
     card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or UNNAMED_CARD
-    device = find_device(trace.path, card, run)
+    device = placing.find_device(trace.path, card, run)
     ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
     events = sorted((event for event in trace.gpu if _gpu_of(event) == gpu), key=lambda event: event[:2])
     step = find_step(trace, events)
     if step.name and trace.step_s and not step.busy_s / 2 < trace.step_s < 2 * step.profiled_s:
         raise UserError(f"{trace.path}: step_s is {trace.step_s:g} s; its steps take {step.profiled_s:.3g} s")
     l2_bytes = run.devices[device].hardware.get("l2_bytes") or 0
-    operations = [
-        _operation(label, row_events, ceilings, l2_bytes, step.seconds)
-        for label, row_events in _events_by_label(trace, events, step).items()
-    ]
+    groups = _events_by_label(trace, events, step)
+    operations = [_operation(label, groups[label], ceilings, l2_bytes, step.seconds) for label in groups]
     savings_s = fsum(operation.saving_s[0] for operation in operations if operation.saving_s)
     idle = [_idle(kind, seconds, step.seconds) for kind, seconds in step.gaps.items() if seconds > SHORTEST_GAP_S]
-    return Section(
-        report=trace.path,
-        device=device,
-        card=card,
-        gpu=gpu,
-        step=step,
-        roofs_s=max(0.0, step.busy_s - savings_s),
-        mfu=_products_s(operations) / step.seconds,
-        kernels=sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s)),
-    )
+    rows = sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s))
+    roofs_s, mfu = max(0.0, step.busy_s - savings_s), _products_s(operations) / step.seconds
+    return Section(trace.path, device, card, gpu, step, roofs_s, mfu, rows)
 
 
 def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) -> dict[Label, list[RowEvent]]:
@@ -95,63 +78,50 @@ def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) ->
     for place, overlap in zip(step.places, overlaps, strict=True):
         label, is_call = labels[place]
         seconds = (events[place].end - events[place].start) / 1e6
-        groups.setdefault(label, []).append(RowEvent(seconds, is_call, overlap))
+        groups.setdefault(label, []).append((seconds, is_call, overlap))
     return groups
 
 
 def _products_s(operations: Iterable[TracedOperation]) -> float:
     """Return the seconds that matrix products, attentions and convolutions would take at their compute ceilings."""
-    seconds = []
-    for operation in operations:
-        work, roof = operation.label.work, operation.roof_at("compute")
-        if work and work.product and roof and roof.share:
-            seconds.append(operation.total_s * min(1.0, roof.share))
-    return fsum(seconds)
+    products = [operation for operation in operations if operation.label.work and operation.label.work.product]
+    shares = [(operation.total_s, operation.roof_at("compute")) for operation in products]
+    return fsum(total_s * min(1.0, roof.share) for total_s, roof in shares if roof and roof.share)
 
 
 def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     """Return the row of the gaps of one kind, which would take no time at the roof."""
-    fields = rate_launches(
-        launches=1, total_s=seconds, whole_s=step_s, flops=None, roofs=[], start_s=None, counts_complete=True
-    )
+    fields = placing.rate_launches(1, seconds, step_s, flops=None, roofs=[], start_s=None, complete=True)
     fields |= {"regime": "idle", "saving_s": (seconds,)}
-    label = Label(kind, kind="idle")
-    return TracedOperation(name="idle", signature=f"idle: {kind}", label=label, overlapped=0.0, **fields)
+    fields |= {"name": "idle", "signature": f"idle: {kind}"}
+    return TracedOperation(label=Label(kind, kind="idle"), overlapped=0.0, **fields)
 
 
 def _operation(
-    label: Label, events: Sequence[RowEvent], ceilings: Sequence[Ceiling], l2_bytes: int, step_s: float
+    label: Label, events: Sequence[RowEvent], ceilings: placing.Ceilings, l2_bytes: int, step_s: float
 ) -> TracedOperation:
     """Return the row of the events with one label."""
     work = label.work
-    total_s = fsum(event.seconds for event in events)
-    calls = max(1, sum(event.is_call for event in events))
-    overlapped = min(1.0, fsum(event.overlap_s for event in events) / total_s) if total_s else 0.0
+    seconds, is_call, overlaps = zip(*events, strict=True)
+    total_s, calls = fsum(seconds), max(1, sum(is_call))
+    overlapped = min(1.0, fsum(overlaps) / total_s) if total_s else 0.0
     roofs = list(list_roofs(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
-    has_all_ceilings = bool(roofs) and all(roof.ceiling for roof in roofs)
-    bounds_s = _bounds_s(roofs) if has_all_ceilings else []
-    return TracedOperation(
-        name=label.name,
-        signature=_signature(label, overlapped),
-        label=label,
-        overlapped=overlapped,
-        least_bytes=work.read_bytes + work.write_bytes if work else None,
-        saving_s=tuple(max(0.0, total_s - calls * bound_s) * (1 - overlapped) for bound_s in bounds_s),
-        **rate_launches(
-            launches=calls,
-            total_s=total_s,
-            whole_s=step_s,
-            flops=work.flops if work else None,
-            roofs=roofs,
-            start_s=START_S * len(events) / calls,
-            counts_complete=has_all_ceilings,
-        ),
-    )
+    start_s = START_S * len(events) / calls
+    fields = placing.rate_launches(calls, total_s, step_s, work and work.flops, roofs, start_s, complete=bool(roofs))
+    savings_s = [max(0.0, total_s - calls * bound_s) * (1 - overlapped) for bound_s in _bounds_s(roofs)]
+    fields |= {"least_bytes": work and work.moved_bytes, "saving_s": tuple(savings_s)}
+    signature = _signature(label, overlapped)
+    return TracedOperation(name=label.name, signature=signature, label=label, overlapped=overlapped, **fields)
 
 
-def _bounds_s(roofs: Sequence[Roof]) -> list[float]:
-    """Return the least seconds of a call: by the compute roof and that of memory, then that of the L2 if it has one."""
-    compute_s = max((roof.least_s or 0.0 for roof in roofs if roof.level == "compute"), default=0.0)
+def _bounds_s(roofs: Sequence[placing.Roof]) -> list[float]:
+    """Return the least seconds of a call: by the compute roof and that of memory, then that of the L2 if it has one.
+
+    There are none if a ceiling was not measured.
+    """
+    if not all(roof.ceiling for roof in roofs):
+        return []
+    compute_s = max((roof.least_s for roof in roofs if roof.level == "compute"), default=0.0)
     return [max(compute_s, roof.least_s) for roof in roofs if roof.level != "compute"]
 
 
@@ -160,32 +130,26 @@ def _signature(label: Label, overlapped: float) -> str:
     name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
     if label.kind != "copy":
         name = name.partition("(")[0].strip()
-        if not label.work:
-            name = name[:LONGEST_KERNEL_NAME]
-    marks = "*" if label.inferred else ""
-    if overlapped > PARTLY:
-        marks += "+"
-    return f"{name}{marks} {label.shape}"
+        name = name if label.work else name[:LONGEST_KERNEL_NAME]
+    inferred_mark, overlap_mark = "*" if label.inferred else "", "+" if overlapped > PARTLY else ""
+    return f"{name}{inferred_mark}{overlap_mark} {label.shape}"
 
 
-def list_roofs(label: Label, ceilings: Sequence[Ceiling], l2_bytes: int, mean_s: float) -> Iterable[Roof]:
+def list_roofs(label: Label, ceilings: placing.Ceilings, l2_bytes: int, mean_s: float) -> Iterable[placing.Roof]:
     """Yield the roofs of a call that takes `mean_s`: compute, memory, L2.
 
     Bytes that fit in the L2 are under its roof too: they may have been there already.
     """
     by_name, work = {ceiling.name: ceiling for ceiling in ceilings}, label.work
     if work.flops:
-        candidates = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == work.dtype]
-        best = max(candidates, key=lambda ceiling: ceiling.tflops, default=None)
-        yield make_roof("compute", best, work.flops, None, mean_s, best and best.compute_unit, work.dtype)
-    moved = work.read_bytes + work.write_bytes
-    if label.kind == "copy":
-        names = [_copy_ceiling(label.name)]
-    else:
-        names = memory_ceilings("gpu", access_pattern(work.read_bytes, work.write_bytes))
-    yield make_roof("memory", find_memory_ceiling(by_name, names), moved, None, mean_s)
-    if moved < l2_bytes and label.kind != "copy" and "l2" in by_name:
-        yield make_roof("l2", by_name["l2"], moved, None, mean_s)
+        peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == work.dtype]
+        best = placing.find_highest(peaks)
+        yield placing.make_roof("compute", best, work.flops, None, mean_s, (best and best.compute_unit, work.dtype))
+    pattern = placing.access_pattern(work.read_bytes, work.write_bytes)
+    names = [_copy_ceiling(label.name)] if label.kind == "copy" else memory_ceilings("gpu", pattern)
+    yield placing.make_roof("memory", placing.find_memory_ceiling(by_name, names), work.moved_bytes, None, mean_s)
+    if work.moved_bytes < l2_bytes and label.kind != "copy" and "l2" in by_name:
+        yield placing.make_roof("l2", by_name["l2"], work.moved_bytes, None, mean_s)
 
 
 def _copy_ceiling(name: str) -> str:

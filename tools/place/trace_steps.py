@@ -47,18 +47,9 @@ def find_step(trace: Trace, events: Sequence[Event]) -> TraceSteps:
     profiled_s = (end - start) / 1e6
     seconds = max(busy_s, trace.step_s if trace.step_s and name else profiled_s)
     next_event = events[places[-1] + 1 : places[-1] + 2]  # the gap before it is the step's too
-    return TraceSteps(
-        name=name,
-        steps=len(spans),
-        events=len(events),
-        seconds=seconds,
-        profiled_s=profiled_s,
-        busy_s=busy_s,
-        gaps=_gap_seconds(trace, [*step_events, *next_event], seconds - busy_s),
-        collective_s=covered_s(collectives, end),
-        exposed_s=busy_s - non_collective_s,
-        places=places,
-    )
+    gaps = _gap_seconds(trace, [*step_events, *next_event], seconds - busy_s)
+    collective_s, exposed_s = covered_s(collectives, end), busy_s - non_collective_s
+    return TraceSteps(name, len(spans), len(events), seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
 
 
 def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, str]]:
@@ -127,6 +118,5 @@ def overlap_s(events: Sequence[Event]) -> list[float]:
         overlap = max(0.0, min(events[place].end, events[latest].end) - events[place].start) / 1e6
         overlaps[place] += overlap
         overlaps[latest] += overlap
-        if events[place].end > events[latest].end:
-            latest = place
+        latest = max(latest, place, key=lambda place: events[place].end)
     return overlaps

@@ -32,9 +32,6 @@ def attention_work(call: Call) -> CallWork | None:
     if backward:
         gradient_bytes = sum(tensor.count * tensor.item_bytes for tensor in (query, key, value))
         return CallWork(2.5 * flops, count_bytes(call.tensors()), gradient_bytes, query.dtype, True, shape)
-    read = [query, key, value]
-    bias = call.inputs[3] if len(call.inputs) > 3 else None
-    if isinstance(bias, Tensor) and len(bias.dims) == 4:
-        read.append(bias)
+    biases = [bias for bias in call.inputs[3:4] if isinstance(bias, Tensor) and len(bias.dims) == 4]
     written_bytes = query.count // query.dims[3] * value.dims[3] * query.item_bytes
-    return CallWork(flops, count_bytes(read), written_bytes, query.dtype, True, shape)
+    return CallWork(flops, count_bytes([query, key, value, *biases]), written_bytes, query.dtype, True, shape)

@@ -11,7 +11,8 @@ from importlib import import_module
 from math import prod
 from pathlib import Path
 
-ITEM_BYTES = {"double": 8, "long int": 8, "c10::Half": 2, "c10::BFloat16": 2, "short": 2, "bool": 1, "signed char": 1}
+ITEM_BYTES = {"double": 8, "long int": 8, "long": 8, "c10::Half": 2, "c10::BFloat16": 2, "short": 2}
+ITEM_BYTES |= {"bool": 1, "signed char": 1, "unsigned char": 1}
 DTYPES = {"float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8"}
 
 
@@ -25,7 +26,7 @@ class Tensor:
 
     @property
     def item_bytes(self) -> int:
-        return 1 if "Float8" in self.type or self.type == "unsigned char" else ITEM_BYTES.get(self.type, 4)
+        return 1 if "Float8" in self.type else ITEM_BYTES.get(self.type, 4)
 
     @property
     def dtype(self) -> str:
@@ -51,17 +52,13 @@ class Call:
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors among the arguments, in order, those of lists included."""
-        tensors = []
-        for argument in self.inputs:
-            members = argument if isinstance(argument, tuple) else (argument,)
-            tensors += [member for member in members if isinstance(member, Tensor)]
-        return tensors
+        lists = [argument if isinstance(argument, tuple) else (argument,) for argument in self.inputs]
+        return [member for members in lists for member in members if isinstance(member, Tensor)]
 
     def sizes(self, place: int) -> list[int]:
         """Return the integers of an argument such as `[2, 2]` or `1`; [] if the call has no argument at that place."""
-        if place >= len(self.inputs):
-            return []
-        return [int(digits) for digits in re.findall(r"-?\d+", str(self.inputs[place]))]
+        text = str(self.inputs[place]) if place < len(self.inputs) else ""
+        return [int(digits) for digits in re.findall(r"-?\d+", text)]
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,10 @@ class CallWork:
     dtype: str = "fp32"  # of the arithmetic; fp32 is that of CUDA cores
     product: bool = False  # a matrix product, an attention or a convolution: what MFU counts
     shape: str = ""
+
+    @property
+    def moved_bytes(self) -> float:
+        return self.read_bytes + self.write_bytes
 
 
 Formula = Callable[[Call], CallWork | None]
@@ -97,10 +98,8 @@ def find_formula(name: str) -> Formula | None:
             import_module(f"formulas.{path.stem}")
     if name in FORMULAS:
         return FORMULAS[name]
-    for key, function in FORMULAS.items():
-        if key.endswith("*") and name.startswith(key[:-1]):
-            return function
-    return None
+    prefixes = (key for key in FORMULAS if key.endswith("*") and name.startswith(key[:-1]))
+    return FORMULAS.get(next(prefixes, ""))
 
 
 def count_bytes(tensors: Iterable[Tensor | None]) -> int:

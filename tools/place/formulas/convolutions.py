@@ -8,6 +8,7 @@ from formulas.products import product_dtype
 
 # The arguments of padding, stride and dilation.
 FORWARD = {"cudnn_convolution": (2, 3, 4), "cudnn_convolution_relu": (4, 3, 5), "_conv_depthwise2d": (5, 4, 6)}
+Sizes = Sequence[int]  # for each axis of a window
 
 
 @formula(*FORWARD)
@@ -26,19 +27,13 @@ def convolution_backward_work(call: Call) -> CallWork:
     """Return the work of a backward convolution: a forward's FLOPs for each requested gradient, of input and weight."""
     gradient, image, weight = call.inputs[:3]
     requested = call.inputs[10].strip("[]").split(", ")
-    image_requested, weight_requested = requested[0] == "True", requested[1] == "True"
-    is_transposed = call.inputs[7] == "True"
-    outputs = image if is_transposed else gradient
-    multiply_adds_per_gradient = outputs.count * prod(weight.dims[1:])
+    outputs = image if call.inputs[7] == "True" else gradient  # transposed
     multiply_adds, read, written_bytes = 0, [gradient], 0
-    if image_requested:
-        multiply_adds += multiply_adds_per_gradient
-        read.append(weight)
-        written_bytes += image.count * image.item_bytes
-    if weight_requested:
-        multiply_adds += multiply_adds_per_gradient
-        read.append(image)
-        written_bytes += weight.count * weight.item_bytes
+    for is_requested, operand, result in zip(requested, (weight, image), (image, weight), strict=False):
+        if is_requested == "True":
+            multiply_adds += outputs.count * prod(weight.dims[1:])
+            read.append(operand)
+            written_bytes += result.count * result.item_bytes
     return _convolution_work(call, multiply_adds, read, written_bytes, image, weight)
 
 
@@ -51,10 +46,8 @@ def max_pooling_work(call: Call) -> CallWork:
     return CallWork(outputs * prod(window), image.bytes, outputs * (image.item_bytes + 8))
 
 
-def _count_positions(
-    image: Tensor, window: Sequence[int], padding: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> int:
-    """Return how many places a window takes on an image; every sequence has a number for each axis of the window."""
+def _count_positions(image: Tensor, window: Sizes, padding: Sizes, stride: Sizes, dilation: Sizes) -> int:
+    """Return how many places a window takes on an image."""
     axes = zip(image.dims[-len(window) :], window, padding, stride, dilation, strict=True)
     return prod((size + 2 * pad - dilated * (width - 1) - 1) // step + 1 for size, width, pad, step, dilated in axes)
 

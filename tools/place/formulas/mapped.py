@@ -38,8 +38,8 @@ def elementwise_work(call: Call) -> CallWork:
 
 def _result_item_bytes(inputs: list[Tensor]) -> int:
     """Return the bytes of an element of the result: the widest input's that is not a scalar and not bool."""
-    widest = max(inputs, key=lambda tensor: (bool(tensor.dims), tensor.item_bytes * (tensor.type != "bool")))
-    return widest.item_bytes
+    not_scalar = [tensor for tensor in inputs if tensor.dims] or inputs
+    return max(not_scalar, key=lambda tensor: 0 if tensor.type == "bool" else tensor.item_bytes).item_bytes
 
 
 def _broadcast_count(inputs: list[Tensor]) -> int:

@@ -3,10 +3,10 @@
 import re
 from math import prod
 
-from formulas.base import Call, CallWork, count_bytes, formula
+from formulas.base import Call, CallWork, Tensor, count_bytes, formula
 
 # A trace holds no types of lists of tensors. The names of their kernels do.
-ITEM = re.compile(r"OpaqueType<(\d+)|\b(?:(c10::BFloat16|c10::Half)|(float)|(double|long))\b")
+ITEM = re.compile(r"OpaqueType<(\d+)|\b(c10::BFloat16|c10::Half|float|double|long)\b")
 
 
 @formula("copy_")
@@ -23,8 +23,7 @@ def reduction_work(call: Call) -> CallWork:
 
     The second argument names the axes (of a norm, the third); without any all are reduced.
     """
-    tensor = call.inputs[0]
-    axes = call.sizes(2 if call.name == "linalg_vector_norm" else 1)
+    tensor, axes = call.inputs[0], call.sizes(2 if call.name == "linalg_vector_norm" else 1)
     rank = len(tensor.dims)
     reduced_axes = {axis % rank for axis in axes if rank} or set(range(rank))
     outputs = prod(size for axis, size in enumerate(tensor.dims) if axis not in reduced_axes)
@@ -61,10 +60,8 @@ def list_work(call: Call) -> CallWork | None:
     item_bytes = _item_bytes(call.kernel)
     if item_bytes is None or not sum(counts):
         return None
-    lists_written = 1
-    if "adam" in call.name:
-        lists_written = 3
-    elif "norm" in call.name:
+    lists_written = 3 if "adam" in call.name else 1
+    if "norm" in call.name:
         lists_written = 0
     flops = 0 if call.name == "cat" else sum(counts)
     return CallWork(flops, item_bytes * sum(counts), item_bytes * counts[0] * lists_written)
@@ -75,9 +72,5 @@ def _item_bytes(kernel: str) -> int | None:
     item = ITEM.search(kernel)
     if not item:
         return None
-    opaque_bytes, half, single, _ = item.groups()
-    if opaque_bytes:
-        return int(opaque_bytes)
-    if half:
-        return 2
-    return 4 if single else 8
+    opaque_bytes, name = item.groups()
+    return int(opaque_bytes) if opaque_bytes else Tensor((), (), name).item_bytes

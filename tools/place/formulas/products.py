@@ -20,17 +20,13 @@ def product_dtype(call: Call, operand: Tensor) -> str:
     return "tf32" if operand.type == "float" and TENSOR_CORES.search(call.kernel) else operand.dtype
 
 
-def product_work(
-    call: Call, a: Tensor, b: Tensor, added: Sequence[Tensor] = (), result_type: str | None = None
-) -> CallWork:
+def product_work(call: Call, a: Tensor, b: Tensor, added: Sequence[Tensor] = (), result_type: str = "") -> CallWork:
     """Return the work of a [..., m, k] times [..., k, n] or [k], plus the tensors `added`; the result has a's type."""
     *batch, m, k = a.dims
     n = b.dims[-1] if len(b.dims) > 1 else 1
     count = prod(batch)
     written_bytes = count * m * n * Tensor((), (), result_type or a.type).item_bytes
-    shape = f"{m} x {n} x {k}"
-    if count > 1:
-        shape += f", {count} times"
+    shape = f"{m} x {n} x {k}, {count} times" if count > 1 else f"{m} x {n} x {k}"
     read_bytes = count_bytes([a, b, *added])
     return CallWork(2 * count * m * n * k, read_bytes, written_bytes, product_dtype(call, a), True, shape)
 
@@ -38,11 +34,9 @@ def product_work(
 @formula("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation")
 def matmul_work(call: Call) -> CallWork:
     """Return the work of a matrix product; operators that add have the summand as their first argument."""
-    if "add" in call.name:
-        summand, a, b = call.inputs[:3]
-        return product_work(call, a, b, [summand])
-    a, b = call.inputs[:2]
-    return product_work(call, a, b)
+    first = 1 if "add" in call.name else 0
+    a, b = call.inputs[first : first + 2]
+    return product_work(call, a, b, call.inputs[:first])
 
 
 @formula("_scaled_mm", "_int_mm")
