@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ncu_counts
 import yaml
-from placing import Placed, Profile, Roof
+from placing import LaunchRoof, Placed, Profile
 
 import roofline.api as api
 
@@ -192,11 +192,11 @@ def _issue_evidence(kernel: Placed) -> str:
     return f"{api.percent(kernel.issued_share)} of the instructions that can be issued" if is_known else ""
 
 
-def _clock_words(roof: Roof) -> str:
+def _clock_words(roof: LaunchRoof) -> str:
     return f" at {api.percent(roof.clock_scale)} of its clock" if roof.clock_scale else ""
 
 
-def _roof_name(roof: Roof) -> str:
+def _roof_name(roof: LaunchRoof) -> str:
     return f"{roof.dtype} on {UNITS[roof.unit]}" if roof.unit else LEVELS[roof.level]
 
 

@@ -21,7 +21,7 @@ Pipe = tuple[str | None, str | None]  # the unit and dtype of FLOPs; None for by
 
 
 @dataclass(frozen=True)
-class Roof:
+class LaunchRoof:
     """The least time that one ceiling allows a launch, and its share of the time that the launch took."""
 
     level: str  # compute, l1, l2, memory
@@ -51,7 +51,7 @@ class Placed:
     flops: float | None  # of a launch, without those of the fp16 pipe
     attained_tflops: float | None
     intensities: dict[str, float]  # FLOPs per byte of each level
-    roofs: list[Roof]
+    roofs: list[LaunchRoof]
     issued_share: float | None = None  # warp instructions over multiprocessors x 4 schedulers x cycles
     regime: str | None
     limited_by: str | None  # the ceiling that takes most of the time, if compute or memory is the limit
@@ -62,7 +62,7 @@ class Placed:
     least_bytes: float | None = None  # of an operator in a trace: arguments and results once
     saving_s: tuple[float, ...] = ()  # by all launches at the roof, of memory and of the L2 if the bytes fit there
 
-    def roof_at(self, level: str) -> Roof | None:
+    def roof_at(self, level: str) -> LaunchRoof | None:
         """Return the roof of a level that takes most of the time; None if the kernel has none."""
         roofs = [roof for roof in self.roofs if roof.level == level]
         return max(roofs, key=lambda roof: roof.share or 0.0, default=None)
@@ -149,7 +149,13 @@ def _place_kernel(
 
 
 def rate_launches(
-    launches: int, total_s: Number, whole_s: float, flops: Number, roofs: list[Roof], start_s: Number, complete: bool
+    launches: int,
+    total_s: Number,
+    whole_s: float,
+    flops: Number,
+    roofs: list[LaunchRoof],
+    start_s: Number,
+    complete: bool,
 ) -> dict[str, Any]:
     """Return the fields of a `Placed` that follow from these: share of the time, TFLOPS, intensities, regime, limit.
 
@@ -175,7 +181,7 @@ def rate_launches(
     return fields | {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 
 
-def _find_limit(roofs: list[Roof], regime: str | None, compute_s: float, memory_s: float) -> Roof | None:
+def _find_limit(roofs: list[LaunchRoof], regime: str | None, compute_s: float, memory_s: float) -> LaunchRoof | None:
     """Return the roof that takes the time of a regime; None unless compute or memory is the limit."""
     if regime not in ("compute", "memory"):
         return None
@@ -198,7 +204,9 @@ def _issued_share(kernel: ncu_counts.Launches, mean_s: Number, clock_mhz: Number
     return issued / kernel.launches / (mean_s * api.peak_issue_rate(multiprocessors, clock_mhz))
 
 
-def _compute_roofs(flops: dict[Pipe, float], ceilings: Ceilings, clock_mhz: Number, mean_s: Number) -> Iterable[Roof]:
+def _compute_roofs(
+    flops: dict[Pipe, float], ceilings: Ceilings, clock_mhz: Number, mean_s: Number
+) -> Iterable[LaunchRoof]:
     """Yield the roof of each unit and dtype that has FLOPs: the highest of its ceilings."""
     peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute"]
     for pipe, amount in flops.items():
@@ -212,7 +220,9 @@ def find_highest(peaks: Iterable[api.ComputeCeiling]) -> api.ComputeCeiling | No
     return max(peaks, key=lambda peak: peak.tflops, default=None)
 
 
-def _memory_roofs(kernel: ncu_counts.Launches, ceilings: Ceilings, clock_mhz: Number, mean_s: Number) -> Iterable[Roof]:
+def _memory_roofs(
+    kernel: ncu_counts.Launches, ceilings: Ceilings, clock_mhz: Number, mean_s: Number
+) -> Iterable[LaunchRoof]:
     """Yield the roofs of L1, L2 and memory whose bytes are known; memory has the ceiling of its access pattern."""
     by_name = {ceiling.name: ceiling for ceiling in ceilings}
     moved = {level: kernel.total(name) for level, name in CACHES.items()}
@@ -247,14 +257,14 @@ def access_pattern(read_bytes: float, write_bytes: float) -> Literal["read", "wr
 
 def make_roof(
     level: str, ceiling: Ceiling | None, amount: float, clock_mhz: Number, mean_s: Number, pipe: Pipe = (None, None)
-) -> Roof:
+) -> LaunchRoof:
     """Return the roof of `amount` FLOPs or bytes under a ceiling, scaled to the clock of the kernel if that is lower.
 
     `clock_mhz` is None for memory, which has its own clock; `ceiling` is None if it was not measured.
     """
     unit, dtype = pipe
     if ceiling is None:
-        return Roof(level, None, amount, unit=unit, dtype=dtype)
+        return LaunchRoof(level, None, amount, unit=unit, dtype=dtype)
     rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
     scale = None
     if clock_mhz and ceiling.sm_clock_mhz and clock_mhz < LOCKED * ceiling.sm_clock_mhz:
@@ -264,7 +274,7 @@ def make_roof(
     sustained_share = None
     if ceiling.kind == "compute" and ceiling.sustained_tflops and share is not None and scale is None:
         sustained_share = share * ceiling.tflops / ceiling.sustained_tflops
-    return Roof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
+    return LaunchRoof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
 
 
 def _missing(kernel: ncu_counts.Launches) -> tuple[list[str], dict[str, list[str]]]:

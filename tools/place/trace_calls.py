@@ -16,7 +16,7 @@ NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph 
 
 
 @dataclass(frozen=True)
-class Label:
+class CallLabel:
     """The properties that the calls of one row have in common."""
 
     name: str
@@ -27,10 +27,10 @@ class Label:
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
 
-Labels = dict[int, tuple[Label, bool]]  # by place of the event, and whether it counts as a call
+Labels = dict[int, tuple[CallLabel, bool]]  # by place of the event, and whether it counts as a call
 
 
-def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, bool]]:
+def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[CallLabel, bool]]:
     """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
 
     Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous.
@@ -40,7 +40,7 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, boo
     for place, event in enumerate(events):
         places_by_call.setdefault(find_caller(event) or (place,), []).append(place)
     labels: Labels = {}
-    longest_kernel: dict[Label, tuple] = {}  # of the label's first call
+    longest_kernel: dict[CallLabel, tuple] = {}  # of the label's first call
     for call, places in places_by_call.items():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         label = _label(trace.operators.get(call), events[longest])
@@ -50,9 +50,11 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[Label, boo
     return [labels[place] for place in range(len(events))]
 
 
-def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, longest_kernel: dict[Label, tuple]) -> None:
+def _infer_labels(
+    trace: Trace, events: Sequence[Event], labels: Labels, longest_kernel: dict[CallLabel, tuple]
+) -> None:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
-    outside: dict[tuple, list[Label]] = defaultdict(list)
+    outside: dict[tuple, list[CallLabel]] = defaultdict(list)
     inside: dict[tuple, list[int]] = defaultdict(list)
     for place, event in enumerate(events):
         label, _ = labels[place]
@@ -69,7 +71,7 @@ def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, longest
                 labels[place] = (replace(label, inferred=True), longest_kernel[label] == kernel)
 
 
-def _labels_in_turn(outside: list[Label], count: int) -> list[Label | None]:
+def _labels_in_turn(outside: list[CallLabel], count: int) -> list[CallLabel | None]:
     """Return the labels of a kernel that a graph runs `count` times, from its labels outside of the graph.
 
     The label is the same each time, or the labels outside repeat every `count`. Otherwise each is None.
@@ -118,37 +120,37 @@ def _find_around(operators: list[Event], moment: float) -> int | None:
     return next((operator.operator for operator in innermost_first if operator.end >= moment), None)
 
 
-def _label(operator: Event | None, event: Event) -> Label:
+def _label(operator: Event | None, event: Event) -> CallLabel:
     if COLLECTIVE.search(event.name):
-        return Label(event.name, kind="collective")
+        return CallLabel(event.name, kind="collective")
     if operator is not None:
         return _operator_label(operator, event)
     if event.kind != "kernel":
         return _copy_label(event)
-    return Label(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
+    return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
 
 
-def _copy_label(event: Event) -> Label:
+def _copy_label(event: Event) -> CallLabel:
     """Return the label of a copy or a memset. Over the link only the bytes that are read count: they cross it once."""
     moved, over_link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
     work = CallWork(0, moved if event.kind == "gpu_memcpy" else 0, 0 if over_link else moved)
-    return Label(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
+    return CallLabel(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
 
 
-def _operator_label(operator: Event, event: Event) -> Label:
+def _operator_label(operator: Event, event: Event) -> CallLabel:
     """Return the label of an operator's call with the work that its formula gives, if it has one."""
     call = Call(operator.name.removeprefix("aten::"), read_inputs(operator.args), event.name)
     formula = find_formula(call.name)
     shape = ", ".join(dict.fromkeys("x".join(map(str, tensor.dims)) for tensor in call.tensors()[:4] if tensor.dims))
     if formula is None:
-        return Label(call.name, shape, lacking=call.name)
+        return CallLabel(call.name, shape, lacking=call.name)
     try:
         work = formula(call)
     except (*MISSHAPED, IndexError, ZeroDivisionError):  # other inputs than it expects
         work = None
     if work is None:
-        return Label(call.name, shape, lacking=f"{call.name} with these inputs")
-    return Label(call.name, work.shape or shape, work)
+        return CallLabel(call.name, shape, lacking=f"{call.name} with these inputs")
+    return CallLabel(call.name, work.shape or shape, work)
 
 
 def read_inputs(recorded: dict) -> tuple:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum
 
 import placing
-from trace_calls import Label, label_events
+from trace_calls import CallLabel, label_events
 from trace_events import Event, Trace
 from trace_steps import TraceSteps, find_step, overlap_s
 
@@ -23,7 +23,7 @@ RowEvent = tuple[float, bool, float]  # its seconds, whether it counts as a call
 class TracedOperation(placing.Placed):
     """The calls of an operator with one shape. Its launches are calls; a call may launch several kernels."""
 
-    label: Label
+    label: CallLabel
     overlapped: float  # share of its time in which another kernel ran too
 
 
@@ -71,10 +71,10 @@ def _place_gpu(trace: Trace, gpu: int, run: Run) -> Section:
     return Section(trace.path, device, card, gpu, step, roofs_s, mfu, rows)
 
 
-def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) -> dict[Label, list[RowEvent]]:
+def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) -> dict[CallLabel, list[RowEvent]]:
     labels = label_events(trace, events)
     overlaps = overlap_s([events[place] for place in step.places])
-    groups: dict[Label, list[RowEvent]] = {}
+    groups: dict[CallLabel, list[RowEvent]] = {}
     for place, overlap in zip(step.places, overlaps, strict=True):
         label, is_call = labels[place]
         seconds = (events[place].end - events[place].start) / 1e6
@@ -94,11 +94,11 @@ def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     fields = placing.rate_launches(1, seconds, step_s, flops=None, roofs=[], start_s=None, complete=True)
     fields |= {"regime": "idle", "saving_s": (seconds,)}
     fields |= {"name": "idle", "signature": f"idle: {kind}"}
-    return TracedOperation(label=Label(kind, kind="idle"), overlapped=0.0, **fields)
+    return TracedOperation(label=CallLabel(kind, kind="idle"), overlapped=0.0, **fields)
 
 
 def _operation(
-    label: Label, events: Sequence[RowEvent], ceilings: placing.Ceilings, l2_bytes: int, step_s: float
+    label: CallLabel, events: Sequence[RowEvent], ceilings: placing.Ceilings, l2_bytes: int, step_s: float
 ) -> TracedOperation:
     """Return the row of the events with one label."""
     work = label.work
@@ -114,7 +114,7 @@ def _operation(
     return TracedOperation(name=label.name, signature=signature, label=label, overlapped=overlapped, **fields)
 
 
-def _bounds_s(roofs: Sequence[placing.Roof]) -> list[float]:
+def _bounds_s(roofs: Sequence[placing.LaunchRoof]) -> list[float]:
     """Return the least seconds of a call: by the compute roof and that of memory, then that of the L2 if it has one.
 
     There are none if a ceiling was not measured.
@@ -125,7 +125,7 @@ def _bounds_s(roofs: Sequence[placing.Roof]) -> list[float]:
     return [max(compute_s, roof.least_s) for roof in roofs if roof.level != "compute"]
 
 
-def _signature(label: Label, overlapped: float) -> str:
+def _signature(label: CallLabel, overlapped: float) -> str:
     """Return name and shape of a row; * marks an inferred shape, + that other kernels ran too."""
     name = label.name.replace("(anonymous namespace)::", "").replace("void ", "")
     if label.kind != "copy":
@@ -135,7 +135,9 @@ def _signature(label: Label, overlapped: float) -> str:
     return f"{name}{inferred_mark}{overlap_mark} {label.shape}"
 
 
-def list_roofs(label: Label, ceilings: placing.Ceilings, l2_bytes: int, mean_s: float) -> Iterable[placing.Roof]:
+def list_roofs(
+    label: CallLabel, ceilings: placing.Ceilings, l2_bytes: int, mean_s: float
+) -> Iterable[placing.LaunchRoof]:
     """Yield the roofs of a call that takes `mean_s`: compute, memory, L2.
 
     Bytes that fit in the L2 are under its roof too: they may have been there already.
