@@ -18,10 +18,9 @@ TITLE_HEIGHT, PLOT_HEIGHT, X_AXIS_HEIGHT, LEGEND_WIDTH = 50.0, 340.0, 52.0, 190.
 INSTRUCTION_PANEL = TITLE_HEIGHT + PLOT_HEIGHT + X_AXIS_HEIGHT + 10.0
 ISSUE_COLOUR, WALL_COLOUR = "#4a515b", "#9a6a00"
 WALL_MARKERS = {"stride": "|", "conflict": "_"}
-INSTRUCTION_CAPTION = (
-    "A transaction is a sector of 32 bytes; of shared memory, a wavefront. Each counted kernel has a dot per level, in "
-    "the colour of the level; a bar below it shows lanes that were off. Loads by stride and by bank conflict are walls."
-)
+INSTRUCTION_CAPTION = "A transaction is a sector of 32 bytes; of shared memory, a wavefront. Each counted kernel has "
+INSTRUCTION_CAPTION += "a dot per level, in the colour of the level; a bar below it shows lanes that were off. "
+INSTRUCTION_CAPTION += "Loads by stride and by bank conflict are walls."
 
 
 @style.styled()
@@ -33,9 +32,8 @@ def draw_instructions(roofline: Roofline) -> Figure:
     for row in roofline.instructions:
         title = f"Instruction roofline: {roofline.devices[row.device].name}"
         style.print_head(figure, top, title, [_subtitle(row)])
-        margins = style.subplot_margins(
-            height, top=height - top + TITLE_HEIGHT, bottom=top - TITLE_HEIGHT - PLOT_HEIGHT, right=LEGEND_WIDTH
-        )
+        panel = top - TITLE_HEIGHT
+        margins = style.subplot_margins(height, top=height - panel, bottom=panel - PLOT_HEIGHT, right=LEGEND_WIDTH)
         _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), row)
         top -= INSTRUCTION_PANEL
     style.print_lines(figure, top - style.LINE + 8, caption)

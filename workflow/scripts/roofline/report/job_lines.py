@@ -3,18 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from roofline.core.formatting import (
-    duration,
-    flops_rate_text,
-    flops_unit,
-    mark_doubtful,
-    number,
-    percent,
-    plateau_label,
-    traffic_text,
-)
+from roofline.core.formatting import duration, flops_rate_text, flops_unit, mark_doubtful, number, percent, traffic_text
 from roofline.core.statistics import is_too_few
 from roofline.operators.about import About, load_abouts
+from roofline.report.pyramid import describe_plateau
 from roofline.report.words import format_bandwidth
 from roofline.table import ceiling_rows
 from roofline.table.rows import Plateau
@@ -58,10 +50,7 @@ def _bandwidths(record: Record, device: Record) -> str:
 
 
 def _plateaus(plateaus: Iterable[Plateau]) -> str:
-    words = [
-        f"{plateau_label(plateau.name, plateau.knee_bytes)} {number(plateau.gb_per_s)} GB/s" for plateau in plateaus
-    ]
-    return " > ".join(words) or "no level"
+    return " > ".join(map(describe_plateau, plateaus)) or "no level"
 
 
 def _instructions(record: Record, _device: Record) -> str:

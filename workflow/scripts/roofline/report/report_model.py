@@ -48,6 +48,11 @@ class OperatorView:
     fastest_cells: list[CellRow]  # of that scope, sound: the fastest implementation of each case
     slowest_over_fastest: float | None  # time of a case's slowest implementation over that of its fastest, at most
 
+    @property
+    def lower_ceilings(self) -> list[str | None]:
+        """The lower ceiling of each fastest cell: memory or compute."""
+        return [cell.lower_ceiling for cell in self.fastest_cells]
+
 
 @dataclass(frozen=True)
 class DeviceView:

@@ -96,16 +96,6 @@ class RooflineContent:
         """The unit that is shown."""
         return "TFLOPS" if self.scale == 1.0 else "GFLOPS"
 
-    @property
-    def has_sustained(self) -> bool:
-        """True if the label of a roof has a sustained rate."""
-        return any(roof.names_sustained for roof in self.roofs)
-
-    @property
-    def has_peak_shares(self) -> bool:
-        """True if the label of a dot has its share of the compute peak."""
-        return any(dot.has_peak_share for dot in self.dots)
-
     def crossings(self) -> list[float]:
         """Return the intensities (FLOP/byte) at which slopes cross roofs."""
         return [roof.tflops * 1e3 / slope.gb_per_s for roof in self.roofs for slope in self.slopes]
@@ -240,20 +230,17 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
         scopes = {cell.scope for cell in cells}
         compared = next((scope for scope in about.scopes if scope in scopes), cells[0].scope)
         best = _best_implementation([cell for cell in cells if cell.scope == compared])
-        dots += (
-            best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)]
-        )
+        best_case = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
+        dots += best if about.usual_share_of_peak else [best_case]
     return dots
 
 
 def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     """The cells of the implementation with the largest median share."""
-    by_implementation: dict[str, list[CellRow]] = {}
+    groups: dict[str, list[CellRow]] = {}
     for cell in cells:
-        by_implementation.setdefault(cell.implementation, []).append(cell)
-    return max(
-        by_implementation.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group)
-    )
+        groups.setdefault(cell.implementation, []).append(cell)
+    return max(groups.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group))
 
 
 def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
@@ -295,13 +282,12 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> list[Label]:
         single_cells.setdefault(key, []).append(place)
     labels = [Label()] * len(cells)
     for series in (series for series in all_series if len(series) > 1):
-        for group in _neighbours(series, cells):
-            labels[group[len(group) // 2]] = _series_label(
-                [cells[place] for place in group], [cells[place] for place in series], roofline
-            )
+        series_cells = [cells[place] for place in series]
+        for middle, group in _neighbours(series, cells):
+            labels[middle] = _series_label(group, series_cells, roofline)
     for places in single_cells.values():
-        for group in _neighbours(places, cells):
-            labels[group[len(group) // 2]] = _single_label([cells[place] for place in group], roofline)
+        for middle, group in _neighbours(places, cells):
+            labels[middle] = _single_label(group, roofline)
     return labels
 
 
@@ -322,22 +308,20 @@ def _series_places(cells: Sequence[CellRow], roofline: Roofline) -> list[list[in
     return [[place for _, place in sorted(group)] for group in groups.values()]
 
 
-def _neighbours(places: Sequence[int], cells: Sequence[CellRow]) -> list[list[int]]:
-    """Groups of places whose dots are about equally high."""
+def _neighbours(places: Sequence[int], cells: Sequence[CellRow]) -> list[tuple[int, list[CellRow]]]:
+    """Groups of cells whose dots are about equally high, each with the place of its middle one."""
     groups: list[list[int]] = []
     for place in sorted(places, key=lambda place: _height(cells[place])):
         if not groups or _height(cells[place]) >= SHARED_LABEL_RATIO * _height(cells[groups[-1][0]]):
             groups.append([])
         groups[-1].append(place)
-    return groups
+    return [(group[len(group) // 2], [cells[place] for place in group]) for group in groups]
 
 
 def _single_label(cells: Sequence[CellRow], roofline: Roofline) -> Label:
     """The label of cells that belong to no series: GEMM fp16, bf16 96–97 %."""
-    about, shares = (
-        roofline.operator_info.get(cells[0].operator),
-        _format_span(cell.reliable_fraction_of_roof for cell in cells),
-    )
+    about = roofline.operator_info.get(cells[0].operator)
+    shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
     if about is None:
         return Label(" ".join(filter(None, [cells[0].name, shares])))
     dtypes = ", ".join(dict.fromkeys(cell.dtype for cell in cells))
@@ -363,11 +347,8 @@ def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline:
 def _peak_shares(cells: Sequence[CellRow], roofline: Roofline) -> list[float | None]:
     """The shares of the compute peak of cells that may be relied on, as may their ceilings."""
     sound = {ceiling.name for ceiling in roofline.ceilings if ceiling.device == cells[0].device and not ceiling.doubt}
-    return [
-        cell.fraction_of_compute_peak
-        for cell in cells
-        if cell.reliable_fraction_of_roof and cell.compute_ceiling in sound
-    ]
+    reliable = [cell for cell in cells if cell.reliable_fraction_of_roof and cell.compute_ceiling in sound]
+    return [cell.fraction_of_compute_peak for cell in reliable]
 
 
 def _format_span(shares: Iterable[float | None]) -> str:

@@ -55,13 +55,9 @@ def describe_standing(roofline: Roofline, device: str) -> str:
 
     Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803).
     """
-    ranked = [
-        ceiling
-        for ceiling in roofline.ceilings
-        if ceiling.device == device
-        and ceiling.standing
-        and (ceiling.name in RANKED_MEMORY or (ceiling.kind == "compute" and ceiling.workload == "gemm"))
-    ]
+    compared = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.standing]
+    ranked = [ceiling for ceiling in compared if ceiling.kind == "compute" and ceiling.workload == "gemm"]
+    ranked += [ceiling for ceiling in compared if ceiling.name in RANKED_MEMORY]
     if not ranked:
         return ""
     cards = max(ceiling.standing.others for ceiling in ranked)
@@ -99,14 +95,9 @@ def format_picojoules(ceiling: ComputeCeiling | MemoryCeiling) -> str:
 
 def describe_energy(roofline: Roofline, device: str) -> str:
     """Return what the figures of energy include, and why some are missing; empty without sustained load."""
-    energies = {
-        ceiling.name: ceiling.energy for ceiling in roofline.ceilings if ceiling.device == device and ceiling.energy
-    }
-    measured = [energy for energy in energies.values() if not energy.reason]
-    names_by_reason: dict[str, list[str]] = {}
-    for name, energy in energies.items():
-        if energy.reason:
-            names_by_reason.setdefault(energy.reason, []).append(name)
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.energy]
+    measured = [ceiling.energy for ceiling in ceilings if not ceiling.energy.reason]
+    reasons = [(ceiling.name, ceiling.energy.reason) for ceiling in ceilings if ceiling.energy.reason]
     words, row = [], roofline.devices[device]
     if measured:
         celsius = format_span(energy.temperature_c for energy in measured if energy.temperature_c)
@@ -117,7 +108,7 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     if row.idle_power_w:
         clock = f" at {number(row.idle_sm_clock_mhz)} MHz" if row.idle_sm_clock_mhz else ""
         words.append(f"idle {number(row.idle_power_w)} W{clock}")
-    words += [f"no figure of {join_words(names)}: {reason}" for reason, names in names_by_reason.items()]
+    words += [f"no figure of {line}" for line in _join_by_reason(reasons)]
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
@@ -165,9 +156,17 @@ def format_failures(failed: Iterable[CheckResult]) -> list[str]:
 
 def describe_skipped(roofline: Roofline, device: str) -> list[str]:
     """Return what the run asked for and a device lacks, a line for each reason."""
-    names_by_reason: dict[str, list[str]] = {}
+    reasons = []
     for row in roofline.skipped:
         if row.device == device:
             reason = row.reason.replace(f" {row.name} ", " such ") if row.kind == "peak_flops" else row.reason
-            names_by_reason.setdefault(reason, []).append(row.name)
+            reasons.append((row.name, reason))
+    return _join_by_reason(reasons)
+
+
+def _join_by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each reason, with the names that it concerns before it; the pairs are name and reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        names_by_reason.setdefault(reason, []).append(name)
     return [f"{join_words(names)}: {reason}" for reason, names in names_by_reason.items()]
