@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
+from roofline.core.grouping import group_by
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import USERS, CellRow, Roofline
@@ -57,8 +58,7 @@ def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     symbols = assign_symbols(cell.operator for cell in roofline.operators)
     best = {id(cell) for cell in choose_dots(roofline, device)}
     traces = list(_lines(content, ends))
-    for operator, dtype in dict.fromkeys((dot.cell.operator, dot.dtype) for dot in dots):
-        group = [dot for dot in dots if (dot.cell.operator, dot.dtype) == (operator, dtype)]
+    for (operator, _), group in group_by(dots, lambda dot: (dot.cell.operator, dot.dtype)).items():
         traces.append(_sealed_dots(group, content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")
@@ -101,10 +101,9 @@ def _lines(content: RooflineContent, ends: tuple[float, float]) -> Iterable[dict
 
 
 def _roof_look(roof: Roof, kind: str) -> dict:
+    dash = "dashdot" if roof.in_registers else "solid"
     if kind == "sustained":
         dash = "dash"
-    else:
-        dash = "dashdot" if roof.in_registers else "solid"
     return {"color": colour(roof.dtype), "width": 2 if dash == "solid" else 1.2, "dash": dash}
 
 
@@ -146,8 +145,7 @@ def build_prediction_chart(roofline: Roofline, worst: Sequence[CellRow], symbols
         _trace(ends, ends, **band | {"line": {"width": 1.2, "color": "@muted"}}),
     ]
     devices = list(dict.fromkeys(cell.device for cell in cells))
-    for device, operator in dict.fromkeys((cell.device, cell.operator) for cell in cells):
-        group = [cell for cell in cells if (cell.device, cell.operator) == (device, operator)]
+    for (device, operator), group in group_by(cells, lambda cell: (cell.device, cell.operator)).items():
         symbol = symbols[operator] + ("" if device == devices[0] else "-open")
         look = {"symbol": symbol, "color": [colour(cell.dtype) for cell in group], "size": 8, "opacity": 0.85}
         name = escape(f"{roofline.title(operator)}, {device}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from roofline.core.formatting import duration, flops_rate_text, flops_unit, mark_doubtful, number, percent, traffic_text
+from roofline.core.grouping import group_by
 from roofline.core.statistics import is_too_few
 from roofline.operators.about import About, load_abouts
 from roofline.report.pyramid import describe_plateau
@@ -64,13 +65,9 @@ def _operator(record: Record, _device: Record) -> str:
         return "; ".join(record.notes)
     first = record.measurements[0]
     about = load_abouts().get(first.operator) or About()
-    fastest: dict[str, Record] = {}
-    for measurement in record.measurements:
-        if measurement.scope == first.scope:
-            case = about.series(measurement) or about.label(measurement)
-            best = fastest.get(case)
-            if best is None or measurement.cpu_time.median_s < best.cpu_time.median_s:
-                fastest[case] = measurement
+    compared = [measurement for measurement in record.measurements if measurement.scope == first.scope]
+    cases = group_by(compared, lambda measurement: about.series(measurement) or about.label(measurement))
+    fastest = {case: min(group, key=lambda measurement: measurement.cpu_time.median_s) for case, group in cases.items()}
     return ", ".join(f"{case} {_time(measurement)}" for case, measurement in fastest.items())
 
 

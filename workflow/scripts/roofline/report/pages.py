@@ -1,20 +1,13 @@
 """The pages of a run, each a template of the model of the report."""
 
-from roofline.core.formatting import (
-    axis_value_text,
-    duration,
-    flops_rate_text,
-    mark_doubtful,
-    number,
-    percent,
-    regime_key,
-)
+from roofline.core import formatting
+from roofline.core.grouping import group_by
 from roofline.core.terms import BYTES_AXIS_KEY, Axis
 from roofline.report import counter_agreement, interpretation, predictions_page, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.report_model import OperatorView, ReportView
-from roofline.table.rows import CellRow, Roofline
+from roofline.table.rows import CellRow, Roofline, count_passed
 
 SHAPE_COLUMNS = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
 
@@ -33,6 +26,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "counted": counter_agreement.build_counter_table(table.counters, table),
         "lessons": interpretation.write_lessons(report),
         "operations": build_operation_table(report),
+        "checks_passed": count_passed(table.checks),
     }
     return {
         "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
@@ -74,13 +68,13 @@ def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[t
             name = f"{series[0].dtype} {table.series(series[0])}"
             rows[name] = [(_axis_label(axis, cell), cell) for cell in series]
     else:
-        for cell in operator.fastest_cells:
-            rows.setdefault(table.label(cell), []).append((cell.dtype, cell))
+        for label, cells in group_by(operator.fastest_cells, table.label).items():
+            rows[label] = [(cell.dtype, cell) for cell in cells]
     return rows
 
 
 def _axis_label(axis: Axis, cell: CellRow) -> str:
-    size = axis_value_text(axis, cell.axis_value(axis))
+    size = formatting.axis_value_text(axis, cell.axis_value(axis))
     return size if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} {size}"
 
 
@@ -98,15 +92,18 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
             [
                 " ".join(filter(None, [cell.implementation, scope])),
                 " ".join([cell.dtype, report.table.label(cell)]),
-                mark_doubtful(duration(cell.cpu_time_s), cell.doubt),
-                percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
-                duration(cell.gpu_time_s) if cell.gpu_time_s else "-",
-                duration(cell.sealed.cpu_time_s) if cell.sealed and cell.sealed.cpu_time_s else "-",
-                number(cell.attained_gb_per_s),
-                flops_rate_text(cell.attained_tflops) if cell.attained_tflops else "-",
-                number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
-                regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
-                *(number(ratio.gpu_time_ratio or ratio.cpu_time_ratio) if ratio else "-" for ratio in speed_ups),
+                formatting.mark_doubtful(formatting.duration(cell.cpu_time_s), cell.doubt),
+                formatting.percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
+                formatting.duration(cell.gpu_time_s) if cell.gpu_time_s else "-",
+                formatting.duration(cell.sealed.cpu_time_s) if cell.sealed and cell.sealed.cpu_time_s else "-",
+                formatting.number(cell.attained_gb_per_s),
+                formatting.flops_rate_text(cell.attained_tflops) if cell.attained_tflops else "-",
+                formatting.number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
+                formatting.regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
+                *(
+                    formatting.number(ratio.gpu_time_ratio or ratio.cpu_time_ratio) if ratio else "-"
+                    for ratio in speed_ups
+                ),
             ]
         )
     return drop_empty_columns(columns, rows, left_columns=2)
@@ -119,13 +116,15 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
         [
             f"{cell.device}: {' '.join(cell.name.split())}",
             cell.dtype,
-            "infinite" if cell.no_traffic else number(cell.intensity_flops_per_byte or 0),
-            flops_rate_text(cell.roof_tflops) if cell.roof_tflops else "-",
-            f"{number(100 * cell.roof_fraction_of_compute_peak)} %" if cell.roof_fraction_of_compute_peak else "-",
-            duration(cell.estimated_time_s) if cell.estimated_time_s else "-",
-            duration(cell.roofline_time_s) if cell.roofline_time_s else "-",
-            duration(cell.cpu_time_s) if cell.cpu_time_s else "-",
-            percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
+            "infinite" if cell.no_traffic else formatting.number(cell.intensity_flops_per_byte or 0),
+            formatting.flops_rate_text(cell.roof_tflops) if cell.roof_tflops else "-",
+            f"{formatting.number(100 * cell.roof_fraction_of_compute_peak)} %"
+            if cell.roof_fraction_of_compute_peak
+            else "-",
+            formatting.duration(cell.estimated_time_s) if cell.estimated_time_s else "-",
+            formatting.duration(cell.roofline_time_s) if cell.roofline_time_s else "-",
+            formatting.duration(cell.cpu_time_s) if cell.cpu_time_s else "-",
+            formatting.percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
             cell.lower_ceiling,
         ]
         for cell in report.user_operations

@@ -7,9 +7,11 @@ from statistics import median
 from typing import NamedTuple
 
 from roofline.core.formatting import axis_value_text, level_label, mark_doubtful, number, percent
+from roofline.core.grouping import group_by
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import cache_plateaus
+from roofline.report.report_model import compared_scope
 from roofline.report.words import format_percent_span, format_shares
 from roofline.table.memory_levels import LEVEL_TITLES, MAIN_MEMORY
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, MemoryCeiling, Roofline
@@ -139,14 +141,11 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
 
 def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool) -> list[ComputeCeiling]:
     """Compute ceilings that cells stand under; in the picture of a device also all GEMMs and fp32 on CUDA cores."""
-    under = {cell.compute_ceiling for cell in cells}
-    drawn = []
-    for ceiling in roofline.ceilings:
-        if ceiling.device == device and ceiling.kind == "compute":
-            always = not by_rate and (ceiling.workload == "gemm" or ceiling.name == CUDA_CORES_CEILING)
-            if always or ceiling.name in under:
-                drawn.append(ceiling)
-    return drawn
+    names = {cell.compute_ceiling for cell in cells}
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "compute"]
+    if not by_rate:
+        names |= {CUDA_CORES_CEILING, *(ceiling.name for ceiling in ceilings if ceiling.workload == "gemm")}
+    return [ceiling for ceiling in ceilings if ceiling.name in names]
 
 
 def _scale(tflops: Sequence[float]) -> float:
@@ -221,14 +220,12 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
     """
     dots = []
     device_cells = [cell for cell in roofline.operators if cell.device == device]
-    for name, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in device_cells):
-        cells = [cell for cell in device_cells if (cell.operator, cell.dtype) == (name, dtype)]
+    for (name, _), cells in group_by(device_cells, lambda cell: (cell.operator, cell.dtype)).items():
         if name == USERS:
             dots += cells
             continue
         about = roofline.operator_info[name]
-        scopes = {cell.scope for cell in cells}
-        compared = next((scope for scope in about.scopes if scope in scopes), cells[0].scope)
+        compared = compared_scope(cells, roofline)
         best = _best_implementation([cell for cell in cells if cell.scope == compared])
         best_case = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
         dots += best if about.usual_share_of_peak else [best_case]
@@ -237,9 +234,7 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
 
 def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     """The cells of the implementation with the largest median share."""
-    groups: dict[str, list[CellRow]] = {}
-    for cell in cells:
-        groups.setdefault(cell.implementation, []).append(cell)
+    groups = group_by(cells, lambda cell: cell.implementation)
     return max(groups.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group))
 
 

@@ -1,10 +1,11 @@
 """Figures of the table in a few words, the same on the screen and on every page."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
+from roofline.core.grouping import group_by
 from roofline.table.memory_levels import main_memory_ceiling
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
 
@@ -21,20 +22,20 @@ RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"
 
 def format_span(values: Iterable[float], unit: str = "") -> str:
     """Return the least and the largest value, 12 to 172; 12 if they are alike, "-" without values."""
-    ordered = sorted(values)
-    if not ordered:
-        return "-"
-    low, high = number(ordered[0]), number(ordered[-1])
-    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+    return _format_ends(values, number, unit, " to ")
 
 
 def format_percent_span(shares: Iterable[float], between: str = " to ") -> str:
     """Return the least and the largest share, 87 to 96 %; 87 % if they are alike, "-" without shares."""
-    ordered = sorted(shares)
+    return _format_ends(shares, percent_digits, " %", between)
+
+
+def _format_ends(values: Iterable[float], digits: Callable[[float], str], unit: str, between: str) -> str:
+    ordered = sorted(values)
     if not ordered:
         return "-"
-    low, high = percent_digits(ordered[0]), percent_digits(ordered[-1])
-    return f"{high} %" if low == high else f"{low}{between}{high} %"
+    low, high = digits(ordered[0]), digits(ordered[-1])
+    return f"{high}{unit}" if low == high else f"{low}{between}{high}{unit}"
 
 
 def format_shares(ceiling: ComputeCeiling) -> str:
@@ -112,7 +113,7 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
-def regime_counts(cells: Sequence[CellRow]) -> str:
+def format_regime_counts(cells: Sequence[CellRow]) -> str:
     """Return how many cells each regime has, the most frequent first: 34 overhead-bound, 16 memory-bound."""
     counts = Counter(cell.regime for cell in cells if cell.regime)
     return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts.most_common())
@@ -166,7 +167,5 @@ def describe_skipped(roofline: Roofline, device: str) -> list[str]:
 
 def _join_by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
     """A line for each reason, with the names that it concerns before it; the pairs are name and reason."""
-    names_by_reason: dict[str, list[str]] = {}
-    for name, reason in reasons:
-        names_by_reason.setdefault(reason, []).append(name)
-    return [f"{join_words(names)}: {reason}" for reason, names in names_by_reason.items()]
+    groups = group_by(reasons, lambda pair: pair[1])
+    return [f"{join_words(name for name, _ in pairs)}: {reason}" for reason, pairs in groups.items()]
