@@ -87,16 +87,16 @@ def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofli
 
 
 def _lines(content: RooflineContent, ends: tuple[float, float]) -> Iterable[dict]:
-    for segment in content.segments(*ends):
-        intensities = np.geomspace(*segment.intensities, POINTS_PER_LINE)
-        heights = content.scale * np.geomspace(*segment.tflops, POINTS_PER_LINE)
-        bold = isinstance(segment.ceiling, Slope) and segment.ceiling.emphasised
-        label = escape(segment.ceiling.label)
-        if isinstance(segment.ceiling, Roof):
-            look = _roof_look(segment.ceiling, segment.kind)
+    for ceiling, kind, x_ends, y_ends in content.segments(*ends):
+        intensities = np.geomspace(*x_ends, POINTS_PER_LINE)
+        heights = content.scale * np.geomspace(*y_ends, POINTS_PER_LINE)
+        bold = isinstance(ceiling, Slope) and ceiling.emphasised
+        if isinstance(ceiling, Roof):
+            look = _roof_look(ceiling, kind)
         else:
             look = {"color": "@ink" if bold else "@muted", "width": 2.5 if bold else 1.2, "dash": "solid"}
-        meta = {"kind": segment.kind, "bold": bold, "label": label}
+        label = escape(ceiling.label)
+        meta = {"kind": kind, "bold": bold, "label": label}
         yield _trace(intensities, heights, label, "lines", line=look, meta=meta)
 
 

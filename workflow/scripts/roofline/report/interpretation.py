@@ -43,29 +43,27 @@ class Sentence(NamedTuple):
 def write_paragraphs(report: ReportView) -> list[str]:
     """Write three paragraphs: on trust in the roofline, on how close kernels get, and on the GPU against the CPU."""
     if report.gpus and report.cpu:
-        third = _render("gpu_vs_cpu", _gpu_vs_cpu(report))
+        third = _write("gpu_vs_cpu", _gpu_vs_cpu(report))
     elif report.gpus:
-        third = _render("alone", {})
+        third = _write("alone", {})
     else:
-        third = _render("cores", _cores(report.first_device))
-    paragraphs = (_render("trust", _trust(report)), _render("kernels", _kernels(report)), third)
-    return [fit_sentences(sentences) for sentences in paragraphs]
+        third = _write("cores", _cores(report.first_device))
+    return [_write("trust", _trust(report)), _write("kernels", _kernels(report)), third]
 
 
-def _render(macro: str, facts: dict) -> list[Sentence]:
-    """The sentences of a macro of interpretation.j2; the first is always said."""
+def _write(macro: str, facts: dict) -> str:
+    """The paragraph of a macro of interpretation.j2, whose first sentence is always said."""
     sentences = []
     for line in rendering.render_macro("interpretation.j2", macro, facts):
         priority = MARKS.get(line[0], Priority.USUAL) if sentences else Priority.ALWAYS
         sentences.append(Sentence(priority, line.lstrip("".join(MARKS)).lstrip()))
-    return sentences
+    return fit_sentences(sentences)
 
 
 def fit_sentences(sentences: Sequence[Sentence]) -> str:
     """Join as many sentences as fit a paragraph, by priority, in their order."""
     said: dict[int, str] = {}
-    for place in sorted(range(len(sentences)), key=lambda place: sentences[place].priority):
-        sentence = sentences[place]
+    for place, sentence in sorted(enumerate(sentences), key=lambda item: item[1].priority):
         count = len(" ".join(said.values()).split())
         fits = count + len(sentence.text.split()) <= MOST_WORDS
         if fits and not (sentence.priority == Priority.FILLER and count >= FEWEST_WORDS):
@@ -77,8 +75,7 @@ def _trust(report: ReportView) -> dict:
     device = report.first_device
     sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
     in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
-    scale = 1e3 if in_gflops else 1
-    unit = "GFLOPS" if in_gflops else "TFLOPS"
+    scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
     if not in_gflops and any(flops_unit(ceiling.name) == "TOPS" for ceiling in sound):
         unit += ", int8 in TOPS"
     sustained = [ceiling for ceiling in sound if ceiling.sustained_tflops]
@@ -90,9 +87,8 @@ def _trust(report: ReportView) -> dict:
     spreads = [ceiling.repeat_spread for ceiling in sound if ceiling.repeat_spread is not None]
     doubts = [cell.doubt for cell in report.table.operators if cell.device == device.device]
     return {
-        "device": device,
+        "report": report,
         "unit": unit,
-        "again": bool(report.table.records_to_repeat),
         "doubted": join_words(ceiling.name for ceiling in device.gemms if ceiling.doubt),
         "sustained": join_words(f"{number(ceiling.sustained_tflops)} in {ceiling.name}" for ceiling in sustained),
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
@@ -135,8 +131,6 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     intensities = [cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte]
     example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
     return {
-        "count": len(cells),
-        "scope": cells[0].scope if cells else None,
         "intensities": intensities,
         "ridge": number(min(ridges.values())) if ridges else "",
         "far_left": bool(ridges) and max(intensities, default=0) < min(ridges.values()) / FAR_LEFT,
@@ -199,14 +193,14 @@ def _cores(device: DeviceView) -> dict:
 
 def write_lessons(report: ReportView) -> list[str]:
     """Write the lessons that the figures of this run show, the most general first."""
-    table, device = report.table, report.first_device
-    sound = [cell for cell in table.operators if cell.cpu_time_s and not cell.doubt]
-    compared = [ceiling for ceiling in device.gemms if ceiling.sustained_fraction_of_datasheet and not ceiling.doubt]
+    sound = [cell for cell in report.table.operators if cell.cpu_time_s and not cell.doubt]
+    gemms = report.first_device.gemms
+    compared = [ceiling for ceiling in gemms if ceiling.sustained_fraction_of_datasheet and not ceiling.doubt]
     with_gpu_time = [cell for cell in sound if cell.gpu_time_s]
     waits = [cell for cell in with_gpu_time if cell.gpu_time_s < cell.cpu_time_s / 2]
     steady = [cell for cell in waits if (cell.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
     facts = {
-        "table": table,
+        "report": report,
         "sustained": min(compared, key=lambda ceiling: ceiling.sustained_fraction_of_datasheet, default=None),
         "waiting": len(waits),
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.gpu_time_s, default=None),
@@ -214,6 +208,5 @@ def write_lessons(report: ReportView) -> list[str]:
         "fastest_and_slowest": find_widest_pair(sound),
         "worst": report.worst_cells[0] if report.worst_cells else None,
         "causes": CAUSES,
-        "device": device,
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]

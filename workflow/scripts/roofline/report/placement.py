@@ -35,10 +35,8 @@ def place_labels(dots: Points, sizes: Points, lines: np.ndarray, texts: np.ndarr
     occupied = np.concatenate([lines, texts, np.array(corners).reshape(-1, 2)])
 
     def cost(boxes: list[Box | None]) -> float:
-        total = 0.0
-        for box, dot in zip(boxes, dots, strict=True):
-            total += dist(nearest_point(box, dot), dot) if box else UNPLACED_COST
-        return total
+        pairs = zip(boxes, dots, strict=True)
+        return sum(dist(nearest_point(box, dot), dot) if box else UNPLACED_COST for box, dot in pairs)
 
     orders = [
         sorted(range(len(dots)), key=lambda place: (by_x * round(dots[place][0]), by_y * dots[place][1]))

@@ -11,7 +11,7 @@ from roofline.core.terms import DEVICE_TRAITS, order_devices, select_accelerator
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
 from roofline.table.memory_levels import MAIN_MEMORY
-from roofline.table.rows import USERS, CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
 from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
@@ -131,7 +131,6 @@ JobSeconds = Mapping[str, float]  # of each record, by its path
 class Reproduction:
     """One cell to repeat, and what it should print."""
 
-    name: str
     cell: CellRow
     commands: list[str]
     elapsed_s: float | None  # that this run spent on measuring it, and on the calibration that it needs
@@ -169,21 +168,6 @@ class ReportView:
     def cpu(self) -> DeviceView | None:
         """The CPU; None if it was not measured."""
         return next((device for device in self.devices if device.is_cpu), None)
-
-    @property
-    def user_operations(self) -> list[CellRow]:
-        """The user's own operations."""
-        return [cell for cell in self.table.operators if cell.operator == USERS]
-
-    @property
-    def passed_count(self) -> int:
-        """The number of checks that passed."""
-        return sum(check.result == "pass" for check in self.table.checks)
-
-    @property
-    def judged_count(self) -> int:
-        """The number of checks that either passed or failed."""
-        return sum(check.result in ("pass", "fail") for check in self.table.checks)
 
 
 def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: JobSeconds | None = None) -> ReportView:
@@ -346,7 +330,6 @@ def _reproduction(table: Roofline, device: DeviceView, source: Source, elapsed_s
     commands += [f"git checkout {source.commit}"] if source.commit else []
     seconds = [elapsed_s.get(path) for path in (best.record, f"{device.device}/calibration.json")]
     return Reproduction(
-        name=table.full_name(best),
         cell=best,
         commands=[*commands, f"make cell CELL={best.record.removesuffix('.json')}"],
         elapsed_s=sum(seconds) if all(seconds) else None,

@@ -14,7 +14,7 @@ from roofline.report.pyramid import cache_plateaus
 from roofline.report.report_model import compared_scope
 from roofline.report.words import format_percent_span, format_shares
 from roofline.table.memory_levels import LEVEL_TITLES, MAIN_MEMORY
-from roofline.table.rows import USERS, CellRow, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 COPY_CEILING, CUDA_CORES_CEILING = "d2d", "fp32_fma"
 SUSTAINED_AS_BURST = 0.99  # of the burst: a sustained rate above it is named, but not drawn
@@ -82,8 +82,7 @@ class RooflineContent:
     """All that is drawn of a device."""
 
     device: str
-    model: str
-    peaks_by: str  # whose figures the roofs are compared with
+    row: DeviceRow
     slopes: list[Slope]  # the steepest first
     roofs: list[Roof]  # the highest first
     dots: list[Dot]
@@ -131,8 +130,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     labels = [_rate_label(cell, roofline) for cell in placed] if by_rate else _share_labels(placed, roofline)
     return RooflineContent(
         device=device,
-        model=roofline.devices[device].name,
-        peaks_by=roofline.devices[device].peaks_by,
+        row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=sorted((_roof(ceiling, scale) for ceiling in drawn), key=lambda roof: -roof.tflops),
         dots=[_dot(cell, label, roofline, by_rate) for cell, label in zip(placed, labels, strict=True)],
@@ -269,18 +267,18 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> list[Label]:
     Neighbours of one series, or of one operator in two dtypes, share the label of the middle one.
     """
     all_series = _series_places(cells, roofline)
-    single_cells: dict[tuple, list[int]] = {}
-    for place in (series[0] for series in all_series if len(series) == 1):
+    single_cells = [series[0] for series in all_series if len(series) == 1]
+
+    def shared_key(place: int) -> tuple:
         cell = cells[place]
-        intensity = round(cell.intensity_flops_per_byte, 2)
-        key = (place,) if cell.operator == USERS else (cell.operator, intensity)
-        single_cells.setdefault(key, []).append(place)
+        return (place,) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
+
     labels = [Label()] * len(cells)
     for series in (series for series in all_series if len(series) > 1):
         series_cells = [cells[place] for place in series]
         for middle, group in _neighbours(series, cells):
             labels[middle] = _series_label(group, series_cells, roofline)
-    for places in single_cells.values():
+    for places in group_by(single_cells, shared_key).values():
         for middle, group in _neighbours(places, cells):
             labels[middle] = _single_label(group, roofline)
     return labels

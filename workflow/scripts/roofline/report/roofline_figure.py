@@ -60,11 +60,11 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
     plot = OPERATOR_PLOT if operator_title else DEVICE_PLOT
     panels = [TITLE_SPACE + plot + AXIS_SPACE + style.LEGEND_LINE * -(-len(legend) // 3) + 10 for legend in legends]
     height = sum(panels) + 2 * style.MARGIN + style.LINE
-    figure = style.new_figure(height, f"Measured roofline: {', '.join(content.model for content in contents)}")
+    figure = style.new_figure(height, f"Measured roofline: {', '.join(content.row.name for content in contents)}")
     top = height - style.MARGIN
     for content, legend, panel in zip(contents, legends, panels, strict=True):
         subtitle = f"{operator_title or 'Measured roofline'} on {content.device}"
-        style.print_head(figure, top, content.model, [subtitle])
+        style.print_head(figure, top, content.row.name, [subtitle])
         plot_top = top - TITLE_SPACE
         margins = style.subplot_margins(height, height - plot_top, bottom=plot_top - plot, right=ROOF_NAMES_WIDTH)
         axes = figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0])
@@ -153,7 +153,7 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     in_points = style.in_points(axes.figure)
     look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
     sustained = " / sustained" if any(roof.names_sustained for roof in content.roofs) else ""
-    words = ROOF_NAMES_HEAD.format(content.unit, sustained, content.peaks_by)
+    words = ROOF_NAMES_HEAD.format(content.unit, sustained, content.row.peaks_by)
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
     lowest -= 2
     for place, roof in enumerate(content.roofs):

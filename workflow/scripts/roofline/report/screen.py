@@ -109,19 +109,18 @@ def _compute(device: DeviceView) -> list[Line]:
     def rate(tflops: float | None) -> str:
         return number(scale * tflops) if tflops else ""
 
+    def burst_rate(ceiling: ComputeCeiling) -> str:
+        return mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
+
     head = f"  {f'compute, {unit}':<17}{'burst':>8}{'sustained':>11}{device.row.peaks_by:>11}{'share':>11}  limited by"
     lines = [Line(head, is_row=True)]
     for ceiling in device.gemms:
         name = f"{ceiling.name}, TOPS" if flops_unit(ceiling.name) == "TOPS" else ceiling.name
-        burst = mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
         sustained, datasheet = rate(ceiling.sustained_tflops), rate(ceiling.datasheet_tflops)
-        figures = f"{burst:>8}{sustained:>11}{datasheet:>11}{words.format_shares(ceiling):>11}"
+        figures = f"{burst_rate(ceiling):>8}{sustained:>11}{datasheet:>11}{words.format_shares(ceiling):>11}"
         text = f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip()
         lines.append(Line(text, is_row=True, has_doubt=bool(ceiling.doubt)))
-    registers = []
-    for ceiling in device.registers:
-        burst = mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
-        registers.append(f"{ceiling.dtype} {burst} {words.format_shares(ceiling)}".rstrip())
+    registers = [f"{row.dtype} {burst_rate(row)} {words.format_shares(row)}".rstrip() for row in device.registers]
     if registers:
         text = f"    multiply-adds in registers: {', '.join(registers)}"
         lines.append(Line(text, is_row=True, has_doubt=_any_doubt(device.registers)))
