@@ -1,6 +1,6 @@
 """The line that a measuring job leaves on the screen, from the rows of its record alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from roofline.core.formatting import duration, flops_rate_text, flops_unit, mark_doubtful, number, percent, traffic_text
@@ -10,7 +10,6 @@ from roofline.operators.about import About, load_abouts
 from roofline.report.pyramid import describe_plateau
 from roofline.report.words import format_bandwidth
 from roofline.table import ceiling_rows
-from roofline.table.rows import Plateau
 
 Record = Any  # of roofline.records, which the report knows by the table alone
 
@@ -45,13 +44,10 @@ def _bandwidths(record: Record, device: Record) -> str:
     ceilings = list(ceiling_rows.memory_ceiling_rows("", record, device, []))
     parts = [f"{ceiling.name} {format_bandwidth(ceiling)}" for ceiling in ceilings]
     parts += [f"{latency.name} of 8 bytes {duration(latency.timing.median_s)}" for latency in record.latencies]
-    parts += [f"{sweep.series} {_plateaus(sweep.plateaus)}" for sweep in record.sweeps]
+    for sweep in record.sweeps:
+        parts.append(f"{sweep.series} {' > '.join(map(describe_plateau, sweep.plateaus)) or 'no level'}")
     parts += [f"skipped, {record.skipped_reason}"] if record.skipped_reason else []
     return f"{'GB/s: ' if ceilings else ''}{', '.join(parts)}"
-
-
-def _plateaus(plateaus: Iterable[Plateau]) -> str:
-    return " > ".join(map(describe_plateau, plateaus)) or "no level"
 
 
 def _instructions(record: Record, _device: Record) -> str:

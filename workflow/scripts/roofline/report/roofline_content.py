@@ -26,7 +26,6 @@ SHARED_LABEL_RATIO = 1.25  # dots of one series within this factor share a label
 class Slope:
     """A memory ceiling as a line."""
 
-    name: str
     gb_per_s: float
     label: str
     emphasised: bool = False  # the one that most cells stand under
@@ -36,7 +35,6 @@ class Slope:
 class Roof:
     """A compute ceiling as a line."""
 
-    name: str
     tflops: float
     label: str
     dtype: str
@@ -45,13 +43,8 @@ class Roof:
     names_sustained: bool  # whether the label has the sustained rate
 
 
-class Segment(NamedTuple):
-    """A line between two intensities (FLOP/byte) at two heights (TFLOPS)."""
-
-    ceiling: Slope | Roof
-    kind: str  # slope, burst or sustained
-    intensities: tuple[float, float]
-    tflops: tuple[float, float]
+# A ceiling, its kind (slope, burst or sustained), and two intensities (FLOP/byte) and two heights (TFLOPS) of a line.
+Segment = tuple[Slope | Roof, str, tuple[float, float], tuple[float, float]]
 
 
 class Label(NamedTuple):
@@ -86,11 +79,7 @@ class RooflineContent:
     slopes: list[Slope]  # the steepest first
     roofs: list[Roof]  # the highest first
     dots: list[Dot]
-
-    @property
-    def scale(self) -> float:
-        """The factor from TFLOPS to the unit that is shown."""
-        return _scale([roof.tflops for roof in self.roofs])
+    scale: float  # from TFLOPS to the unit that is shown
 
     @property
     def unit(self) -> str:
@@ -110,12 +99,12 @@ class RooflineContent:
         for slope in self.slopes:
             rate = slope.gb_per_s / 1e3
             start, end = max(x0, y0 / rate), min(x1, top / rate)
-            yield Segment(slope, "slope", (start, end), (rate * start, rate * end))
+            yield slope, "slope", (start, end), (rate * start, rate * end)
         for roof in self.roofs:
             for kind, tflops in (("burst", roof.tflops), ("sustained", roof.sustained_tflops)):
                 if tflops:
                     start = min(max(x0, 1e3 * tflops / self.slopes[0].gb_per_s), x1 / 10) if self.slopes else x0
-                    yield Segment(roof, kind, (start, x1), (tflops, tflops))
+                    yield roof, kind, (start, x1), (tflops, tflops)
 
 
 def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool = False) -> RooflineContent:
@@ -124,7 +113,8 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     `by_rate` is for the picture of one operator: dots are marked by implementation and labelled with FLOP rates.
     """
     drawn = _drawn_ceilings(roofline, device, cells, by_rate)
-    scale = _scale([ceiling.tflops for ceiling in drawn])
+    highest = max((ceiling.tflops for ceiling in drawn), default=GFLOPS_BELOW)
+    scale = 1.0 if highest >= GFLOPS_BELOW else 1e3
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
     labels = [_rate_label(cell, roofline) for cell in placed] if by_rate else _share_labels(placed, roofline)
@@ -134,6 +124,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=sorted((_roof(ceiling, scale) for ceiling in drawn), key=lambda roof: -roof.tflops),
         dots=[_dot(cell, label, roofline, by_rate) for cell, label in zip(placed, labels, strict=True)],
+        scale=scale,
     )
 
 
@@ -146,10 +137,6 @@ def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], b
     return [ceiling for ceiling in ceilings if ceiling.name in names]
 
 
-def _scale(tflops: Sequence[float]) -> float:
-    return 1.0 if max(tflops, default=GFLOPS_BELOW) >= GFLOPS_BELOW else 1e3
-
-
 def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
     sustained = ceiling.sustained_tflops
     rates = mark_doubtful(number(scale * ceiling.burst_tflops), ceiling.doubt)
@@ -157,7 +144,6 @@ def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
         rates += f" / {number(scale * sustained)}"
     shares = format_shares(ceiling)
     return Roof(
-        name=ceiling.name,
         tflops=ceiling.tflops,
         label=f"{ceiling.name} {rates} ({shares})" if shares else f"{ceiling.name} {rates}",
         dtype=ceiling.dtype,
@@ -176,12 +162,12 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
             words = f"{_slope_title(ceiling)} {mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)} GB/s"
             if ceiling is emphasised and ceiling.fraction_of_datasheet and not ceiling.doubt:
                 words += f" ({percent(ceiling.fraction_of_datasheet)})"
-            yield Slope(ceiling.name, ceiling.gb_per_s, words, emphasised=ceiling is emphasised)
+            yield Slope(ceiling.gb_per_s, words, emphasised=ceiling is emphasised)
     names = {ceiling.name for ceiling in ceilings}
     for plateau in cache_plateaus(roofline, device):
         if plateau.name not in names:  # caches that only the sweep has, as on a CPU
             words = f"{level_label(plateau.name)} {number(plateau.gb_per_s)} GB/s"
-            yield Slope(plateau.name, plateau.gb_per_s, words)
+            yield Slope(plateau.gb_per_s, words)
 
 
 def _most_used(ceilings: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:
