@@ -68,8 +68,7 @@ def _sealed_dots(dots: Sequence[Dot], scale: float) -> dict:
     sealed = [dot for dot in dots if dot.sealed_tflops]
     look = {"symbol": "circle-open", "color": colour(dots[0].dtype), "size": 6, "opacity": 0.8}
     intensities = [dot.intensity_flops_per_byte for dot in sealed]
-    heights = [scale * dot.sealed_tflops for dot in sealed]
-    return _trace(intensities, heights, marker=look, meta={"kind": "predicted"})
+    return _trace(intensities, [scale * dot.sealed_tflops for dot in sealed], marker=look, meta={"kind": "predicted"})
 
 
 def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
@@ -149,8 +148,7 @@ def build_prediction_chart(roofline: Roofline, worst: Sequence[CellRow], symbols
         symbol = symbols[operator] + ("" if device == devices[0] else "-open")
         look = {"symbol": symbol, "color": [colour(cell.dtype) for cell in group], "size": 8, "opacity": 0.85}
         name = escape(f"{roofline.title(operator)}, {device}")
-        words = [hover_text(cell, roofline) for cell in group]
-        traces.append(_trace(*_times(group), words, name=name, marker=look))
+        traces.append(_trace(*_times(group), [hover_text(cell, roofline) for cell in group], name=name, marker=look))
     look = {"symbol": "circle-open", "size": 15, "color": "@accent", "line": {"width": 1.5}}
     numbers = {"text": [str(place) for place in range(1, len(worst) + 1)], "textposition": "top center"}
     traces.append(_trace(*_times(worst), mode="markers+text", showlegend=False, marker=look) | numbers)

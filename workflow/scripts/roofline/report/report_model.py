@@ -88,9 +88,8 @@ class DeviceView:
 
     def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
         """Return the ceiling of main memory for an access pattern, by all cores; None if it was not measured."""
-        level = MAIN_MEMORY[self.row.device_kind]
         for ceiling in self.memory:
-            if ceiling.level == level and ceiling.mix == mix and ceiling.cores is None:
+            if ceiling.level == MAIN_MEMORY[self.row.device_kind] and ceiling.mix == mix and ceiling.cores is None:
                 return ceiling
         return None
 
@@ -254,8 +253,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
 
 def _fastest(cells: Iterable[CellRow], case_of: Callable[[CellRow], tuple]) -> dict[tuple, CellRow]:
     """The cell with the shortest CPU time of each case."""
-    groups = group_by(cells, case_of)
-    return {case: min(group, key=lambda cell: cell.cpu_time_s) for case, group in groups.items()}
+    return {case: min(group, key=lambda cell: cell.cpu_time_s) for case, group in group_by(cells, case_of).items()}
 
 
 def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:

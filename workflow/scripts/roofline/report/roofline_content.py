@@ -208,11 +208,10 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
         if name == USERS:
             dots += cells
             continue
-        about = roofline.operator_info[name]
         compared = compared_scope(cells, roofline)
         best = _best_implementation([cell for cell in cells if cell.scope == compared])
         best_case = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
-        dots += best if about.usual_share_of_peak else [best_case]
+        dots += best if roofline.operator_info[name].usual_share_of_peak else [best_case]
     return dots
 
 

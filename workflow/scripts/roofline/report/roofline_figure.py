@@ -67,8 +67,7 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
         style.print_head(figure, top, content.row.name, [subtitle])
         plot_top = top - TITLE_SPACE
         margins = style.subplot_margins(height, height - plot_top, bottom=plot_top - plot, right=ROOF_NAMES_WIDTH)
-        axes = figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0])
-        _paint(axes, content, markers)
+        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), content, markers)
         style.add_legend(figure, plot_top - plot - AXIS_SPACE, legend, columns=3)
         top -= panel
     if not operator_title:

@@ -143,8 +143,7 @@ def _memory(device: DeviceView) -> list[Line]:
         parts.append(f"to {ceiling.peer} {words.format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
     if not parts:
         return []
-    doubt = _any_doubt([*main, *levels, *one_core, *peers])
-    return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=doubt)]
+    return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=_any_doubt([*main, *levels, *one_core, *peers]))]
 
 
 def _operators(device: DeviceView, report: ReportView) -> list[Line]:
