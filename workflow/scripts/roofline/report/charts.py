@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
+from roofline.core.grouping import group_by
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import USERS, CellRow, Roofline
@@ -57,8 +58,7 @@ def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     symbols = assign_symbols(cell.operator for cell in roofline.operators)
     best = {id(cell) for cell in choose_dots(roofline, device)}
     traces = list(_lines(content, ends))
-    for operator, dtype in dict.fromkeys((dot.cell.operator, dot.dtype) for dot in dots):
-        group = [dot for dot in dots if (dot.cell.operator, dot.dtype) == (operator, dtype)]
+    for (operator, _), group in group_by(dots, lambda dot: (dot.cell.operator, dot.dtype)).items():
         traces.append(_sealed_dots(group, content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")
@@ -68,8 +68,7 @@ def _sealed_dots(dots: Sequence[Dot], scale: float) -> dict:
     sealed = [dot for dot in dots if dot.sealed_tflops]
     look = {"symbol": "circle-open", "color": colour(dots[0].dtype), "size": 6, "opacity": 0.8}
     intensities = [dot.intensity_flops_per_byte for dot in sealed]
-    heights = [scale * dot.sealed_tflops for dot in sealed]
-    return _trace(intensities, heights, marker=look, meta={"kind": "predicted"})
+    return _trace(intensities, [scale * dot.sealed_tflops for dot in sealed], marker=look, meta={"kind": "predicted"})
 
 
 def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
@@ -87,24 +86,23 @@ def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofli
 
 
 def _lines(content: RooflineContent, ends: tuple[float, float]) -> Iterable[dict]:
-    for segment in content.segments(*ends):
-        intensities = np.geomspace(*segment.intensities, POINTS_PER_LINE)
-        heights = content.scale * np.geomspace(*segment.tflops, POINTS_PER_LINE)
-        bold = isinstance(segment.ceiling, Slope) and segment.ceiling.emphasised
-        label = escape(segment.ceiling.label)
-        if isinstance(segment.ceiling, Roof):
-            look = _roof_look(segment.ceiling, segment.kind)
+    for ceiling, kind, x_ends, y_ends in content.segments(*ends):
+        intensities = np.geomspace(*x_ends, POINTS_PER_LINE)
+        heights = content.scale * np.geomspace(*y_ends, POINTS_PER_LINE)
+        bold = isinstance(ceiling, Slope) and ceiling.emphasised
+        if isinstance(ceiling, Roof):
+            look = _roof_look(ceiling, kind)
         else:
             look = {"color": "@ink" if bold else "@muted", "width": 2.5 if bold else 1.2, "dash": "solid"}
-        meta = {"kind": segment.kind, "bold": bold, "label": label}
+        label = escape(ceiling.label)
+        meta = {"kind": kind, "bold": bold, "label": label}
         yield _trace(intensities, heights, label, "lines", line=look, meta=meta)
 
 
 def _roof_look(roof: Roof, kind: str) -> dict:
+    dash = "dashdot" if roof.in_registers else "solid"
     if kind == "sustained":
         dash = "dash"
-    else:
-        dash = "dashdot" if roof.in_registers else "solid"
     return {"color": colour(roof.dtype), "width": 2 if dash == "solid" else 1.2, "dash": dash}
 
 
@@ -146,13 +144,11 @@ def build_prediction_chart(roofline: Roofline, worst: Sequence[CellRow], symbols
         _trace(ends, ends, **band | {"line": {"width": 1.2, "color": "@muted"}}),
     ]
     devices = list(dict.fromkeys(cell.device for cell in cells))
-    for device, operator in dict.fromkeys((cell.device, cell.operator) for cell in cells):
-        group = [cell for cell in cells if (cell.device, cell.operator) == (device, operator)]
+    for (device, operator), group in group_by(cells, lambda cell: (cell.device, cell.operator)).items():
         symbol = symbols[operator] + ("" if device == devices[0] else "-open")
         look = {"symbol": symbol, "color": [colour(cell.dtype) for cell in group], "size": 8, "opacity": 0.85}
         name = escape(f"{roofline.title(operator)}, {device}")
-        words = [hover_text(cell, roofline) for cell in group]
-        traces.append(_trace(*_times(group), words, name=name, marker=look))
+        traces.append(_trace(*_times(group), [hover_text(cell, roofline) for cell in group], name=name, marker=look))
     look = {"symbol": "circle-open", "size": 15, "color": "@accent", "line": {"width": 1.5}}
     numbers = {"text": [str(place) for place in range(1, len(worst) + 1)], "textposition": "top center"}
     traces.append(_trace(*_times(worst), mode="markers+text", showlegend=False, marker=look) | numbers)

@@ -24,17 +24,13 @@ def counter_facts(table: Roofline) -> dict:
         if judged:
             agreement.append((quantity, sum(getattr(cell, field) for cell in judged), len(judged)))
         wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, field)]
-    missing = {
-        f"{counter.replace('_', ' ')} ({reason})"
-        for cell in table.counters
-        for counter, reason in cell.not_counted.items()
-    }
+    reasons = [item for cell in table.counters for item in cell.not_counted.items()]
     return {
         "refused": table.refused_counters,
         "cells": count_words(len(table.counters), "cell") if table.counters else "",
         "agreement": agreement,
         "wrong": list(dict.fromkeys(wrong)),
-        "missing": missing,
+        "missing": {f"{counter.replace('_', ' ')} ({reason})" for counter, reason in reasons},
         "instructions": [_explained(row) for row in table.instructions],
     }
 

@@ -146,9 +146,8 @@ def in_points(figure: Figure) -> Transform:
 @styled()
 def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) -> None:
     """Write a figure to each path, as its suffix says, under the title that it carries as its label."""
-    title = figure.get_label()
     for path in map(Path, paths):
-        metadata = {"Title": title} | ({"Date": None} if path.suffix == ".svg" else {})
+        metadata = {"Title": figure.get_label()} | ({"Date": None} if path.suffix == ".svg" else {})
         # two thirds of the usual 6's time, and files as small to within a few per cent
         packing = {"pil_kwargs": {"compress_level": 3}} if path.suffix == ".png" else {}
         figure.savefig(path, dpi=dpi or 72, metadata=metadata, **packing)

@@ -12,10 +12,8 @@ from roofline.table.memory_levels import main_memory_ceiling
 from roofline.table.rows import EnergyFit, Roofline
 
 FIT_PANELS = style.PanelRows(head=92.0, panel=300.0, row=358.0, foot=58.0)
-FIT_CAPTION = (
-    "Curve: the fit at the roofs, within the power limit. Dots: measured, above it if few blocks ran. Dashed: energy "
-    "balance point, where bytes and FLOPs cost the same. Dotted: ridge point."
-)
+FIT_CAPTION = "Curve: the fit at the roofs, within the power limit. Dots: measured, above it if few blocks ran. "
+FIT_CAPTION += "Dashed: energy balance point, where bytes and FLOPs cost the same. Dotted: ridge point."
 INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 
 

@@ -18,10 +18,9 @@ TITLE_HEIGHT, PLOT_HEIGHT, X_AXIS_HEIGHT, LEGEND_WIDTH = 50.0, 340.0, 52.0, 190.
 INSTRUCTION_PANEL = TITLE_HEIGHT + PLOT_HEIGHT + X_AXIS_HEIGHT + 10.0
 ISSUE_COLOUR, WALL_COLOUR = "#4a515b", "#9a6a00"
 WALL_MARKERS = {"stride": "|", "conflict": "_"}
-INSTRUCTION_CAPTION = (
-    "A transaction is a sector of 32 bytes; of shared memory, a wavefront. Each counted kernel has a dot per level, in "
-    "the colour of the level; a bar below it shows lanes that were off. Loads by stride and by bank conflict are walls."
-)
+INSTRUCTION_CAPTION = "A transaction is a sector of 32 bytes; of shared memory, a wavefront. Each counted kernel has "
+INSTRUCTION_CAPTION += "a dot per level, in the colour of the level; a bar below it shows lanes that were off. "
+INSTRUCTION_CAPTION += "Loads by stride and by bank conflict are walls."
 
 
 @style.styled()
@@ -31,11 +30,9 @@ def draw_instructions(roofline: Roofline) -> Figure:
     height = 2 * style.MARGIN + INSTRUCTION_PANEL * len(roofline.instructions) + style.LINE * len(caption)
     figure, top = style.new_figure(height, "Instruction roofline"), height - style.MARGIN
     for row in roofline.instructions:
-        title = f"Instruction roofline: {roofline.devices[row.device].name}"
-        style.print_head(figure, top, title, [_subtitle(row)])
-        margins = style.subplot_margins(
-            height, top=height - top + TITLE_HEIGHT, bottom=top - TITLE_HEIGHT - PLOT_HEIGHT, right=LEGEND_WIDTH
-        )
+        style.print_head(figure, top, f"Instruction roofline: {roofline.devices[row.device].name}", [_subtitle(row)])
+        panel = top - TITLE_HEIGHT
+        margins = style.subplot_margins(height, top=height - panel, bottom=panel - PLOT_HEIGHT, right=LEGEND_WIDTH)
         _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), row)
         top -= INSTRUCTION_PANEL
     style.print_lines(figure, top - style.LINE + 8, caption)
@@ -93,8 +90,7 @@ def _entries(row: InstructionRoofline, markers: Mapping[str, str]) -> Iterable[L
     """Yield the entries of the legend: roofs with their values, kernels by marker, access patterns."""
     yield style.legend_line(f"issue {number(row.warp_instructions_per_s / 1e9)} G instructions/s", ISSUE_COLOUR, 2.0)
     for level, rate in row.transactions_per_s.items():
-        words = f"{LEVEL_TITLES[level]} {number(rate / 1e9)} G transactions/s"
-        yield style.legend_line(words, LEVEL_COLOURS[level])
+        yield style.legend_line(f"{LEVEL_TITLES[level]} {number(rate / 1e9)} G transactions/s", LEVEL_COLOURS[level])
     for name, marker in markers.items():
         short = style.shorten_middle(name, LEGEND_WIDTH - 46, style.TEXT_SIZE)
         yield style.legend_dot(short, marker=marker, hollow=True)

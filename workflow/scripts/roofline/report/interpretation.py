@@ -43,29 +43,27 @@ class Sentence(NamedTuple):
 def write_paragraphs(report: ReportView) -> list[str]:
     """Write three paragraphs: on trust in the roofline, on how close kernels get, and on the GPU against the CPU."""
     if report.gpus and report.cpu:
-        third = _render("gpu_vs_cpu", _gpu_vs_cpu(report))
+        third = _write("gpu_vs_cpu", _gpu_vs_cpu(report))
     elif report.gpus:
-        third = _render("alone", {})
+        third = _write("alone", {})
     else:
-        third = _render("cores", _cores(report.first_device))
-    paragraphs = (_render("trust", _trust(report)), _render("kernels", _kernels(report)), third)
-    return [fit_sentences(sentences) for sentences in paragraphs]
+        third = _write("cores", _cores(report.first_device))
+    return [_write("trust", _trust(report)), _write("kernels", _kernels(report)), third]
 
 
-def _render(macro: str, facts: dict) -> list[Sentence]:
-    """The sentences of a macro of interpretation.j2; the first is always said."""
+def _write(macro: str, facts: dict) -> str:
+    """The paragraph of a macro of interpretation.j2, whose first sentence is always said."""
     sentences = []
     for line in rendering.render_macro("interpretation.j2", macro, facts):
         priority = MARKS.get(line[0], Priority.USUAL) if sentences else Priority.ALWAYS
         sentences.append(Sentence(priority, line.lstrip("".join(MARKS)).lstrip()))
-    return sentences
+    return fit_sentences(sentences)
 
 
 def fit_sentences(sentences: Sequence[Sentence]) -> str:
     """Join as many sentences as fit a paragraph, by priority, in their order."""
     said: dict[int, str] = {}
-    for place in sorted(range(len(sentences)), key=lambda place: sentences[place].priority):
-        sentence = sentences[place]
+    for place, sentence in sorted(enumerate(sentences), key=lambda item: item[1].priority):
         count = len(" ".join(said.values()).split())
         fits = count + len(sentence.text.split()) <= MOST_WORDS
         if fits and not (sentence.priority == Priority.FILLER and count >= FEWEST_WORDS):
@@ -77,67 +75,47 @@ def _trust(report: ReportView) -> dict:
     device = report.first_device
     sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
     in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
-    scale = 1e3 if in_gflops else 1
-    unit = "GFLOPS" if in_gflops else "TFLOPS"
+    scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
     if not in_gflops and any(flops_unit(ceiling.name) == "TOPS" for ceiling in sound):
         unit += ", int8 in TOPS"
     sustained = [ceiling for ceiling in sound if ceiling.sustained_tflops]
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.cells]
-    reference_gemms = [
-        cell
-        for cell in cells
-        if cell.reliable_fraction_of_roof and cell.lower_ceiling == "compute" and cell.record in records
-    ]
+    reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
+    shares = [cell.reliable_fraction_of_roof for cell in reference_gemms]
     spreads = [ceiling.repeat_spread for ceiling in sound if ceiling.repeat_spread is not None]
-    impossible = [
-        cell for cell in report.table.operators if cell.device == device.device and cell.doubt == "impossible"
-    ]
+    doubts = [cell.doubt for cell in report.table.operators if cell.device == device.device]
     return {
-        "device": device,
+        "report": report,
         "unit": unit,
-        "again": bool(report.table.records_to_repeat),
         "doubted": join_words(ceiling.name for ceiling in device.gemms if ceiling.doubt),
         "sustained": join_words(f"{number(ceiling.sustained_tflops)} in {ceiling.name}" for ceiling in sustained),
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
-        "falls": [
-            ceiling.burst_tflops / ceiling.sustained_tflops - 1
-            for ceiling in sustained
-            if ceiling.burst_tflops > 1.02 * ceiling.sustained_tflops
-        ],
+        "fall": max((ceiling.burst_tflops / ceiling.sustained_tflops for ceiling in sustained), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling in sustained for reason in ceiling.throttle_reasons),
-        "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
+        "reference_shares": [share for share in shares if share],
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
         "spread": percent(max(spreads)) if spreads else "",
         "spread_is_large": max(spreads, default=0.0) > MOST_GEMM_SPREAD,
-        "above_roof": len(impossible),
+        "above_roof": doubts.count("impossible"),
     }
 
 
 def _kernels(report: ReportView) -> dict:
     """The operator whose share of the peak has a usual value, else the memory-bound operator with most cells."""
     device, table = report.first_device, report.table
-    memory_bound = [
-        operator
-        for operator in device.operators
-        if any(cell.lower_ceiling == "memory" for cell in operator.fastest_cells)
-    ]
+    memory_bound = [operator for operator in device.operators if "memory" in operator.lower_ceilings]
     usual = {name for name, about in table.operator_info.items() if about.usual_share_of_peak}
     main = max(memory_bound, key=lambda operator: (operator.name in usual, len(operator.cells)), default=None)
-    best_cells = [
-        operator.best_cell
-        for operator in device.operators
-        if operator.best_cell and (main is None or operator.name != main.name)
-    ]
+    best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
+    best_shares = [(table.title(cell.operator), percent(cell.reliable_fraction_of_roof)) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
     facts = {
         "device": device,
         "operator": main,
         "doubtful_cells": 0 if any(cell.reliable_fraction_of_roof for cell in measured) else len(measured),
-        "others": join_words(
-            f"{table.title(cell.operator)} at best {percent(cell.reliable_fraction_of_roof)}" for cell in best_cells
-        ),
+        "others": join_words(f"{title} at best {share}" for title, share in best_shares),
     }
     return facts | _of_operator(main, table) if main else facts
 
@@ -153,8 +131,6 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     intensities = [cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte]
     example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
     return {
-        "count": len(cells),
-        "scope": cells[0].scope if cells else None,
         "intensities": intensities,
         "ridge": number(min(ridges.values())) if ridges else "",
         "far_left": bool(ridges) and max(intensities, default=0) < min(ridges.values()) / FAR_LEFT,
@@ -187,13 +163,11 @@ def _gpu_vs_cpu(report: ReportView) -> dict:
     main = max(memory_bound, key=lambda ratio: len(ratio.pairs), default=None)
     link = next((ceiling for ceiling in device.memory if ceiling.name == "h2d" and not ceiling.doubt), None)
     return {
-        "gpu": device.model,
+        "report": report,
         "faulty": device.faulty or report.cpu.faulty,
         "ratios": report.ratios[:MOST_RATIOS],
         "compute_bound": next((ratio for ratio in report.ratios if ratio.compute_ceiling_ratio), None),
-        "memory_read_ratio": report.memory_read_ratio,
         "memory_bound": main,
-        "table": report.table,
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
 
@@ -212,38 +186,27 @@ def _cores(device: DeviceView) -> dict:
         "cores": cores,
         "reads": pairs.get("read"),
         "gains": gains,
-        "partial_reads": [
-            f"{number(ceiling.gb_per_s)} GB/s by {ceiling.cores}"
-            for ceiling in sorted(partial_reads, key=lambda ceiling: ceiling.cores)
-        ],
+        "partial_reads": sorted(partial_reads, key=lambda ceiling: ceiling.cores),
         "saturated": bool(cores) and gains.get("read", cores) < 0.8 * cores,
     }
 
 
 def write_lessons(report: ReportView) -> list[str]:
     """Write the lessons that the figures of this run show, the most general first."""
-    table, device = report.table, report.first_device
-    sound = [cell for cell in table.operators if cell.cpu_time_s and not cell.doubt]
-    compared = [
-        ceiling
-        for ceiling in device.gemms
-        if ceiling.sustained_tflops and ceiling.datasheet_tflops and not ceiling.doubt
-    ]
+    sound = [cell for cell in report.table.operators if cell.cpu_time_s and not cell.doubt]
+    gemms = report.first_device.gemms
+    compared = [ceiling for ceiling in gemms if ceiling.sustained_fraction_of_datasheet and not ceiling.doubt]
     with_gpu_time = [cell for cell in sound if cell.gpu_time_s]
     waits = [cell for cell in with_gpu_time if cell.gpu_time_s < cell.cpu_time_s / 2]
     steady = [cell for cell in waits if (cell.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
-    widest = find_widest_pair(sound)
     facts = {
-        "table": table,
+        "report": report,
         "sustained": min(compared, key=lambda ceiling: ceiling.sustained_fraction_of_datasheet, default=None),
         "waiting": len(waits),
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.gpu_time_s, default=None),
         "with_gpu_time": len(with_gpu_time),
-        "fastest": widest[0] if widest else None,
-        "slowest": widest[1] if widest else None,
+        "fastest_and_slowest": find_widest_pair(sound),
         "worst": report.worst_cells[0] if report.worst_cells else None,
         "causes": CAUSES,
-        "reads": device.memory_ceiling("read"),
-        "copies": device.memory_ceiling("copy"),
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]

@@ -1,23 +1,15 @@
 """The line that a measuring job leaves on the screen, from the rows of its record alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from roofline.core.formatting import (
-    duration,
-    flops_rate_text,
-    flops_unit,
-    mark_doubtful,
-    number,
-    percent,
-    plateau_label,
-    traffic_text,
-)
+from roofline.core.formatting import duration, flops_rate_text, flops_unit, mark_doubtful, number, percent, traffic_text
+from roofline.core.grouping import group_by
 from roofline.core.statistics import is_too_few
 from roofline.operators.about import About, load_abouts
+from roofline.report.pyramid import describe_plateau
 from roofline.report.words import format_bandwidth
 from roofline.table import ceiling_rows
-from roofline.table.rows import Plateau
 
 Record = Any  # of roofline.records, which the report knows by the table alone
 
@@ -52,16 +44,10 @@ def _bandwidths(record: Record, device: Record) -> str:
     ceilings = list(ceiling_rows.memory_ceiling_rows("", record, device, []))
     parts = [f"{ceiling.name} {format_bandwidth(ceiling)}" for ceiling in ceilings]
     parts += [f"{latency.name} of 8 bytes {duration(latency.timing.median_s)}" for latency in record.latencies]
-    parts += [f"{sweep.series} {_plateaus(sweep.plateaus)}" for sweep in record.sweeps]
+    for sweep in record.sweeps:
+        parts.append(f"{sweep.series} {' > '.join(map(describe_plateau, sweep.plateaus)) or 'no level'}")
     parts += [f"skipped, {record.skipped_reason}"] if record.skipped_reason else []
     return f"{'GB/s: ' if ceilings else ''}{', '.join(parts)}"
-
-
-def _plateaus(plateaus: Iterable[Plateau]) -> str:
-    words = [
-        f"{plateau_label(plateau.name, plateau.knee_bytes)} {number(plateau.gb_per_s)} GB/s" for plateau in plateaus
-    ]
-    return " > ".join(words) or "no level"
 
 
 def _instructions(record: Record, _device: Record) -> str:
@@ -75,13 +61,9 @@ def _operator(record: Record, _device: Record) -> str:
         return "; ".join(record.notes)
     first = record.measurements[0]
     about = load_abouts().get(first.operator) or About()
-    fastest: dict[str, Record] = {}
-    for measurement in record.measurements:
-        if measurement.scope == first.scope:
-            case = about.series(measurement) or about.label(measurement)
-            best = fastest.get(case)
-            if best is None or measurement.cpu_time.median_s < best.cpu_time.median_s:
-                fastest[case] = measurement
+    compared = [measurement for measurement in record.measurements if measurement.scope == first.scope]
+    cases = group_by(compared, lambda measurement: about.series(measurement) or about.label(measurement))
+    fastest = {case: min(group, key=lambda measurement: measurement.cpu_time.median_s) for case, group in cases.items()}
     return ", ".join(f"{case} {_time(measurement)}" for case, measurement in fastest.items())
 
 

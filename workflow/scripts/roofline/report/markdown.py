@@ -24,14 +24,10 @@ class MarkdownTable(NamedTuple):
 def drop_empty_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left_columns: int = 1) -> MarkdownTable:
     """Return a table without the columns that are empty throughout; the first `left_columns` stay."""
     rows = [list(row) for row in rows]
-    places = [
-        place
-        for place in range(len(columns))
-        if place < left_columns or any(row[place] not in ("", "-") for row in rows)
-    ]
-    return MarkdownTable(
-        [columns[place] for place in places], [[row[place] for place in places] for row in rows], left_columns
-    )
+    filled = {place for row in rows for place, text in enumerate(row) if text not in ("", "-")}
+    places = [place for place in range(len(columns)) if place < left_columns or place in filled]
+    shown_rows = [[row[place] for place in places] for row in rows]
+    return MarkdownTable([columns[place] for place in places], shown_rows, left_columns)
 
 
 def escape_pipes(text: str) -> str:

@@ -1,20 +1,15 @@
 """The pages of a run, each a template of the model of the report."""
 
-from roofline.core.formatting import (
-    axis_value_text,
-    duration,
-    flops_rate_text,
-    mark_doubtful,
-    number,
-    percent,
-    regime_key,
-)
+from collections.abc import Callable
+
+from roofline.core import formatting
+from roofline.core.grouping import group_by
 from roofline.core.terms import BYTES_AXIS_KEY, Axis
 from roofline.report import counter_agreement, interpretation, predictions_page, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.report_model import OperatorView, ReportView
-from roofline.table.rows import CellRow, Roofline
+from roofline.table.rows import USERS, CellRow, Roofline, count_passed
 
 SHAPE_COLUMNS = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
 
@@ -33,6 +28,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "counted": counter_agreement.build_counter_table(table.counters, table),
         "lessons": interpretation.write_lessons(report),
         "operations": build_operation_table(report),
+        "checks_passed": count_passed(table.checks),
     }
     return {
         "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
@@ -52,6 +48,7 @@ def _html_facts(report: ReportView) -> dict:
     """The facts that only report.html has."""
     table = report.table
     operators = [operator for device in report.devices for operator in device.operators]
+    results = [check.result for check in table.checks]
     symbols = assign_symbols(cell.operator for cell in table.operators)
     charts = {
         "roofline": build_roofline_chart(table, report.first_device.device),
@@ -59,6 +56,8 @@ def _html_facts(report: ReportView) -> dict:
     }
     return {
         "charts": {name: chart for name, chart in charts.items() if chart},
+        "passed_count": results.count("pass"),
+        "judged_count": results.count("pass") + results.count("fail"),
         "worst_predictions": predictions_page.build_verification_table(report.worst_cells, table),
         "cells": {(operator.device, operator.name): build_cell_table(operator, report) for operator in operators},
         "heat_rows": {(operator.device, operator.name): group_heat_rows(operator, table) for operator in operators},
@@ -74,13 +73,13 @@ def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[t
             name = f"{series[0].dtype} {table.series(series[0])}"
             rows[name] = [(_axis_label(axis, cell), cell) for cell in series]
     else:
-        for cell in operator.fastest_cells:
-            rows.setdefault(table.label(cell), []).append((cell.dtype, cell))
+        for label, cells in group_by(operator.fastest_cells, table.label).items():
+            rows[label] = [(cell.dtype, cell) for cell in cells]
     return rows
 
 
 def _axis_label(axis: Axis, cell: CellRow) -> str:
-    size = axis_value_text(axis, cell.axis_value(axis))
+    size = formatting.axis_value_text(axis, cell.axis_value(axis))
     return size if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} {size}"
 
 
@@ -94,22 +93,27 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
     for cell in sorted(operator.cells, key=lambda cell: -(cell.reliable_fraction_of_roof or 0)):
         scope = cell.scope if cell.scope != operator.scope else None
         speed_ups = [cell.speed_up.get(name) for name in baselines]
+        ratios = [speed_up and (speed_up.gpu_time_ratio or speed_up.cpu_time_ratio) for speed_up in speed_ups]
         rows.append(
             [
                 " ".join(filter(None, [cell.implementation, scope])),
                 " ".join([cell.dtype, report.table.label(cell)]),
-                mark_doubtful(duration(cell.cpu_time_s), cell.doubt),
-                percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
-                duration(cell.gpu_time_s) if cell.gpu_time_s else "-",
-                duration(cell.sealed.cpu_time_s) if cell.sealed and cell.sealed.cpu_time_s else "-",
-                number(cell.attained_gb_per_s),
-                flops_rate_text(cell.attained_tflops) if cell.attained_tflops else "-",
-                number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
-                regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
-                *(number(ratio.gpu_time_ratio or ratio.cpu_time_ratio) if ratio else "-" for ratio in speed_ups),
+                formatting.mark_doubtful(formatting.duration(cell.cpu_time_s), cell.doubt),
+                _text(formatting.percent, cell.reliable_fraction_of_roof),
+                _text(formatting.duration, cell.gpu_time_s),
+                _text(formatting.duration, cell.sealed and cell.sealed.cpu_time_s),
+                formatting.number(cell.attained_gb_per_s),
+                _text(formatting.flops_rate_text, cell.attained_tflops),
+                _text(formatting.number, cell.intensity_flops_per_byte),
+                formatting.regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
+                *(_text(formatting.number, ratio) for ratio in ratios),
             ]
         )
     return drop_empty_columns(columns, rows, left_columns=2)
+
+
+def _text(format_figure: Callable[[float], str], figure: float | None) -> str:
+    return format_figure(figure) if figure else "-"
 
 
 def build_operation_table(report: ReportView) -> MarkdownTable:
@@ -119,15 +123,16 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
         [
             f"{cell.device}: {' '.join(cell.name.split())}",
             cell.dtype,
-            "infinite" if cell.no_traffic else number(cell.intensity_flops_per_byte or 0),
-            flops_rate_text(cell.roof_tflops) if cell.roof_tflops else "-",
-            f"{number(100 * cell.roof_fraction_of_compute_peak)} %" if cell.roof_fraction_of_compute_peak else "-",
-            duration(cell.estimated_time_s) if cell.estimated_time_s else "-",
-            duration(cell.roofline_time_s) if cell.roofline_time_s else "-",
-            duration(cell.cpu_time_s) if cell.cpu_time_s else "-",
-            percent(cell.reliable_fraction_of_roof) if cell.reliable_fraction_of_roof else "-",
+            "infinite" if cell.no_traffic else formatting.number(cell.intensity_flops_per_byte or 0),
+            _text(formatting.flops_rate_text, cell.roof_tflops),
+            _text(lambda share: f"{formatting.number(100 * share)} %", cell.roof_fraction_of_compute_peak),
+            _text(formatting.duration, cell.estimated_time_s),
+            _text(formatting.duration, cell.roofline_time_s),
+            _text(formatting.duration, cell.cpu_time_s),
+            _text(formatting.percent, cell.reliable_fraction_of_roof),
             cell.lower_ceiling,
         ]
-        for cell in report.user_operations
+        for cell in report.table.operators
+        if cell.operator == USERS
     ]
     return drop_empty_columns([*columns, "of roof", "limited by"], rows, left_columns=2)

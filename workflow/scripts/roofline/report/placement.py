@@ -12,6 +12,7 @@ ANGLES = (0, 180, -15, 15, -30, 30, 165, 195, 150, 210, -50, 50, 130, 230, -75, 
 LEADER_CLEARANCE = 3.5  # a leader passes no other dot or text nearer than this
 UNPLACED_COST = 1e6  # of a label without a place, in points of leaders
 Point = tuple[float, float]
+Points = Sequence[Point]
 Box = tuple[float, float, float, float]  # x_min, y_min, x_max, y_max
 
 
@@ -24,9 +25,7 @@ def sample_lines(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
     return np.concatenate(samples)
 
 
-def place_labels(
-    dots: Sequence[Point], sizes: Sequence[Point], lines: np.ndarray, texts: np.ndarray, frame: Box
-) -> list[Box | None]:
+def place_labels(dots: Points, sizes: Points, lines: np.ndarray, texts: np.ndarray, frame: Box) -> list[Box | None]:
     """Return a box for the label of each dot, or None where there is no room.
 
     Boxes cover no point of `lines`, `texts` or dots; the leader to a dot may cross lines. Dots are taken in several
@@ -36,10 +35,8 @@ def place_labels(
     occupied = np.concatenate([lines, texts, np.array(corners).reshape(-1, 2)])
 
     def cost(boxes: list[Box | None]) -> float:
-        total = 0.0
-        for box, dot in zip(boxes, dots, strict=True):
-            total += dist(nearest_point(box, dot), dot) if box else UNPLACED_COST
-        return total
+        pairs = zip(boxes, dots, strict=True)
+        return sum(dist(nearest_point(box, dot), dot) if box else UNPLACED_COST for box, dot in pairs)
 
     orders = [
         sorted(range(len(dots)), key=lambda place: (by_x * round(dots[place][0]), by_y * dots[place][1]))
@@ -50,12 +47,7 @@ def place_labels(
 
 
 def _place_in_order(
-    order: Sequence[int],
-    dots: Sequence[Point],
-    sizes: Sequence[Point],
-    occupied: np.ndarray,
-    texts: np.ndarray,
-    frame: Box,
+    order: Sequence[int], dots: Points, sizes: Points, occupied: np.ndarray, texts: np.ndarray, frame: Box
 ) -> list[Box | None]:
     """A box for each dot's label, each clear of those before it in the order."""
     boxes: list[Box | None] = [None] * len(dots)
@@ -95,9 +87,7 @@ def _share_left_of_anchor(cosine: float) -> float:
     return 1.0 if cosine < -0.2 else 0.5
 
 
-def _is_free(
-    box: Box, dot: Point, obstacles: np.ndarray, placed: Sequence[Box], occupied: np.ndarray, frame: Box
-) -> bool:
+def _is_free(box: Box, dot: Point, obstacles: np.ndarray, placed: list[Box], occupied: np.ndarray, frame: Box) -> bool:
     """Return whether a box is in the frame and covers nothing, and its leader passes all obstacles at a distance."""
     inside = frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
     if not inside or _within(occupied, box).any() or any(_overlap(box, placed_box) for placed_box in placed):

@@ -59,7 +59,6 @@ def group_by_series(cells: Sequence[CellRow], table: Roofline) -> list[list[Cell
     """Return the cells in groups that differ along the axis of their operator alone."""
     groups: dict[tuple, list[CellRow]] = {}
     for cell in cells:
-        axis = table.operator_info[cell.operator].axis
-        label = table.series(cell) if axis else table.label(cell)
+        label = table.series(cell) if table.operator_info[cell.operator].axis else table.label(cell)
         groups.setdefault((cell.device, cell.operator, cell.preset, cell.dtype, label), []).append(cell)
     return list(groups.values())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import capacity, count_words, duration, mark_doubtful, plateau_label
+from roofline.core.formatting import capacity, count_words, duration, mark_doubtful, number, plateau_label
 from roofline.core.terms import CACHE_LEVELS, DEVICE_TRAITS
 from roofline.report.words import format_picojoules, format_rate
 from roofline.table.memory_levels import ALL_CORES, LEVEL_TITLES, MAIN_MEMORY, main_memory_ceiling
@@ -42,6 +42,11 @@ def cache_plateaus(roofline: Roofline, device: str) -> list[Plateau]:
     """Return the caches as all cores of a device saw them in a sweep, each core with its own working set."""
     sweeps = [sweep for sweep in roofline.sweeps if (sweep.device, sweep.series) == (device, ALL_CORES)]
     return [plateau for sweep in sweeps for plateau in sweep.plateaus if plateau.name in CACHE_LEVELS]
+
+
+def describe_plateau(plateau: Plateau) -> str:
+    """Return the name and the rate of a level that a sweep found."""
+    return f"{plateau_label(plateau.name, plateau.knee_bytes)} {number(plateau.gb_per_s)} GB/s"
 
 
 def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName) -> list[PyramidLayer]:
@@ -89,9 +94,8 @@ def _layer(title: str, size: str, ceilings: CeilingsByName, names: Sequence[str]
     """A layer with the rates, load latency and energy of the ceilings of these names that were measured."""
     measured = [ceilings[name] for name in names if name in ceilings]
     rates = [mark_doubtful(format_rate(ceiling.gb_per_s), ceiling.doubt) for ceiling in measured]
-    rates += [
-        f"{format_rate(ceiling.sustained_gb_per_s)} sustained" for ceiling in measured if ceiling.sustained_gb_per_s
-    ]
+    sustained_rates = [ceiling.sustained_gb_per_s for ceiling in measured if ceiling.sustained_gb_per_s]
+    rates += [f"{format_rate(rate)} sustained" for rate in sustained_rates]
     return PyramidLayer(
         name=title,
         size=size,

@@ -15,22 +15,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
 PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 FORMATS = ("duration", "flops_unit", "issue_rate_text", "join_words", "number", "percent", "picojoules")
-WORDS = (
-    "describe_energy",
-    "describe_score",
-    "describe_standing",
-    "format_bandwidth",
-    "format_error",
-    "format_limits",
-    "format_percent_span",
-    "format_picojoules",
-    "format_rank",
-    "format_rate",
-    "format_shares",
-    "format_span",
-    "regime_counts",
-)
-FILTERS = {name: getattr(formatting, name) for name in FORMATS} | {name: getattr(words, name) for name in WORDS}
+# Every function of words.py that describes or formats something is a filter too.
+WORDS = {name: value for name, value in vars(words).items() if name.startswith(("describe_", "format_"))}
+FILTERS = {name: getattr(formatting, name) for name in FORMATS} | WORDS
 
 
 def bold_to_html(text: str) -> Markup:

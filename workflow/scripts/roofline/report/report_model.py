@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
+from roofline.core.grouping import group_by
 from roofline.core.terms import DEVICE_TRAITS, order_devices, select_accelerators
 from roofline.report.pyramid import PyramidLayer, build_pyramid
+from roofline.table import rows
 from roofline.table.memory_levels import MAIN_MEMORY
-from roofline.table.rows import (
-    USERS,
-    CellRow,
-    CheckResult,
-    ComputeCeiling,
-    DeviceRow,
-    MemoryCeiling,
-    Roofline,
-    Score,
-    case_key,
-    count_passed,
-)
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
 from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
@@ -47,6 +38,11 @@ class OperatorView:
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[CellRow]  # of that scope, sound: the fastest implementation of each case
     slowest_over_fastest: float | None  # time of a case's slowest implementation over that of its fastest, at most
+
+    @property
+    def lower_ceilings(self) -> list[str | None]:
+        """The lower ceiling of each fastest cell: memory or compute."""
+        return [cell.lower_ceiling for cell in self.fastest_cells]
 
 
 @dataclass(frozen=True)
@@ -90,16 +86,10 @@ class DeviceView:
         """The checks whose result is a note."""
         return [check for check in self.checks if check.result == "note"]
 
-    @property
-    def checks_passed(self) -> str:
-        """The number of checks that passed, in words."""
-        return count_passed(self.checks)
-
     def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
         """Return the ceiling of main memory for an access pattern, by all cores; None if it was not measured."""
-        level = MAIN_MEMORY[self.row.device_kind]
         for ceiling in self.memory:
-            if ceiling.level == level and ceiling.mix == mix and ceiling.cores is None:
+            if ceiling.level == MAIN_MEMORY[self.row.device_kind] and ceiling.mix == mix and ceiling.cores is None:
                 return ceiling
         return None
 
@@ -133,13 +123,13 @@ class Source(NamedTuple):
 
 
 UNKNOWN_SOURCE = Source(None, None)
+JobSeconds = Mapping[str, float]  # of each record, by its path
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """One cell to repeat, and what it should print."""
 
-    name: str
     cell: CellRow
     commands: list[str]
     elapsed_s: float | None  # that this run spent on measuring it, and on the calibration that it needs
@@ -171,40 +161,15 @@ class ReportView:
     @property
     def distinct_devices(self) -> list[DeviceView]:
         """The first device of each model, for tables that would repeat themselves."""
-        first_by_model: dict[str, DeviceView] = {}
-        for device in self.devices:
-            first_by_model.setdefault(device.model, device)
-        return list(first_by_model.values())
+        return [devices[0] for devices in group_by(self.devices, lambda device: device.model).values()]
 
     @property
     def cpu(self) -> DeviceView | None:
         """The CPU; None if it was not measured."""
         return next((device for device in self.devices if device.is_cpu), None)
 
-    @property
-    def user_operations(self) -> list[CellRow]:
-        """The user's own operations."""
-        return [cell for cell in self.table.operators if cell.operator == USERS]
 
-    @property
-    def checks_passed(self) -> str:
-        """The number of checks that passed, in words."""
-        return count_passed(self.table.checks)
-
-    @property
-    def passed_count(self) -> int:
-        """The number of checks that passed."""
-        return sum(check.result == "pass" for check in self.table.checks)
-
-    @property
-    def judged_count(self) -> int:
-        """The number of checks that either passed or failed."""
-        return sum(check.result in ("pass", "fail") for check in self.table.checks)
-
-
-def build_report(
-    table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Mapping[str, float] | None = None
-) -> ReportView:
+def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: JobSeconds | None = None) -> ReportView:
     """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
     names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].device_kind)]
     devices = [_device(name, table) for name in names]
@@ -213,10 +178,11 @@ def build_report(
     gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].device_kind)), None)
     by_name = {device.device: device for device in devices}
     compared = gpu is not None and "cpu" in by_name
+    ratios = [_ratio(operator, gpu, table) for operator in table.operator_info] if compared else []
     return ReportView(
         table=table,
         devices=devices,
-        ratios=_ratios(gpu, table) if compared else [],
+        ratios=[ratio for ratio in ratios if ratio],
         memory_read_ratio=_memory_read_ratio(by_name[gpu], by_name["cpu"]) if compared else None,
         worst_cells=sorted(sound, key=_error_factor, reverse=True)[:WORST_PREDICTIONS],
         predicted_cells=predicted,
@@ -263,10 +229,10 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     cells = [cell for cell in table.operators if (cell.device, cell.operator) == (device, name) and cell.cpu_time_s]
     if not cells:
         return None
-    scope = _compared_scope(cells, table)
+    scope = compared_scope(cells, table)
     sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
     compared = [cell for cell in sound if cell.scope == scope]
-    fastest = list(_fastest(compared, _case).values())
+    fastest = list(_fastest(compared, lambda cell: rows.case_key(device, cell)).values())
     regimes = [cell.regime for cell in sound if cell.regime]
     usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
     # An example among the fastest, so that nothing is advised that they do already.
@@ -287,23 +253,14 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
 
 def _fastest(cells: Iterable[CellRow], case_of: Callable[[CellRow], tuple]) -> dict[tuple, CellRow]:
     """The cell with the shortest CPU time of each case."""
-    fastest: dict[tuple, CellRow] = {}
-    for cell in cells:
-        best = fastest.get(case_of(cell))
-        if best is None or cell.cpu_time_s < best.cpu_time_s:
-            fastest[case_of(cell)] = cell
-    return fastest
+    return {case: min(group, key=lambda cell: cell.cpu_time_s) for case, group in group_by(cells, case_of).items()}
 
 
-def _compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
-    """The first scope that the operator's about.py names and cells have, else that of the first cell."""
+def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
+    """Return the first scope that the operator's about.py names and cells have, else that of the first cell."""
     scopes = dict.fromkeys(cell.scope for cell in cells)
     declared = table.operator_info[cells[0].operator].scopes
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
-
-
-def _case(cell: CellRow) -> tuple:
-    return case_key(cell.device, cell)
 
 
 def find_widest_pair(cells: Iterable[CellRow]) -> list[CellRow]:
@@ -312,12 +269,9 @@ def find_widest_pair(cells: Iterable[CellRow]) -> list[CellRow]:
     The list is empty if no case has two undoubted ones. Graphs are compared with graphs, because launches do not
     belong to a kernel.
     """
-    cells_by_case: dict[tuple, list[CellRow]] = {}
-    for cell in cells:
-        if not cell.doubt:
-            cells_by_case.setdefault((*_case(cell), cell.graph), []).append(cell)
+    sound = [cell for cell in cells if not cell.doubt]
     pairs = []
-    for case in cells_by_case.values():
+    for case in group_by(sound, lambda cell: (*rows.case_key(cell.device, cell), cell.graph)).values():
         if len(case) > 1:
             ordered = sorted(case, key=lambda cell: cell.own_time_s)
             pairs.append([ordered[0], ordered[-1]])
@@ -331,17 +285,9 @@ def _memory_read_ratio(gpu: DeviceView, cpu: DeviceView) -> float | None:
     return gpu_reads.gb_per_s / cpu_reads.gb_per_s
 
 
-def _ratios(gpu: str, table: Roofline) -> list[Ratio]:
-    ratios = [_ratio(operator, gpu, table) for operator in table.operator_info]
-    return [ratio for ratio in ratios if ratio]
-
-
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     """The fastest implementation of each case that both devices have, without doubtful cells."""
-    gpu_cells, cpu_cells = (
-        _fastest(_comparable(table, device, operator), lambda cell: (cell.preset, *sorted(cell.shape.items())))
-        for device in (gpu, "cpu")
-    )
+    gpu_cells, cpu_cells = _comparable(table, gpu, operator), _comparable(table, "cpu", operator)
     pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
     if not pairs:
         return None
@@ -357,11 +303,12 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     )
 
 
-def _comparable(table: Roofline, device: str, operator: str) -> list[CellRow]:
+def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, CellRow]:
+    """The fastest sound fp32 cell of each preset and shape, in the scope that is compared."""
     cells = [cell for cell in table.operators if (cell.device, cell.operator, cell.dtype) == (device, operator, "fp32")]
-    return [
-        cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == _compared_scope(cells, table)
-    ]
+    scope = compared_scope(cells, table) if cells else None
+    sound = [cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == scope]
+    return _fastest(sound, lambda cell: (cell.preset, *sorted(cell.shape.items())))
 
 
 def _error_factor(cell: CellRow) -> float:
@@ -369,9 +316,7 @@ def _error_factor(cell: CellRow) -> float:
     return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
 
 
-def _reproduction(
-    table: Roofline, device: DeviceView, source: Source, elapsed_s: Mapping[str, float]
-) -> Reproduction | None:
+def _reproduction(table: Roofline, device: DeviceView, source: Source, elapsed_s: JobSeconds) -> Reproduction | None:
     """The best case of an operator that is measured by its own job."""
     ceiling_records = {ceiling.record for ceiling in table.ceilings}
     cells = [operator.best_cell for operator in device.operators if operator.best_cell]
@@ -383,7 +328,6 @@ def _reproduction(
     commands += [f"git checkout {source.commit}"] if source.commit else []
     seconds = [elapsed_s.get(path) for path in (best.record, f"{device.device}/calibration.json")]
     return Reproduction(
-        name=table.full_name(best),
         cell=best,
         commands=[*commands, f"make cell CELL={best.record.removesuffix('.json')}"],
         elapsed_s=sum(seconds) if all(seconds) else None,

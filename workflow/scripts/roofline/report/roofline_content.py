@@ -7,12 +7,14 @@ from statistics import median
 from typing import NamedTuple
 
 from roofline.core.formatting import axis_value_text, level_label, mark_doubtful, number, percent
+from roofline.core.grouping import group_by
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import cache_plateaus
+from roofline.report.report_model import compared_scope
 from roofline.report.words import format_percent_span, format_shares
 from roofline.table.memory_levels import LEVEL_TITLES, MAIN_MEMORY
-from roofline.table.rows import USERS, CellRow, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 COPY_CEILING, CUDA_CORES_CEILING = "d2d", "fp32_fma"
 SUSTAINED_AS_BURST = 0.99  # of the burst: a sustained rate above it is named, but not drawn
@@ -24,7 +26,6 @@ SHARED_LABEL_RATIO = 1.25  # dots of one series within this factor share a label
 class Slope:
     """A memory ceiling as a line."""
 
-    name: str
     gb_per_s: float
     label: str
     emphasised: bool = False  # the one that most cells stand under
@@ -34,7 +35,6 @@ class Slope:
 class Roof:
     """A compute ceiling as a line."""
 
-    name: str
     tflops: float
     label: str
     dtype: str
@@ -43,13 +43,8 @@ class Roof:
     names_sustained: bool  # whether the label has the sustained rate
 
 
-class Segment(NamedTuple):
-    """A line between two intensities (FLOP/byte) at two heights (TFLOPS)."""
-
-    ceiling: Slope | Roof
-    kind: str  # slope, burst or sustained
-    intensities: tuple[float, float]
-    tflops: tuple[float, float]
+# A ceiling, its kind (slope, burst or sustained), and two intensities (FLOP/byte) and two heights (TFLOPS) of a line.
+Segment = tuple[Slope | Roof, str, tuple[float, float], tuple[float, float]]
 
 
 class Label(NamedTuple):
@@ -80,31 +75,16 @@ class RooflineContent:
     """All that is drawn of a device."""
 
     device: str
-    model: str
-    peaks_by: str  # whose figures the roofs are compared with
+    row: DeviceRow
     slopes: list[Slope]  # the steepest first
     roofs: list[Roof]  # the highest first
     dots: list[Dot]
-
-    @property
-    def scale(self) -> float:
-        """The factor from TFLOPS to the unit that is shown."""
-        return _scale([roof.tflops for roof in self.roofs])
+    scale: float  # from TFLOPS to the unit that is shown
 
     @property
     def unit(self) -> str:
         """The unit that is shown."""
         return "TFLOPS" if self.scale == 1.0 else "GFLOPS"
-
-    @property
-    def has_sustained(self) -> bool:
-        """True if the label of a roof has a sustained rate."""
-        return any(roof.names_sustained for roof in self.roofs)
-
-    @property
-    def has_peak_shares(self) -> bool:
-        """True if the label of a dot has its share of the compute peak."""
-        return any(dot.has_peak_share for dot in self.dots)
 
     def crossings(self) -> list[float]:
         """Return the intensities (FLOP/byte) at which slopes cross roofs."""
@@ -119,12 +99,12 @@ class RooflineContent:
         for slope in self.slopes:
             rate = slope.gb_per_s / 1e3
             start, end = max(x0, y0 / rate), min(x1, top / rate)
-            yield Segment(slope, "slope", (start, end), (rate * start, rate * end))
+            yield slope, "slope", (start, end), (rate * start, rate * end)
         for roof in self.roofs:
             for kind, tflops in (("burst", roof.tflops), ("sustained", roof.sustained_tflops)):
                 if tflops:
                     start = min(max(x0, 1e3 * tflops / self.slopes[0].gb_per_s), x1 / 10) if self.slopes else x0
-                    yield Segment(roof, kind, (start, x1), (tflops, tflops))
+                    yield roof, kind, (start, x1), (tflops, tflops)
 
 
 def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool = False) -> RooflineContent:
@@ -133,34 +113,28 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     `by_rate` is for the picture of one operator: dots are marked by implementation and labelled with FLOP rates.
     """
     drawn = _drawn_ceilings(roofline, device, cells, by_rate)
-    scale = _scale([ceiling.tflops for ceiling in drawn])
+    highest = max((ceiling.tflops for ceiling in drawn), default=GFLOPS_BELOW)
+    scale = 1.0 if highest >= GFLOPS_BELOW else 1e3
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
     labels = [_rate_label(cell, roofline) for cell in placed] if by_rate else _share_labels(placed, roofline)
     return RooflineContent(
         device=device,
-        model=roofline.devices[device].name,
-        peaks_by=roofline.devices[device].peaks_by,
+        row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=sorted((_roof(ceiling, scale) for ceiling in drawn), key=lambda roof: -roof.tflops),
         dots=[_dot(cell, label, roofline, by_rate) for cell, label in zip(placed, labels, strict=True)],
+        scale=scale,
     )
 
 
 def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool) -> list[ComputeCeiling]:
     """Compute ceilings that cells stand under; in the picture of a device also all GEMMs and fp32 on CUDA cores."""
-    under = {cell.compute_ceiling for cell in cells}
-    drawn = []
-    for ceiling in roofline.ceilings:
-        if ceiling.device == device and ceiling.kind == "compute":
-            always = not by_rate and (ceiling.workload == "gemm" or ceiling.name == CUDA_CORES_CEILING)
-            if always or ceiling.name in under:
-                drawn.append(ceiling)
-    return drawn
-
-
-def _scale(tflops: Sequence[float]) -> float:
-    return 1.0 if max(tflops, default=GFLOPS_BELOW) >= GFLOPS_BELOW else 1e3
+    names = {cell.compute_ceiling for cell in cells}
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "compute"]
+    if not by_rate:
+        names |= {CUDA_CORES_CEILING, *(ceiling.name for ceiling in ceilings if ceiling.workload == "gemm")}
+    return [ceiling for ceiling in ceilings if ceiling.name in names]
 
 
 def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
@@ -170,7 +144,6 @@ def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
         rates += f" / {number(scale * sustained)}"
     shares = format_shares(ceiling)
     return Roof(
-        name=ceiling.name,
         tflops=ceiling.tflops,
         label=f"{ceiling.name} {rates} ({shares})" if shares else f"{ceiling.name} {rates}",
         dtype=ceiling.dtype,
@@ -189,12 +162,12 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
             words = f"{_slope_title(ceiling)} {mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)} GB/s"
             if ceiling is emphasised and ceiling.fraction_of_datasheet and not ceiling.doubt:
                 words += f" ({percent(ceiling.fraction_of_datasheet)})"
-            yield Slope(ceiling.name, ceiling.gb_per_s, words, emphasised=ceiling is emphasised)
+            yield Slope(ceiling.gb_per_s, words, emphasised=ceiling is emphasised)
     names = {ceiling.name for ceiling in ceilings}
     for plateau in cache_plateaus(roofline, device):
         if plateau.name not in names:  # caches that only the sweep has, as on a CPU
             words = f"{level_label(plateau.name)} {number(plateau.gb_per_s)} GB/s"
-            yield Slope(plateau.name, plateau.gb_per_s, words)
+            yield Slope(plateau.gb_per_s, words)
 
 
 def _most_used(ceilings: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:
@@ -231,29 +204,21 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
     """
     dots = []
     device_cells = [cell for cell in roofline.operators if cell.device == device]
-    for name, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in device_cells):
-        cells = [cell for cell in device_cells if (cell.operator, cell.dtype) == (name, dtype)]
+    for (name, _), cells in group_by(device_cells, lambda cell: (cell.operator, cell.dtype)).items():
         if name == USERS:
             dots += cells
             continue
-        about = roofline.operator_info[name]
-        scopes = {cell.scope for cell in cells}
-        compared = next((scope for scope in about.scopes if scope in scopes), cells[0].scope)
+        compared = compared_scope(cells, roofline)
         best = _best_implementation([cell for cell in cells if cell.scope == compared])
-        dots += (
-            best if about.usual_share_of_peak else [max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)]
-        )
+        best_case = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
+        dots += best if roofline.operator_info[name].usual_share_of_peak else [best_case]
     return dots
 
 
 def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     """The cells of the implementation with the largest median share."""
-    by_implementation: dict[str, list[CellRow]] = {}
-    for cell in cells:
-        by_implementation.setdefault(cell.implementation, []).append(cell)
-    return max(
-        by_implementation.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group)
-    )
+    groups = group_by(cells, lambda cell: cell.implementation)
+    return max(groups.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group))
 
 
 def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
@@ -287,21 +252,20 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> list[Label]:
     Neighbours of one series, or of one operator in two dtypes, share the label of the middle one.
     """
     all_series = _series_places(cells, roofline)
-    single_cells: dict[tuple, list[int]] = {}
-    for place in (series[0] for series in all_series if len(series) == 1):
+    single_cells = [series[0] for series in all_series if len(series) == 1]
+
+    def shared_key(place: int) -> tuple:
         cell = cells[place]
-        intensity = round(cell.intensity_flops_per_byte, 2)
-        key = (place,) if cell.operator == USERS else (cell.operator, intensity)
-        single_cells.setdefault(key, []).append(place)
+        return (place,) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
+
     labels = [Label()] * len(cells)
     for series in (series for series in all_series if len(series) > 1):
-        for group in _neighbours(series, cells):
-            labels[group[len(group) // 2]] = _series_label(
-                [cells[place] for place in group], [cells[place] for place in series], roofline
-            )
-    for places in single_cells.values():
-        for group in _neighbours(places, cells):
-            labels[group[len(group) // 2]] = _single_label([cells[place] for place in group], roofline)
+        series_cells = [cells[place] for place in series]
+        for middle, group in _neighbours(series, cells):
+            labels[middle] = _series_label(group, series_cells, roofline)
+    for places in group_by(single_cells, shared_key).values():
+        for middle, group in _neighbours(places, cells):
+            labels[middle] = _single_label(group, roofline)
     return labels
 
 
@@ -322,22 +286,20 @@ def _series_places(cells: Sequence[CellRow], roofline: Roofline) -> list[list[in
     return [[place for _, place in sorted(group)] for group in groups.values()]
 
 
-def _neighbours(places: Sequence[int], cells: Sequence[CellRow]) -> list[list[int]]:
-    """Groups of places whose dots are about equally high."""
+def _neighbours(places: Sequence[int], cells: Sequence[CellRow]) -> list[tuple[int, list[CellRow]]]:
+    """Groups of cells whose dots are about equally high, each with the place of its middle one."""
     groups: list[list[int]] = []
     for place in sorted(places, key=lambda place: _height(cells[place])):
         if not groups or _height(cells[place]) >= SHARED_LABEL_RATIO * _height(cells[groups[-1][0]]):
             groups.append([])
         groups[-1].append(place)
-    return groups
+    return [(group[len(group) // 2], [cells[place] for place in group]) for group in groups]
 
 
 def _single_label(cells: Sequence[CellRow], roofline: Roofline) -> Label:
     """The label of cells that belong to no series: GEMM fp16, bf16 96–97 %."""
-    about, shares = (
-        roofline.operator_info.get(cells[0].operator),
-        _format_span(cell.reliable_fraction_of_roof for cell in cells),
-    )
+    about = roofline.operator_info.get(cells[0].operator)
+    shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
     if about is None:
         return Label(" ".join(filter(None, [cells[0].name, shares])))
     dtypes = ", ".join(dict.fromkeys(cell.dtype for cell in cells))
@@ -363,11 +325,8 @@ def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline:
 def _peak_shares(cells: Sequence[CellRow], roofline: Roofline) -> list[float | None]:
     """The shares of the compute peak of cells that may be relied on, as may their ceilings."""
     sound = {ceiling.name for ceiling in roofline.ceilings if ceiling.device == cells[0].device and not ceiling.doubt}
-    return [
-        cell.fraction_of_compute_peak
-        for cell in cells
-        if cell.reliable_fraction_of_roof and cell.compute_ceiling in sound
-    ]
+    reliable = [cell for cell in cells if cell.reliable_fraction_of_roof and cell.compute_ceiling in sound]
+    return [cell.fraction_of_compute_peak for cell in reliable]
 
 
 def _format_span(shares: Iterable[float | None]) -> str:

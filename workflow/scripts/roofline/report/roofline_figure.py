@@ -38,10 +38,9 @@ def draw_roofline(roofline: Roofline, device: str) -> Figure:
 def draw_operator(roofline: Roofline, operator: str) -> Figure:
     """Return a roofline per device with all cells of an operator, by implementation, labelled with FLOP rates."""
     contents = []
+    operator_cells = [cell for cell in roofline.operators if cell.operator == operator and cell.record]
     for device in roofline.devices:
-        cells = [
-            cell for cell in roofline.operators if (cell.device, cell.operator) == (device, operator) and cell.record
-        ]
+        cells = [cell for cell in operator_cells if cell.device == device]
         if cells:
             contents.append(build_content(roofline, device, cells, by_rate=True))
     return draw_panels(contents, roofline.title(operator))
@@ -61,20 +60,19 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
     plot = OPERATOR_PLOT if operator_title else DEVICE_PLOT
     panels = [TITLE_SPACE + plot + AXIS_SPACE + style.LEGEND_LINE * -(-len(legend) // 3) + 10 for legend in legends]
     height = sum(panels) + 2 * style.MARGIN + style.LINE
-    figure = style.new_figure(height, f"Measured roofline: {', '.join(content.model for content in contents)}")
+    figure = style.new_figure(height, f"Measured roofline: {', '.join(content.row.name for content in contents)}")
     top = height - style.MARGIN
     for content, legend, panel in zip(contents, legends, panels, strict=True):
         subtitle = f"{operator_title or 'Measured roofline'} on {content.device}"
-        style.print_head(figure, top, content.model, [subtitle])
-        margins = style.subplot_margins(
-            height, top=height - top + TITLE_SPACE, bottom=top - TITLE_SPACE - plot, right=ROOF_NAMES_WIDTH
-        )
-        axes = figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0])
-        _paint(axes, content, markers)
-        style.add_legend(figure, top - TITLE_SPACE - plot - AXIS_SPACE, legend, columns=3)
+        style.print_head(figure, top, content.row.name, [subtitle])
+        plot_top = top - TITLE_SPACE
+        margins = style.subplot_margins(height, height - plot_top, bottom=plot_top - plot, right=ROOF_NAMES_WIDTH)
+        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), content, markers)
+        style.add_legend(figure, plot_top - plot - AXIS_SPACE, legend, columns=3)
         top -= panel
     if not operator_title:
-        peak = "; in brackets: of the compute peak" if any(content.has_peak_shares for content in contents) else ""
+        has_peak_shares = any(dot.has_peak_share for content in contents for dot in content.dots)
+        peak = "; in brackets: of the compute peak" if has_peak_shares else ""
         style.print_lines(figure, style.MARGIN, [ROOFLINE_CAPTION.format(peak)])
     return figure
 
@@ -99,10 +97,9 @@ def _paint(axes: Axes, content: RooflineContent, markers: Mapping[str, str]) -> 
     _name_roofs(axes, content)
     for dot in content.dots:
         _paint_dot(axes, dot, markers[dot.kind])
-    sealed = [
-        _to_points(axes, dot.intensity_flops_per_byte, dot.sealed_tflops) for dot in content.dots if dot.sealed_tflops
-    ]
-    lines = np.concatenate([lines, np.array(sealed).reshape(-1, 2)])
+    sealed = [dot for dot in content.dots if dot.sealed_tflops]
+    points = [_to_points(axes, dot.intensity_flops_per_byte, dot.sealed_tflops) for dot in sealed]
+    lines = np.concatenate([lines, np.array(points).reshape(-1, 2)])
     _name_dots(axes, content.dots, lines, sample_lines(_name_slopes(axes, content)))
 
 
@@ -115,9 +112,8 @@ def axis_limits(content: RooflineContent) -> tuple[float, float, float, float]:
     x_max = max([3 * x for x in intensities] + [3 * crossing for crossing in crossings], default=100 * x_min)
     slopes = [slope.gb_per_s / 1e3 for slope in content.slopes]
     highest = max([*rates, *(peaks or [x_max * slope for slope in slopes])], default=1.0)
-    lowest = min(
-        [*rates, *(20 * x_min * slope for slope in slopes), *(peak / 30 for peak in peaks)], default=highest / 1e3
-    )
+    floors = [20 * x_min * slope for slope in slopes] + [peak / 30 for peak in peaks]
+    lowest = min([*rates, *floors], default=highest / 1e3)
     return x_min, x_max, lowest / 8, 4 * highest
 
 
@@ -155,7 +151,8 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     right, lowest = _to_points(axes, x1, y1)
     in_points = style.in_points(axes.figure)
     look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
-    words = ROOF_NAMES_HEAD.format(content.unit, " / sustained" if content.has_sustained else "", content.peaks_by)
+    sustained = " / sustained" if any(roof.names_sustained for roof in content.roofs) else ""
+    words = ROOF_NAMES_HEAD.format(content.unit, sustained, content.row.peaks_by)
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
     lowest -= 2
     for place, roof in enumerate(content.roofs):

@@ -7,19 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from roofline.core.formatting import count_words, duration, flops_unit, mark_doubtful, number, percent
+from roofline.report import words
 from roofline.report.report_model import DeviceView, OperatorView, ReportView
-from roofline.report.words import (
-    DOUBTS,
-    describe_score,
-    describe_skipped,
-    describe_standing,
-    format_bandwidth,
-    format_limits,
-    format_shares,
-    format_span,
-)
 from roofline.table.memory_levels import LEVEL_TITLES
-from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, MemoryCeiling
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, MemoryCeiling, count_passed
 
 MOST_COLUMNS = 120
 MOST_FAILURES = 4  # by name; ROOFLINE.md has all
@@ -57,7 +48,7 @@ def format_summary(
             shown += _fit(line, width)
         shown.append("")
     if report.ratios:
-        ratios = " · ".join(f"{ratio.title} {format_span(ratio.speed_ups)}x" for ratio in report.ratios)
+        ratios = " · ".join(f"{ratio.title} {words.format_span(ratio.speed_ups)}x" for ratio in report.ratios)
         shown += [*_fit(Line(f"GPU/CPU, fp32: {ratios}"), width), ""]
     if report.table.records_to_repeat:  # not cut: it is to be pasted
         shown += [f"Disturbed by other load. When the machine is idle: {format_make_command(arguments, 'AGAIN=1')}"]
@@ -79,23 +70,23 @@ def _fit(line: Line, width: int) -> list[str]:
 def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[Line]:
     lines = [Line(_head(device, cost)), *_compute(device), *_memory(device), *_operators(device, report)]
     if device.score.cell_count:
-        lines.append(Line(f"  Predicted before timing: {describe_score(device.score)}"))
-    if standing := describe_standing(report.table, device.device):
+        lines.append(Line(f"  Predicted before timing: {words.describe_score(device.score)}"))
+    if standing := words.describe_standing(report.table, device.device):
         lines.append(Line(f"  {standing}"))
-    lines += [Line(f"  Skipped {words}") for words in describe_skipped(report.table, device.device)]
+    lines += [Line(f"  Skipped {line}") for line in words.describe_skipped(report.table, device.device)]
     failed = device.failed_checks
     lines += [Line(f"  FAIL: {check.check} ({check.reason}){_action(check)}") for check in failed[:MOST_FAILURES]]
     if len(failed) > MOST_FAILURES:
         lines.append(Line(f"  {len(failed) - MOST_FAILURES} more in ROOFLINE.md"))
     lines += [Line(f"  Note: {check.reason}{_action(check)}") for check in device.noted_checks]
     if any(line.has_doubt for line in lines):
-        lines.append(Line(f"  * {DOUBTS}: do not use"))
+        lines.append(Line(f"  * {words.DOUBTS}: do not use"))
     return lines
 
 
 def _head(device: DeviceView, cost: Sequence[str]) -> str:
     driver = device.facts.get("driver")
-    checks = device.checks_passed
+    checks = count_passed(device.checks)
     if device.noted_checks:
         checks += f", {count_words(len(device.noted_checks), 'note')}"
     return " · ".join([f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks])
@@ -118,19 +109,18 @@ def _compute(device: DeviceView) -> list[Line]:
     def rate(tflops: float | None) -> str:
         return number(scale * tflops) if tflops else ""
 
+    def burst_rate(ceiling: ComputeCeiling) -> str:
+        return mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
+
     head = f"  {f'compute, {unit}':<17}{'burst':>8}{'sustained':>11}{device.row.peaks_by:>11}{'share':>11}  limited by"
     lines = [Line(head, is_row=True)]
     for ceiling in device.gemms:
         name = f"{ceiling.name}, TOPS" if flops_unit(ceiling.name) == "TOPS" else ceiling.name
-        burst = mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
         sustained, datasheet = rate(ceiling.sustained_tflops), rate(ceiling.datasheet_tflops)
-        figures = f"{burst:>8}{sustained:>11}{datasheet:>11}{format_shares(ceiling):>11}"
-        text = f"    {name:<15}{figures}  {format_limits(ceiling)}".rstrip()
+        figures = f"{burst_rate(ceiling):>8}{sustained:>11}{datasheet:>11}{words.format_shares(ceiling):>11}"
+        text = f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip()
         lines.append(Line(text, is_row=True, has_doubt=bool(ceiling.doubt)))
-    registers = []
-    for ceiling in device.registers:
-        burst = mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
-        registers.append(f"{ceiling.dtype} {burst} {format_shares(ceiling)}".rstrip())
+    registers = [f"{row.dtype} {burst_rate(row)} {words.format_shares(row)}".rstrip() for row in device.registers]
     if registers:
         text = f"    multiply-adds in registers: {', '.join(registers)}"
         lines.append(Line(text, is_row=True, has_doubt=_any_doubt(device.registers)))
@@ -140,23 +130,20 @@ def _compute(device: DeviceView) -> list[Line]:
 def _memory(device: DeviceView) -> list[Line]:
     main = [ceiling for mix in MAIN_MEMORY_MIXES if (ceiling := device.memory_ceiling(mix))]
     by_name = {ceiling.name: ceiling for ceiling in device.memory}
-    caches_and_links = [by_name[name] for name in OTHER_CEILINGS if name in by_name]
+    levels = [by_name[name] for name in OTHER_CEILINGS if name in by_name]
     one_core = [ceiling for ceiling in device.memory if ceiling.cores == 1 and ceiling.mix == "read"]
     peers = [ceiling for ceiling in device.memory if ceiling.level == "p2p" and ceiling.mix == "copy"]
     parts = []
     if main:
-        rates = ", ".join(f"{ceiling.mix} {format_bandwidth(ceiling)}" for ceiling in main)
+        rates = ", ".join(f"{ceiling.mix} {words.format_bandwidth(ceiling)}" for ceiling in main)
         parts.append(f"{LEVEL_TITLES[main[0].level]} {rates}")
-    parts += [
-        f"{LEVEL_TITLES.get(ceiling.name, ceiling.name)} {format_bandwidth(ceiling)}" for ceiling in caches_and_links
-    ]
-    parts += [f"{ceiling.mix} by one core {format_bandwidth(ceiling)}" for ceiling in one_core]
+    parts += [f"{LEVEL_TITLES.get(level.name, level.name)} {words.format_bandwidth(level)}" for level in levels]
+    parts += [f"{ceiling.mix} by one core {words.format_bandwidth(ceiling)}" for ceiling in one_core]
     for ceiling in peers:
-        parts.append(f"to {ceiling.peer} {format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
+        parts.append(f"to {ceiling.peer} {words.format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
     if not parts:
         return []
-    doubt = _any_doubt([*main, *caches_and_links, *one_core, *peers])
-    return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=doubt)]
+    return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=_any_doubt([*main, *levels, *one_core, *peers]))]
 
 
 def _operators(device: DeviceView, report: ReportView) -> list[Line]:

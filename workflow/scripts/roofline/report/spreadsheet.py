@@ -43,7 +43,6 @@ def _columns_of_value(name: str, value: object, annotation: str) -> Iterator[tup
         yield f"{name}.high", high
     elif "list[str]" in annotation:
         yield name, "; ".join(value or [])
-    elif (
-        not isinstance(value, list) and "roofline." not in annotation
-    ):  # a nested field that the row lacks has no column
+    # A nested field that the row lacks has no column.
+    elif not isinstance(value, list) and "roofline." not in annotation:
         yield name, value

@@ -1,22 +1,23 @@
 """Read bandwidth over the size of the working set: a panel per sweep, with the levels found."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from math import log10
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from roofline.core.formatting import capacity, number, plateau_label
+from roofline.core.formatting import capacity
 from roofline.core.terms import KNEE_SHARE
 from roofline.report import figure_style as style
 from roofline.report.palette import MUTED, SERIES_COLOURS
+from roofline.report.pyramid import describe_plateau
 from roofline.table.rows import Plateau, Roofline, SweepRow
 
 SWEEP_PANELS = style.PanelRows(head=90.0, panel=172.0, row=262.0, foot=58.0)
 SWEEPS_PER_ROW = 2
-SWEEP_CAPTION = (
-    "Dots: measured. Horizontal lines: levels, medians of dots. Ticks: the knee; dotted, the capacity reported."
-)
+SWEEP_CAPTION = "Dots: measured. Horizontal lines: levels, medians of dots. "
+SWEEP_CAPTION += "Ticks: the knee; dotted, the capacity reported."
 
 
 @style.styled()
@@ -39,18 +40,15 @@ def _paint(axes: Axes, sweep: SweepRow) -> None:
     axes.annotate("\n".join(rule), (-42, axes.bbox.height + 3), **small)
     sizes = [point.size_bytes for point in sweep.points]
     rates = [point.gb_per_s for point in sweep.points]
-    entries = [
-        style.legend_line(_describe(plateau), SERIES_COLOURS[1 + place % 7], 1.6)
-        for place, plateau in enumerate(sweep.plateaus)
-    ]
+    coloured = list(zip(sweep.plateaus, cycle(SERIES_COLOURS[1:]), strict=False))
+    entries = [style.legend_line(_describe(plateau), colour, 1.6) for plateau, colour in coloured]
     bottom, top = _rate_limits(rates, legend_share=(style.LEGEND_LINE * len(entries) + 8) / axes.bbox.height)
     axes.set(xlabel=f"working set of {sweep.reader}", xlim=(min(sizes) / 1.5, max(sizes) * 1.5))
     axes.set(ylabel="GB/s", ylim=(bottom, top))
     style.set_log_axis(axes.xaxis, capacity, base=2, numticks=7)
     style.set_log_axis(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     axes.plot(sizes, rates, color=SERIES_COLOURS[0], lw=0.9, marker="o", ms=3, zorder=3)
-    for entry, plateau in zip(entries, sweep.plateaus, strict=True):
-        colour = entry.get_color()
+    for plateau, colour in coloured:
         axes.plot([plateau.first_bytes, plateau.last_bytes], [plateau.gb_per_s] * 2, color=colour, lw=1.6, zorder=4)
         for size, dashes in ((plateau.knee_bytes, "-"), (plateau.knee_bytes and plateau.reported_bytes, (0, (1, 1)))):
             if size:
@@ -70,7 +68,7 @@ def _rate_limits(rates: Sequence[float], legend_share: float) -> tuple[float, fl
 
 def _describe(plateau: Plateau) -> str:
     """The plateau, its knee, and the capacity that the device reports."""
-    words = f"{plateau_label(plateau.name, plateau.knee_bytes)} {number(plateau.gb_per_s)} GB/s"
+    words = describe_plateau(plateau)
     if plateau.knee_bytes:
         words += f", knee {capacity(plateau.knee_bytes)}"
         words += f" (reported {capacity(plateau.reported_bytes)})" if plateau.reported_bytes else ""

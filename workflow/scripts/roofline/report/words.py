@@ -1,10 +1,11 @@
 """Figures of the table in a few words, the same on the screen and on every page."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
+from roofline.core.grouping import group_by
 from roofline.table.memory_levels import main_memory_ceiling
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
 
@@ -21,20 +22,20 @@ RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"
 
 def format_span(values: Iterable[float], unit: str = "") -> str:
     """Return the least and the largest value, 12 to 172; 12 if they are alike, "-" without values."""
-    ordered = sorted(values)
-    if not ordered:
-        return "-"
-    low, high = number(ordered[0]), number(ordered[-1])
-    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+    return _format_ends(values, number, unit, " to ")
 
 
 def format_percent_span(shares: Iterable[float], between: str = " to ") -> str:
     """Return the least and the largest share, 87 to 96 %; 87 % if they are alike, "-" without shares."""
-    ordered = sorted(shares)
+    return _format_ends(shares, percent_digits, " %", between)
+
+
+def _format_ends(values: Iterable[float], digits: Callable[[float], str], unit: str, between: str) -> str:
+    ordered = sorted(values)
     if not ordered:
         return "-"
-    low, high = percent_digits(ordered[0]), percent_digits(ordered[-1])
-    return f"{high} %" if low == high else f"{low}{between}{high} %"
+    low, high = digits(ordered[0]), digits(ordered[-1])
+    return f"{high}{unit}" if low == high else f"{low}{between}{high}{unit}"
 
 
 def format_shares(ceiling: ComputeCeiling) -> str:
@@ -55,13 +56,9 @@ def describe_standing(roofline: Roofline, device: str) -> str:
 
     Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803).
     """
-    ranked = [
-        ceiling
-        for ceiling in roofline.ceilings
-        if ceiling.device == device
-        and ceiling.standing
-        and (ceiling.name in RANKED_MEMORY or (ceiling.kind == "compute" and ceiling.workload == "gemm"))
-    ]
+    compared = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.standing]
+    ranked = [ceiling for ceiling in compared if ceiling.kind == "compute" and ceiling.workload == "gemm"]
+    ranked += [ceiling for ceiling in compared if ceiling.name in RANKED_MEMORY]
     if not ranked:
         return ""
     cards = max(ceiling.standing.others for ceiling in ranked)
@@ -99,14 +96,9 @@ def format_picojoules(ceiling: ComputeCeiling | MemoryCeiling) -> str:
 
 def describe_energy(roofline: Roofline, device: str) -> str:
     """Return what the figures of energy include, and why some are missing; empty without sustained load."""
-    energies = {
-        ceiling.name: ceiling.energy for ceiling in roofline.ceilings if ceiling.device == device and ceiling.energy
-    }
-    measured = [energy for energy in energies.values() if not energy.reason]
-    names_by_reason: dict[str, list[str]] = {}
-    for name, energy in energies.items():
-        if energy.reason:
-            names_by_reason.setdefault(energy.reason, []).append(name)
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.energy]
+    measured = [ceiling.energy for ceiling in ceilings if not ceiling.energy.reason]
+    reasons = [(ceiling.name, ceiling.energy.reason) for ceiling in ceilings if ceiling.energy.reason]
     words, row = [], roofline.devices[device]
     if measured:
         celsius = format_span(energy.temperature_c for energy in measured if energy.temperature_c)
@@ -117,11 +109,11 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     if row.idle_power_w:
         clock = f" at {number(row.idle_sm_clock_mhz)} MHz" if row.idle_sm_clock_mhz else ""
         words.append(f"idle {number(row.idle_power_w)} W{clock}")
-    words += [f"no figure of {join_words(names)}: {reason}" for reason, names in names_by_reason.items()]
+    words += [f"no figure of {line}" for line in _join_by_reason(reasons)]
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
-def regime_counts(cells: Sequence[CellRow]) -> str:
+def format_regime_counts(cells: Sequence[CellRow]) -> str:
     """Return how many cells each regime has, the most frequent first: 34 overhead-bound, 16 memory-bound."""
     counts = Counter(cell.regime for cell in cells if cell.regime)
     return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts.most_common())
@@ -165,9 +157,15 @@ def format_failures(failed: Iterable[CheckResult]) -> list[str]:
 
 def describe_skipped(roofline: Roofline, device: str) -> list[str]:
     """Return what the run asked for and a device lacks, a line for each reason."""
-    names_by_reason: dict[str, list[str]] = {}
+    reasons = []
     for row in roofline.skipped:
         if row.device == device:
             reason = row.reason.replace(f" {row.name} ", " such ") if row.kind == "peak_flops" else row.reason
-            names_by_reason.setdefault(reason, []).append(row.name)
-    return [f"{join_words(names)}: {reason}" for reason, names in names_by_reason.items()]
+            reasons.append((row.name, reason))
+    return _join_by_reason(reasons)
+
+
+def _join_by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each reason, with the names that it concerns before it; the pairs are name and reason."""
+    groups = group_by(reasons, lambda pair: pair[1])
+    return [f"{join_words(name for name, _ in pairs)}: {reason}" for reason, pairs in groups.items()]
