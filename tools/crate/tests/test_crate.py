@@ -115,11 +115,8 @@ def test_all_files_are_in_it_once_and_results_have_size_and_hash(small):
         assert sorted(opened.namelist()) == sorted([*paths, crate.METADATA])
     crate_entities = entities(path)
     for name in [*small.paths, "Snakefile", "results/manifest.json"]:
-        file = small.root / name
-        assert (crate_entities[name]["sha256"], crate_entities[name]["contentSize"]) == (
-            sha256(file),
-            str(file.stat().st_size),
-        )
+        file, entity = small.root / name, crate_entities[name]
+        assert (entity["sha256"], entity["contentSize"]) == (sha256(file), str(file.stat().st_size))
 
 
 def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):
