@@ -14,18 +14,9 @@ from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, RE
 from roofline.table.checks.consistency import AGREE, BELOW_ROOF, COUNTED, VERIFIED
 from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS, QUIET
 
-FACTS = {
-    "memory_bus_width_bits": 6016,
-    "sm_clock_max_mhz": 1980,
-    "pcie_generation_max": 5,
-    "pcie_width_max": 16,
-    "ecc_uncorrected_errors": 0,
-    "row_remap_pending": False,
-    "row_remap_failed": False,
-    "remapped_rows": 0,
-    "power_limit_w": 700,
-    "slowdown_temperature_c": 89,
-}
+FACTS = {"memory_bus_width_bits": 6016, "sm_clock_max_mhz": 1980, "pcie_generation_max": 5, "pcie_width_max": 16}
+FACTS |= {"ecc_uncorrected_errors": 0, "row_remap_pending": False, "row_remap_failed": False, "remapped_rows": 0}
+FACTS |= {"power_limit_w": 700, "slowdown_temperature_c": 89}
 GDDR = {"memory_bus_width_bits": 384}
 RATE = {"operations_per_clock_per_multiprocessor": None, "source": "made up", "verified": True, "derived": False}
 PROMISED = DatasheetPeak(tflops=1000, compute_unit="tensor_core", **RATE)
