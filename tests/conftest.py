@@ -12,22 +12,8 @@ from workflow_run import CACHE_MIB, NEWEST, TINY, GpuRun, Run, committed, made_o
 from roofline.devices import host
 from roofline.run.archive import unpacked
 
-SLOW = {
-    "test_archive",
-    "test_calibration",
-    "test_crate",
-    "test_experiments",
-    "test_health",
-    "test_health_command",
-    "test_install",
-    "test_layers",
-    "test_module_use",
-    "test_outliers",
-    "test_pictures",
-    "test_reference",
-    "test_report_page",
-    "test_staleness",
-}
+SLOW = "archive calibration crate experiments health health_command install layers module_use outliers pictures"
+SLOW += " reference report_page staleness"
 RUNS = {"finished_run", "gpu_run", "cluster"}
 
 
@@ -36,7 +22,7 @@ def pytest_collection_modifyitems(items):
     """Mark slow tests. One of two workers starts with the run on the CPU, the other with Slurm, which mostly waits, and
     the run on a stand-in GPU: neither waits for the other."""
     for item in items:
-        if RUNS & {*item.fixturenames} or item.module.__name__ in SLOW:
+        if RUNS & {*item.fixturenames} or item.module.__name__.removeprefix("test_") in SLOW.split():
             item.add_marker("slow")
     yield  # pytest deselects
     of_cpu = [item for item in items if "finished_run" in item.fixturenames]

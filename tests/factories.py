@@ -105,23 +105,11 @@ def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
     """A card of 132 multiprocessors at 1980 MHz, or a CPU of two cores."""
     kind = device.rstrip("0123456789")
     hardware = {"gpu": {"multiprocessors": 132, "sm_clock_max_mhz": 1980}, "cpu": {"cores_usable": 2}}
-    known = {
-        "device": device,
-        "device_kind": kind,
-        "name": {"cpu": "A CPU", "gpu": "NVIDIA H200"}[kind],
-        "uuid": f"uuid-of-{device}",
-        "memory_total_bytes": 1 << 34,
-        "memory_free_bytes": 1 << 33,
-        "last_level_cache_bytes": 1 << 25,
-        "hardware": hardware[kind],
-        "timer_ratio": None,
-        "software": {"numpy": "2.4.6"},
-        "datasheet": datasheet_figures(),
-        "unsupported": {},
-        "host": {"os": "Linux"},
-        "queried_at": AT,
-        "method": METHOD,
-    }
+    known = {"device": device, "device_kind": kind, "name": {"cpu": "A CPU", "gpu": "NVIDIA H200"}[kind]}
+    known |= {"uuid": f"uuid-of-{device}", "memory_total_bytes": 1 << 34, "memory_free_bytes": 1 << 33}
+    known |= {"last_level_cache_bytes": 1 << 25, "hardware": hardware[kind], "timer_ratio": None}
+    known |= {"software": {"numpy": "2.4.6"}, "datasheet": datasheet_figures(), "unsupported": {}}
+    known |= {"host": {"os": "Linux"}, "queried_at": AT, "method": METHOD}
     return DeviceRecord(**known | fields)
 
 

@@ -74,15 +74,9 @@ def kind_of(device: str) -> str:
 def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
     """`interval`: the half width of the 95 % interval over the median; None if the samples are too few."""
     low_s, high_s = (1 - interval) * median_s, (1 + interval) * median_s
-    known = {
-        "timed_by": "made up",
-        "warmup": 3,
-        "requested": 100,
-        "stopped_by": "time_budget",
-        "samples_s": [low_s, high_s] * 4 + [median_s] if interval else [median_s] * 3,
-        "median_s": median_s,
-        "ci95_s": (low_s, high_s) if interval else None,
-    }
+    known = {"timed_by": "made up", "warmup": 3, "requested": 100, "stopped_by": "time_budget"}
+    known |= {"samples_s": [low_s, high_s] * 4 + [median_s] if interval else [median_s] * 3, "median_s": median_s}
+    known |= {"ci95_s": (low_s, high_s) if interval else None}
     return Timing(**known | fields)
 
 
@@ -230,16 +224,8 @@ def peak_record(
     clock_mhz, clock_tflops = clock or (None, None)
     taken = timing(flops / burst / 1e12, interval)
     ceiling = max(burst, load.tflops if load else 0)
-    block = {
-        "product": best,
-        "inputs": "made up",
-        "flops": flops,
-        "check": MADE_UP_CHECK,
-        "timing": taken,
-        "tflops": burst,
-        "states": [],
-        "sm_clock_mhz": clock_mhz,
-    }
+    block = {"product": best, "inputs": "made up", "flops": flops, "check": MADE_UP_CHECK, "timing": taken}
+    block |= {"tflops": burst, "states": [], "sm_clock_mhz": clock_mhz}
     known = {
         "workload": "fma" if fma else "gemm",
         "compute_unit": "cpu"

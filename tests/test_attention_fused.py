@@ -12,16 +12,8 @@ from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.measure.operator_job import JobPlan, measure_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Job
-from roofline.operators.decode_attention import checkpoint
+from roofline.operators.decode_attention import checkpoint, fused_attention
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
-from roofline.operators.decode_attention.fused_attention import (
-    HEAD_SIZES,
-    FusedAttention,
-    FusedAttentionGraph,
-    choose_splits,
-    list_variants,
-    plan_attention,
-)
 from roofline.operators.decode_attention.operator import GPU_CONSTANTS
 from roofline.run import settings
 
@@ -37,7 +29,7 @@ SHAPES = st.builds(
     st.integers(1, 600),
     st.integers(1, 32),
     st.integers(1, 17),
-    st.sampled_from(HEAD_SIZES),
+    st.sampled_from(fused_attention.HEAD_SIZES),
     SEQ_LENS,
 )
 
@@ -52,7 +44,7 @@ def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
 def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dtype, limits):
-    plan = plan_attention(shape, dtype, limits)
+    plan = fused_attention.plan_attention(shape, dtype, limits)
     parts = [keys_of(shape.seq_len, plan.variant.tile, split, plan.splits) for split in range(plan.splits)]
     assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), shape.seq_len]
     assert all(parts), "a block without a key"
@@ -71,13 +63,13 @@ def test_keys_are_divided_evenly_or_into_many_waves():
         (h200, 800, 8192, 1),  # two waves are enough
         (t4, 32, 4096, 4),  # room for one each: 128 blocks are three waves
     ):
-        assert choose_splits(heads, seq_len, *card) == splits
+        assert fused_attention.choose_splits(heads, seq_len, *card) == splits
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
 def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(shape, dtype, limits):
     uses_mma = shape.group > 1 and dtype != "fp32" and limits.capability >= (8, 0)
-    for variant in list_variants(shape, dtype, limits):
+    for variant in fused_attention.list_variants(shape, dtype, limits):
         assert variant.uses_mma == uses_mma
         most_queries = 8 if uses_mma else 4
         assert variant.queries == most_queries or (variant.queries >= shape.group and not uses_mma)
@@ -88,7 +80,7 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
 
 
 @pytest.mark.parametrize(("group", "dtype", "capability"), [(1, "fp32", "9.0"), (3, "fp16", "7.5"), (4, "bf16", "8.6")])
-@pytest.mark.parametrize("kind", [FusedAttention, FusedAttentionGraph])
+@pytest.mark.parametrize("kind", [fused_attention.FusedAttention, fused_attention.FusedAttentionGraph])
 def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, capability):
     device = open_gpu(monkeypatch, capability)
     cell = cell_of(device, kind, AttentionShape(2, 2 * group, 2, 64, 700), dtype, copies=3, layers=4)

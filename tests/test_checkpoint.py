@@ -9,22 +9,16 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from roofline.core.terms import UserError
-from roofline.operators.decode_attention.checkpoint import (
-    Preset,
-    check_checkpoint,
-    is_generated,
-    load_layer,
-    write_generated,
-)
+from roofline.operators.decode_attention import checkpoint
 
-PRESET = Preset(layers=2, heads=2, head_size=4)
+PRESET = checkpoint.Preset(layers=2, heads=2, head_size=4)
 SIZE = 8
 
 
 @pytest.fixture
 def path(tmp_path):
     """A generated checkpoint."""
-    write_generated(tmp_path / "made" / "weights.safetensors", PRESET, seed=1)
+    checkpoint.write_generated(tmp_path / "made" / "weights.safetensors", PRESET, seed=1)
     return tmp_path / "made" / "weights.safetensors"
 
 
@@ -39,11 +33,11 @@ def whole(path):
 @pytest.mark.parametrize("layers", [1, 2])
 def test_what_is_stored_is_read_back(path, layers):
     path = path if layers == 1 else whole(path)
-    assert (check_checkpoint(path, PRESET), is_generated(path)) == ("minigpt", layers == 1)
+    assert (checkpoint.check_checkpoint(path, PRESET), checkpoint.is_generated(path)) == ("minigpt", layers == 1)
     stored = load_file(path)
     assert stored["transformer.wte.weight"].std() == pytest.approx(0.02, rel=0.1)  # as GPT-2 is initialised
     for layer in range(layers):
-        weights, hidden, naming, _ = load_layer(path, PRESET, batch=3, layer=layer)
+        weights, hidden, naming, _ = checkpoint.load_layer(path, PRESET, batch=3, layer=layer)
         name = f"transformer.h.{layer}.attn."
         assert numpy.array_equal(weights["query"], stored[f"{name}c_attn.weight"][:SIZE].T)
         assert numpy.array_equal(weights["query_bias"], stored[f"{name}c_attn.bias"][:SIZE])
@@ -56,7 +50,7 @@ def test_what_is_stored_is_read_back(path, layers):
 def refused(path, figures):
     """A line that holds the path and the figures."""
     with pytest.raises(UserError) as raised:
-        check_checkpoint(path, PRESET)
+        checkpoint.check_checkpoint(path, PRESET)
     line = str(raised.value)
     assert line.startswith(f"model.checkpoint {path}: ") and "\n" not in line
     assert all(figure in line.removeprefix(f"model.checkpoint {path}: ") for figure in figures)

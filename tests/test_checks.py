@@ -1,22 +1,7 @@
 """Each check met, missed and not applicable; a disturbed measurement is reported once."""
 
 import pytest
-from records_factory import (
-    DATASHEET,
-    bandwidth_record,
-    cell,
-    counted_cell,
-    counters_record,
-    device_record,
-    instructions_record,
-    load_next_to,
-    operator_record,
-    peak_record,
-    profiler_record,
-    stream,
-    timing,
-    verified,
-)
+import records_factory as factory
 
 from roofline.measure.sustained import summarise_load
 from roofline.records.bandwidth_record import Peer
@@ -29,27 +14,18 @@ from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, RE
 from roofline.table.checks.consistency import AGREE, BELOW_ROOF, COUNTED, VERIFIED
 from roofline.table.checks.surroundings import COOL, NO_OTHER_PROCESS, QUIET
 
-FACTS = {
-    "memory_bus_width_bits": 6016,
-    "sm_clock_max_mhz": 1980,
-    "pcie_generation_max": 5,
-    "pcie_width_max": 16,
-    "ecc_uncorrected_errors": 0,
-    "row_remap_pending": False,
-    "row_remap_failed": False,
-    "remapped_rows": 0,
-    "power_limit_w": 700,
-    "slowdown_temperature_c": 89,
-}
+FACTS = {"memory_bus_width_bits": 6016, "sm_clock_max_mhz": 1980, "pcie_generation_max": 5, "pcie_width_max": 16}
+FACTS |= {"ecc_uncorrected_errors": 0, "row_remap_pending": False, "row_remap_failed": False, "remapped_rows": 0}
+FACTS |= {"power_limit_w": 700, "slowdown_temperature_c": 89}
 GDDR = {"memory_bus_width_bits": 384}
 RATE = {"operations_per_clock_per_multiprocessor": None, "source": "made up", "verified": True, "derived": False}
 PROMISED = DatasheetPeak(tflops=1000, compute_unit="tensor_core", **RATE)
-CPU = device_record("cpu")
+CPU = factory.device_record("cpu")
 
 
 def card(boost_mhz=1980, datasheet_w=700, dtypes=("fp64", "fp32", "fp16", "bf16"), **facts):
     figures = {"boost_clock_mhz": boost_mhz, "power_limit_w": datasheet_w, "peaks": dict.fromkeys(dtypes, PROMISED)}
-    return device_record("gpu0", hardware=FACTS | facts, datasheet=DATASHEET.model_copy(update=figures))
+    return factory.device_record("gpu0", hardware=FACTS | facts, datasheet=factory.DATASHEET.model_copy(update=figures))
 
 
 def states(**fields):
@@ -59,39 +35,39 @@ def states(**fields):
 def reads(share=0.96, datasheet=4800.0, contention=None, **fields):
     gb_per_s = share * 4800
     figures = {"datasheet_gb_per_s": datasheet}
-    block = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
-    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, timing=block, **figures | fields))
+    block = factory.timing((1 << 30) / gb_per_s / 1e9, contention=contention)
+    return factory.bandwidth_record(
+        "gpu0", hbm_read=factory.stream("hbm_read", gb_per_s, timing=block, **figures | fields)
+    )
 
 
 def registers(share=0.98, mhz=1980.0, throttle_reasons=()):
-    return peak_record(
+    return factory.peak_record(
         "gpu0", "fp32_fma", 66.9 * share, datasheet=66.9, clock=mhz and (mhz, 66.9), throttle_reasons=throttle_reasons
     )
 
 
 def products(**shares):
-    return [peak_record("gpu0", name, 1000 * share, datasheet=1000) for name, share in shares.items()]
+    return [factory.peak_record("gpu0", name, 1000 * share, datasheet=1000) for name, share in shares.items()]
 
 
 def copies(width=16, generation=5, gb_per_s=55.0, host_memory=None):
     reading = states(pcie_width=width, pcie_generation=generation)
-    return bandwidth_record("gpu0", h2d=stream("h2d", gb_per_s, states=reading, host_memory=host_memory))
+    return factory.bandwidth_record(
+        "gpu0", h2d=factory.stream("h2d", gb_per_s, states=reading, host_memory=host_memory)
+    )
 
 
 def peers(gb_per_s, link="nvlink", datasheet=450.0):
-    share = {
-        "level": "p2p",
-        "mix": "copy",
-        "datasheet_gb_per_s": datasheet,
-    }
-    record = bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=stream("p2p_gpu1", gb_per_s, **share))
+    share = {"level": "p2p", "mix": "copy", "datasheet_gb_per_s": datasheet}
+    record = factory.bandwidth_record("gpu0", "p2p_gpu1", p2p_gpu1=factory.stream("p2p_gpu1", gb_per_s, **share))
     links = {"active_nvlinks": 18, "nvlink_version": "4.0", "inactive_nvlinks": []}
     return record.model_copy(update={"peer": Peer(peer="gpu1", uuid="", link=link, pcie_ancestor="node", **links)})
 
 
 def heated(ends_at=600.0, degrees=70.0, seconds=60):
     """Load whose rate changes in a straight line from 600."""
-    record = peak_record("gpu0", "bf16", 700, sustained=600)
+    record = factory.peak_record("gpu0", "bf16", 700, sustained=600)
     points = [
         LoadPoint(at_s=0.6 * place, tflops=600 + (ends_at - 600) * (place - 1) / 100, temperature_c=degrees)
         for place in range(1, 101)
@@ -101,25 +77,27 @@ def heated(ends_at=600.0, degrees=70.0, seconds=60):
 
 
 def issued(share=0.98, **fields):
-    record = instructions_record("gpu0", 4e11 * share)
-    record.walls[0].timing = timing(1e-3, **fields)
+    record = factory.instructions_record("gpu0", 4e11 * share)
+    record.walls[0].timing = factory.timing(1e-3, **fields)
     record.issue.states = states(throttle_reasons=[])
     return record
 
 
 def on_cpu(**load):
-    block = timing((1 << 30) / 100e9, contention=load_next_to(**load))
-    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, timing=block))
+    block = factory.timing((1 << 30) / 100e9, contention=factory.load_next_to(**load))
+    return factory.bandwidth_record("cpu", dram_read=factory.stream("dram_read", 100, timing=block))
 
 
 def fewer(gb_per_s):
-    eight = stream("dram_read_8_cores", gb_per_s, level="dram", mix="read", cores=8)
-    return bandwidth_record("cpu", dram_read=stream("dram_read", 100), fewer=eight)
+    eight = factory.stream("dram_read_8_cores", gb_per_s, level="dram", mix="read", cores=8)
+    return factory.bandwidth_record("cpu", dram_read=factory.stream("dram_read", 100), fewer=eight)
 
 
 def swept(device, *lengths, **fields):
-    cells = [cell(device, {"gpu0": 1e-3, "cpu": 40e-3}[device], n=n, overhead_s=1e-5, **fields) for n in lengths]
-    return operator_record(device, *cells)
+    cells = [
+        factory.cell(device, {"gpu0": 1e-3, "cpu": 40e-3}[device], n=n, overhead_s=1e-5, **fields) for n in lengths
+    ]
+    return factory.operator_record(device, *cells)
 
 
 def above():
@@ -132,25 +110,29 @@ def profiled(refused=None, **flops):
     counted = (
         []
         if refused
-        else [counted_cell(cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, counted_flops_by_pipe=flops)]
+        else [
+            factory.counted_cell(
+                factory.cell("gpu0", 1e-3), formula_flops_by_pipe={"fp32": 1e9}, counted_flops_by_pipe=flops
+            )
+        ]
     )
-    return [*WHOLE, profiler_record("gpu0", refused), counters_record("gpu0", *counted)]
+    return [*WHOLE, factory.profiler_record("gpu0", refused), factory.counters_record("gpu0", *counted)]
 
 
-HBM = bandwidth_record("gpu0", hbm_read=4650.0)
+HBM = factory.bandwidth_record("gpu0", hbm_read=4650.0)
 WHOLE = [card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), HBM, swept("gpu0", 1, 2, 3, 4)]
-HOST = [CPU, peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1, 2, 3, 4)]
+HOST = [CPU, factory.peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1, 2, 3, 4)]
 PASS, FAIL, NOTE, NONE = "pass", "fail", "note", "not_applicable"
 
 CASES = {
     NO_OTHER_PROCESS: [
         ([card(), reads(states=states(other_processes=0))], PASS),
         ([card(), reads(states=states(other_processes=1))], FAIL),
-        ([card(), issued(contention=load_next_to(other_processes=1))], FAIL),
+        ([card(), issued(contention=factory.load_next_to(other_processes=1))], FAIL),
         ([card(), reads(states=states())], NONE),
     ],
     QUIET: [
-        ([card(), issued(contention=load_next_to(other_cores=7.9))], FAIL),
+        ([card(), issued(contention=factory.load_next_to(other_cores=7.9))], FAIL),
         ([CPU, on_cpu()], PASS),
         ([CPU, on_cpu(other_cores=2)], FAIL),
         ([CPU, on_cpu(other_cores=None, waiting_share=None)], NONE),
@@ -165,13 +147,13 @@ CASES = {
         ([card()], PASS),
         ([card(ecc_uncorrected_errors=1)], FAIL),
         ([card(row_remap_pending=True)], FAIL),
-        ([device_record("gpu0")], NONE),
+        ([factory.device_record("gpu0")], NONE),
     ],
     REPAIRS: [
         ([card()], PASS),
         ([card(remapped_rows=513)], FAIL),
         ([card(retired_pages=11)], FAIL),
-        ([device_record("gpu0")], NONE),
+        ([factory.device_record("gpu0")], NONE),
     ],
     POWER_LIMIT: [([card()], PASS), ([card(power_limit_w=400)], NOTE), ([card(datasheet_w=None)], NONE)],
     LINK: [
@@ -233,7 +215,7 @@ CASES = {
     AGREE: [
         (HOST, PASS),
         ([CPU, fewer(130)], NOTE),
-        ([CPU, peak_record("cpu", "fp32_fma", 1.0), peak_record("cpu", "fp32", 1.5)], NOTE),
+        ([CPU, factory.peak_record("cpu", "fp32_fma", 1.0), factory.peak_record("cpu", "fp32", 1.5)], NOTE),
         ([CPU], NONE),
     ],
     PLACED: [(WHOLE, PASS), ([card(), HBM, swept("gpu0", 1)], FAIL)],
@@ -242,7 +224,7 @@ CASES = {
 
 
 def results(*records, device=None, **asked):
-    table = verified(*records, **asked)
+    table = factory.verified(*records, **asked)
     device = device or next(iter(table.devices))
     return {row.check: row.result for row in table.checks if row.device == device}
 
@@ -271,21 +253,21 @@ def test_three_dtypes_are_accepted_unless_fewer_were_asked_for(near, asked, resu
     [
         (NO_OTHER_PROCESS, reads(0.4, states=states(other_processes=1))),
         (COOL, reads(0.4, all_throttled=True)),
-        (QUIET, reads(0.4, contention=load_next_to(other_cores=7.9))),
+        (QUIET, reads(0.4, contention=factory.load_next_to(other_cores=7.9))),
     ],
 )
 def test_a_disturbed_measurement_is_reported_once(check, record):
-    rows = verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
+    rows = factory.verified(card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), record, above()).checks
     (failure,) = [row for row in rows if row.result == FAIL]
     assert failure.check == check and failure.doubts_figures and failure.records == ["gpu0/bandwidth/hbm.json"]
 
 
 def test_a_busy_host_does_not_disturb_gpu_times():
-    measurement = cell("gpu0", 1e-3, 1e-3)
+    measurement = factory.cell("gpu0", 1e-3, 1e-3)
     measurement.cpu_time.contention, measurement.gpu_time.contention = (
-        load_next_to(other_cores=4),
-        load_next_to(other_cores=7.5),
+        factory.load_next_to(other_cores=4),
+        factory.load_next_to(other_cores=7.5),
     )
-    assert results(card(), operator_record("gpu0", measurement))[QUIET] == PASS
-    measurement.cpu_time.contention = load_next_to(other_cores=7.5)
-    assert results(card(), operator_record("gpu0", measurement))[QUIET] == FAIL
+    assert results(card(), factory.operator_record("gpu0", measurement))[QUIET] == PASS
+    measurement.cpu_time.contention = factory.load_next_to(other_cores=7.5)
+    assert results(card(), factory.operator_record("gpu0", measurement))[QUIET] == FAIL

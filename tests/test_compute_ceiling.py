@@ -145,12 +145,8 @@ def near(tflops):
 def test_the_ceiling_is_the_median_of_three_blocks_of_the_best_product():
     device = Card()
     peak = peak_of(device)
-    assert (peak.workload, peak.compute_unit, peak.tflops, peak.burst_tflops) == (
-        "gemm",
-        "tensor_core",
-        near(150),
-        peak.tflops,
-    )
+    assert (peak.workload, peak.compute_unit) == ("gemm", "tensor_core")
+    assert peak.tflops == near(150) and peak.burst_tflops == peak.tflops
     assert peak.burst.product == product(BEST) and (BEST, 5) in device.checked
     assert [len(block.timing.samples_s) for block in peak.repeats] == [11, 11, 11], "0.92 ms each, 10 ms in all"
     assert [one.product.shape["m"] for one in peak.candidates] == [BEST, LARGE, REFERENCE]

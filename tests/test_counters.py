@@ -17,9 +17,7 @@ from roofline.table.run_records import Results
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
     operators = registry.collect_operators()
     config = fill_by_effort(config_model(operators)(), "quick")
-    found = dict(
-        hardware_counters.choose_representative_jobs((one, one.profiled(config)) for one in operators.values())
-    )
+    found = dict(hardware_counters.choose_representative_jobs((op, op.profiled(config)) for op in operators.values()))
     assert {rule: len(job.cases) for rule, job in found.items()} == {"peak_flops": 1, "decode_attn": 1, "row_norm": 1}
     config.decode_attn.seq_lens.append(2048)
     assert operators["decode_attn"].profiled(config) == found["decode_attn"], "an added S re-measures no counters"
@@ -27,18 +25,9 @@ def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor
 
 # ---------------------------------------------------------------- what a report holds
 
-CELL = {
-    "operator": "row_norm",
-    "implementation": "naive",
-    "preset": None,
-    "scope": None,
-    "dtype": "fp32",
-    "cache": "cold",
-    "shape": {"rows": 1},
-    "declared_read_bytes": 4,
-    "declared_write_bytes": 4,
-    "declared_flops": 4,
-}
+CELL = {"operator": "row_norm", "implementation": "naive", "preset": None, "scope": None, "dtype": "fp32"}
+CELL |= {"cache": "cold", "shape": {"rows": 1}, "declared_read_bytes": 4, "declared_write_bytes": 4}
+CELL |= {"declared_flops": 4}
 OCCUPANCY = counter_names.SHARE_METRICS["achieved_occupancy_fraction"]
 
 

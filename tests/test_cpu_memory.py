@@ -152,8 +152,6 @@ def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, widt
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
         x = cpu_fma.FMA_FACTOR * x + x
-    arguments = [
-        (loop.numbers[thread].ctypes.data, loop.results[thread].ctypes.data, 3, 7) for thread in range(device.cores)
-    ]
+    arguments = [(loop.numbers[core].ctypes.data, loop.results[core].ctypes.data, 3, 7) for core in range(device.cores)]
     loops.run_together(device.workers, loop.loop, arguments)
     numpy.testing.assert_allclose(loop.results, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

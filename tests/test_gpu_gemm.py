@@ -141,9 +141,8 @@ OURS = [(1000, 520, 328), (64, 264, 8), (4096, 2560, 512)]
 
 
 def ours_of(device, dtype, *shapes):
-    return list(
-        CublasLtWorkloads(device, dtype, [GemmShape(*shape) for shape in shapes], seed=1).own_kernel_workloads()
-    )
+    workloads = CublasLtWorkloads(device, dtype, [GemmShape(*shape) for shape in shapes], seed=1)
+    return list(workloads.own_kernel_workloads())
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

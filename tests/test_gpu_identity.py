@@ -74,9 +74,8 @@ def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkey
     assert nvml.read_state(A)["other_processes"] == 0
 
 
-CUPY_12, CUPY_13, NO_CUPY = (
-    {"cupy": package and "14.2.0", "cupy_package": package} for package in ("cupy-cuda12x", "cupy-cuda13x", None)
-)
+PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", None)
+CUPY_12, CUPY_13, NO_CUPY = ({"cupy": package and "14.2.0", "cupy_package": package} for package in PACKAGES)
 CARD = cuda_driver.VisibleGpu("NVIDIA H200", "GPU-1", 150_100_000_000, "9.0", 132, 60 << 20)
 
 
@@ -98,18 +97,9 @@ def machine(monkeypatch):
 
 def test_the_identity_of_a_visible_card_and_of_another_power_limit(machine):
     (identity,) = machine(A, B, visible="1")
-    assert (identity.device, identity.kind, identity.name, identity.uuid) == (
-        "gpu0",
-        "gpu",
-        "NVIDIA H200",
-        "GPU-bbbb-1",
-    )
-    assert (identity.driver, identity.compute_capability, identity.nvml, identity.fault) == (
-        "580.159.04",
-        "9.0",
-        True,
-        None,
-    )
+    assert (identity.device, identity.kind, identity.name) == ("gpu0", "gpu", "NVIDIA H200")
+    assert (identity.uuid, identity.nvml, identity.fault) == ("GPU-bbbb-1", True, None)
+    assert (identity.driver, identity.compute_capability) == ("580.159.04", "9.0")
     assert (identity.memory_total_bytes, identity.memory_free_bytes) == (150_754_820_096, 150_000_000_000)
     sys.modules["pynvml"].nvmlDeviceGetEnforcedPowerLimit = lambda card: 500_000
     (limited,) = gpu_identity.discover()
@@ -148,14 +138,10 @@ int cuInit(unsigned flags) { return 0; }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int* count) { return *count = 2, 0; }
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
-int cuDeviceGetName(char* name, int size, int device) {
-    return strcpy(name, device ? "A MIG 1g.1gb" : "A\x1b[1mcard"), 0;
-}
+int cuDeviceGetName(char* name, int n, int device) { return strcpy(name, device ? "A MIG 1g.1gb" : "A\x1b[1mcard"), 0; }
 int cuDeviceGetUuid_v2(unsigned char* uuid, int device) { return memset(uuid, 0xaa + device, 16), 0; }
 int cuDeviceTotalMem_v2(unsigned long* bytes, int device) { return *bytes = device ? 1000000000 : 8000000000, 0; }
-int cuDeviceGetAttribute(int* value, int attribute, int device) {
-    return *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute, 0;
-}
+int cuDeviceGetAttribute(int* value, int key, int device) { return *value = key == 75 ? 9 : key == 76 ? 0 : key, 0; }
 """
 UUID = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 

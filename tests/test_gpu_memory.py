@@ -126,17 +126,10 @@ def test_the_path_between_two_cards(monkeypatch):
     assert set(nvml.describe_path(A, None).values()) == {None}
     monkeypatch.setenv("FAKE_NVLINKS", "18")  # to a switch, which leads to every card
     monkeypatch.setenv("FAKE_DOWN", "7")
-    path = {
-        "link": "nvlink",
-        "active_nvlinks": 17,
-        "nvlink_version": "4.0",
-        "inactive_nvlinks": [7],
-        "pcie_ancestor": "node",
-    }
+    path = {"link": "nvlink", "active_nvlinks": 17, "nvlink_version": "4.0", "inactive_nvlinks": [7]}
+    path |= {"pcie_ancestor": "node"}
     assert nvml.describe_path(A, B) == path
-    monkeypatch.setattr(
-        fake, "nvmlDeviceGetNvLinkRemoteDeviceType", lambda card, link: fake.NVML_NVLINK_DEVICE_TYPE_GPU
-    )
+    monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemoteDeviceType", lambda *_: fake.NVML_NVLINK_DEVICE_TYPE_GPU)
     for remote, links in ((B.bus, 17), (A.bus, 0)):  # the card at the end of each link
         end = SimpleNamespace(busId=remote)
         monkeypatch.setattr(fake, "nvmlDeviceGetNvLinkRemotePciInfo", lambda card, link, end=end: end)

@@ -13,13 +13,8 @@ from roofline.table.rows import CellKeyRow
 
 def cell(**fields):
     values = dict.fromkeys(CellKeyRow.model_fields) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
-    values |= {
-        "shape": {"n": 1},
-        "device": "gpu0",
-        "own_time_s": 1e-6,
-        "gpu_fraction_of_roof": 0.5,
-        "fraction_of_roof": 0.2,
-    }
+    values |= {"shape": {"n": 1}, "device": "gpu0", "own_time_s": 1e-6, "gpu_fraction_of_roof": 0.5}
+    values |= {"fraction_of_roof": 0.2}
     return SimpleNamespace(**values | fields)
 
 

@@ -130,9 +130,7 @@ def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capac
 def test_the_memory_of_a_sweep_has_no_rate_of_sets_that_still_hit_a_cache():
     steps = {size: size / 1e9 / (4 if size > 60 else 10 if size < 8 else 5) for size in (1, 2, 4, 8, 16, 32, 64, 128)}
     steps |= {256: 256 / 9e9}  # above the datasheet
-    series = SweepBenchmark(
-        "past L1", "the device", "", list(steps), lambda size: (lambda index: steps[size], size), {}
-    )
+    series = SweepBenchmark("past L1", "the device", "", list(steps), lambda size: (lambda _: steps[size], size), {})
     series = replace(series, memory_from_bytes=33)
     record = device_record(datasheet=datasheet_figures(bandwidth=promised(4.8)))
     (*_, memory) = memory_ceiling.measure_sweep(FakeDevice(), record, series).plateaus

@@ -45,9 +45,7 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
         if cell.shape["batch"] == 1:
             assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
     assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
-    low = [
-        cell.model_copy(update={"attained_tflops": 0.01}) if cell.shape["seq_len"] == 512 else cell for cell in cells
-    ]
+    low = [row.model_copy(update={"attained_tflops": 0.01}) if row.shape["seq_len"] == 512 else row for row in cells]
     assert not any("–1024" in dot.label for dot in build_content(RUN, "gpu0", low).dots)
 
 

@@ -8,14 +8,7 @@ from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.protocol import (
-    CALLER_METHOD,
-    TimingBudget,
-    scale_to_application,
-    time_caller,
-    time_device,
-    time_until_precise,
-)
+from roofline.measure import protocol
 from roofline.measure.undisturbed import StateLog, throttle_reasons_after
 from roofline.records.timing_record import Timing
 
@@ -25,8 +18,8 @@ def timed(duration, kind="gpu", **options):
     device = FakeDevice(kind)
     checked_s = options.pop("checked_s", None)
     with clock_of(device):
-        budget = TimingBudget(**{"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options)
-        return time_caller(device, duration, budget, checked_s), device
+        budget = protocol.TimingBudget(**{"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options)
+        return protocol.time_caller(device, duration, budget, checked_s), device
 
 
 def always(seconds):
@@ -89,17 +82,17 @@ def caller(median_s, requested=100):
 )
 def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_s, samples, stopped_by):
     device = FakeDevice()
-    timing = time_device(device, always(step_s), caller(step_s, 1000), time_budget_s=1.0)
+    timing = protocol.time_device(device, always(step_s), caller(step_s, 1000), time_budget_s=1.0)
     assert device.numbers == list(range(4, 4 + samples))  # on from three of warm-up and the caller's one
     assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (samples, 250, stopped_by)
     assert timing.median_s == pytest.approx(step_s / 2)
-    assert timing.timed_by != CALLER_METHOD
+    assert timing.timed_by != protocol.CALLER_METHOD
 
 
 @given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))
 def test_times_per_application_follow_from_their_own_samples(samples, per_call):
     whole = caller(statistics.median(samples)).model_copy(update={"samples_s": samples})
-    one = scale_to_application(whole, per_call)
+    one = protocol.scale_to_application(whole, per_call)
     assert one.samples_s == pytest.approx([sample / per_call for sample in samples], abs=1e-11)
     assert one.median_s == statistics.median(one.samples_s)
     low, high = one.ci95_s or (one.median_s, one.median_s)
@@ -121,7 +114,7 @@ def until_precise(duration, reasons=lambda now: [], kind="gpu"):
     with clock_of(device):
         log = StateLog(device)
         slowed = lambda number: duration(number) * (2 if reasons(device.now) else 1)  # noqa: E731
-        return time_until_precise(device, slowed, log, TimingBudget(3, 1024, 100.0)), device, log
+        return protocol.time_until_precise(device, slowed, log, protocol.TimingBudget(3, 1024, 100.0)), device, log
 
 
 @pytest.mark.parametrize(
@@ -145,7 +138,7 @@ def test_heat_in_an_attempt_that_was_disturbed_marks_no_other():
     device.reasons, device.count_other_processes = lambda now: next(hot, []), lambda: next(busy, 0)
     with clock_of(device):
         log = StateLog(device)
-        timing = time_until_precise(device, noisy(1e-6, 0.001), log, TimingBudget(3, 64, 1.0))
+        timing = protocol.time_until_precise(device, noisy(1e-6, 0.001), log, protocol.TimingBudget(3, 64, 1.0))
     assert throttle_reasons_after(log.states) == HEAT
     assert (timing.contention.attempts, timing.all_throttled) == (2, False)
 
@@ -156,5 +149,5 @@ def test_the_clock_is_that_of_the_most_steps_of_a_block():
     device.block_clock_mhz = lambda: next(clocks)
     times = iter([5e-3] * 3 + [4e-3] * 1000)
     with clock_of(device):
-        timing = time_caller(device, lambda index: next(times), TimingBudget(3, 100, 0.4))
+        timing = protocol.time_caller(device, lambda index: next(times), protocol.TimingBudget(3, 100, 0.4))
     assert len(timing.samples_s) > 80 and timing.sm_clock_mhz == 1500

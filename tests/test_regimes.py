@@ -35,18 +35,14 @@ TIMES = st.floats(1e-9, 1e3)
         (None, 30.0, 0.5, 12.0, "memory"),  # calls on the smallest case are no more than all of it
     ],
 )
-def test_what_explains_half_of_ten_sets_the_time_and_else_the_implementation_does(
-    device, start, compute, memory, regime
-):
+def test_what_explains_half_of_ten_sets_the_time_else_the_implementation_does(device, start, compute, memory, regime):
     times = {"cpu_time_s": 10.0, "gpu_time_s": device, "start_s": start}
     times |= {"compute_s": compute, "memory_s": memory}
     assert regimes.classify_regime(**{name: value and value * 1e-6 for name, value in times.items()}) == regime
 
 
 @given(TIMES, st.none() | TIMES, st.none() | TIMES, TIMES, TIMES, st.sampled_from([0.25, 8.0]))
-def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit_of_time(
-    latency, device, start, compute, memory, unit
-):
+def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit(latency, device, start, compute, memory, unit):
     measured = {"cpu_time_s": latency, "gpu_time_s": device, "start_s": start}
     times = measured | {"compute_s": compute, "memory_s": memory}
     regime = regimes.classify_regime(**times)

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.statistics import (
-    autocorrelation_time,
-    effective_count,
-    is_precise,
-    median,
-    median_interval,
-    precision_check_counts,
-)
+from roofline.core import statistics
 
 SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
 
@@ -51,37 +44,37 @@ def autoregressive(random, coefficient: float, runs: int, count: int):
 
 def coverage(runs) -> float:
     """Return the share of the intervals that hold the true median, 0, among runs that give an interval."""
-    intervals = [interval for run in runs.tolist() if (interval := median_interval(run))]
+    intervals = [interval for run in runs.tolist() if (interval := statistics.median_interval(run))]
     return sum(low <= 0 <= high for low, high in intervals) / len(intervals)
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 7, 50, 99, 100, 1000])
 def test_without_memory_the_ranks_are_those_of_exact_binomial_sums(count):
     samples = alternating([float(rank) for rank in range(1, count + 1)])
-    assert autocorrelation_time(samples) == 1
+    assert statistics.autocorrelation_time(samples) == 1
     for confidence in ("0.95", "0.99"):
         rank = exact_rank(count, confidence)
-        assert median_interval(samples, float(confidence)) == ((rank, count + 1 - rank) if rank else None)
+        assert statistics.median_interval(samples, float(confidence)) == ((rank, count + 1 - rank) if rank else None)
 
 
 @given(SAMPLES)
 def test_the_median_and_its_interval_which_memory_only_widens(samples):
     before = list(samples)
-    assert median(samples) == standard.median(samples) and samples == before
+    assert statistics.median(samples) == standard.median(samples) and samples == before
     ordered, rank = sorted(samples), exact_rank(len(samples), "0.95")
-    if interval := median_interval(samples):
-        assert interval[0] <= median(samples) <= interval[1] and set(interval) <= set(samples)
+    if interval := statistics.median_interval(samples):
+        assert interval[0] <= statistics.median(samples) <= interval[1] and set(interval) <= set(samples)
         assert interval[0] <= ordered[rank - 1] and interval[1] >= ordered[len(samples) - rank]
-    assert 0 <= effective_count(samples) <= len(samples)
+    assert 0 <= statistics.effective_count(samples) <= len(samples)
     with pytest.raises(ValueError):
-        median([])
+        statistics.median([])
 
 
 @pytest.mark.parametrize("coefficient", [0, 0.5, 0.9])
 def test_the_autocorrelation_time_is_that_of_theory(coefficient):
     theory = 1 + 2 * sum(2 / math.pi * math.asin(coefficient**lag) for lag in range(1, 500))
     runs = autoregressive(numpy.random.default_rng(3), coefficient, 60, 3000).tolist()
-    assert numpy.mean([autocorrelation_time(run) for run in runs]) == pytest.approx(theory, rel=0.1)
+    assert numpy.mean([statistics.autocorrelation_time(run) for run in runs]) == pytest.approx(theory, rel=0.1)
 
 
 @pytest.mark.parametrize(("coefficient", "count"), [(0, 15), (0.5, 30), (0.9, 300)])
@@ -90,8 +83,8 @@ def test_the_interval_of_samples_with_memory_covers_the_median(coefficient, coun
 
 
 def sample_until_precise(run: list[float], minimum: int) -> list[float]:
-    for count in precision_check_counts(minimum, len(run)):
-        if is_precise(run[:count]):
+    for count in statistics.precision_check_counts(minimum, len(run)):
+        if statistics.is_precise(run[:count]):
             return run[:count]
     return run
 
@@ -101,17 +94,19 @@ def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
     random = numpy.random.default_rng(12)
     runs = 1 + noise * autoregressive(random, coefficient, 500, 2000)
     stopped = [sample_until_precise(run, minimum=25) for run in runs.tolist()]
-    intervals = [median_interval(samples) for samples in stopped]
+    intervals = [statistics.median_interval(samples) for samples in stopped]
     assert sum(low <= 1 <= high for low, high in intervals) / len(intervals) >= at_least
     early = [number for number, samples in enumerate(stopped) if len(samples) < 2000]
     assert len(early) > 400
-    assert all(intervals[number][1] - intervals[number][0] <= 0.01 * median(stopped[number]) for number in early)
+    assert all(
+        intervals[number][1] - intervals[number][0] <= 0.01 * statistics.median(stopped[number]) for number in early
+    )
 
 
 def test_precise_is_a_narrow_interval_of_enough_samples():
     samples = alternating([100 + index / 1000 for index in range(100)])
     for enough in (samples, [-sample for sample in samples], [5.0] * 50):
-        assert is_precise(enough)
+        assert statistics.is_precise(enough)
     for too_few in (samples[:49], [], sorted(samples)):
-        assert not is_precise(too_few)
-    assert not is_precise(samples, half_width=1e-5)
+        assert not statistics.is_precise(too_few)
+    assert not statistics.is_precise(samples, half_width=1e-5)

@@ -9,7 +9,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from glob import glob
 from pathlib import Path
 
@@ -19,25 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import compare_page
 import compare_picture
 import t_test
-from pairing import ComparedPair, DeviceOfRun, device_differences, pair_devices, run_differences
+from pairing import ComparedPair, device_differences, pair_devices, run_differences
 
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
 
 FOLDER = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The content of results/comparison/comparison.json."""
-
-    identical: bool  # both lists hold the same runs
-    a: list[str]  # a line per run
-    b: list[str]
-    pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
-    differences: list[str]  # apart from the figures
-    left_out: list[str]  # devices, with the reason
-    figures: list[t_test.ComparedQuantity]
 
 
 def main(arguments: list[str]) -> int:
@@ -76,7 +63,7 @@ def parse_paths(text: str, side: str) -> list[Path]:
     return [Path(match) for word in words for match in sorted(glob(word)) or [word]]  # no shell expands A=results/*
 
 
-def compare_runs(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Comparison:
+def compare_runs(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> t_test.Comparison:
     """Compare two lists of runs. `force` also compares other models of card.
 
     Raises UserError if no device of A is like one of B, or a run is in both lists.
@@ -93,15 +80,9 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Com
             lines = device_differences(pair.a, pair.b)
             differences += [f"{pair.name}, {line}" for line in lines] if len(pairs) > 1 else lines
         differences += run_differences(a, b)
-    return Comparison(
-        identical=identical,
-        a=[_line(run) for run in a],
-        b=[_line(run) for run in b],
-        pairs={pair.name: _cards(pair) for pair in pairs},
-        differences=differences,
-        left_out=left_out,
-        figures=t_test.judge_pairs(pairs, identical),
-    )
+    a_lines, b_lines = ([_line(run) for run in side] for side in (a, b))
+    cards, figures = {pair.name: _cards(pair) for pair in pairs}, t_test.judge_pairs(pairs, identical)
+    return t_test.Comparison(identical, a_lines, b_lines, cards, differences, left_out, figures)
 
 
 def _line(run: Run) -> str:
@@ -112,12 +93,8 @@ def _line(run: Run) -> str:
 def _cards(pair: ComparedPair) -> str:
     if pair.same_card:
         return "the same device on both sides"
-    a, b = _count_cards(pair.a), _count_cards(pair.b)
+    a, b = (len({device.card for device in side}) for side in (pair.a, pair.b))
     return f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
-
-
-def _count_cards(devices: Sequence[DeviceOfRun]) -> int:
-    return len({device.card for device in devices})
 
 
 if __name__ == "__main__":

@@ -3,14 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from t_test import TIMES, ComparedQuantity
+from t_test import TIMES, ComparedQuantity, Comparison
 
 from roofline.api import count_words, drop_empty_columns, number, percent
-
-if TYPE_CHECKING:
-    from compare import Comparison
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
@@ -22,18 +18,18 @@ LEGEND = (
 )
 
 
-def format_summary(comparison: "Comparison") -> str:
+def format_summary(comparison: Comparison) -> str:
     """Return the number of figures by verdict, and of all, in a line."""
     suffix = "; both lists hold the same runs" if comparison.identical else ""
     count = count_words(len(comparison.figures), "figure")
     return f"{_counts(comparison.figures)}: of {count} that both sides have{suffix}"
 
 
-def format_page(comparison: "Comparison") -> str:
+def format_page(comparison: Comparison) -> str:
     """Return the whole comparison as Markdown."""
     parts = ["# B compared with A", f"{format_summary(comparison)}.", *_head(comparison, "- ")]
     for name, cards in comparison.pairs.items():
-        figures = _figures_of(comparison, name)
+        figures = comparison.figures_of(name)
         reasons = dict.fromkeys(figure.reason for figure in figures if figure.reason)
         notes = {reason: place for place, reason in enumerate(reasons, 1)}
         table = drop_empty_columns(COLUMNS, [_row(figure, notes) for figure in figures], 2)
@@ -42,12 +38,12 @@ def format_page(comparison: "Comparison") -> str:
     return "\n\n".join([*filter(None, parts), LEGEND]) + "\n"
 
 
-def format_screen(comparison: "Comparison") -> str:
+def format_screen(comparison: Comparison) -> str:
     """Return what the terminal shows: every ceiling, and the times that changed most."""
     parts = _head(comparison, "  ")
     for name, cards in comparison.pairs.items():
-        figures = _figures_of(comparison, name)
-        rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(comparison.figures, name)]
+        figures = comparison.figures_of(name)
+        rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(figures)]
         table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows])
         reasons = Counter(figure.reason for figure in figures if figure.reason)
         below = [f"Times of operators: {_counts([figure for figure in figures if figure.kind in TIMES])}."]
@@ -56,16 +52,11 @@ def format_screen(comparison: "Comparison") -> str:
     return "\n\n".join([*parts, format_summary(comparison)])
 
 
-def _figures_of(comparison: "Comparison", name: str) -> list[ComparedQuantity]:
-    return [figure for figure in comparison.figures if figure.device == name]
-
-
-def select_shown(figures: Sequence[ComparedQuantity], name: str) -> list[ComparedQuantity]:
-    """Return every ceiling of a pair of devices, and the times that changed most."""
-    of_pair = [figure for figure in figures if figure.device == name]
-    changed = [figure for figure in of_pair if figure.kind in TIMES and figure.verdict in ("SLOWER", "FASTER")]
+def select_shown(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:
+    """Return every ceiling among the figures of a pair of devices, and the times that changed most."""
+    changed = [figure for figure in figures if figure.kind in TIMES and figure.verdict in ("SLOWER", "FASTER")]
     changed.sort(key=lambda figure: -abs(math.log(figure.ratio)))
-    return [figure for figure in of_pair if figure.kind not in TIMES] + changed[:SHOWN_TIMES]
+    return [figure for figure in figures if figure.kind not in TIMES] + changed[:SHOWN_TIMES]
 
 
 def shorten_name(name: str) -> str:
@@ -75,7 +66,7 @@ def shorten_name(name: str) -> str:
     return name if len(name) <= NAME_LENGTH else f"{name[:half]}…{name[1 - half :]}"
 
 
-def _head(comparison: "Comparison", bullet: str) -> list[str]:
+def _head(comparison: Comparison, bullet: str) -> list[str]:
     """Return the runs, and the differences apart from the figures."""
     runs = [f"A: {line}" for line in comparison.a] + [f"B: {line}" for line in comparison.b]
     parts = {"Runs": runs, "Also different": comparison.differences, "Not compared": comparison.left_out}
@@ -98,8 +89,6 @@ def _row(figure: ComparedQuantity, notes: dict[str, int]) -> list[str]:
 def _value(runs: Sequence[float]) -> str:
     """Return the geometric mean, with the number of runs if there are several."""
     mean = math.exp(sum(map(math.log, runs)) / len(runs))
-    if mean >= 1000:
-        text = f"{mean:.0f}"
-    else:
-        text = number(mean) if mean < 1 else f"{mean:.4g}"
+    digits = ".0f" if mean >= 1000 else ".4g"
+    text = number(mean) if mean < 1 else f"{mean:{digits}}"
     return text if len(runs) == 1 else f"{text} ({len(runs)})"

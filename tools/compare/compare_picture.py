@@ -1,17 +1,13 @@
 """A comparison as a picture: the figures of the terminal, each with its interval and margin."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import compare_page
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from t_test import ComparedQuantity
+from t_test import ComparedQuantity, Comparison
 
 from roofline.api import figure_style as style
-
-if TYPE_CHECKING:
-    from compare import Comparison
 
 TITLE = "B compared with A"
 HEAD, FOOT, ROW, PANEL_TITLE, RIGHT, NAMES = 38.0, 40.0, 12.0, 26.0, 96.0, 310.0  # points
@@ -24,9 +20,9 @@ MARKS = (
 
 
 @style.styled()
-def draw_changes(comparison: "Comparison") -> Figure:
+def draw_changes(comparison: Comparison) -> Figure:
     """Draw the figures of the terminal in a panel per pair of devices."""
-    panels = {name: compare_page.select_shown(comparison.figures, name) for name in comparison.pairs}
+    panels = {name: compare_page.select_shown(comparison.figures_of(name)) for name in comparison.pairs}
     panels = {name: rows for name, rows in panels.items() if rows}
     lines = [*style.wrap_text(compare_page.format_summary(comparison)), *style.wrap_text(MARKS)]
     top = sum(PANEL_TITLE + ROW * len(rows) + FOOT for rows in panels.values())
@@ -62,9 +58,8 @@ def _draw_row(axes: Axes, place: int, row: ComparedQuantity) -> None:
     """Draw margin, interval, change and verdict of a figure."""
     marker, colour = LOOK.get(row.verdict, DOT)
     change = _faster_percent(row.ratio, row)
-    axes.fill_betweenx(
-        [place - 0.4, place + 0.4], -100 * row.margin, 100 * row.margin, color=style.SHADE, lw=0, zorder=0.5
-    )
+    low, high = -100 * row.margin, 100 * row.margin
+    axes.fill_betweenx([place - 0.4, place + 0.4], low, high, color=style.SHADE, lw=0, zorder=0.5)
     if row.ci95:
         ends = [_faster_percent(end, row) for end in row.ci95]
         axes.plot(ends, [place, place], color=colour, lw=1.0, zorder=2, solid_capstyle="butt")

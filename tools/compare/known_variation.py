@@ -24,9 +24,10 @@ class Variation(NamedTuple):
     cards: Spread | None  # between cards, beyond that
 
 
-def load_variations(
-    models: Iterable[str], quantities: Sequence[Quantity], dates: Collection[str] = ()
-) -> dict[str, Variation]:
+Variations = dict[str, Variation]  # by the key of the quantity
+
+
+def load_variations(models: Iterable[str], quantities: Sequence[Quantity], dates: Collection[str] = ()) -> Variations:
     """Return the variation of each quantity by its key; the widest of several models of card.
 
     Runs of the dates `dates` do not count.
@@ -34,15 +35,12 @@ def load_variations(
     of_models = [_variations_of_model(model, quantities, dates) for model in models]
     widest = {}
     for quantity in quantities:
-        variations = [variations[quantity.key] for variations in of_models]
-        widest[quantity.key] = Variation(
-            runs=max(filter(None, (variation.runs for variation in variations)), default=None),
-            cards=max(filter(None, (variation.cards for variation in variations)), default=None),
-        )
+        runs, cards = zip(*(variations[quantity.key] for variations in of_models), strict=True)
+        widest[quantity.key] = Variation(max(filter(None, runs), default=None), max(filter(None, cards), default=None))
     return widest
 
 
-def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Collection[str]) -> dict[str, Variation]:
+def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Collection[str]) -> Variations:
     """Return the variations of one model of card.
 
     Within cards all runs count together; between cards only runs by one method are compared.
@@ -53,43 +51,35 @@ def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Coll
         by_method = [list(by_card.values()) for by_card in groups.get(quantity.key, {}).values()]
         between_cards = pool_spreads(spread_between(cards) for cards in by_method)
         raw[quantity.key] = Variation(spread_within(chain.from_iterable(by_method)), between_cards)
-    by_kind: dict[str, list[Variation]] = {quantity.kind: [] for quantity in quantities}
-    for quantity in quantities:
-        if not quantity.modal:  # each process of a launch-bound figure has its own level
-            by_kind[quantity.kind].append(raw[quantity.key])
-    moderated = {}
-    for quantity in quantities:
-        variation, of_kind = raw[quantity.key], by_kind[quantity.kind]
-        moderated[quantity.key] = Variation(
-            runs=_moderate(variation.runs, [of_figure.runs for of_figure in of_kind]),
-            cards=_moderate(variation.cards, [of_figure.cards for of_figure in of_kind]),
-        )
-    return moderated
+    kinds = {}
+    for kind in {quantity.kind for quantity in quantities}:
+        # Each process of a launch-bound figure has its own level.
+        of_kind = [raw[quantity.key] for quantity in quantities if quantity.kind == kind and not quantity.modal]
+        runs, cards = [variation.runs for variation in of_kind], [variation.cards for variation in of_kind]
+        kinds[kind] = Variation(pool_spreads(runs), pool_spreads(cards))
+    return {quantity.key: _moderate(raw[quantity.key], kinds[quantity.kind]) for quantity in quantities}
 
 
 def _values_of_runs(model: str, dates: Collection[str]) -> dict[str, dict[int, dict[str, list[float]]]]:
     """Return the values of all runs of a model, by key, method and card."""
     stored = cards(model)
     groups: dict[str, dict[int, dict[str, list[float]]]] = {}
-    for run in stored.runs if stored else []:
-        if run.queried_at in dates:
-            continue
+    runs = [run for run in stored.runs if run.queried_at not in dates] if stored else []
+    for run in runs:
         for key, value in run.values.items():
             by_card = groups.setdefault(key, {}).setdefault(run.method, {})
             by_card.setdefault(run.card_id, []).append(value)
     return groups
 
 
-def _moderate(spread: Spread | None, spreads_of_kind: Iterable[Spread | None]) -> Spread | None:
-    """Return a spread pooled with that of its kind, which counts as KIND_DF further degrees of freedom at most.
+def _moderate(variation: Variation, of_kind: Variation) -> Variation:
+    """Return spreads pooled with those of their kind, which count as KIND_DF further degrees of freedom at most.
 
     The spread of few runs or cards may be far too small by chance (Smyth, Statistical Applications in Genetics and
     Molecular Biology 3, 2004).
     """
-    of_kind = pool_spreads(spreads_of_kind)
-    if of_kind is None:
-        return pool_spreads([spread])
-    return pool_spreads([spread, Spread(of_kind.sd, min(of_kind.df, KIND_DF))])
+    runs, cards = (spread and Spread(spread.sd, min(spread.df, KIND_DF)) for spread in of_kind)
+    return Variation(pool_spreads([variation.runs, runs]), pool_spreads([variation.cards, cards]))
 
 
 # ---------------------------------------------------------------- spreads of groups of positive values

@@ -20,7 +20,8 @@ class DeviceOfRun(NamedTuple):
     figures: dict[str, Quantity]  # by their keys
 
 
-DeviceGroup = tuple[list[DeviceOfRun], list[DeviceOfRun]]  # of A and of B
+Devices = list[DeviceOfRun]
+DeviceGroup = tuple[Devices, Devices]  # of A and of B
 
 
 class ComparedPair(NamedTuple):
@@ -61,9 +62,7 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
     return _with_unique_names(pairs), list(dict.fromkeys(left_out))
 
 
-def _group_devices(
-    a: Sequence[DeviceOfRun], b: Sequence[DeviceOfRun], traits: Iterable[str]
-) -> tuple[list[DeviceGroup], list[DeviceOfRun], list[DeviceOfRun]]:
+def _group_devices(a: Devices, b: Devices, traits: Iterable[str]) -> tuple[list[DeviceGroup], Devices, Devices]:
     """Return the devices of A and B that belong together, and those of A and of B that belong to none.
 
     First those of one card, then of the others those that have a trait of their records in common.
@@ -74,9 +73,8 @@ def _group_devices(
     a_rest, b_rest = ([device for device in side if device.card not in common] for side in (a, b))
     for trait in traits:
         for value in dict.fromkeys(getattr(device.record, trait) for device in a_rest):
-            a_group, b_group = (
-                [device for device in rest if getattr(device.record, trait) == value] for rest in (a_rest, b_rest)
-            )
+            a_group = [device for device in a_rest if getattr(device.record, trait) == value]
+            b_group = [device for device in b_rest if getattr(device.record, trait) == value]
             if a_group and b_group:
                 groups.append((a_group, b_group))
                 a_rest = [device for device in a_rest if device not in a_group]
@@ -91,9 +89,8 @@ def _of_card(devices: Iterable[DeviceOfRun], card: str) -> list[DeviceOfRun]:
 def _with_unique_names(pairs: list[ComparedPair]) -> list[ComparedPair]:
     """Return the pairs, those with the same name named after their card too."""
     names = [pair.name for pair in pairs]
-    return [
-        pair._replace(name=f"{pair.name}, {pair.a[0].card}") if names.count(pair.name) > 1 else pair for pair in pairs
-    ]
+    repeated = {name for name in names if names.count(name) > 1}
+    return [pair._replace(name=f"{pair.name}, {pair.a[0].card}") if pair.name in repeated else pair for pair in pairs]
 
 
 def _device(run: Run, key: str) -> DeviceOfRun:
@@ -110,7 +107,7 @@ def _device(run: Run, key: str) -> DeviceOfRun:
 
 def device_differences(a: Iterable[DeviceOfRun], b: Iterable[DeviceOfRun]) -> list[str]:
     """Return a line for each fact of hardware and software that differs."""
-    return _differing_facts(map(_device_facts, a), map(_device_facts, b))
+    return _differing_facts([_device_facts(device) for device in a], [_device_facts(device) for device in b])
 
 
 def run_differences(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
@@ -121,7 +118,7 @@ def run_differences(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     configs = [run.manifest.config for run in (*a, *b)]
     keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    lines = _differing_facts(map(_run_facts, a), map(_run_facts, b))
+    lines = _differing_facts([_run_facts(run) for run in a], [_run_facts(run) for run in b])
     return [*lines, f"settings: {', '.join(differing)}"] if differing else lines
 
 
@@ -135,8 +132,7 @@ def _run_facts(run: Run) -> dict[str, Any]:
     return {"effort": run.effort, "commit": run.commit and run.commit[:8], "method": method, "failed checks": faults}
 
 
-def _differing_facts(a: Iterable[Mapping[str, Any]], b: Iterable[Mapping[str, Any]]) -> list[str]:
-    a, b = list(a), list(b)
+def _differing_facts(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for name in dict.fromkeys(name for facts in (*a, *b) for name in facts):
         a_values, b_values = _listed(facts.get(name) for facts in a), _listed(facts.get(name) for facts in b)

@@ -20,6 +20,7 @@ MARGINS = {"memory": 0.01, "sustained": 0.03, "gpu_time": 0.03, "cpu_time": 0.05
 TIMES, FAMILIES = ("gpu_time", "cpu_time"), 2
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 ByCard = dict[str, list[float]]
+StandardError = tuple[float, float]  # with its degrees of freedom
 Sample = tuple[DeviceOfRun, Quantity]  # a figure of a device in one run
 
 
@@ -64,6 +65,23 @@ class ComparedQuantity:
     smallest_change: float | None = None  # the slowing that nine of ten such comparisons call SLOWER
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The content of results/comparison/comparison.json."""
+
+    identical: bool  # both lists hold the same runs
+    a: list[str]  # a line per run
+    b: list[str]
+    pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
+    differences: list[str]  # apart from the figures
+    left_out: list[str]  # devices, with the reason
+    figures: list[ComparedQuantity]
+
+    def figures_of(self, name: str) -> list[ComparedQuantity]:
+        """Return the figures of the pair of this name."""
+        return [figure for figure in self.figures if figure.device == name]
+
+
 def judge_pairs(pairs: Iterable[ComparedPair], identical: bool = False) -> list[ComparedQuantity]:
     """Return every figure that both sides of a pair have; those of `identical` lists are SAME without a test."""
     figures = [figure for pair in pairs for figure in _figures(pair)]
@@ -106,29 +124,20 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
     if any(figure.modal for _, figure in (*a_samples, *b_samples)):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
     runs = pool_spreads([variation.runs, spread_within([*a.values(), *b.values()])])
-    cards = variation.cards
-    if pair.same_card or (cards and cards.df < FEWEST_DF):
-        cards = None
+    is_known = variation.cards and variation.cards.df >= FEWEST_DF
+    cards = variation.cards if is_known and not pair.same_card else None
     error = _error(a, b, runs, cards, pair.same_card)
     if not error:
         groups = "runs" if pair.same_card else "cards of this model"
         reasons.append(f"the variation between {groups} is unknown; lists of two or more per side would show it")
-    reasons = [reason for reason in reasons if reason]
+    reason = next(filter(None, reasons), None)
     ratio = _mean(b) / _mean(a)
-    figure = ComparedQuantity(
-        device=pair.name,
-        key=quantity.key,
-        name=quantity.name,
-        kind=quantity.kind,
-        unit=quantity.unit,
-        higher_is_better=quantity.higher_is_better,
-        a=[value for values in a.values() for value in values],
-        b=[value for values in b.values() for value in values],
-        margin=MARGINS.get(quantity.kind, MARGIN),
-        ratio=ratio,
-        reason=reasons[0] if reasons else None,
-    )
-    if reasons:
+    facts = {"device": pair.name, "key": quantity.key, "name": quantity.name, "kind": quantity.kind}
+    facts |= {"unit": quantity.unit, "higher_is_better": quantity.higher_is_better}
+    a_values, b_values = ([value for values in side.values() for value in values] for side in (a, b))
+    margin = MARGINS.get(quantity.kind, MARGIN)
+    figure = ComparedQuantity(**facts, a=a_values, b=b_values, margin=margin, ratio=ratio, reason=reason)
+    if reason:
         return figure, None
     return figure, Difference(math.log(ratio) * (1 if quantity.higher_is_better else -1), *error)
 
@@ -161,9 +170,7 @@ def _mean(side: ByCard) -> float:
 # ---------------------------------------------------------------- statistics
 
 
-def _error(
-    a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool
-) -> tuple[float, float] | None:
+def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool) -> StandardError | None:
     """Return the standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
     For other cards without a stored variation it follows from the means of the cards inside the lists.
@@ -181,7 +188,7 @@ def _error(
     return standard_error(*parts)
 
 
-def standard_error(*parts: tuple[Spread, float]) -> tuple[float, float]:
+def standard_error(*parts: tuple[Spread, float]) -> StandardError:
     """Return the standard error of a sum of independent errors and its degrees of freedom (Satterthwaite 1946).
 
     A part is a spread and the factor of its variance.
@@ -219,13 +226,10 @@ def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
 
 def _judge(figure: ComparedQuantity, difference: Difference, p_value: float, tests: int) -> ComparedQuantity:
     ends = difference.interval if figure.higher_is_better else [-end for end in difference.interval]
-    return replace(
-        figure,
-        ci95=tuple(sorted(map(math.exp, ends))),
-        p_value=p_value,
-        verdict=decide(difference, p_value, figure.margin),
-        smallest_change=smallest_change(difference.se, difference.df, tests, figure.margin),
-    )
+    ci95 = tuple(sorted(map(math.exp, ends)))
+    verdict = decide(difference, p_value, figure.margin)
+    smallest = smallest_change(difference.se, difference.df, tests, figure.margin)
+    return replace(figure, ci95=ci95, p_value=p_value, verdict=verdict, smallest_change=smallest)
 
 
 def upper_tail(t: float, df: float) -> float:

@@ -31,6 +31,8 @@ PROFILES += ["https://w3id.org/workflowhub/workflow-ro-crate/1.0"]
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 MIT, DONE = "https://spdx.org/licenses/MIT", "http://schema.org/CompletedActionStatus"
 
+Times = tuple[str | None, str | None]  # start and end of an action
+
 
 class RunCrate(ROCrate):
     """The crate of an unpacked archive. What is not known of the run is left out."""
@@ -76,11 +78,10 @@ class RunCrate(ROCrate):
         """Describe license, author, devices and profiles: the properties of the whole crate."""
         title = (self.source / LICENSE).read_text(errors="replace").strip().partition("\n")[0]
         self.license = self.add_entity(MIT if title == "MIT License" else "#license", "CreativeWork", name=title)
-        publisher = None
+        self.agent = publisher = None
         if author.affiliation:
             properties = {"name": author.affiliation, "url": author.affiliation_url}
             publisher = self.add_entity(author.affiliation_url or "#affiliation", "Organization", **properties)
-        self.agent = None
         if author.author:
             id_ = f"https://orcid.org/{author.orcid}" if author.orcid else "#author"
             self.agent = self.add_entity(id_, "Person", name=author.author, affiliation=publisher)
@@ -90,21 +91,15 @@ class RunCrate(ROCrate):
             for device in self.manifest.devices
         ]
         profiles = [self.add_entity(url, "CreativeWork", name=url, version=url[-3:]) for url in PROFILES]
-        properties = {
-            "author": self.agent,
-            "publisher": publisher,
-            "conformsTo": profiles,
-            "about": devices,
-            "name": f"Measured roofline of {names}",
-            "datePublished": self.manifest.created_at[:10],
-            "description": f"Compute and memory ceilings of {names}, operators under them, and their records.",
-        }
+        properties = {"author": self.agent, "publisher": publisher, "conformsTo": profiles, "about": devices}
+        properties |= {"name": f"Measured roofline of {names}", "datePublished": self.manifest.created_at[:10]}
+        properties["description"] = f"Compute and memory ceilings of {names}, operators under them, and their records."
         for key, value in drop_unknown(properties).items():
             self.root_dataset[key] = value
 
     def describe_workflow(self) -> None:
         """Describe the Snakefile; its tools and steps are the rules that made something."""
-        self.tools, steps, engine = {}, [], self.manifest.environment.snakemake
+        self.tools, steps = {}, []
         for rule, script in self.scripts.items():
             content = (self.source / script).read_bytes()
             blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
@@ -112,20 +107,13 @@ class RunCrate(ROCrate):
             properties = {"name": rule, "url": {"@id": script}, "softwareVersion": self.commit}
             self.tools[rule] = self.add_entity(id_, "SoftwareApplication", **properties)
             steps.append(self.add_entity(f"#step/{rule}", "HowToStep", name=rule, workExample=self.tools[rule]))
-        properties = self.file_properties(WORKFLOW) | {
-            "description": f"Measured with commit {self.manifest.sources.commit or 'unknown'}.",
-            "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
-            "version": self.commit,
-            "url": {"@id": WORKFLOW},
-            "license": self.license,
-            "conformsTo": {"@id": BIOSCHEMAS},
-            "hasPart": list(self.tools.values()),
-            "step": steps,
-        }
-        properties = drop_unknown(properties)
-        self.add_workflow(
-            self.source / WORKFLOW, properties=properties, main=True, lang="snakemake", lang_version=engine
-        )
+        properties = self.file_properties(WORKFLOW)
+        properties["description"] = f"Measured with commit {self.manifest.sources.commit or 'unknown'}."
+        properties["@type"] = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
+        properties |= {"version": self.commit, "url": {"@id": WORKFLOW}, "license": self.license}
+        properties |= {"conformsTo": {"@id": BIOSCHEMAS}, "hasPart": list(self.tools.values()), "step": steps}
+        language = {"lang": "snakemake", "lang_version": self.manifest.environment.snakemake}
+        self.add_workflow(self.source / WORKFLOW, properties=drop_unknown(properties), main=True, **language)
 
     def describe_actions(self) -> None:
         """Describe the run, and each job behind its results."""
@@ -139,41 +127,30 @@ class RunCrate(ROCrate):
         outputs = [output.path for output in manifest.outputs if output.of_this_run is not False]
         outputs.append("results/manifest.json")
         times = manifest.times.first_start_at, manifest.created_at
-        actions = [self.add_action("run", self.mainEntity, *times, inputs, outputs)]
+        actions = [self.add_action("run", self.mainEntity, times, inputs, outputs)]
         for name, job_outputs in self.jobs.items():
             first, outputs = job_outputs[0], [output.path for output in job_outputs]
             inputs = [path for output in outputs for path in inputs_by_output.get(output, [])]
             times = first.started_at, first.ended_at
-            actions.append(self.add_action(f"job/{name}", self.tools[first.rule], *times, inputs, outputs))
+            actions.append(self.add_action(f"job/{name}", self.tools[first.rule], times, inputs, outputs))
         self.root_dataset["mentions"] = actions
 
-    def add_action(
-        self, name: str, tool: Entity, start: str | None, end: str | None, inputs: list[str], outputs: list[str]
-    ) -> ContextEntity:
+    def add_action(self, name: str, tool: Entity, times: Times, inputs: list[str], outputs: list[str]) -> Entity:
         """Add what a tool did: the files that it made, and those of its inputs that have an entity."""
         listed = [path for path in dict.fromkeys(inputs) if path in self.paths and path.startswith(LISTED)]
-        return self.add_entity(
-            f"#{quote(name)}",
-            "CreateAction",
-            name=name,
-            description=f"Files made: {len(outputs)}.",
-            instrument=tool,
-            agent=self.agent,
-            object=[self.get(quote(path)) for path in listed],
-            result=[self.get(quote(path)) for path in outputs],
-            actionStatus=DONE,
-            startTime=format_utc(start),
-            endTime=format_utc(end),
-        )
+        start, end = (format_utc(time) for time in times)
+        properties = {"name": name, "description": f"Files made: {len(outputs)}.", "instrument": tool}
+        properties |= {"agent": self.agent, "object": [self.get(quote(path)) for path in listed]}
+        properties |= {"result": [self.get(quote(path)) for path in outputs], "actionStatus": DONE}
+        return self.add_entity(f"#{quote(name)}", "CreateAction", **properties, startTime=start, endTime=end)
 
 
 def drop_unknown(properties: dict) -> dict:
     """Return the properties without None and empty lists; a list of one is that one, as in JSON-LD's compact form."""
-    compact = {}
-    for key, value in properties.items():
-        if value not in (None, []):
-            compact[key] = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return compact
+    properties = {key: value for key, value in properties.items() if value not in (None, [])}
+    return {
+        key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in properties.items()
+    }
 
 
 def format_utc(time: str | None) -> str | None:
@@ -195,9 +172,7 @@ def write_crate(archive: Path, author: argparse.Namespace) -> list[str]:
             raise UserError(f"{archive}: no crate, {reason}") from None
         finally:
             temporary.unlink(missing_ok=True)
-    lines = []
-    if crate.changed:
-        lines.append(f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}")
+    lines = [f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}"] if crate.changed else []
     if not author.author:
         lines.append('no author is named: AUTHOR="Your Name"')
     return [*lines, str(target)]

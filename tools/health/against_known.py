@@ -5,18 +5,7 @@ from typing import NamedTuple
 
 from verdict import ANOTHER, HealthRow
 
-from roofline.api import (
-    CARD_QUANTITY_KINDS,
-    Cards,
-    DeviceRecord,
-    Quantity,
-    Roofline,
-    count_words,
-    number,
-    percent,
-    rank_among_cards,
-    select_comparable_runs,
-)
+import roofline.api as api
 
 Figure = tuple[str, float, str]  # its key in reference/cards, value and unit
 NOTE, FAIL = 0.03, 0.08  # below their median
@@ -41,25 +30,21 @@ class RankedQuantity(NamedTuple):
         return 1 - self.value / self.median
 
     def __str__(self) -> str:
-        words = f"{self.key} {number(self.value)} {self.unit}"
+        words = f"{self.key} {api.number(self.value)} {self.unit}"
         if self.median is None:
             return words
-        spread = f"median {number(self.median)}, {number(self.lowest)} to {number(self.highest)}"
+        spread = f"median {api.number(self.median)}, {api.number(self.lowest)} to {api.number(self.highest)}"
         rank = " to ".join(map(str, sorted({self.rank, self.rank_at_worst})))
         return f"{words}, rank {rank} of {self.others + 1} known cards ({spread})"
 
 
-def rank_ceilings(
-    device: DeviceRecord, quantities: Iterable[Quantity], effort: str, cards: Cards | None
-) -> list[RankedQuantity]:
+def rank_ceilings(quantities: Iterable[api.Quantity], runs: Sequence[api.CardRun]) -> list[RankedQuantity]:
     """Return the quantities that the card alone sets, ranked among comparable runs of other cards."""
-    figures = [
-        (quantity.key, quantity.value, quantity.unit) for quantity in quantities if quantity.kind in CARD_QUANTITY_KINDS
-    ]
-    return rank_figures(device, figures, effort, cards)
+    ceilings = [quantity for quantity in quantities if quantity.kind in api.CARD_QUANTITY_KINDS]
+    return rank_figures([(ceiling.key, ceiling.value, ceiling.unit) for ceiling in ceilings], runs)
 
 
-def power_figures(roofline: Roofline, device: str) -> list[Figure]:
+def power_figures(roofline: api.Roofline, device: str) -> list[Figure]:
     """Return the power of the idle card and of its sustained loads, as far as the energy counter gave them."""
     power_w = {"idle/power_w": roofline.devices[device].idle_power_w}
     for ceiling in roofline.ceilings:
@@ -68,14 +53,11 @@ def power_figures(roofline: Roofline, device: str) -> list[Figure]:
     return [(key, value, "W") for key, value in power_w.items() if value]
 
 
-def rank_figures(
-    device: DeviceRecord, figures: Iterable[Figure], effort: str, cards: Cards | None
-) -> list[RankedQuantity]:
+def rank_figures(figures: Iterable[Figure], runs: Sequence[api.CardRun]) -> list[RankedQuantity]:
     """Return figures with their ranks among comparable runs of other cards; the highest has rank 1."""
-    runs = select_comparable_runs(device, cards.runs, effort) if cards else []
     ranked = []
     for key, value, unit in figures:
-        standing = rank_among_cards(key, value, runs)
+        standing = api.rank_among_cards(key, value, runs)
         rank_fields = ()
         if standing and standing.rank:
             rank_fields = (standing.rank, standing.rank_at_worst, standing.median, standing.lowest, standing.highest)
@@ -87,15 +69,15 @@ def check_near(ceilings: Sequence[RankedQuantity]) -> HealthRow:
     """Return the check of ceilings against the median of other cards: NOTE below it is a note, FAIL a failure."""
     ranked = [ceiling for ceiling in ceilings if ceiling.median is not None]
     if not ranked:
-        card_count = max((ceiling.others for ceiling in ceilings), default=0)
-        reason = f"{count_words(card_count, 'card')} known by this method, effort and power limit: too few for a rank"
+        cards = api.count_words(max((ceiling.others for ceiling in ceilings), default=0), "card")
+        reason = f"{cards} known by this method, effort and power limit: too few for a rank"
         return HealthRow(NEAR, "not_applicable", reason)
     failed = [ceiling for ceiling in ranked if ceiling.below >= FAIL]
     low = failed or [ceiling for ceiling in ranked if ceiling.below > NOTE]
     if not low:
-        reason = f"{count_words(len(ranked), 'ceiling')} within {100 * NOTE:.0f} % of the median or above"
+        reason = f"{api.count_words(len(ranked), 'ceiling')} within {100 * NOTE:.0f} % of the median or above"
         return HealthRow(NEAR, "pass", reason)
-    reason = ", ".join(f"{row.key} is {percent(row.below)} below the median of {row.others}" for row in low)
+    reason = ", ".join(f"{row.key} is {api.percent(row.below)} below the median of {row.others}" for row in low)
     if failed:
         return HealthRow(NEAR, "fail", reason, f"{ANOTHER}, or for h2d and d2h another host")
     return HealthRow(NEAR, "note", reason, "run again: cards vary by about as much")

@@ -35,6 +35,7 @@ SIZE = 4096  # of the GEMM that is repeated
 LEVELS = ["hbm", "h2d", "d2h"]
 SETTINGS: dict = {"effort": "default", "counters": "off", "peak_flops": {}, "bandwidth": {"levels": LEVELS}}
 SETTINGS |= {operator: {"enabled": False} for operator in ("decode_attn", "row_norm", "rmsnorm_matmul")}
+NO_GPU = "no NVIDIA GPU is visible: check nvidia-smi, the options of the container and CUDA_VISIBLE_DEVICES"
 RATES = (api.READS, api.REGISTERS, api.MATMULS, against_known.NEAR)
 STATUS = {"not healthy": 1, "cannot tell": 2, "healthy": 0}  # the first that a card has is that of all
 MARKS = {"fail": "FAIL", "note": "note", "not_applicable": "?", "pass": "ok"}  # in the order in which they are shown
@@ -42,9 +43,8 @@ MARKS = {"fail": "FAIL", "note": "note", "not_applicable": "?", "pass": "ok"}  #
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its status."""
-    parser = argparse.ArgumentParser(
-        prog="make health", usage=argparse.SUPPRESS, description=(__doc__ or "").split("\n\n")[0]
-    )
+    description = (__doc__ or "").split("\n\n")[0]
+    parser = argparse.ArgumentParser(prog="make health", usage=argparse.SUPPRESS, description=description)
     parser.add_argument("--devices", nargs="*", default=[])
     parser.add_argument("--heat", type=float, default=HEAT_S)
     parser.add_argument("--add", metavar="ARCHIVE")
@@ -74,13 +74,10 @@ def select_gpus(names: Sequence[str]) -> dict[str, Any]:
     """Return the identities of the GPUs of these names, or of all. Raises UserError for another name or a fault."""
     present = {name: identity for name, identity in api.discover().items() if identity.kind == "gpu"}
     if not present:
-        raise api.UserError(
-            "no NVIDIA GPU is visible: check nvidia-smi, the options of the container and CUDA_VISIBLE_DEVICES"
-        )
+        raise api.UserError(NO_GPU)
     if unknown := [name for name in names if name not in present]:
-        raise api.UserError(
-            f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {', '.join(present)}"
-        )
+        allowed = ", ".join(present)
+        raise api.UserError(f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {allowed}")
     cards = {name: present[name] for name in names or present}
     if errors := {card.fault for card in cards.values() if card.fault}:
         raise api.UserError("\n".join(sorted(errors)))
@@ -107,14 +104,15 @@ def examine(cards: Mapping[str, Any], heat_s: float) -> list[dict]:
     xids, later = watch.read_errors(), {name: output.get("memory_errors", {}) for name, output in repeated.items()}
     facts, judged = api.card_facts(FOLDER / api.RESULTS, later), []
     for name, card in cards.items():
-        rows, repetition = [unused[name], verdict.check_xids(xids[name], watch.reads_log)], repeated.get(name)
-        paths = target_paths(name, products[name])
+        paths, repetition = target_paths(name, products[name]), repeated.get(name)
         failures = {target: failed[path] for target, path in paths.items() if path in failed}
         if name not in free:
             failures["everything"] = ("others use the GPU", "")
         if repetition and "why" in repetition:
             failures["repeat"], repetition = api.Failure(**repetition), None
-        judged.append(judge_card(card, products[name], facts.get(name), rows, failures, repetition))
+        rows = [unused[name], verdict.check_xids(xids[name], watch.reads_log)]
+        rows += [verdict.check_measured(failures), verdict.check_repeatable(repetition)]
+        judged.append(judge_card(card, products[name], facts.get(name), rows))
     return judged
 
 
@@ -123,25 +121,17 @@ def select_product(card: Any) -> str:
     return next((product for product in PRODUCTS if not api.unsupported_reason(card, product)), "fp32")
 
 
-def judge_card(
-    card: Any,
-    product: str,
-    facts: api.CardFacts | None,
-    rows: Sequence[verdict.HealthRow],
-    failures: Mapping[str, tuple[str, str]],
-    repeated: Mapping | None,
-) -> dict:
-    """Return a card as health.json holds it; `rows` are checks of what was read while none of our processes ran."""
+def judge_card(card: Any, product: str, facts: api.CardFacts | None, rows: Sequence[verdict.HealthRow]) -> dict:
+    """Return a card as health.json holds it; `rows` are the checks that need none of its ceilings."""
     ceilings, watts, library_checks = [], [], []
     if facts:
         stored = api.cards(card.name)
-        ceilings = against_known.rank_ceilings(facts.record, facts.figures, SETTINGS["effort"], stored)
-        power = against_known.power_figures(facts.roofline, card.device)
-        watts = against_known.rank_figures(facts.record, power, SETTINGS["effort"], stored)
+        runs = api.select_comparable_runs(facts.record, stored.runs, SETTINGS["effort"]) if stored else []
+        ceilings = against_known.rank_ceilings(facts.figures, runs)
+        watts = against_known.rank_figures(against_known.power_figures(facts.roofline, card.device), runs)
         ranked = {ceiling.key for ceiling in ceilings if ceiling.median is not None}
         library_checks = verdict.library_rows(facts.checks, product, ranked)
-    rows = [*rows, verdict.check_measured(failures), verdict.check_repeatable(repeated)]
-    rows += [against_known.check_near(ceilings), *library_checks]
+    rows = [*rows, against_known.check_near(ceilings), *library_checks]
     judged = {"device": card.device, "name": card.name, "uuid": card.uuid, "status": verdict.card_status(rows, RATES)}
     tables = {"checks": rows, "ceilings": ceilings, "watts": watts}
     return judged | {name: [row._asdict() for row in table] for name, table in tables.items()}

@@ -40,9 +40,8 @@ def check_measured(failures: Mapping[str, tuple[str, str]]) -> HealthRow:
         return HealthRow(MEASURED, "pass", "none failed")
     of_card = any(error in OF_CARD_ERRORS for _, error in failures.values())
     reason = f"{', '.join(failures)}: {'; '.join(dict.fromkeys(text for text, _ in failures.values()))}"
-    return HealthRow(
-        MEASURED, "fail" if of_card else "not_applicable", reason, f"run again; if it fails again, {ANOTHER}"
-    )
+    action = f"run again; if it fails again, {ANOTHER}"
+    return HealthRow(MEASURED, "fail" if of_card else "not_applicable", reason, action)
 
 
 def check_unused(processes: int | None, busy: float | None, memory: float | None) -> HealthRow:
@@ -69,9 +68,8 @@ def check_xids(errors: Sequence[Xid] | None, reads_log: bool) -> HealthRow:
     An earlier program may have caused those in the kernel log; during the measurements none may occur.
     """
     if errors is None:
-        return HealthRow(
-            XIDS, "not_applicable", "not readable: NVML takes no listener, and the kernel log may not be read"
-        )
+        reason = "not readable: NVML takes no listener, and the kernel log may not be read"
+        return HealthRow(XIDS, "not_applicable", reason)
     if not errors:
         since = "none in two hours and" if reads_log else "earlier ones are not readable; none"
         return HealthRow(XIDS, "pass", f"{since} during the measurements")
@@ -89,9 +87,8 @@ def check_repeatable(repeated: Mapping | None) -> HealthRow:
     if repeated["fault"]:
         return HealthRow(REPEATABLE, "fail", f"the first product is wrong: {repeated['fault']}", action)
     if wrong := repeated["wrong_words"]:
-        return HealthRow(
-            REPEATABLE, "fail", f"silent corruption in {over}: {count_words(wrong, 'word')} differed", action
-        )
+        reason = f"silent corruption in {over}: {count_words(wrong, 'word')} differed"
+        return HealthRow(REPEATABLE, "fail", reason, action)
     return HealthRow(REPEATABLE, "pass", f"{over}, no bit differed")
 
 

@@ -74,17 +74,17 @@ def small(made_once, tmp_path) -> SmallRun:
 def packed(run: SmallRun, notes: dict[str, bytes] | None = None, **fields) -> str:
     """The archive of a run whose manifest has these fields."""
     manifest = run.write_manifest(**fields)
-    there = [path.relative_to(run.root) for path in [*run.root.iterdir(), *run.root.glob(".snakemake/*/*")]]
-    return str(run.root / pack("a-cpu", list_packed_paths(manifest, map(str, there), []), [run.root], notes or {}))
+    paths = [path.relative_to(run.root) for path in [*run.root.iterdir(), *run.root.glob(".snakemake/*/*")]]
+    return str(run.root / pack("a-cpu", list_packed_paths(manifest, map(str, paths), []), [run.root], notes or {}))
 
 
 def entities(path: str) -> dict[str, dict]:
     with zipfile.ZipFile(path) as opened:
-        return {one["@id"]: one for one in json.loads(opened.read(crate.METADATA))["@graph"]}
+        return {entity["@id"]: entity for entity in json.loads(opened.read(crate.METADATA))["@graph"]}
 
 
 def ids(value: dict | list[dict]) -> set[str]:
-    return {one["@id"] for one in (value if isinstance(value, list) else [value])}
+    return {entity["@id"] for entity in (value if isinstance(value, list) else [value])}
 
 
 def test_a_run(small, contexts):
@@ -96,13 +96,13 @@ def test_a_run(small, contexts):
     started_at = small.jobs["results/roofline.json"]["started_at"]
     *lines, path = crate.main([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
     assert lines == [] and remarks(path, contexts) == FALSE_REMARKS
-    found = entities(path)
-    jobs = [one for id_, one in found.items() if id_.startswith("#job/")]
+    crate_entities = entities(path)
+    jobs = [entity for id_, entity in crate_entities.items() if id_.startswith("#job/")]
     assert set().union(*(ids(job["result"]) for job in jobs)) >= set(small.paths)
-    job, run = found["#job/cpu/peak_flops/fp32"], found["#run"]
+    job, run = crate_entities["#job/cpu/peak_flops/fp32"], crate_entities["#run"]
     assert ids(job["object"]) == {"results/cpu/prediction.json"}
     assert job["startTime"] == small.jobs[output]["started_at"].replace("+", ".000+")
-    assert job["agent"] == found["./"]["author"] == {"@id": "https://orcid.org/0000-0002-1825-0097"}
+    assert job["agent"] == crate_entities["./"]["author"] == {"@id": "https://orcid.org/0000-0002-1825-0097"}
     assert "results/cpu/prediction.json" in ids(run["object"]) - ids(run["result"])
     assert "results/roofline.json" in ids(run["result"]) - ids(run["object"])
 
@@ -111,12 +111,12 @@ def test_all_files_are_in_it_once_and_results_have_size_and_hash(small):
     archive = packed(small)
     path = crate.main([archive])[-1]
     with tarfile.open(archive) as tar, zipfile.ZipFile(path) as opened:
-        there = [name.partition("/")[2] for name in tar.getnames()]
-        assert sorted(opened.namelist()) == sorted([*there, crate.METADATA])
-    found = entities(path)
+        paths = [name.partition("/")[2] for name in tar.getnames()]
+        assert sorted(opened.namelist()) == sorted([*paths, crate.METADATA])
+    crate_entities = entities(path)
     for name in [*small.paths, "Snakefile", "results/manifest.json"]:
-        file = small.root / name
-        assert (found[name]["sha256"], found[name]["contentSize"]) == (sha256(file), str(file.stat().st_size))
+        file, entity = small.root / name, crate_entities[name]
+        assert (entity["sha256"], entity["contentSize"]) == (sha256(file), str(file.stat().st_size))
 
 
 def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):

@@ -30,16 +30,16 @@ def figure(value, kind="memory"):
 
 
 def against(value, runs):
-    (found,) = against_known.rank_ceilings(CARD, [figure(value)], "default", api.Cards(name=CARD.name, runs=runs))
-    return found
+    (ceiling,) = against_known.rank_ceilings([figure(value)], api.select_comparable_runs(CARD, runs, "default"))
+    return ceiling
 
 
 FIVE = [run(card, value) for card, value in zip("abcde", (4600, 4650, 4700, 4750, 4800), strict=True)]
 
 
 def test_a_card_counts_once_with_the_median_of_its_runs():
-    found = against(4710, [*FIVE, run("e", 4900), run("e", 4950)])
-    assert found[3:] == (5, 2, 6, 4700, 4600, 4900)
+    ceiling = against(4710, [*FIVE, run("e", 4900), run("e", 4950)])
+    assert ceiling[3:] == (5, 2, 6, 4700, 4600, 4900)
 
 
 @pytest.mark.parametrize(("value", "result"), [(4600, "pass"), (4550, "note"), (4330, "note"), (4320, "fail")])
@@ -49,12 +49,9 @@ def test_a_note_begins_at_three_and_a_failure_at_eight_percent_below_the_median(
 
 
 def test_watts_have_a_rank_if_known_cards_have_them():
-    runs = [
-        run(card, None, values={"fp16/power_w": one}) for card, one in zip("abcde", range(600, 800, 40), strict=True)
-    ]
-    idle, fp16 = against_known.rank_figures(
-        CARD, against_known.power_figures(POWERED, "gpu0"), "default", api.Cards(name=CARD.name, runs=runs)
-    )
+    watts = zip("abcde", range(600, 800, 40), strict=True)
+    runs = [run(card, None, values={"fp16/power_w": power_w}) for card, power_w in watts]
+    idle, fp16 = against_known.rank_figures(against_known.power_figures(POWERED, "gpu0"), runs)
     assert (idle.value, idle.median, idle.rank) == (120, None, None)
     assert (fp16.value, fp16.median, fp16.rank, fp16.unit) == (690, 680, 3, "W")
 

@@ -79,7 +79,8 @@ def judged(folder, records, users, errors, repeated, failures) -> dict:
         write(record, folder / "gpu0" / f"{name}.json")
     facts = api.card_facts(folder, {"gpu0": (repeated or {}).get("memory_errors", {})}).get("gpu0")
     rows = [verdict.check_unused(*users), verdict.check_xids(errors, reads_log=True)]
-    return health.judge_card(IDENTITY, "bf16", facts, rows, failures, repeated)
+    rows += [verdict.check_measured(failures), verdict.check_repeatable(repeated)]
+    return health.judge_card(IDENTITY, "bf16", facts, rows)
 
 
 @pytest.fixture(scope="module")
