@@ -160,7 +160,7 @@ def card_facts(folder: Path, later: Mapping[str, Mapping]) -> dict[str, CardFact
 def open_device(name: str) -> Iterator[Device]:
     """Open a device of this machine, such as gpu0, and hold its lock until the block ends.
 
-    Raises LookupError for a name that is not on this machine.
+    Raises LookupError for a name that is not on this machine, and RuntimeError with the fault of an unusable GPU.
     """
     identity = discover()[name]
     with hold_locks([HOST_LOCK if identity.kind == "cpu" else lock_of(identity.uuid)]):

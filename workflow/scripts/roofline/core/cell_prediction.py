@@ -47,7 +47,11 @@ class CellCosts:
 
 
 class ModelPrediction(NamedTuple):
-    """The model's answer for a cell. The GPU time is None on a synchronous device."""
+    """The model's answer for a cell: its regime, its times in seconds, and its share of the compute peak.
+
+    The GPU time is None on a synchronous device, the CPU time if neither a ceiling nor a cost is known, the share
+    without FLOPs or a compute ceiling.
+    """
 
     regime: str
     cpu_time_s: float | None

@@ -208,8 +208,8 @@ class Device(Protocol):
     ) -> list[float] | None:
         """Return the device's own seconds of each of `count` steps.
 
-        They are queued behind a kernel that holds the stream, at most `at_once` (32) together. None on a synchronous
-        device, or if the queue cannot be filled within 0.5 s.
+        They are queued behind a kernel that holds the stream, at most `at_once` (32) together, and fewer where so many
+        cannot be queued within 0.5 s. None on a synchronous device, or if even a few steps cannot.
         """
 
     def host_cost_benchmarks(self) -> Iterable[HostCostBenchmark]:
@@ -243,9 +243,10 @@ class Device(Protocol):
         """Return the clock counted over the last block of `time_steps`, in MHz; None where it was not counted."""
 
     def identify_kernel(self, step: Step) -> dict:
-        """Return the fields of the record Kernel: name, whether tensor cores ran (None: not known), how it is known.
+        """Return the fields of the record KernelIdentity: name, whether it uses tensor cores, and how that is known.
 
-        A GPU runs the step once under CUPTI, outside all timing. Never raises.
+        A name or a use that is not known is None. A GPU runs the step once under CUPTI, outside all timing. Never
+        raises.
         """
 
     def count_other_processes(self) -> int | None:
@@ -255,7 +256,7 @@ class Device(Protocol):
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         """Return the bandwidth benchmarks of a level, and allocate their arrays of `size_bytes` each.
 
-        None: as large as the level needs.
+        None: as large as the level needs. Benchmarks of a GPU's caches ignore the size, those of its host link need it.
         """
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:

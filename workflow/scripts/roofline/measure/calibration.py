@@ -47,8 +47,8 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
 def time_host_costs(device: Device) -> list[HostCost]:
     """Time every host cost of the device, and return for each the round with the middle median.
 
-    There are 3 rounds. On a device that is not synchronous there are 9, each pinned to another CPU after 0.25 s. Work
-    that cannot be queued, as with CUDA_LAUNCH_BLOCKING, is left out.
+    There are 3 rounds. On a device that is not synchronous there are 9, spread over the usable CPUs; each begins 0.25 s
+    after it was pinned to its CPU. Work that cannot be queued, as with CUDA_LAUNCH_BLOCKING, is left out.
     """
 
     def can_be_timed(benchmark: HostCostBenchmark) -> bool:

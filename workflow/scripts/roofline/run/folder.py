@@ -93,8 +93,8 @@ def measure(
     targets: Sequence[str], config: dict, folder: Path, limit_s: float | None = None, options: Sequence[str] = ()
 ) -> dict[str, Failure]:
     """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder, and return why each missing one is
-    missing. `config` are settings, with defaults for the others, and `options` are Snakemake's. The output of Snakemake
-    goes to run.log in the folder.
+    missing, by its path. `config` are settings, with defaults for the others, and `options` are Snakemake's, which is
+    ended after `limit_s` seconds. The output of Snakemake goes to run.log in the folder.
 
     Raises UserError if nothing was begun, and OSError while another run is going on in the folder.
     """

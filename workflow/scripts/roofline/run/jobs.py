@@ -34,7 +34,8 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
     """Run the body of a job in its turn. What it prints goes to the screen and the log, a traceback to the log alone.
 
     `snakemake` is the object that Snakemake gives to a script; its class can be imported only in Snakemake itself.
-    `modules` are imported before, on a GPU. A failure ends the process with status 1 and one line.
+    `modules` are imported before, on a GPU. The start and end are noted in logs/jobs.jsonl, except of an interrupted
+    job, which ends with status 130. A failure ends the process with status 1 and one line.
     """
     run_lock.end_with_run()
     run_lock.take_turn(snakemake.resources.get("uses", "").split(), modules)

@@ -48,7 +48,10 @@ def read_file(path: Path | str) -> dict:
 
 
 def complete(config: Mapping) -> Checked:
-    """Return the configuration with its defaults and the budgets of its effort. Raises UserError with all errors."""
+    """Return the checked configuration, with its defaults and the budgets of its effort, and its operators.
+
+    Raises UserError with all errors of the configuration, a line for each.
+    """
     paths = config.get("operators", [])
     are_paths = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
     operators = registry.collect_operators(dict.fromkeys(paths) if are_paths else [])

@@ -77,7 +77,7 @@ class Results:
 
 
 def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
-    """Read the records among `paths` below a results folder: those in a device's folder, and known_cards.json.
+    """Return the records among `paths` below a results folder: those in its subfolders, and known_cards.json.
 
     Raises UserError for a record of an unknown kind or one that cannot be read, OSError for a missing file.
     """

@@ -97,7 +97,7 @@ def _read_caches(cpu: int) -> dict[str, ListedCache]:
 def rule_of_thumb_gb_per_s(cores: int, cpu: str = "") -> float:
     """Return the rule-of-thumb GB/s of so many cores: 1 / (1 / (cores x rate) + 1 / 300).
 
-    The rate is 10 GB/s per core, 25 where the name `cpu` begins with AMD.
+    The rate is 10 GB/s per core, 25 where the name `cpu` begins with AMD. RULE_OF_THUMB_SOURCE has the measurements.
     """
     per_core = AMD_GB_PER_S_PER_CORE if cpu.startswith("AMD") else GB_PER_S_PER_CORE
     return 1 / (1 / (cores * per_core) + 1 / GB_PER_S_ALL_CORES)

@@ -73,10 +73,10 @@ REGISTRY: dict[str, list[Callable[[Evidence], CheckResult | None]]] = {}  # by m
 def register_check(
     name: str, *, action: str | None = None, of_cpus: bool = False, doubts_figures: bool = False
 ) -> Callable[[CheckFunction], CheckFunction]:
-    """Register a function as the check of this name; return it unchanged.
+    """Return a decorator that registers a function as the check of this name and returns it unchanged.
 
-    `action` is shown if the check fails. `of_cpus` says whether CPUs are checked too, `doubts_figures` whether a
-    failure makes the figures of the device, or of the records that it names, doubtful.
+    `action` is shown if the check fails or ends with a note. `of_cpus` says whether CPUs are checked too,
+    `doubts_figures` whether a failure makes the figures of the device, or of the records that it names, doubtful.
     """
 
     def register(function: CheckFunction) -> CheckFunction:
