@@ -78,7 +78,8 @@ def test_counters_of_three_cells_are_read(gpu_run, table):
         record = gpu_run.read(f"gpu0/counters/{name}.json")
         ((report,), (cell,)) = record["reports"], record["cells"]
         assert Path(report["path"]).name == "kernels.ncu-rep" and (gpu_run.root / report["path"]).is_file()
-        assert cell["l2_read_sectors"] > 0 and cell["counted_flops_by_pipe"]["tensor"] > 0 and cell["sm_write_sectors"] > 0
+        assert cell["l2_read_sectors"] > 0 and cell["sm_write_sectors"] > 0
+        assert cell["counted_flops_by_pipe"]["tensor"] > 0
         assert cell["not_counted"] == {} and cell["kernels"] == ["a_kernel"]
         found[name] = cell["implementation"]
     assert set(found.values()) == {"tensor_matmul", "fused", "welford"} and len(table["counters"]) == 3

@@ -171,7 +171,8 @@ def test_a_failed_job_loses_no_other_result_and_one_cell_is_measured_by_name(run
     assert ATTENTION[0] in run.files() and ATTENTION[1] not in run.files()
     (weights,) = run.read(ATTENTION[0])["data"]
     assert (weights["path"], weights["generated"]) == ("own.safetensors", False)
-    assert all(one["check"]["relative_error"] <= one["check"]["tolerance"] for one in run.read(ATTENTION[0])["measurements"])
+    checks = [measured["check"] for measured in run.read(ATTENTION[0])["measurements"]]
+    assert all(check["relative_error"] <= check["tolerance"] for check in checks)
 
 
 @pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32"])

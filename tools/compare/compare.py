@@ -63,24 +63,24 @@ def parse_paths(text: str, side: str) -> list[Path]:
     return [Path(match) for word in words for match in sorted(glob(word)) or [word]]  # no shell expands A=results/*
 
 
-def compare_runs(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> t_test.Comparison:
+def compare_runs(a_runs: Sequence[Run], b_runs: Sequence[Run], force: bool = False) -> t_test.Comparison:
     """Compare two lists of runs. `force` also compares other models of card.
 
     Raises UserError if no device of A is like one of B, or a run is in both lists.
     """
-    a_prints, b_prints = {run.fingerprint for run in a}, {run.fingerprint for run in b}
+    a_prints, b_prints = {run.fingerprint for run in a_runs}, {run.fingerprint for run in b_runs}
     identical = a_prints == b_prints
     if not identical and (common := a_prints & b_prints):
-        source = next(run.source for run in b if run.fingerprint in common)
+        source = next(run.source for run in b_runs if run.fingerprint in common)
         raise UserError(f"{source}: in both lists; leave it out of one")
-    pairs, left_out = pair_devices(a, b, force)
+    pairs, left_out = pair_devices(a_runs, b_runs, force)
     differences = []
     if not identical:
         for pair in pairs:
             lines = device_differences(pair.a, pair.b)
             differences += [f"{pair.name}, {line}" for line in lines] if len(pairs) > 1 else lines
-        differences += run_differences(a, b)
-    a_lines, b_lines = ([_line(run) for run in side] for side in (a, b))
+        differences += run_differences(a_runs, b_runs)
+    a_lines, b_lines = ([_line(run) for run in side] for side in (a_runs, b_runs))
     cards, figures = {pair.name: _cards(pair) for pair in pairs}, t_test.judge_pairs(pairs, identical)
     return t_test.Comparison(identical, a_lines, b_lines, cards, differences, left_out, figures)
 
@@ -93,8 +93,8 @@ def _line(run: Run) -> str:
 def _cards(pair: ComparedPair) -> str:
     if pair.same_card:
         return "the same device on both sides"
-    a, b = (len({device.card for device in side}) for side in (pair.a, pair.b))
-    return f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
+    a_count, b_count = (len({device.card for device in side}) for side in (pair.a, pair.b))
+    return f"different devices ({a_count} in A, {b_count} in B), so the variation between cards is part of the error"
 
 
 if __name__ == "__main__":

@@ -105,20 +105,22 @@ def _device(run: Run, key: str) -> DeviceOfRun:
 # ---------------------------------------------------------------- other differences
 
 
-def device_differences(a: Iterable[DeviceOfRun], b: Iterable[DeviceOfRun]) -> list[str]:
+def device_differences(a_devices: Iterable[DeviceOfRun], b_devices: Iterable[DeviceOfRun]) -> list[str]:
     """Return a line for each fact of hardware and software that differs."""
-    return _differing_facts([_device_facts(device) for device in a], [_device_facts(device) for device in b])
+    return _differing_facts(
+        [_device_facts(device) for device in a_devices], [_device_facts(device) for device in b_devices]
+    )
 
 
-def run_differences(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+def run_differences(a_runs: Sequence[Run], b_runs: Sequence[Run]) -> list[str]:
     """Return a line for each of effort, commit, method and failed checks that differs.
 
     A last line names the sections of the settings that differ.
     """
-    configs = [run.manifest.config for run in (*a, *b)]
+    configs = [run.manifest.config for run in (*a_runs, *b_runs)]
     keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    lines = _differing_facts([_run_facts(run) for run in a], [_run_facts(run) for run in b])
+    lines = _differing_facts([_run_facts(run) for run in a_runs], [_run_facts(run) for run in b_runs])
     return [*lines, f"settings: {', '.join(differing)}"] if differing else lines
 
 
@@ -132,10 +134,13 @@ def _run_facts(run: Run) -> dict[str, Any]:
     return {"effort": run.effort, "commit": run.commit and run.commit[:8], "method": method, "failed checks": faults}
 
 
-def _differing_facts(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[str]:
+def _differing_facts(a_facts: Sequence[Mapping[str, Any]], b_facts: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
-    for name in dict.fromkeys(name for facts in (*a, *b) for name in facts):
-        a_values, b_values = _listed(facts.get(name) for facts in a), _listed(facts.get(name) for facts in b)
+    for name in dict.fromkeys(name for facts in (*a_facts, *b_facts) for name in facts):
+        a_values, b_values = (
+            _listed(facts.get(name) for facts in a_facts),
+            _listed(facts.get(name) for facts in b_facts),
+        )
         if a_values != b_values:
             lines.append(f"{name}: {a_values} in A, {b_values} in B")
     return lines

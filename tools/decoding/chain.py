@@ -156,29 +156,35 @@ class Chain(Implementation):
 
         return make_attend
 
-    def _make_normed_product(self, epilogue: int, squares_parts: int, w: Array, y: Array, **tensors: Array) -> Launch:
+    def _make_normed_product(
+        self, epilogue: int, squares_parts: int, weights: Array, y: Array, **tensors: Array
+    ) -> Launch:
         """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""
-        launch, _ = self._make_product(epilogue, self.scaled, w, squares_parts, y=y, squares=self.squares, **tensors)
+        launch, _ = self._make_product(
+            epilogue, self.scaled, weights, squares_parts, y=y, squares=self.squares, **tensors
+        )
         return launch
 
-    def _make_added_product(self, x: Array, w: Array, next_norm: Array) -> tuple[Launch, int]:
+    def _make_added_product(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[Launch, int]:
         """Return a product that is added to the stream, and how many sums of squares it leaves of each row."""
         tensors = {"y": self.scaled, "stream": self.stream, "next_squares": self.squares, "g": next_norm}
-        return self._make_product(products.EPILOGUE_ADDED, x, w, 0, **tensors)
+        return self._make_product(products.EPILOGUE_ADDED, inputs, weights, 0, **tensors)
 
-    def _make_product(self, kind: int, x: Array, w: Array, squares_parts: int, **tensors: Array) -> tuple[Launch, int]:
-        """Return a product of x [batch, inputs] and w [outputs, inputs] with an epilogue of this kind.
+    def _make_product(
+        self, kind: int, inputs: Array, weights: Array, squares_parts: int, **tensors: Array
+    ) -> tuple[Launch, int]:
+        """Return a product of inputs [batch, columns] and weights [outputs, columns] with an epilogue of this kind.
 
         `squares_parts` sums of squares of each row are read. Also returns how many it leaves.
         """
         model, device = self.model, self.device
         heads = {"head_size": model.head_size, "whole_heads": model.norms} if kind == products.EPILOGUE_QKV else {}
-        task = products.GemmTask(self.batch, *w.shape, leaves_squares=kind == products.EPILOGUE_ADDED, **heads)
+        task = products.GemmTask(self.batch, *weights.shape, leaves_squares=kind == products.EPILOGUE_ADDED, **heads)
         plan = products.plan_gemm(task, device.limits)
         epilogue = products.Epilogue(kind, model.head_size, model.norms, model.bias)
         product = products.HopperGemm(device, self.case.dtype, plan, epilogue)
         sizes = (model.heads, model.kv_heads, self.context, squares_parts, model.eps)
-        arguments = product.make_arguments(self.batch, x, w, sizes, tensors)
+        arguments = product.make_arguments(self.batch, inputs, weights, sizes, tensors)
         launch = product.make_launcher(device, overlap=True)
         return lambda: launch(arguments), plan.squares_parts
 

@@ -146,8 +146,8 @@ class DecodeStep(Operator):
         for name in ("keys", "values"):
             arrays[name] = arrays[name][::stride]
         arrays = {name: _to_float64(device, array) for name, array in arrays.items()}
-        x = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
-        expected = run_layer(chain.model, arrays, x, arrays["keys"], arrays["values"])
+        stream = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
+        expected = run_layer(chain.model, arrays, stream, arrays["keys"], arrays["values"])
         return self._require_close(chain, "the first layer", _to_float64(device, chain.stream[::stride]), expected)
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:

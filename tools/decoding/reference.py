@@ -26,15 +26,19 @@ def rotate(x: numpy.ndarray, rotations: numpy.ndarray) -> numpy.ndarray:
 
 
 def run_layer(
-    model: DenseModel, arrays: Mapping[str, numpy.ndarray], x: numpy.ndarray, keys: numpy.ndarray, values: numpy.ndarray
+    model: DenseModel,
+    arrays: Mapping[str, numpy.ndarray],
+    stream: numpy.ndarray,
+    keys: numpy.ndarray,
+    values: numpy.ndarray,
 ) -> numpy.ndarray:
     """Return the stream [batch, hidden] after one layer, and write the new token's K/V at the caches' last position.
 
     The caches `keys` and `values` are [batch, K/V heads, context, head size].
     """
-    batch, head_size = len(x), model.head_size
+    batch, head_size = len(stream), model.head_size
     rotations = numpy.array(rotation_table(model, keys.shape[2] - 1))
-    projected = normalise(x, arrays["input_norm"], model.eps) @ arrays["qkv"].T + arrays.get("bias", 0)
+    projected = normalise(stream, arrays["input_norm"], model.eps) @ arrays["qkv"].T + arrays.get("bias", 0)
     heads = projected.reshape(batch, -1, head_size)
     query, key, value = numpy.split(heads, [model.heads, model.heads + model.kv_heads], axis=1)
     if model.norms:
@@ -47,20 +51,20 @@ def run_layer(
     weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     attended = numpy.einsum("bhgs,bhsd->bhgd", weights, values).reshape(batch, -1)
-    x = x + attended @ arrays["o"].T
-    gate, up = numpy.split(normalise(x, arrays["middle_norm"], model.eps) @ arrays["gate_up"].T, 2, axis=-1)
-    return x + (gate / (1 + numpy.exp(-gate)) * up) @ arrays["down"].T
+    stream = stream + attended @ arrays["o"].T
+    gate, up = numpy.split(normalise(stream, arrays["middle_norm"], model.eps) @ arrays["gate_up"].T, 2, axis=-1)
+    return stream + (gate / (1 + numpy.exp(-gate)) * up) @ arrays["down"].T
 
 
 def run_step(
     model: DenseModel, weights: Mapping[str, numpy.ndarray], cache: Mapping[str, numpy.ndarray]
 ) -> numpy.ndarray:
     """Return the logits [batch, vocabulary] of float64 arrays, and write the new token's K/V into the caches."""
-    x = weights["embedding"][cache["tokens"]]
+    stream = weights["embedding"][cache["tokens"]]
     for layer in range(model.layers):
         keys, values = cache[f"{layer}.keys"], cache[f"{layer}.values"]
-        x = run_layer(model, select_layer(weights, layer), x, keys, values)
-    return normalise(x, weights["last_norm"], model.eps) @ weights["head"].T
+        stream = run_layer(model, select_layer(weights, layer), stream, keys, values)
+    return normalise(stream, weights["last_norm"], model.eps) @ weights["head"].T
 
 
 def select_layer(arrays: Mapping[str, Array], layer: int) -> dict[str, Array]:
