@@ -147,10 +147,8 @@ class RunCrate(ROCrate):
 
 def drop_unknown(properties: dict) -> dict:
     """Return the properties without None and empty lists; a list of one is that one, as in JSON-LD's compact form."""
-    properties = {key: value for key, value in properties.items() if value not in (None, [])}
-    return {
-        key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in properties.items()
-    }
+    facts = {key: value for key, value in properties.items() if value not in (None, [])}
+    return {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in facts.items()}
 
 
 def format_utc(time: str | None) -> str | None:

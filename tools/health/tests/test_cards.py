@@ -60,10 +60,10 @@ def test_watts_have_a_rank_if_known_cards_have_them():
 def opened(monkeypatch, tmp_path):
     """A run of one card, as if it were opened, and no known cards."""
     monkeypatch.setattr(known_cards, "CARDS", tmp_path)
-    found = SimpleNamespace(devices={"gpu0": CARD}, quantities=[figure(4711.123)], effort="default", commit=None)
-    found.roofline = POWERED
-    monkeypatch.setattr(api, "open_run", lambda source: found)
-    return found
+    run_of_card = SimpleNamespace(devices={"gpu0": CARD}, quantities=[figure(4711.123)], effort="default", commit=None)
+    run_of_card.roofline = POWERED
+    monkeypatch.setattr(api, "open_run", lambda source: run_of_card)
+    return run_of_card
 
 
 def test_a_run_is_added_once(opened):

@@ -60,14 +60,14 @@ class StandIn:
         kind, what = name.split("/")
         if kind == "bandwidth":
             streams = self.device.bandwidth_benchmarks(what, None if what == "hbm" else MIB)[:1]
-            found = [memory_ceiling.measure_bandwidth(self.device, self.record, one, BUDGET) for one in streams]
-            return BandwidthRecord(**JOB, name=what, bandwidths=found)
+            rates = [memory_ceiling.measure_bandwidth(self.device, self.record, stream, BUDGET) for stream in streams]
+            return BandwidthRecord(**JOB, name=what, bandwidths=rates)
         seals = seals_for(self.record, Gemm())
         sizes = compute_ceiling.GemmSizes(candidates=256, reference=256)
-        found, _ = compute_ceiling.measure_compute_ceiling(
+        peak, _ = compute_ceiling.measure_compute_ceiling(
             self.device, self.record, seals, what, sizes=sizes, budget=BUDGET, sustained_s=0
         )
-        return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=found)
+        return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=peak)
 
 
 READS, COPIED, PRODUCT, REGISTERS = "bandwidth/hbm", "bandwidth/h2d", "peak_flops/bf16", "peak_flops/fp32_fma"
@@ -94,10 +94,10 @@ def sound() -> dict:
     return {"records": records, "failures": {}, **seen}
 
 
-def failed(folder, **found) -> set[str]:
-    card = judged(folder, **found)
-    assert all(one["action"] for one in card["checks"] if one["result"] in ("fail", "note"))
-    names = {one["name"] for one in card["checks"] if one["result"] == "fail"}
+def failed(folder, **findings) -> set[str]:
+    card = judged(folder, **findings)
+    assert all(check["action"] for check in card["checks"] if check["result"] in ("fail", "note"))
+    names = {check["name"] for check in card["checks"] if check["result"] == "fail"}
     assert (card["status"] == "not healthy") == bool(names)
     return names
 
@@ -105,9 +105,9 @@ def failed(folder, **found) -> set[str]:
 def test_a_sound_card_is_healthy(sound, tmp_path):
     card = judged(tmp_path, **sound)
     assert card["status"] == "healthy"
-    unknown = {one["name"] for one in card["checks"] if one["result"] == "not_applicable"}
+    unknown = {check["name"] for check in card["checks"] if check["result"] == "not_applicable"}
     assert unknown - {api.QUIET} == {against_known.NEAR}
-    measured = {one["key"] for one in card["ceilings"]}  # without those that a busy host disturbed
+    measured = {ceiling["key"] for ceiling in card["ceilings"]}  # without those that a busy host disturbed
     assert {"fp32_fma"} <= measured <= {"hbm_read", "h2d", "bf16", "fp32_fma"}
 
 

@@ -35,9 +35,9 @@ def test_a_sound_card_is_healthy_and_results_are_left_alone(machine):
     mine.write_text("mine")
     done = machine.python("quick.py")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = machine.read("health.json")
-    (card,) = found["cards"]
-    assert (found["status"], card["status"]) == ("healthy", "healthy")
-    assert "fp32_fma" in {one["key"] for one in card["ceilings"]}
+    written = machine.read("health.json")
+    (card,) = written["cards"]
+    assert (written["status"], card["status"]) == ("healthy", "healthy")
+    assert "fp32_fma" in {ceiling["key"] for ceiling in card["ceilings"]}
     assert mine.read_text() == "mine"
     assert {path.name for path in machine.results.iterdir()} == {"gpu0", "health", "health.json"}

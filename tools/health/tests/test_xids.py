@@ -14,8 +14,8 @@ def codes(monkeypatch, tmp_path):
         monkeypatch.setattr(xids, "KERNEL_LOG", tmp_path / "kmsg")
         if log:
             (tmp_path / "kmsg").write_text(log)
-        found = xids.Watch({"gpu0": "GPU-1"}).read_errors()["gpu0"]
-        return None if found is None else [(one.code, one.minutes is None) for one in found]
+        errors = xids.Watch({"gpu0": "GPU-1"}).read_errors()["gpu0"]
+        return None if errors is None else [(xid.code, xid.minutes is None) for xid in errors]
 
     return watched
 
