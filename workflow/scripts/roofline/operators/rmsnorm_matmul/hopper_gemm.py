@@ -9,7 +9,7 @@ from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_fil
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
 SOURCES = tuple(sorted(set().union(*map(list_kernel_files, KERNELS.values()))))
-EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # what follows a product: WAY
+EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # what follows a product: EPILOGUE
 SHAPE_FIELDS = [
     ("rows", "i4"),
     ("outputs", "i4"),
@@ -72,7 +72,13 @@ class HopperGemmPlan:
 
     def source(self, dtype: str, way: int, head_size: int = 128, norms: bool = False, bias: bool = False) -> tuple:
         """The kernel by its file, name and macros."""
-        macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros), "BOX": self.box, "WAY": way}
+        macros = {
+            "BF16": int(dtype == "bf16"),
+            "ROWS": self.rows,
+            **dict(self.macros),
+            "BOX": self.box,
+            "EPILOGUE": way,
+        }
         macros |= {"HEAD_SIZE": head_size, "HEAD_NORMS": int(norms and way == EPILOGUE_QKV), "BIAS": int(bias)}
         defines = (f"-D{name}={value}" for name, value in macros.items())
         return KERNELS[self.kernel], self.kernel, (*HOPPER_OPTIONS, *defines)
