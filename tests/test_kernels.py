@@ -176,10 +176,10 @@ def test_the_plan_of_the_fused_product_has_room_for_its_stages():
 SHARED_KIB = {75: (64, 64), 80: (164, 163), 90: (228, 227), 100: (228, 227)} | dict.fromkeys((89, 120), (100, 99))
 # The numbers of the kernel and those that Python launches it with: Python may take a little more than is needed.
 AGREED = """
-static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
-static_assert(Way::Shared::queries == QUERIES, "QUERIES");
-static_assert(sizeof(Way::Shared) <= SHARED_OF_PYTHON, "the parts do not fit");
-static_assert(2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP <= SHARED_OF_PYTHON, "the tiles do not fit");
+static_assert(Method::TILE == TILE_OF_PYTHON, "TILE");
+static_assert(Method::Shared::most_queries == QUERIES, "QUERIES");
+static_assert(sizeof(Method::Shared) <= SHARED_OF_PYTHON, "the parts do not fit");
+static_assert(2 * WARPS * TilePipeline<Method::LOADS>::BYTES_PER_WARP <= SHARED_OF_PYTHON, "the tiles do not fit");
 """
 
 
