@@ -21,9 +21,7 @@ __device__ __forceinline__ void sum_over_lanes(float (&number)[COUNT], int lane)
             }
             sum_over_lanes<DISTANCE / 2>(half, lane);
 #pragma unroll
-            for (int i = 0; i < COUNT / 2; ++i) {
-                number[i] = half[i];
-            }
+            for (int i = 0; i < COUNT / 2; ++i) number[i] = half[i];
         } else {
             number[0] += __shfl_xor_sync(0xffffffffu, number[0], DISTANCE);
             sum_over_lanes<DISTANCE / 2>(number, lane);
@@ -88,15 +86,11 @@ struct ByFma {
                                                         int end, int row, int lane) {
         float largest = running_max;
 #pragma unroll
-        for (int j = 0; j < SCORES_PER_LANE; ++j) {
-            if (first + row_of_score(lane, j) * ROWS + row < end) {
-                largest = fmaxf(largest, score[j]);
-            }
-        }
+        for (int j = 0; j < SCORES_PER_LANE; ++j)
+            if (first + row_of_score(lane, j) * ROWS + row < end) largest = fmaxf(largest, score[j]);
 #pragma unroll
-        for (int distance = LANES_PER_QUERY / 2; distance > 0; distance /= 2) {
+        for (int distance = LANES_PER_QUERY / 2; distance > 0; distance /= 2)
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
-        }
         return largest;
     }
 
@@ -107,12 +101,9 @@ struct ByFma {
         for (int n = 0; n < MOST_QUERIES; ++n) {
             const float query_rescale = __shfl_sync(0xffffffffu, rescale, n * LANES_PER_QUERY, LANES);
 #pragma unroll
-            for (int j = 0; j < VECTORS_PER_LANE; ++j) {
+            for (int j = 0; j < VECTORS_PER_LANE; ++j)
 #pragma unroll
-                for (int e = 0; e < T::numbers_per_vector; ++e) {
-                    weighted_values[n][j][e] *= query_rescale;
-                }
-            }
+                for (int e = 0; e < T::numbers_per_vector; ++e) weighted_values[n][j][e] *= query_rescale;
         }
     }
 
@@ -122,9 +113,8 @@ struct ByFma {
         const float (&weighted_values)[MOST_QUERIES][VECTORS_PER_LANE][T::numbers_per_vector], int lane) {
         weight_sum = lane % LANES_PER_SCORE ? 0.0f : weight_sum;
 #pragma unroll
-        for (int distance = LANES_PER_QUERY / 2; distance > 0; distance /= 2) {
+        for (int distance = LANES_PER_QUERY / 2; distance > 0; distance /= 2)
             weight_sum += __shfl_xor_sync(0xffffffffu, weight_sum, distance);
-        }
         if (lane % LANES_PER_QUERY == 0) {
             shared.running_max[part][lane / LANES_PER_QUERY] = running_max;
             shared.weight_sum[part][lane / LANES_PER_QUERY] = weight_sum;
@@ -161,9 +151,7 @@ struct ByFma {
             fetch(key_tiles, keys, first + tile * stride, end, row, lane, tile);
             fetch(value_tiles, values, first + tile * stride, end, row, lane, tile);
         }
-        if (has_several_waves() || first + TILES_AHEAD * stride >= end) {
-            let_next_begin();
-        }
+        if (has_several_waves() || first + TILES_AHEAD * stride >= end) let_next_begin();
         wait_for_kernel_before();  // it may write the query; older keys and values are there already
         float q[MOST_QUERIES][VECTORS_PER_LANE][T::numbers_per_vector];
         load_queries(q, query, queries, lane);
@@ -179,18 +167,15 @@ struct ByFma {
                 T::unpack(key_tiles.read(i * 32 + threadIdx.x % 32), number);
 #pragma unroll
                 for (int n = 0; n < MOST_QUERIES; ++n) {
+                    float& sum = score[n * DEPTH + i / VECTORS_PER_LANE];
 #pragma unroll
-                    for (int e = 0; e < T::numbers_per_vector; ++e) {
-                        float& sum = score[n * DEPTH + i / VECTORS_PER_LANE];
+                    for (int e = 0; e < T::numbers_per_vector; ++e)
                         sum = fmaf(number[e], q[n][i % VECTORS_PER_LANE][e], sum);
-                    }
                 }
             }
             fetch(key_tiles, keys, first + TILES_AHEAD * stride, end, row, lane, 0);
             key_tiles.to_next_tile();
-            if (first + (TILES_AHEAD + 1) * stride >= end) {
-                let_next_begin();
-            }
+            if (first + (TILES_AHEAD + 1) * stride >= end) let_next_begin();
             sum_over_lanes<LANES / 2>(score, lane);
             // The running maximum, by which what was summed before is rescaled.
             const float largest = max_of_tile(running_max, score, first, end, row, lane);
@@ -221,11 +206,10 @@ struct ByFma {
                 T::unpack(value_tiles.read(i * 32 + threadIdx.x % 32), number);
 #pragma unroll
                 for (int n = 0; n < MOST_QUERIES; ++n) {
+                    float(&sums)[T::numbers_per_vector] = weighted_values[n][i % VECTORS_PER_LANE];
 #pragma unroll
-                    for (int e = 0; e < T::numbers_per_vector; ++e) {
-                        float& sum = weighted_values[n][i % VECTORS_PER_LANE][e];
-                        sum = fmaf(weight[n * DEPTH + i / VECTORS_PER_LANE], number[e], sum);
-                    }
+                    for (int e = 0; e < T::numbers_per_vector; ++e)
+                        sums[e] = fmaf(weight[n * DEPTH + i / VECTORS_PER_LANE], number[e], sums[e]);
                 }
             }
             fetch(value_tiles, values, first + TILES_AHEAD * stride, end, row, lane, 0);

@@ -21,21 +21,17 @@
 
 #pragma once
 
-__device__ __forceinline__ void multiply_add(float (&c)[4], unsigned int a0, unsigned int a1, unsigned int a2,
-                                             unsigned int a3, unsigned int b0, unsigned int b1, Fp16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ void multiply_add(float (&c)[4], unsigned int a0, unsigned int a1, unsigned int a2,
-                                             unsigned int a3, unsigned int b0, unsigned int b1, Bf16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
+// C += A B of A [16, 16] and B [16, 8], in either dtype.
+#define MULTIPLY_ADD(Dtype, TYPE)                                                                                  \
+    __device__ __forceinline__ void multiply_add(float (&c)[4], unsigned int a0, unsigned int a1, unsigned int a2, \
+                                                 unsigned int a3, unsigned int b0, unsigned int b1, Dtype) {       \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 "                                         \
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                      \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                       \
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                                               \
+    }
+MULTIPLY_ADD(Fp16, "f16")
+MULTIPLY_ADD(Bf16, "bf16")
 
 // Transposes an 8 x 8 matrix of 16-bit numbers among the lanes, each of which has a pair of it.
 __device__ __forceinline__ unsigned int transpose(unsigned int pair) {
@@ -51,16 +47,14 @@ __device__ __forceinline__ unsigned int word(const uint4& v, int i) {
 // Over the lanes of the same lane_in_group, in all eight lane groups.
 __device__ __forceinline__ float sum_over_groups(float value) {
 #pragma unroll
-    for (int distance = 4; distance < 32; distance *= 2) {
+    for (int distance = 4; distance < 32; distance *= 2)
         value = value + __shfl_xor_sync(0xffffffffu, value, distance);
-    }
     return value;
 }
 __device__ __forceinline__ float max_over_groups(float value) {
 #pragma unroll
-    for (int distance = 4; distance < 32; distance *= 2) {
+    for (int distance = 4; distance < 32; distance *= 2)
         value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, distance));
-    }
     return value;
 }
 
@@ -160,14 +154,11 @@ struct ByMma {
     static __device__ __forceinline__ void max_of_tile(float (&largest)[2], const float (&score)[SLICES][4], int first,
                                                        int end, bool is_full_tile, int lane_group) {
 #pragma unroll
-        for (int s = 0; s < SLICES; ++s) {
+        for (int s = 0; s < SLICES; ++s)
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (is_full_tile || first + 16 * s + lane_group + i / 2 * 8 < end) {
+            for (int i = 0; i < 4; ++i)
+                if (is_full_tile || first + 16 * s + lane_group + i / 2 * 8 < end)
                     largest[i % 2] = fmaxf(largest[i % 2], score[s][i]);
-                }
-            }
-        }
     }
 
     // Takes a tile's largest scores into the running maxima. `rescale` becomes the factor of what was summed before.
@@ -186,15 +177,11 @@ struct ByMma {
     static __device__ __forceinline__ void rescale_values(float (&weighted_values)[HALVES][4][4],
                                                           const float (&rescale)[2]) {
 #pragma unroll
-        for (int h = 0; h < HALVES; ++h) {
+        for (int h = 0; h < HALVES; ++h)
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < 4; ++j)
 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    weighted_values[h][j][i] *= rescale[i % 2];
-                }
-            }
-        }
+                for (int i = 0; i < 4; ++i) weighted_values[h][j][i] *= rescale[i % 2];
     }
 
     // Replaces the scores of a slice by their weights, and sums these; `first` is the slice's first key.
@@ -267,9 +254,7 @@ struct ByMma {
             fetch_keys(key_tiles, keys, first + tile * stride, end, lane_group, lane_in_group, tile);
             fetch_values(value_tiles, values, first + tile * stride, end, lane_group, lane_in_group, tile);
         }
-        if (has_several_waves() || first + TILES_AHEAD * stride >= end) {
-            let_next_begin();
-        }
+        if (has_several_waves() || first + TILES_AHEAD * stride >= end) let_next_begin();
         wait_for_kernel_before();  // it may write the query; older keys and values are there already
         uint4 q[CHUNKS];
         load_queries(q, query, queries, lane_group, lane_in_group);
@@ -283,9 +268,7 @@ struct ByMma {
             wait_until_all_lanes_have_read();
             fetch_keys(key_tiles, keys, first + TILES_AHEAD * stride, end, lane_group, lane_in_group, 0);
             key_tiles.to_next_tile();
-            if (first + (TILES_AHEAD + 1) * stride >= end) {
-                let_next_begin();
-            }
+            if (first + (TILES_AHEAD + 1) * stride >= end) let_next_begin();
             const bool is_full_tile = first + TILE <= end;
             float largest[2] = {LOWEST, LOWEST};
             max_of_tile(largest, score, first, end, is_full_tile, lane_group);

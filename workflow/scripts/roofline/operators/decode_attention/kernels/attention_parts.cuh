@@ -37,11 +37,8 @@ struct Parts {
             const int query = i / SIZE, dimension = i % SIZE;
             float largest = LOWEST, total_weight = 0, sum = 0;
 #pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                if (part < count) {
-                    largest = fmaxf(largest, running_max[part][query]);
-                }
-            }
+            for (int part = 0; part < PARTS; ++part)
+                if (part < count) largest = fmaxf(largest, running_max[part][query]);
 #pragma unroll
             for (int part = 0; part < PARTS; ++part) {
                 if (part < count) {
@@ -86,21 +83,16 @@ struct JoinedSplits {
                 their_max[b] = split < splits ? __ldcg(theirs.values) : LOWEST;
                 their_sum[b] = __ldcg(theirs.values + 1);
 #pragma unroll
-                for (int i = 0; i < WIDTH / 2; ++i) {
+                for (int i = 0; i < WIDTH / 2; ++i)
                     their_values[b][i] = __ldcg((const float2*)theirs.weighted_values() + lane * WIDTH / 2 + i);
-                }
             }
             float larger = running_max;
 #pragma unroll
-            for (int b = 0; b < BATCH; ++b) {
-                larger = fmaxf(larger, their_max[b]);
-            }
+            for (int b = 0; b < BATCH; ++b) larger = fmaxf(larger, their_max[b]);
             const float rescale = weight_of(running_max, larger, scale_log2);
             weight_sum *= rescale;
 #pragma unroll
-            for (int i = 0; i < WIDTH; ++i) {
-                weighted_values[i] *= rescale;
-            }
+            for (int i = 0; i < WIDTH; ++i) weighted_values[i] *= rescale;
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 const float weight = weight_of(their_max[b], larger, scale_log2);
@@ -148,9 +140,7 @@ __device__ __forceinline__ void join_and_write(Parts<PARTS, MOST_QUERIES, SIZE>&
         __threadfence();
     }
     __syncthreads();
-    if (!parts.is_last_block) {
-        return;
-    }
+    if (!parts.is_last_block) return;
     // The warps of the block divide the splits of each query; each leaves a part in shared memory.
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warps_per_query = queries < WARPS ? WARPS / queries : 1;
@@ -160,13 +150,10 @@ __device__ __forceinline__ void join_and_write(Parts<PARTS, MOST_QUERIES, SIZE>&
         parts.running_max[part][query] = joined.running_max;
         parts.weight_sum[part][query] = joined.weight_sum;
 #pragma unroll
-        for (int i = 0; i < JoinedSplits<SIZE>::WIDTH; ++i) {
+        for (int i = 0; i < JoinedSplits<SIZE>::WIDTH; ++i)
             parts.weighted_values[part][query][lane * JoinedSplits<SIZE>::WIDTH + i] = joined.weighted_values[i];
-        }
     }
     __syncthreads();
     parts.join(warps_per_query, queries, scale_log2, write_result);
-    if (threadIdx.x == 0) {
-        *arrived = 0;
-    }
+    if (threadIdx.x == 0) *arrived = 0;
 }

@@ -1,8 +1,8 @@
 // A warp's tiles of keys, or of values, on their way from device memory to its lanes: LOADS x 16 bytes for each lane.
 //
 // With STAGES above 0, STAGES tiles are under way in shared memory (cp.async, compute capability 8.0 and up); with
-// STAGES 0, one tile is, in registers. A warp has two pipelines, of keys and of values, which it uses in turn, so that the oldest
-// group of copies is always that of the tile it needs next:
+// STAGES 0, one tile is, in registers. A warp has two pipelines, of keys and of values, which it uses in turn, so that
+// the oldest group of copies is always that of the tile it needs next:
 //
 //   before the loop: fetch the first TILES_AHEAD tiles of keys and of values
 //   for each tile:   wait_for_oldest, read its keys, fetch the keys of the tile TILES_AHEAD further

@@ -25,19 +25,6 @@
 // multiplied by its weights in registers, and the squares of x are summed; otherwise the kernel before may have left
 // their sums. For queries, keys and values also HEAD_SIZE and BIAS.
 
-#ifndef BF16
-#define BF16 0
-#define ROWS 8
-#define GROUPS 3
-#define SLICES 2
-#define STAGES 8
-#define BOX 8
-#define EPILOGUE 0
-#define NORM 0
-#define HEAD_SIZE 128
-#define BIAS 1
-#endif
-
 #include "../../gemm/kernels/hopper.cuh"
 #include "../../gemm/kernels/mma.cuh"
 #include "epilogue.cuh"
@@ -66,8 +53,6 @@ struct Item {
                  first_w_row<GROUPS>(tile, group, 1, shape) + offset}};
     }
 };
-
-// ---------------------------------------------------------------- phases of the loading warps
 
 // Loads a stage of W: SLICES of 64 of k of a tile's outputs.
 __device__ __forceinline__ void load_w(const TensorMap& w, u32 stages, u32 filled_barriers, u32 freed_barriers,
@@ -101,8 +86,6 @@ __device__ __forceinline__ void load_x(const TensorMap& x, u32 stages, u32 fille
         }
     }
 }
-
-// ---------------------------------------------------------------- phases of the multiplying warps
 
 // Loads what the thread's items are added to.
 __device__ __forceinline__ void preload_items(Preloaded<1> (&preloaded)[ITEMS_PER_THREAD][2], int thread, int tile,
@@ -209,8 +192,6 @@ __device__ __forceinline__ float4 add_partial_sums(float4 (&partial_sums)[K_PART
     return sum;
 }
 
-// ---------------------------------------------------------------- the kernel
-
 // x [rows, inputs] and w [outputs, inputs] as tensor maps, boxes of ROWS x 64 and BOX x 64; inputs a multiple of 64,
 // outputs of 8. The blocks take the tiles of 16 x GROUPS outputs in turn.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -245,10 +226,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     int stage = 0, parity = 0;
     if (threadIdx.x >= MULTIPLYING_THREADS) {
         if (threadIdx.x == MULTIPLYING_THREADS) {  // a lane of warp 8
-            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x)
                 for (int step = 0; step < steps; ++step)
                     load_w(w, stages, filled_barriers, freed_barriers, step, tile, shape, stage, parity);
-            }
         } else if (threadIdx.x == MULTIPLYING_THREADS + 32) {  // a lane of warp 9
             if (NORM) {
                 arrive_expecting_bytes(norm_barrier, shape.inputs * 2);

@@ -26,20 +26,6 @@
 // STAGES, BOX rows of W that one copy brings, EPILOGUE. The kernel before may have left sums of squares of PADDED rows.
 // For queries, keys and values also HEAD_SIZE, HEAD_NORMS and BIAS.
 
-#ifndef BF16
-#define BF16 0
-#define ROWS 128
-#define PADDED 128
-#define OUTPUTS 208
-#define SPLITS 2
-#define STAGES 5
-#define BOX 8
-#define EPILOGUE 0
-#define HEAD_SIZE 128
-#define HEAD_NORMS 0
-#define BIAS 1
-#endif
-
 #include "../../gemm/kernels/hopper.cuh"
 #include "epilogue.cuh"
 
@@ -47,8 +33,7 @@ const int DEPTH = 64;  // of k, of a stage: 128 bytes of a row
 const int W_BYTES = OUTPUTS * DEPTH * 2, X_BYTES = ROWS * DEPTH * 2, STAGE_BYTES = W_BYTES + X_BYTES;
 const int MULTIPLYING_THREADS = 256, THREADS = MULTIPLYING_THREADS + 64;
 
-// Parts of a tile's outputs: where a tile has 64 rows, either multiplying warpgroup takes one part. UNITS of a part
-// (epilogue.cuh).
+// Where a tile has 64 rows, each multiplying warpgroup takes a part of its outputs. UNITS: epilogue.cuh.
 const int OUTPUT_PARTS = ROWS == 64 ? 2 : 1;
 const int PART_OUTPUTS = OUTPUTS / OUTPUT_PARTS, UNITS = PART_OUTPUTS / 16;
 const int ROW_TILES_PER_WARPGROUP = ROWS > 128 ? 2 : 1;  // of 64 rows
@@ -120,8 +105,6 @@ __device__ __forceinline__ float4 sum_squares_of_quad(Shape shape, Tensors tenso
     return sum;
 }
 
-// ---------------------------------------------------------------- phases of the loading warps
-
 // Loads a stage of W: 64 of k of a tile's outputs.
 __device__ __forceinline__ void load_w(const TensorMap& w, u32 stages, u32 filled_barriers, u32 freed_barriers, int k,
                                        int tile, Shape shape, int& stage, int& parity) {
@@ -152,8 +135,6 @@ __device__ __forceinline__ void load_x(const TensorMap& x, u32 stages, u32 fille
     }
 }
 
-// ---------------------------------------------------------------- phases of the multiplying warps
-
 // Queues the products of a stage: 64 of k, 16 at a time, for each of the warpgroup's row tiles.
 __device__ __forceinline__ void queue_products(float (&sums)[ROW_TILES_PER_WARPGROUP][PART_OUTPUTS / 2], u32 x_address,
                                                u32 w_address, int step) {
@@ -166,8 +147,7 @@ __device__ __forceinline__ void queue_products(float (&sums)[ROW_TILES_PER_WARPG
             Wgmma<PART_OUTPUTS>::multiply_add(sums[tile], x_rows + tile * 512 + 2 * i, w_rows + 2 * i, step + i);
 }
 
-// Writes the norm's factors of all rows, from the squares that each thread has of four rows. Without squares they are
-// 1.
+// Writes the norm's factors of all rows, from each thread's squares of four rows; without squares they are 1.
 __device__ __forceinline__ void compute_factors(float (&factors)[ROWS], float4 (&scratch)[MULTIPLYING_THREADS],
                                                 float4 quad_squares, Shape shape) {
     scratch[threadIdx.x] = quad_squares;
@@ -179,8 +159,8 @@ __device__ __forceinline__ void compute_factors(float (&factors)[ROWS], float4 (
     }
 }
 
-// Puts a lane's sums of a strip into the inbox of the block that finishes it, its owner. `slot` is where they lie in an
-// inbox, given in that of this block.
+// Puts a lane's sums of a strip into the inbox of its owner, the block that finishes it. `slot` is their place in an
+// inbox, given as an address of this block's.
 __device__ __forceinline__ void send_sums(const float (&sums)[PART_OUTPUTS / 2], float4* slot, u32 inbox_barrier,
                                           int owner, bool is_owner) {
     if (is_owner) {
@@ -323,8 +303,6 @@ __device__ __forceinline__ void store_next_squares(const float (*squares_of_unit
     }
 }
 
-// ---------------------------------------------------------------- the kernel
-
 // x [rows, inputs] and w [outputs, inputs] as tensor maps, boxes of ROWS x 64 and BOX x 64; inputs a multiple of 64,
 // outputs of 8. The grid has SPLITS blocks for each tile in x, and a block for each ROWS rows in y. With SPLITS 1 it
 // may have fewer blocks than tiles, which then take them in turn.
@@ -332,7 +310,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     many_rows(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
               const __grid_constant__ Shape shape, const __grid_constant__ Tensors tensors) {
     extern __shared__ char dynamic_shared[];
-    Shape block_shape = shape;
+    Shape block_shape = shape;  // both from the block's first row on
     Tensors block_tensors = tensors;
     __shared__ alignas(8) u64 barriers[2 * STAGES + 1];
     __shared__ float factors[ROWS];

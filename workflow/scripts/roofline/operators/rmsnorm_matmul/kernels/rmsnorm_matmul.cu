@@ -154,12 +154,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const long long split_group = (long long)blockIdx.y * (gridDim.x / SPLITS) + blockIdx.x / SPLITS;
     float* const group_workspace = workspace + split_group * SPLITS * WORKSPACE_FLOATS;
     float4* const lane_sums = (float4*)group_workspace + (warp * ROW_GROUPS * 32 + lane);  // of the first split
-    if (SPLITS > 1) {
+    if (SPLITS > 1)
 #pragma unroll
         for (int j = 0; j < ROW_GROUPS; ++j)
             lane_sums[split * (WORKSPACE_FLOATS / 4) + j * 32] =
                 make_float4(sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
-    }
 #pragma unroll
     for (int i = 0; i < SQUARED_ROWS; ++i) {
         for (int distance = 4; distance; distance /= 2) squares[i] += __shfl_xor_sync(0xffffffff, squares[i], distance);

@@ -84,16 +84,12 @@ struct Series {
     __device__ __forceinline__ Moments merged(float count) const {
         Moments moments[WIDTH];
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) {
-            moments[i] = {count, mean[i], squares[i]};
-        }
+        for (int i = 0; i < WIDTH; ++i) moments[i] = {count, mean[i], squares[i]};
 #pragma unroll
-        for (int distance = 1; distance < WIDTH; distance *= 2) {
+        for (int distance = 1; distance < WIDTH; distance *= 2)
 #pragma unroll
-            for (int i = 0; i + distance < WIDTH; i += 2 * distance) {
+            for (int i = 0; i + distance < WIDTH; i += 2 * distance)
                 moments[i].merge_equal(moments[i + distance].mean, moments[i + distance].squares);
-            }
-        }
         return moments[0];
     }
 };
@@ -106,18 +102,14 @@ __device__ __forceinline__ Vector load(const float* row, int index) {
 
 __device__ __forceinline__ void shift(Vector& v, float shift_by) {
 #pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-        v.value[i] -= shift_by;
-    }
+    for (int i = 0; i < WIDTH; ++i) v.value[i] -= shift_by;
 }
 
 // Stores a vector normalised.
 __device__ __forceinline__ void store(float* row, int index, const Vector& v, float mean, float scale) {
     Vector out;
 #pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-        out.value[i] = (v.value[i] - mean) * scale;
-    }
+    for (int i = 0; i < WIDTH; ++i) out.value[i] = (v.value[i] - mean) * scale;
     ((VectorType*)row)[index] = out.vector;
 }
 
@@ -133,13 +125,9 @@ struct RowInRegisters {
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
             const int index = i * THREADS + thread;
-            if (EVEN || index < vectors) {
-                v[i] = load(row, index);
-            }
+            if (EVEN || index < vectors) v[i] = load(row, index);
         }
-        if (WARPS > 1) {
-            first = row[0];
-        }
+        if (WARPS > 1) first = row[0];
     }
 };
 
@@ -165,9 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS) row_norm(const floa
         if (EVEN || i * THREADS + thread < vectors) {
             shift(row_vectors.v[i], shift_by);
             series.add(row_vectors.v[i], 1.0f / (i + 1));
-            if (!EVEN) {
-                ++count;
-            }
+            if (!EVEN) ++count;
         }
     }
     for (int index = VECTORS * THREADS + thread; !EVEN && index < vectors; index += THREADS) {
@@ -178,9 +164,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS) row_norm(const floa
     Moments moments = series.merged(count);
     moments.merge_lanes<LANES, EVEN>();
     if (WARPS > 1) {
-        if (thread % 32 == 0) {
-            warp_moments[row_in_block][thread / 32] = moments;
-        }
+        if (thread % 32 == 0) warp_moments[row_in_block][thread / 32] = moments;
         __syncthreads();
         moments = warp_moments[row_in_block][thread % WARPS];
         moments.merge_lanes<WARPS, EVEN>();
@@ -191,9 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS) row_norm(const floa
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
             const int index = i * THREADS + thread;
-            if (EVEN || index < vectors) {
-                store(y_row, index, row_vectors.v[i], moments.mean, scale);
-            }
+            if (EVEN || index < vectors) store(y_row, index, row_vectors.v[i], moments.mean, scale);
         }
         for (int index = VECTORS * THREADS + thread; !EVEN && index < vectors; index += THREADS) {
             Vector v = load(x_row, index);

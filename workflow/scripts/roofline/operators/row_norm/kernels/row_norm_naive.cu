@@ -10,9 +10,7 @@ __device__ float sum_of_block(float value) {
     sums[threadIdx.x] = value;
     for (int half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) {
-            sums[threadIdx.x] += sums[threadIdx.x + half];
-        }
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     }
     __syncthreads();
     return sums[0];
@@ -24,16 +22,13 @@ extern "C" __global__ void row_norm_naive(const float* x, float* y, int rows, in
     y += (long long)blockIdx.x * columns;
     const float first = x[0];
     float sum = 0, squares = 0;
-    for (int i = threadIdx.x; i < columns; i += THREADS) {
-        sum += x[i] - first;
-    }
+    for (int i = threadIdx.x; i < columns; i += THREADS) sum += x[i] - first;
     const float mean = sum_of_block(sum) / columns;
     for (int i = threadIdx.x; i < columns; i += THREADS) {
         const float difference = x[i] - first - mean;
         squares += difference * difference;
     }
     const float deviation = sqrtf(sum_of_block(squares) / columns);
-    for (int i = threadIdx.x; i < columns; i += THREADS) {
+    for (int i = threadIdx.x; i < columns; i += THREADS)
         y[i] = deviation == 0 ? 0.0f : (x[i] - first - mean) / deviation;
-    }
 }
