@@ -184,10 +184,10 @@ def gpu_limits(architecture: int) -> GpuLimits:
 
 # The numbers of the kernel and those that Python launches it with: Python may take a little more than is needed.
 AGREED = """
-static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
-static_assert(Way::Shared::queries == QUERIES, "QUERIES");
-static_assert(sizeof(Way::Shared) <= SHARED_OF_PYTHON, "the parts do not fit");
-static_assert(2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP <= SHARED_OF_PYTHON, "the tiles do not fit");
+static_assert(Method::TILE == TILE_OF_PYTHON, "TILE");
+static_assert(Method::Shared::most_queries == QUERIES, "QUERIES");
+static_assert(sizeof(Method::Shared) <= SHARED_OF_PYTHON, "the parts do not fit");
+static_assert(2 * WARPS * TilePipeline<Method::LOADS>::BYTES_PER_WARP <= SHARED_OF_PYTHON, "the tiles do not fit");
 """
 
 

@@ -1,31 +1,30 @@
-// The first of a decode step: each sequence's row of the embedding table, scaled for the first norm, and its squares.
-
-#ifndef BF16
-#define BF16 0
-#define ROWS 8
-#endif
+// The first kernel of a decode step: each sequence's row of the embedding table, which begins the stream, the same row
+// scaled by the first norm's weights, and sums of its squares.
+// Compiled for one dtype at a time: fp16, or with BF16 bf16. ROWS: rows of x that the next kernel is compiled for.
 
 #include "../../workflow/scripts/roofline/operators/gemm/kernels/half_types.cuh"
 
-// table [tokens, hidden], g [hidden], stream and y [rows, hidden], squares [hidden / 128, ROWS]; hidden a multiple of
-// 128. A block for each row, a thread for each 8 numbers in turn.
+__device__ __forceinline__ u32 multiply_in_fp32(u32 x, u32 g) {
+    return pack(lower(x) * lower(g), upper(x) * upper(g));
+}
+
+// table [tokens, hidden], g [hidden], stream and y [rows, hidden], squares [hidden / 128, ROWS]: one sum for each 128
+// numbers of a row; hidden a multiple of 128. A block for each row; the threads take its vectors of 8 numbers in turn.
 extern "C" __global__ void __launch_bounds__(512)
     embed(const int* tokens, const uint4* table, const uint4* g, uint4* stream, uint4* y, float* squares, int hidden) {
     const int vectors = hidden / 8, row = blockIdx.x;
-    const unsigned int sixteen = 0xffffu << (threadIdx.x & 16);  // lanes of one sum: a row may end with half a warp
+    const unsigned int half_warp = 0xffffu << (threadIdx.x & 16);  // lanes of one sum: a row may end with half a warp
     let_next_begin();
     wait_for_kernel_before();
-    for (int at = threadIdx.x; at < vectors; at += blockDim.x) {
-        const uint4 x = table[(long long)tokens[row] * vectors + at], of_g = g[at];
-        stream[(long long)row * vectors + at] = x;
-        y[(long long)row * vectors + at] = make_uint4(
-            packed(lower(x.x) * lower(of_g.x), upper(x.x) * upper(of_g.x)),
-            packed(lower(x.y) * lower(of_g.y), upper(x.y) * upper(of_g.y)),
-            packed(lower(x.z) * lower(of_g.z), upper(x.z) * upper(of_g.z)),
-            packed(lower(x.w) * lower(of_g.w), upper(x.w) * upper(of_g.w)));
-        float sum = square(x);
+    for (int index = threadIdx.x; index < vectors; index += blockDim.x) {
+        const uint4 x = table[(long long)tokens[row] * vectors + index], weights = g[index];
+        stream[(long long)row * vectors + index] = x;
+        y[(long long)row * vectors + index] =
+            make_uint4(multiply_in_fp32(x.x, weights.x), multiply_in_fp32(x.y, weights.y),
+                       multiply_in_fp32(x.z, weights.z), multiply_in_fp32(x.w, weights.w));
+        float sum = sum_of_squares(x);
 #pragma unroll
-        for (int apart = 8; apart; apart /= 2) sum += __shfl_xor_sync(sixteen, sum, apart);
-        if (at % 16 == 0) squares[at / 16 * ROWS + row] = sum;
+        for (int distance = 8; distance; distance /= 2) sum += __shfl_xor_sync(half_warp, sum, distance);
+        if (index % 16 == 0) squares[index / 16 * ROWS + row] = sum;
     }
 }

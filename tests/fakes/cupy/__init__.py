@@ -391,8 +391,8 @@ def _product_on_hopper(given):
     few = "GROUPS" in defines
     columns = 16 * defines["GROUPS"] if few else defines["OUTPUTS"]
     x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // (2 if defines["ROWS"] == 64 else 1) // 2))
-    sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper_gemm.SHAPE_FIELDS)[0]
-    addresses = numpy.frombuffer((given.to if few else given.tensors).tobytes(), "u8")
+    sizes = numpy.frombuffer(given.shape.tobytes(), hopper_gemm.SHAPE_FIELDS)[0]
+    addresses = numpy.frombuffer(given.tensors.tobytes(), "u8")
     of = dict(zip(hopper_gemm.TENSOR_FIELDS, map(int, addresses), strict=True))
     x, y = x[: sizes["rows"]], AT_ADDRESS[of["y"]]
     assert y.shape == (sizes["rows"], sizes["outputs"])

@@ -79,7 +79,7 @@ class HopperGemmPlan:
     def kernel_spec(self, dtype: str, epilogue: Epilogue) -> tuple[Path, str, tuple[str, ...]]:
         """Return the kernel's file, its name, and the options that compile it for a dtype and an epilogue."""
         macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros)}
-        macros |= {"BOX": self.w_rows_per_copy, "WAY": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
+        macros |= {"BOX": self.w_rows_per_copy, "EPILOGUE": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
         macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
         macros["BIAS"] = int(epilogue.bias)
         defines = (f"-D{name}={value}" for name, value in macros.items())

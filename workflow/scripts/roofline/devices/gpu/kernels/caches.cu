@@ -49,17 +49,11 @@ __device__ __forceinline__ void read_once(Load load, unsigned int vectors, unsig
     for (; i + (LOADS_IN_FLIGHT - 1) * blockDim.x < vectors; i += LOADS_IN_FLIGHT * blockDim.x) {
         Vector v[LOADS_IN_FLIGHT];
 #pragma unroll
-        for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
-            v[j] = load(i + j * blockDim.x);
-        }
+        for (int j = 0; j < LOADS_IN_FLIGHT; ++j) v[j] = load(i + j * blockDim.x);
 #pragma unroll
-        for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
-            add(sum, v[j]);
-        }
+        for (int j = 0; j < LOADS_IN_FLIGHT; ++j) add(sum, v[j]);
     }
-    for (; i < vectors; i += blockDim.x) {
-        add(sum, load(i));
-    }
+    for (; i < vectors; i += blockDim.x) add(sum, load(i));
 }
 
 // Each block reads a set of `vectors` vectors, and the sets of neighbouring blocks begin `set_stride` vectors apart:
@@ -70,9 +64,8 @@ extern "C" __global__ void read_l1(const Vector* words, unsigned int vectors, un
     const Vector* set_of_block = words + (unsigned long long)blockIdx.x * set_stride;
     unsigned int thread_sum = 0;
 #pragma unroll 1
-    for (unsigned int pass = 0; pass < passes; ++pass) {
+    for (unsigned int pass = 0; pass < passes; ++pass)
         read_once([&](unsigned int i) { return load_l1(set_of_block + i); }, vectors, thread_sum);
-    }
     add_to_word_sum(thread_sum, word_sum);
     watch.report(cycles_and_ns);
 }
@@ -94,19 +87,13 @@ extern "C" __global__ void read_l2(const Vector* words, unsigned long long vecto
             const Vector* address = words + tile * tile_vectors + threadIdx.x;
             Vector v[LOADS_IN_FLIGHT];
 #pragma unroll
-            for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
-                v[j] = load_l2(address + j * blockDim.x);
-            }
+            for (int j = 0; j < LOADS_IN_FLIGHT; ++j) v[j] = load_l2(address + j * blockDim.x);
 #pragma unroll
-            for (int j = 0; j < LOADS_IN_FLIGHT; ++j) {
-                add(thread_sum, v[j]);
-            }
+            for (int j = 0; j < LOADS_IN_FLIGHT; ++j) add(thread_sum, v[j]);
         }
-        if (tile == full_tiles) {
-            for (unsigned long long i = full_tiles * tile_vectors + threadIdx.x; i < vectors; i += blockDim.x) {
+        if (tile == full_tiles)
+            for (unsigned long long i = full_tiles * tile_vectors + threadIdx.x; i < vectors; i += blockDim.x)
                 add(thread_sum, load_l2(words + i));
-            }
-        }
     }
     add_to_word_sum(thread_sum, word_sum);
     watch.report(cycles_and_ns);
@@ -118,9 +105,8 @@ extern "C" __global__ void read_l2_broadcast(const Vector* words, unsigned int v
     const Stopwatch watch;
     unsigned int thread_sum = 0;
 #pragma unroll 1
-    for (unsigned int pass = 0; pass < passes; ++pass) {
+    for (unsigned int pass = 0; pass < passes; ++pass)
         read_once([&](unsigned int i) { return load_l2(words + i); }, vectors, thread_sum);
-    }
     add_to_word_sum(thread_sum, word_sum);
     watch.report(cycles_and_ns);
 }
@@ -129,9 +115,7 @@ extern "C" __global__ void read_l2_broadcast(const Vector* words, unsigned int v
 extern "C" __global__ void read_shared(const Vector* words, unsigned int vectors, unsigned int passes,
                                        unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     extern __shared__ Vector set[];
-    for (unsigned int i = threadIdx.x; i < vectors; i += blockDim.x) {
-        set[i] = words[i];
-    }
+    for (unsigned int i = threadIdx.x; i < vectors; i += blockDim.x) set[i] = words[i];
     __syncthreads();
     const unsigned int start = (unsigned int)__cvta_generic_to_shared(set);
     const Stopwatch watch;

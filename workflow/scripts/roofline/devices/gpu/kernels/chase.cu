@@ -3,9 +3,7 @@
 template <typename Load>
 __device__ void follow_chain(Load load, unsigned long long address, unsigned int steps,
                              unsigned long long* last_address) {
-    for (unsigned int step = 0; step < steps; ++step) {
-        address = load(address);
-    }
+    for (unsigned int step = 0; step < steps; ++step) address = load(address);
     *last_address = address;
 }
 

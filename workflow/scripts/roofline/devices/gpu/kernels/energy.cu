@@ -11,8 +11,8 @@ typedef float4 Vector;
 #define NUMBERS_PER_VECTOR 4
 #endif
 
-// sums[thread] becomes the sum of the thread's numbers after MULTIPLIES steps x = x factor + addend. The threads go over
-// the `count` vectors of 16 bytes in a grid-stride loop, `passes` times: one short pass would leave the card idle.
+// sums[thread] becomes the sum of the thread's numbers after MULTIPLIES steps x = x factor + addend. The threads go
+// over the `count` vectors of 16 bytes in a grid-stride loop, `passes` times: one short pass would leave the card idle.
 // `factor` and `addend` are arguments, so that the compiler computes nothing ahead.
 extern "C" __global__ void read_and_multiply(const Vector* numbers, unsigned long long count, unsigned int passes,
                                              Number factor, Number addend, Number* sums) {
@@ -28,16 +28,11 @@ extern "C" __global__ void read_and_multiply(const Vector* numbers, unsigned lon
             Number x[NUMBERS_PER_VECTOR] = {v.x, v.y, v.z, v.w};
 #endif
 #pragma unroll 16
-            for (int step = 0; step < MULTIPLIES; ++step) {
+            for (int step = 0; step < MULTIPLIES; ++step)
 #pragma unroll
-                for (int i = 0; i < NUMBERS_PER_VECTOR; ++i) {
-                    x[i] = x[i] * factor + addend;
-                }
-            }
+                for (int i = 0; i < NUMBERS_PER_VECTOR; ++i) x[i] = x[i] * factor + addend;
 #pragma unroll
-            for (int i = 0; i < NUMBERS_PER_VECTOR; ++i) {
-                sum += x[i];
-            }
+            for (int i = 0; i < NUMBERS_PER_VECTOR; ++i) sum += x[i];
         }
     }
     sums[thread] = sum;

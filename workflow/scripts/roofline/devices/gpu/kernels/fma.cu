@@ -32,25 +32,17 @@ __device__ void fold(const Number* before, Number* after, const Number* factors,
     const Number k = factors[0], l = factors[1];
     Number x[NUMBERS];
 #pragma unroll
-    for (int i = 0; i < NUMBERS; ++i) {
-        x[i] = before[i * threads + thread];
-    }
+    for (int i = 0; i < NUMBERS; ++i) x[i] = before[i * threads + thread];
     const Stopwatch watch;
 #pragma unroll 1
-    for (unsigned int round = 0; round < rounds; ++round) {
+    for (unsigned int round = 0; round < rounds; ++round)
 #pragma unroll
-        for (int step = 0; step < STEPS_PER_ROUND; ++step) {
+        for (int step = 0; step < STEPS_PER_ROUND; ++step)
 #pragma unroll
-            for (int i = 0; i < NUMBERS; ++i) {
-                x[i] = multiply_add(x[i], k, l);
-            }
-        }
-    }
+            for (int i = 0; i < NUMBERS; ++i) x[i] = multiply_add(x[i], k, l);
     watch.report(cycles_and_ns);
 #pragma unroll
-    for (int i = 0; i < NUMBERS; ++i) {
-        after[i * threads + thread] = x[i];
-    }
+    for (int i = 0; i < NUMBERS; ++i) after[i * threads + thread] = x[i];
 }
 
 extern "C" __global__ void fold_fp32(const float* before, float* after, const float* factors, unsigned int rounds,

@@ -68,9 +68,7 @@ extern "C" __global__ void load_strided(const unsigned int* a, unsigned int stri
         }
         offset = (offset + SECTOR_WORDS * LOADS_PER_ROUND) & (set_words - 1);
 #pragma unroll
-        for (int i = 0; i < LOADS_PER_ROUND; ++i) {
-            thread_sum += v[i];
-        }
+        for (int i = 0; i < LOADS_PER_ROUND; ++i) thread_sum += v[i];
     }
     watch.report(cycles_and_ns);
     add_to_word_sum(thread_sum, word_sum);
@@ -82,9 +80,7 @@ extern "C" __global__ void load_strided(const unsigned int* a, unsigned int stri
 extern "C" __global__ void load_conflicting(const unsigned int* a, unsigned int stride, unsigned int rounds,
                                             unsigned int* word_sum, unsigned long long* cycles_and_ns) {
     __shared__ unsigned int set[SHARED_WORDS];
-    for (unsigned int i = threadIdx.x; i < SHARED_WORDS; i += blockDim.x) {
-        set[i] = a[i];
-    }
+    for (unsigned int i = threadIdx.x; i < SHARED_WORDS; i += blockDim.x) set[i] = a[i];
     __syncthreads();
     const unsigned int lane_address = (unsigned int)__cvta_generic_to_shared(set + threadIdx.x % 32 * stride);
     unsigned int offset = 0, thread_sum = 0;
@@ -98,9 +94,7 @@ extern "C" __global__ void load_conflicting(const unsigned int* a, unsigned int 
         }
         offset = (offset + BANKS * LOADS_PER_ROUND) % (SHARED_WORDS / 2);
 #pragma unroll
-        for (int i = 0; i < LOADS_PER_ROUND; ++i) {
-            thread_sum += v[i];
-        }
+        for (int i = 0; i < LOADS_PER_ROUND; ++i) thread_sum += v[i];
     }
     watch.report(cycles_and_ns);
     add_to_word_sum(thread_sum, word_sum);

@@ -1,5 +1,4 @@
-// Streams through memory in wide accesses, several of each thread in flight: the rate of the memory, not of a plain
-// loop.
+// Streams through memory in wide accesses, several per thread in flight: the rate of the memory, not of a plain loop.
 //
 // A vector is 16 bytes, and 32 on the cards that have such accesses (compute capability 10.0 and up). DEPTH is the
 // number of accesses that a thread has in flight. The blocks take tiles of blockDim.x x DEPTH vectors in a grid-stride
@@ -49,9 +48,7 @@ __device__ __forceinline__ void store_streaming(Vector* address, const Vector& v
 
 __device__ __forceinline__ void add(Vector& sum, const Vector& v) {
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
-        sum.word[i] += v.word[i];
-    }
+    for (int i = 0; i < WORDS; ++i) sum.word[i] += v.word[i];
 }
 
 // Adds a thread's words to *word_sum, the sum of all 32-bit words, which wraps: that it is right shows that every byte
@@ -61,12 +58,8 @@ __device__ __forceinline__ void add_to_word_sum(const Vector& sum, unsigned int*
                                                 const unsigned int* report_sum) {
     unsigned int thread_sum = 0;
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
-        thread_sum += sum.word[i];
-    }
-    if (*report_sum || thread_sum == 0x9e3779b9u) {
-        atomicAdd(word_sum, thread_sum);
-    }
+    for (int i = 0; i < WORDS; ++i) thread_sum += sum.word[i];
+    if (*report_sum || thread_sum == 0x9e3779b9u) atomicAdd(word_sum, thread_sum);
 }
 
 // Calls on_tile(first) for each full tile of the block, `first` being the thread's first vector in it, and on_vector(i)
@@ -76,12 +69,8 @@ __device__ __forceinline__ void for_each_tile(unsigned long long vectors, OnTile
     const unsigned long long tile_vectors = (unsigned long long)blockDim.x * DEPTH;
     unsigned long long first = blockIdx.x * tile_vectors + threadIdx.x;
     const unsigned long long full_tiles_end = vectors / tile_vectors * tile_vectors;
-    for (; first < full_tiles_end; first += gridDim.x * tile_vectors) {
-        on_tile(first);
-    }
-    for (unsigned long long i = first; i < vectors && i < first + tile_vectors; i += blockDim.x) {
-        on_vector(i);
-    }
+    for (; first < full_tiles_end; first += gridDim.x * tile_vectors) on_tile(first);
+    for (unsigned long long i = first; i < vectors && i < first + tile_vectors; i += blockDim.x) on_vector(i);
 }
 
 // Reads `vectors` vectors of a. *word_sum and *report_sum are those of add_to_word_sum.
@@ -95,13 +84,9 @@ __device__ void read_all(const Vector* a, unsigned long long vectors, unsigned i
         [&](unsigned long long first) {
             Vector v[DEPTH];
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
-                v[i] = load_streaming(a + first + i * blockDim.x);
-            }
+            for (int i = 0; i < DEPTH; ++i) v[i] = load_streaming(a + first + i * blockDim.x);
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
-                add(sum, v[i]);
-            }
+            for (int i = 0; i < DEPTH; ++i) add(sum, v[i]);
         },
         [&](unsigned long long i) { add(sum, load_streaming(a + i)); });
     add_to_word_sum(sum, word_sum, report_sum);
@@ -116,18 +101,14 @@ __device__ void write_all(Vector* c, unsigned long long vectors, unsigned int st
     const auto store = [&](unsigned long long i) {
         Vector v;
 #pragma unroll
-        for (int word = 0; word < WORDS; ++word) {
-            v.word[word] = start + (unsigned int)(i * WORDS) + word;
-        }
+        for (int word = 0; word < WORDS; ++word) v.word[word] = start + (unsigned int)(i * WORDS) + word;
         store_streaming(c + i, v);
     };
     for_each_tile<DEPTH>(
         vectors,
         [&](unsigned long long first) {
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
-                store(first + i * blockDim.x);
-            }
+            for (int i = 0; i < DEPTH; ++i) store(first + i * blockDim.x);
         },
         store);
     watch.report(cycles_and_ns);
@@ -142,13 +123,9 @@ __device__ void copy_all(const Vector* a, Vector* c, unsigned long long vectors,
         [&](unsigned long long first) {
             Vector v[DEPTH];
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
-                v[i] = load_streaming(a + first + i * blockDim.x);
-            }
+            for (int i = 0; i < DEPTH; ++i) v[i] = load_streaming(a + first + i * blockDim.x);
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
-                store_streaming(c + first + i * blockDim.x, v[i]);
-            }
+            for (int i = 0; i < DEPTH; ++i) store_streaming(c + first + i * blockDim.x, v[i]);
         },
         [&](unsigned long long i) { store_streaming(c + i, load_streaming(a + i)); });
     watch.report(cycles_and_ns);
@@ -157,9 +134,8 @@ __device__ void copy_all(const Vector* a, Vector* c, unsigned long long vectors,
 __device__ __forceinline__ Vector scaled_sum(const Vector& a, const Vector& b, float scale) {
     Vector v;
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
+    for (int i = 0; i < WORDS; ++i)
         v.word[i] = __float_as_uint(fmaf(scale, __uint_as_float(b.word[i]), __uint_as_float(a.word[i])));
-    }
     return v;
 }
 
@@ -178,9 +154,8 @@ __device__ void triad_all(const Vector* a, const Vector* b, Vector* c, unsigned 
                 w[i] = load_streaming(b + first + i * blockDim.x);
             }
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
+            for (int i = 0; i < DEPTH; ++i)
                 store_streaming(c + first + i * blockDim.x, scaled_sum(v[i], w[i], scale));
-            }
         },
         [&](unsigned long long i) {
             store_streaming(c + i, scaled_sum(load_streaming(a + i), load_streaming(b + i), scale));

@@ -75,11 +75,8 @@ __device__ void fill(typename Dtype::Stored* out, unsigned long long count, unsi
         normal_pair(bits.word[0], bits.word[1], x[0], x[1]);
         normal_pair(bits.word[2], bits.word[3], x[2], x[3]);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            if (4 * i + k < count) {
-                out[4 * i + k] = Dtype::from(x[k]);
-            }
-        }
+        for (int k = 0; k < 4; ++k)
+            if (4 * i + k < count) out[4 * i + k] = Dtype::from(x[k]);
     }
 }
 
@@ -110,8 +107,6 @@ extern "C" __global__ void normal_fp64(double* out, unsigned long long count, un
         double first, second;
         sincospi(b * 0x1p-52, &second, &first);
         out[2 * i] = radius * first;
-        if (2 * i + 1 < count) {
-            out[2 * i + 1] = radius * second;
-        }
+        if (2 * i + 1 < count) out[2 * i + 1] = radius * second;
     }
 }

@@ -22,9 +22,7 @@ __device__ __forceinline__ Moment read_clocks() {
         const unsigned long long start_ns = now_ns();
         moment.cycle = clock64();
         moment.ns = now_ns();
-        if (moment.ns - start_ns <= close_ns) {
-            break;
-        }
+        if (moment.ns - start_ns <= close_ns) break;
     }
     return moment;
 }

@@ -1,7 +1,8 @@
-// Softmax-weighted sums over parts of the keys, and how parts become one.
+// Softmax-weighted sums over parts of the keys, and how parts are joined.
 //
-// A part is, for each query, the largest score m, the sum l of exp(score - m), and the vector acc of the sums of
-// exp(score - m) x value. Two parts become one after each was scaled by exp(its m - the larger m).
+// A part has for each query the largest score (running_max), the sum of exp(score - running_max) (weight_sum), and the
+// vector of the sums of exp(score - running_max) x value (weighted_values). Two parts are joined by addition, after
+// each was scaled by exp(its running_max - the larger running_max). The result is weighted_values / weight_sum.
 
 #pragma once
 
@@ -14,155 +15,145 @@ __device__ __forceinline__ float weight_of(float score, float largest, float sca
     return power;
 }
 
-// The parts of one block, in shared memory.
-template <int PARTS, int MOST, int SIZE>
+// The parts of one block, in shared memory, of up to MOST_QUERIES queries with vectors of SIZE numbers.
+template <int PARTS, int MOST_QUERIES, int SIZE>
 struct Parts {
-    static const int queries = MOST;
-    // Four more a row, so that rows written side by side do not meet in the same banks.
-    float acc[PARTS][MOST][SIZE + 4];
-    float m[PARTS][MOST];
-    float l[PARTS][MOST];
-    bool last;
+    static const int most_queries = MOST_QUERIES;
+    // A row has four numbers more, so that rows written side by side do not meet in the same banks.
+    float weighted_values[PARTS][MOST_QUERIES][SIZE + 4];
+    float running_max[PARTS][MOST_QUERIES];
+    float weight_sum[PARTS][MOST_QUERIES];
+    bool is_last_block;
 
-    __device__ __forceinline__ void put(int part, int query, int place, float a, float b, float c, float d) {
-        *(float4*)&acc[part][query][place] = make_float4(a, b, c, d);
+    __device__ __forceinline__ void put(int part, int query, int dimension, float a, float b, float c, float d) {
+        *(float4*)&weighted_values[part][query][dimension] = make_float4(a, b, c, d);
     }
 
-    // Calls `take(query, place, m, l, sum)` with the first `count` parts joined, for each place of each query's vector.
-    template <typename Take>
-    __device__ __forceinline__ void joined(int count, int queries, float scale_log2, Take take) const {
+    // Joins the first `count` parts: calls write_sum(query, dimension, running_max, weight_sum, weighted value) for
+    // each dimension of each query's vector. The threads of the block take the dimensions in turn.
+    template <typename WriteSum>
+    __device__ __forceinline__ void join(int count, int queries, float scale_log2, WriteSum write_sum) const {
         for (int i = threadIdx.x; i < queries * SIZE; i += blockDim.x) {
-            const int query = i / SIZE, place = i % SIZE;
-            float largest = LOWEST, total = 0, sum = 0;
+            const int query = i / SIZE, dimension = i % SIZE;
+            float largest = LOWEST, total_weight = 0, sum = 0;
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part)
+                if (part < count) largest = fmaxf(largest, running_max[part][query]);
 #pragma unroll
             for (int part = 0; part < PARTS; ++part) {
                 if (part < count) {
-                    largest = fmaxf(largest, m[part][query]);
+                    const float weight = weight_of(running_max[part][query], largest, scale_log2);
+                    total_weight = fmaf(weight, weight_sum[part][query], total_weight);
+                    sum = fmaf(weight, weighted_values[part][query][dimension], sum);
                 }
             }
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                if (part < count) {
-                    const float weight = weight_of(m[part][query], largest, scale_log2);
-                    total = fmaf(weight, l[part][query], total);
-                    sum = fmaf(weight, acc[part][query][place], sum);
-                }
-            }
-            take(query, place, largest, total, sum);
+            write_sum(query, dimension, largest, total_weight, sum);
         }
     }
 };
 
-// One split of the keys as its block leaves it in device memory: m, l, two that pad, then acc.
+// The part of one split of the keys, as its block leaves it in device memory: values[0] is running_max, values[1]
+// weight_sum, two numbers are padding, then come the weighted_values.
 template <int SIZE>
 struct Split {
     static const int PITCH = SIZE + 4;
-    float* figures;
+    float* values;
     __device__ __forceinline__ Split(float* workspace, long long query, int split, int splits)
-        : figures(workspace + (query * splits + split) * PITCH) {}
-    __device__ __forceinline__ float* acc() const { return figures + 4; }
+        : values(workspace + (query * splits + split) * PITCH) {}
+    __device__ __forceinline__ float* weighted_values() const { return values + 4; }
 };
 
-// A warp's share of the joining of splits: of one query, every n-th split.
+// The splits that one warp joins, of one query: every `every`-th from `first_split` on. A lane has WIDTH dimensions.
 template <int SIZE>
-struct Share {
+struct JoinedSplits {
     static const int WIDTH = SIZE / 32;
-    float m = LOWEST, l = 0, acc[WIDTH] = {};
+    float running_max = LOWEST, weight_sum = 0, weighted_values[WIDTH] = {};
 
-    // BATCH splits are under way at once, those past the end with weight 0.
-    __device__ __forceinline__ Share(float* workspace, long long query, int from, int every, int splits,
-                                     float scale_log2) {
+    // BATCH splits are loaded at once, those past the end with weight 0.
+    __device__ __forceinline__ JoinedSplits(float* workspace, long long query, int first_split, int every, int splits,
+                                            float scale_log2) {
         const int BATCH = 8, lane = threadIdx.x % 32;
-        for (int first = from; first < splits; first += BATCH * every) {
-            float their_m[BATCH], their_l[BATCH];
-            float2 their_acc[BATCH][WIDTH / 2];
+        for (int first = first_split; first < splits; first += BATCH * every) {
+            float their_max[BATCH], their_sum[BATCH];
+            float2 their_values[BATCH][WIDTH / 2];
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 const int split = first + b * every;
                 const Split<SIZE> theirs(workspace, query, min(split, splits - 1), splits);
-                their_m[b] = split < splits ? __ldcg(theirs.figures) : LOWEST;
-                their_l[b] = __ldcg(theirs.figures + 1);
+                their_max[b] = split < splits ? __ldcg(theirs.values) : LOWEST;
+                their_sum[b] = __ldcg(theirs.values + 1);
 #pragma unroll
-                for (int i = 0; i < WIDTH / 2; ++i) {
-                    their_acc[b][i] = __ldcg((const float2*)theirs.acc() + lane * WIDTH / 2 + i);
-                }
+                for (int i = 0; i < WIDTH / 2; ++i)
+                    their_values[b][i] = __ldcg((const float2*)theirs.weighted_values() + lane * WIDTH / 2 + i);
             }
-            float larger = m;
+            float larger = running_max;
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) larger = fmaxf(larger, their_max[b]);
+            const float rescale = weight_of(running_max, larger, scale_log2);
+            weight_sum *= rescale;
+#pragma unroll
+            for (int i = 0; i < WIDTH; ++i) weighted_values[i] *= rescale;
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
-                larger = fmaxf(larger, their_m[b]);
-            }
-            const float keep = weight_of(m, larger, scale_log2);
-            l *= keep;
-#pragma unroll
-            for (int i = 0; i < WIDTH; ++i) {
-                acc[i] *= keep;
-            }
-#pragma unroll
-            for (int b = 0; b < BATCH; ++b) {
-                const float weight = weight_of(their_m[b], larger, scale_log2);
-                l = fmaf(weight, their_l[b], l);
+                const float weight = weight_of(their_max[b], larger, scale_log2);
+                weight_sum = fmaf(weight, their_sum[b], weight_sum);
 #pragma unroll
                 for (int i = 0; i < WIDTH / 2; ++i) {
-                    acc[2 * i] = fmaf(weight, their_acc[b][i].x, acc[2 * i]);
-                    acc[2 * i + 1] = fmaf(weight, their_acc[b][i].y, acc[2 * i + 1]);
+                    weighted_values[2 * i] = fmaf(weight, their_values[b][i].x, weighted_values[2 * i]);
+                    weighted_values[2 * i + 1] = fmaf(weight, their_values[b][i].y, weighted_values[2 * i + 1]);
                 }
             }
-            m = larger;
+            running_max = larger;
         }
     }
 };
 
-// Joins a block's parts and writes the result; where the keys are split among blocks, the block that comes last joins
-// the splits. `first` is the first of the block's `queries` queries in the whole batch; `arrived` counts the blocks
-// of these queries that are done, and is 0 again at the end.
-template <typename T, int PARTS, int MOST, int SIZE>
-__device__ __forceinline__ void finish(Parts<PARTS, MOST, SIZE>& parts, typename T::stored* out, float* workspace,
-                                       unsigned int* arrived, long long first, int queries, int split, int splits,
-                                       float scale_log2) {
-    const auto write = [&](int query, int place, float, float l, float sum) {
-        out[(first + query) * SIZE + place] = T::rounded(sum / l);
+// Joins a block's parts and writes the result. Where the keys are split among blocks, each block leaves its part in
+// `workspace`, and the block that finishes last joins the splits. `first_query` is the first of the block's `queries`
+// queries in the whole batch; `arrived` counts the blocks of these queries that are done; it is 0 before and after.
+template <typename T, int PARTS, int MOST_QUERIES, int SIZE>
+__device__ __forceinline__ void join_and_write(Parts<PARTS, MOST_QUERIES, SIZE>& parts, typename T::stored* out,
+                                               float* workspace, unsigned int* arrived, long long first_query,
+                                               int queries, int split, int splits, float scale_log2) {
+    const auto write_result = [&](int query, int dimension, float, float weight_sum, float sum) {
+        out[(first_query + query) * SIZE + dimension] = T::round(sum / weight_sum);
     };
     __syncthreads();
     if (splits == 1) {
-        parts.joined(PARTS, queries, scale_log2, write);
+        parts.join(PARTS, queries, scale_log2, write_result);
         return;
     }
-    parts.joined(PARTS, queries, scale_log2, [&](int query, int place, float m, float l, float sum) {
-        const Split<SIZE> mine(workspace, first + query, split, splits);
-        mine.acc()[place] = sum;
-        if (place == 0) {
-            mine.figures[0] = m;
-            mine.figures[1] = l;
-        }
-    });
+    parts.join(PARTS, queries, scale_log2,
+               [&](int query, int dimension, float running_max, float weight_sum, float sum) {
+                   const Split<SIZE> block_split(workspace, first_query + query, split, splits);
+                   block_split.weighted_values()[dimension] = sum;
+                   if (dimension == 0) {
+                       block_split.values[0] = running_max;
+                       block_split.values[1] = weight_sum;
+                   }
+               });
     __syncthreads();
     if (threadIdx.x == 0) {
-        // The first thread speaks for its block: what the others wrote before the barrier is released with it.
+        // The first thread releases what all threads of its block wrote before the barrier.
         __threadfence();
-        parts.last = atomicAdd(arrived, 1) == splits - 1;
+        parts.is_last_block = atomicAdd(arrived, 1) == splits - 1;
         __threadfence();
     }
     __syncthreads();
-    if (!parts.last) {
-        return;
-    }
-    // So many warps share a query's splits as there are warps for each query; each leaves a part in shared memory.
+    if (!parts.is_last_block) return;
+    // The warps of the block divide the splits of each query; each leaves a part in shared memory.
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int sharing = queries < WARPS ? WARPS / queries : 1;
-    for (int item = warp; item < queries * sharing; item += WARPS) {
+    const int warps_per_query = queries < WARPS ? WARPS / queries : 1;
+    for (int item = warp; item < queries * warps_per_query; item += WARPS) {
         const int query = item % queries, part = item / queries;
-        const Share<SIZE> share(workspace, first + query, part, sharing, splits, scale_log2);
-        parts.m[part][query] = share.m;
-        parts.l[part][query] = share.l;
+        const JoinedSplits<SIZE> joined(workspace, first_query + query, part, warps_per_query, splits, scale_log2);
+        parts.running_max[part][query] = joined.running_max;
+        parts.weight_sum[part][query] = joined.weight_sum;
 #pragma unroll
-        for (int i = 0; i < Share<SIZE>::WIDTH; ++i) {
-            parts.acc[part][query][lane * Share<SIZE>::WIDTH + i] = share.acc[i];
-        }
+        for (int i = 0; i < JoinedSplits<SIZE>::WIDTH; ++i)
+            parts.weighted_values[part][query][lane * JoinedSplits<SIZE>::WIDTH + i] = joined.weighted_values[i];
     }
     __syncthreads();
-    parts.joined(sharing, queries, scale_log2, write);
-    if (threadIdx.x == 0) {
-        *arrived = 0;
-    }
+    parts.join(warps_per_query, queries, scale_log2, write_result);
+    if (threadIdx.x == 0) *arrived = 0;
 }

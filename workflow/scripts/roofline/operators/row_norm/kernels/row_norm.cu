@@ -3,8 +3,8 @@
 // Every row is shifted by its first number before anything is summed. Differences of like numbers are exact, so that a
 // large offset costs no accuracy and a constant row has a deviation of exactly 0.
 //
-// Compiled for one division of the work at a time: WIDTH numbers per access, THREADS per row (a power of two), VECTORS
-// of WIDTH numbers that each thread holds in registers, ROWS per block, EVEN where the threads hold all of a row and
+// Compiled for one division of the work at a time: WIDTH numbers per access (a vector), THREADS per row (a power of
+// two), VECTORS that each thread holds in registers, ROWS per block, EVEN where the threads hold all of a row and
 // equally many numbers each.
 
 #ifndef WIDTH
@@ -18,182 +18,169 @@
 #include "../../../devices/gpu/kernels/programmatic_launch.cuh"
 
 #if WIDTH == 4
-typedef float4 Pack;
+typedef float4 VectorType;
 #elif WIDTH == 2
-typedef float2 Pack;
+typedef float2 VectorType;
 #else
-typedef float Pack;
+typedef float VectorType;
 #endif
 
 union Vector {
-    Pack pack;
-    float of[WIDTH];
+    VectorType vector;
+    float value[WIDTH];
 };
 
-// Of so many numbers their mean, and the sum of the squares of their distances from it (Welford 1962).
+// The mean of `count` numbers, and the sum of the squares of their distances from it (Welford 1962).
 struct Moments {
     float count, mean, squares;
 
-    // Joined with those of as many other numbers (Chan, Golub, LeVeque 1979).
-    __device__ __forceinline__ void join_equal(float other_mean, float other_squares) {
-        const float apart = other_mean - mean;
-        mean = fmaf(0.5f, apart, mean);
-        squares = fmaf(0.5f * count * apart, apart, squares + other_squares);
+    // Merges those of as many other numbers (Chan, Golub, LeVeque 1979).
+    __device__ __forceinline__ void merge_equal(float other_mean, float other_squares) {
+        const float difference = other_mean - mean;
+        mean = fmaf(0.5f, difference, mean);
+        squares = fmaf(0.5f * count * difference, difference, squares + other_squares);
         count *= 2;
     }
 
-    __device__ __forceinline__ void join(float other_count, float other_mean, float other_squares) {
-        const float sum = count + other_count, apart = other_mean - mean;
+    __device__ __forceinline__ void merge(float other_count, float other_mean, float other_squares) {
+        const float sum = count + other_count, difference = other_mean - mean;
         const float share = sum > 0 ? __fdividef(other_count, sum) : 0.0f;
-        mean = fmaf(share, apart, mean);
-        squares = fmaf(share * count * apart, apart, squares + other_squares);
+        mean = fmaf(share, difference, mean);
+        squares = fmaf(share * count * difference, difference, squares + other_squares);
         count = sum;
     }
 
-    // Over the first SIZE lanes of every 32, or over each SIZE of them.
+    // Merges the moments of each SIZE neighbouring lanes, which all receive the result. EQUAL: all have the same count.
     template <int SIZE, bool EQUAL>
-    __device__ __forceinline__ void join_lanes() {
+    __device__ __forceinline__ void merge_lanes() {
 #pragma unroll
-        for (int lane = 1; lane < SIZE; lane *= 2) {
-            const float other_mean = __shfl_xor_sync(0xffffffffu, mean, lane);
-            const float other_squares = __shfl_xor_sync(0xffffffffu, squares, lane);
+        for (int distance = 1; distance < SIZE; distance *= 2) {
+            const float other_mean = __shfl_xor_sync(0xffffffffu, mean, distance);
+            const float other_squares = __shfl_xor_sync(0xffffffffu, squares, distance);
             if (EQUAL) {
-                join_equal(other_mean, other_squares);
+                merge_equal(other_mean, other_squares);
             } else {
-                join(__shfl_xor_sync(0xffffffffu, count, lane), other_mean, other_squares);
+                merge(__shfl_xor_sync(0xffffffffu, count, distance), other_mean, other_squares);
             }
         }
     }
 };
 
-// Welford's update of WIDTH series side by side, by their `number`-th numbers.
+// Welford's update of WIDTH series side by side: of the i-th numbers of all vectors for each i.
 struct Series {
     float mean[WIDTH], squares[WIDTH];
 
+    // Adds the n-th vector; `share` is 1 / n.
     __device__ __forceinline__ void add(const Vector& v, float share) {
 #pragma unroll
         for (int i = 0; i < WIDTH; ++i) {
-            const float apart = v.of[i] - mean[i];
-            mean[i] = fmaf(share, apart, mean[i]);
-            squares[i] = fmaf(apart, v.of[i] - mean[i], squares[i]);
+            const float difference = v.value[i] - mean[i];
+            mean[i] = fmaf(share, difference, mean[i]);
+            squares[i] = fmaf(difference, v.value[i] - mean[i], squares[i]);
         }
     }
 
-    __device__ __forceinline__ Moments joined(float count) const {
-        Moments all[WIDTH];
+    // The moments of all series together, of `count` numbers each.
+    __device__ __forceinline__ Moments merged(float count) const {
+        Moments moments[WIDTH];
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) {
-            all[i] = {count, mean[i], squares[i]};
-        }
+        for (int i = 0; i < WIDTH; ++i) moments[i] = {count, mean[i], squares[i]};
 #pragma unroll
-        for (int apart = 1; apart < WIDTH; apart *= 2) {
+        for (int distance = 1; distance < WIDTH; distance *= 2)
 #pragma unroll
-            for (int i = 0; i + apart < WIDTH; i += 2 * apart) {
-                all[i].join_equal(all[i + apart].mean, all[i + apart].squares);
-            }
-        }
-        return all[0];
+            for (int i = 0; i + distance < WIDTH; i += 2 * distance)
+                moments[i].merge_equal(moments[i + distance].mean, moments[i + distance].squares);
+        return moments[0];
     }
 };
 
-__device__ __forceinline__ Vector loaded(const float* row, int place) {
+__device__ __forceinline__ Vector load(const float* row, int index) {
     Vector v;
-    v.pack = ((const Pack*)row)[place];
+    v.vector = ((const VectorType*)row)[index];
     return v;
 }
 
-__device__ __forceinline__ void shift(Vector& v, float by) {
+__device__ __forceinline__ void shift(Vector& v, float shift_by) {
 #pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-        v.of[i] -= by;
-    }
+    for (int i = 0; i < WIDTH; ++i) v.value[i] -= shift_by;
 }
 
-__device__ __forceinline__ void store(float* row, int place, const Vector& v, float mean, float scale) {
+// Stores a vector normalised.
+__device__ __forceinline__ void store(float* row, int index, const Vector& v, float mean, float scale) {
     Vector out;
 #pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-        out.of[i] = (v.of[i] - mean) * scale;
-    }
-    ((Pack*)row)[place] = out.pack;
+    for (int i = 0; i < WIDTH; ++i) out.value[i] = (v.value[i] - mean) * scale;
+    ((VectorType*)row)[index] = out.vector;
 }
 
 static const int WARPS = THREADS > 32 ? THREADS / 32 : 1;  // of a row
 static const int LANES = THREADS > 32 ? 32 : THREADS;      // of a row within a warp
 
-// What a thread holds of a row.
-struct Held {
+// What a thread holds of a row: every THREADS-th vector.
+struct RowInRegisters {
     Vector v[VECTORS];
-    float first;  // number of the row
+    float first;  // number of the row, where several warps share it
 
-    __device__ __forceinline__ void load(const float* row, int thread, int vectors) {
+    __device__ __forceinline__ void load_row(const float* row, int thread, int vectors) {
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
-            const int place = i * THREADS + thread;
-            if (EVEN || place < vectors) {
-                v[i] = loaded(row, place);
-            }
+            const int index = i * THREADS + thread;
+            if (EVEN || index < vectors) v[i] = load(row, index);
         }
-        if (WARPS > 1) {
-            first = row[0];
-        }
+        if (WARPS > 1) first = row[0];
     }
 };
 
+// x and y [rows, columns], columns a multiple of WIDTH. A block has ROWS rows, THREADS threads for each. What registers
+// do not hold of a row is read twice.
 extern "C" __global__ void __launch_bounds__(THREADS * ROWS) row_norm(const float* x, float* y, int rows, int columns) {
-    const int thread = threadIdx.x % THREADS, own = threadIdx.x / THREADS, vectors = columns / WIDTH;
-    // Of a row past the end the last one, which is then not written: lanes exchange numbers, and all must be there.
-    const int row = blockIdx.x * ROWS + own;
-    const float* from = x + (long long)min(row, rows - 1) * columns;
-    float* to = y + (long long)row * columns;
-    Held held;
-    __shared__ Moments parts[ROWS][WARPS];
+    const int thread = threadIdx.x % THREADS, row_in_block = threadIdx.x / THREADS, vectors = columns / WIDTH;
+    // Threads of a row past the end read the last row, and write nothing: all lanes take part in exchanges.
+    const int row = blockIdx.x * ROWS + row_in_block;
+    const float* x_row = x + (long long)min(row, rows - 1) * columns;
+    float* y_row = y + (long long)row * columns;
+    RowInRegisters row_vectors;
+    __shared__ Moments warp_moments[ROWS][WARPS];
     wait_for_kernel_before();
-    held.load(from, thread, vectors);
+    row_vectors.load_row(x_row, thread, vectors);
     let_next_begin();
-    const float by = WARPS > 1 ? held.first : __shfl_sync(0xffffffffu, held.v[0].of[0], 0, LANES);
+    const float shift_by =
+        WARPS > 1 ? row_vectors.first : __shfl_sync(0xffffffffu, row_vectors.v[0].value[0], 0, LANES);
     Series series = {};
     int count = EVEN ? VECTORS : 0;
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
         if (EVEN || i * THREADS + thread < vectors) {
-            shift(held.v[i], by);
-            series.add(held.v[i], 1.0f / (i + 1));
-            if (!EVEN) {
-                ++count;
-            }
+            shift(row_vectors.v[i], shift_by);
+            series.add(row_vectors.v[i], 1.0f / (i + 1));
+            if (!EVEN) ++count;
         }
     }
-    // What registers do not hold is read here, and once more below.
-    for (int place = VECTORS * THREADS + thread; !EVEN && place < vectors; place += THREADS) {
-        Vector v = loaded(from, place);
-        shift(v, by);
+    for (int index = VECTORS * THREADS + thread; !EVEN && index < vectors; index += THREADS) {
+        Vector v = load(x_row, index);
+        shift(v, shift_by);
         series.add(v, __fdividef(1.0f, ++count));
     }
-    Moments all = series.joined(count);
-    all.join_lanes<LANES, EVEN>();
+    Moments moments = series.merged(count);
+    moments.merge_lanes<LANES, EVEN>();
     if (WARPS > 1) {
-        if (thread % 32 == 0) {
-            parts[own][thread / 32] = all;
-        }
+        if (thread % 32 == 0) warp_moments[row_in_block][thread / 32] = moments;
         __syncthreads();
-        all = parts[own][thread % WARPS];
-        all.join_lanes<WARPS, EVEN>();
+        moments = warp_moments[row_in_block][thread % WARPS];
+        moments.merge_lanes<WARPS, EVEN>();
     }
-    const float variance = all.squares / columns;
+    const float variance = moments.squares / columns;
     const float scale = variance == 0 ? 0.0f : rsqrtf(variance);
     if (row < rows) {
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
-            const int place = i * THREADS + thread;
-            if (EVEN || place < vectors) {
-                store(to, place, held.v[i], all.mean, scale);
-            }
+            const int index = i * THREADS + thread;
+            if (EVEN || index < vectors) store(y_row, index, row_vectors.v[i], moments.mean, scale);
         }
-        for (int place = VECTORS * THREADS + thread; !EVEN && place < vectors; place += THREADS) {
-            Vector v = loaded(from, place);
-            shift(v, by);
-            store(to, place, v, all.mean, scale);
+        for (int index = VECTORS * THREADS + thread; !EVEN && index < vectors; index += THREADS) {
+            Vector v = load(x_row, index);
+            shift(v, shift_by);
+            store(y_row, index, v, moments.mean, scale);
         }
     }
 }
