@@ -31,7 +31,7 @@ def arithmetic_intensity(flops: float, traffic_bytes: float) -> float:
 
 
 def ridge_point(flops_per_s: float, bytes_per_s: float) -> float:
-    """Return the intensity (FLOP/byte) at which the two roofs meet: peak / bandwidth; infinity at zero bandwidth."""
+    """Return the intensity (FLOP/byte) at which the two ceilings meet: peak / bandwidth; infinity at zero bandwidth."""
     _require_not_negative(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
     return flops_per_s / bytes_per_s if bytes_per_s else math.inf
 

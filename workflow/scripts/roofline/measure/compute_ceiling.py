@@ -139,8 +139,10 @@ def measure_compute_ceiling(
     options, time_budget_s = BlockOptions(budget, REST_S), budget.time_budget_s
     gemms = None if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
     target = CeilingTarget(device, record, ceiling, sizes, gemms, time_budget_s)
-    cells = [_measure_as_operator(target, seals, workload, options) for workload in target.references()]
-    reference = cells[0] if cells else None
+    references, reference, cells = target.references(), None, []
+    if reference_workload := next(references, None):  # its arrays stay until the end
+        reference = _measure_as_operator(target, seals, reference_workload, options)
+        cells = [reference, *(_measure_as_operator(target, seals, workload, options) for workload in references)]
     candidates, search_record = _rank_candidates(target, reference)
     if not reference:
         budget = replace(budget, time_budget_s=min(time_budget_s, REGISTER_BUDGET_S))

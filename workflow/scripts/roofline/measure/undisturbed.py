@@ -45,7 +45,7 @@ class StateLog:
 
 
 def was_throttled(timing: Timing, states: list[DeviceState]) -> bool | None:
-    """Return whether heat or the power brake held back all of a block; None if the device reports no reasons."""
+    """Return whether heat or the power brake held a block back, by a reading; None if the device reports no reasons."""
     return timing.all_throttled if any(state.throttle_reasons is not None for state in states) else None
 
 

@@ -34,7 +34,7 @@ MOST_COPIES = 1 << 14  # more array objects of tiny inputs would fill the memory
 LIBRARY_WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, on top of the inputs and outputs of a case
 PROFILED_BYTES = 1 << 30  # several times an L2: a larger case that is added to the settings is not the one profiled
 LEAST_GPU_SAMPLES = 1000  # of a cell whose steps take microseconds
-GRAPH_APPLICATIONS = 24  # of an operator in one CUDA graph, whose launch they share; the number has many divisors
+GRAPH_APPLICATIONS = 24  # at least, of an operator in one CUDA graph, whose launch they share; it has many divisors
 WRITTEN_SHARES: dict[AccessPattern, float] = {"read": 0, "write": 1, "copy": 1 / 2, "triad": 1 / 3}  # of the bytes
 
 
@@ -128,7 +128,7 @@ class Implementation(ABC):
         self.references: dict[int, Array] = {}  # by id of the copy; all implementations of a case share them
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
-        """Take the arrays: `count` equal sets of the operator's inputs, and the shared ones, which do not rotate."""
+        """Take the arrays: `count` sets of inputs with different values, and the shared ones, which do not rotate."""
         self.shared, self.copies = shared, copies
 
     @classmethod
@@ -204,7 +204,8 @@ class Implementation(ABC):
 class Operator(ABC):
     """A computation: its jobs, counts, inputs, reference result and implementations.
 
-    Counts hold for one case and scope. A scope is a part of the operator that is timed separately; None is all of it.
+    Counts hold for one case and scope. A scope is a part of the operator, or a way to launch it, that is timed
+    separately; None is all of it.
     """
 
     name: ClassVar[str]

@@ -35,7 +35,9 @@ class LoadFigures(Record):
     """What a device did under load without a pause."""
 
     duration_s: Positive
-    settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    settled_after_s: NotNegative | None = Field(
+        description="what counts begins here; of a shorter load the last half counts"
+    )
     sm_clock_mhz: Positive | None = Field(description="median of what counts")
     temperature_c: float | None = Field(default=None, description="the highest of what counts")
     throttle_reasons: list[str] = Field(description="those that NVML reported under this load")

@@ -18,7 +18,7 @@ from roofline.records.base import (
     Whole,
 )
 
-ALL_THROTTLED = "whether heat or the power brake held back every sample; null if not reported"
+ALL_THROTTLED = "whether heat or the power brake held back a whole block, as far as read; null if not reported"
 
 
 class Contention(Record):
@@ -53,7 +53,9 @@ class Timing(Record):
     samples_s: Annotated[list[Positive], Field(min_length=1)]
     median_s: Positive
     ci95_s: Interval | None
-    all_throttled: bool = Field(default=False, description="whether heat or the power brake held back every sample")
+    all_throttled: bool = Field(
+        default=False, description="whether heat or the power brake held the block back, by a reading under or after it"
+    )
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over these steps, or most of them")
     contention: Contention | None = None
 

@@ -15,7 +15,8 @@ def to_csv(rows: Sequence[TableRow]) -> str:
     """Return a header and a line for each row.
 
     A nested field is a column of its own, such as `sealed.cpu_time_s`. An interval has two columns, `.low` and `.high`.
-    Words of a list are joined by "; ". Other lists, such as the curve of a load, are left out.
+    Words of a list are joined by "; ": no words and an unknown list are both empty. Other lists, such as the curve of a
+    load, are left out. Without rows there are no columns.
     """
     lines = [dict(_columns(row)) for row in rows]
     text = io.StringIO()

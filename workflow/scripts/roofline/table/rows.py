@@ -61,7 +61,9 @@ class SustainedRow(TableRow):
     """The clock, temperature and rates of a device under sustained load."""
 
     duration_s: Positive
-    settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    settled_after_s: NotNegative | None = Field(
+        description="what counts begins here; of a shorter load the last half counts"
+    )
     sm_clock_mhz: Positive | None = Field(description="median of what counts")
     temperature_c: float | None = Field(description="the highest of what counts")
     drift: float | None = Field(description="a fraction: the last cycle, or quarter, over the first, less 1")

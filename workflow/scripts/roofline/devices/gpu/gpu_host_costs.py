@@ -1,6 +1,6 @@
 """What calls cost the host of a GPU: a launch of a kernel or a graph, a matrix product, operations of CuPy.
 
-All work on arrays of a few numbers, so that the caller never waits for the device. A step includes an event.
+All work on next to nothing, so that the caller never waits for the device. A step includes an event.
 """
 
 from collections.abc import Iterator
