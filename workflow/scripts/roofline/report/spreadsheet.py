@@ -9,10 +9,11 @@ from pydantic import BaseModel
 from roofline.table.rows import TableRow
 
 Scalar = str | int | float | bool | None
+FIRST_COLUMNS = ("device", "kind", "name")
 
 
 def to_csv(rows: Sequence[TableRow]) -> str:
-    """Return a header and a line for each row.
+    """Return a header and a line for each row, the columns that name it first.
 
     A nested field is a column of its own, such as `sealed.cpu_time_s`. An interval has two columns, `.low` and `.high`.
     Words of a list are joined by "; ": no words and an unknown list are both empty. Other lists, such as the curve of a
@@ -20,7 +21,8 @@ def to_csv(rows: Sequence[TableRow]) -> str:
     """
     lines = [dict(_columns(row)) for row in rows]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
+    columns = sorted(dict.fromkeys(name for line in lines for name in line), key=lambda name: name not in FIRST_COLUMNS)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
