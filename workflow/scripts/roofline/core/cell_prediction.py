@@ -103,11 +103,7 @@ def predict_cell(
         cpu_time_s = max(overhead_s, gpu_time_s)
     slowest_level, slowest_level_s = regimes.find_slowest_level({memory_level: memory_s, **costs.levels_s})
     regime = regimes.classify_regime(
-        cpu_time_s=cpu_time_s,
-        gpu_time_s=gpu_time_s,
-        start_s=start_s,
-        compute_s=compute_s,
-        memory_s=slowest_level_s,
+        cpu_time_s=cpu_time_s, gpu_time_s=gpu_time_s, start_s=start_s, compute_s=compute_s, memory_s=slowest_level_s
     )
     if regime is None:
         is_compute_bound = (compute_s or 0.0) >= (slowest_level_s or 0.0)

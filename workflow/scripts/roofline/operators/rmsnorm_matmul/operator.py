@@ -32,8 +32,7 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
     # An empty kernel there: 0.7 us.
     "fused_start_s": fitted(
-        2.55e-06,
-        "fused, in a graph where each application waits: its start, the first of W, and the last",
+        2.55e-06, "fused, in a graph where each application waits: its start, the first of W, and the last"
     ),
     "overlapped_start_s": fitted(1.79e-06, "the same where each begins while the one before it ends"),
     "norm_before_s": fitted(8.85e-07, "the norm's kernel before the product's, which fetches W meanwhile"),
