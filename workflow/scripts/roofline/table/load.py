@@ -105,10 +105,8 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
 
 def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     """Yield the compute ceilings of all devices, then the memory ceilings."""
-    devices = results.device_records()
-    card_runs = {
-        name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in results.known_cards.items()
-    }
+    devices, known_cards = results.device_records(), results.known_cards.items()
+    card_runs = {name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in known_cards}
     memory = []
     for path, record in results.of_kind(BandwidthRecord):
         runs = card_runs.get(record.device, [])
