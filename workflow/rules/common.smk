@@ -68,10 +68,8 @@ if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY
     print(f"no GPU is measured: {WHY}", file=sys.stderr)
 CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
-for RESOURCE in PARAMS.limited:
-    workflow.register_resource(
-        RESOURCE, 1 if RESOURCE == lock.HOST_PATH_LOCK else 2
-    )  # a GPU's next job starts meanwhile
+for RESOURCE in PARAMS.limited:  # 2: a GPU's next job starts meanwhile
+    workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH_LOCK else 2)
 workflow.register_resource("measuring", MEASURING_SLOTS)
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
