@@ -34,7 +34,7 @@ def find_period(rates: Sequence[float], shortest: int) -> int | None:
 def _remove_trend(rates: Sequence[float]) -> list[float]:
     """Return the deviations of rates from a straight line, by least squares.
 
-    A slow fall resembles itself too, and is no cycle.
+    A slow fall resembles itself too, but is not a cycle.
     """
     middle, mean = (len(rates) - 1) / 2, fmean(rates)
     slope = sum((index - middle) * (rate - mean) for index, rate in enumerate(rates))

@@ -47,7 +47,7 @@ def attainable_flops_per_s(flops_per_s: float, bytes_per_s: float, intensity: fl
 def roof_tflops(flops: float, traffic_bytes: float, tflops: float | None, gb_per_s: float | None) -> float | None:
     """Return the lower of two measured ceilings at an operation's intensity, in TFLOPS.
 
-    A ceiling that was not measured (None) sets no limit; None if there is no limit.
+    A ceiling of None was not measured and sets no limit. Returns None where nothing sets one.
     """
     limits = [tflops] if tflops else []
     if gb_per_s and traffic_bytes:

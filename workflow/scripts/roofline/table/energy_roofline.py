@@ -58,7 +58,7 @@ def _power_above_fit(
 ) -> float | None:
     """The watts that a sustained GEMM on CUDA cores draws above the fit at its clock, without its few bytes.
 
-    None if there is no such GEMM at this clock, or if it draws no more.
+    None if no GEMM ran at this clock, or if it drew no more power.
     """
     if not gemm or gemm.compute_unit != "cuda_core" or not gemm.energy or not gemm.energy.joules_per_flop:
         return None

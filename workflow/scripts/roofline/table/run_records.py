@@ -64,7 +64,7 @@ class Results:
         return self.seals.get(f"{device}/prediction.json")
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
-        """Return the constants in an operator's seal for a device; None if there is no such seal."""
+        """Return the constants in an operator's seal for a device; None if it has no seal."""
         for seal in self.seals.values():
             if isinstance(seal, OperatorPredictionRecord) and (seal.device, seal.operator) == (device, operator):
                 return seal.constants

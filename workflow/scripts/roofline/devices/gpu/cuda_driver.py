@@ -32,7 +32,7 @@ class VisibleGpu(NamedTuple):
 
 
 def query_visible_gpus() -> list[VisibleGpu]:
-    """Return the visible cards in PCI order; none if there is no driver or it does not answer."""
+    """Return the visible cards in PCI order, or no cards if the driver is missing or does not answer."""
     if _load_driver() is None:
         return []
     # Not sys.executable, which Snakemake's caller may have quoted for the shell.
