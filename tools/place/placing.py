@@ -1,6 +1,6 @@
 """Kernels of a user's program under the ceilings that were measured of the card."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from typing import Any, Literal
@@ -18,6 +18,7 @@ Ceiling = api.ComputeCeiling | api.MemoryCeiling
 Ceilings = Sequence[Ceiling]
 Number = float | None  # None: not known
 Pipe = tuple[str | None, str | None]  # the unit and dtype of FLOPs; None for bytes
+Totals = dict[ncu_counts.Key, float]  # of all launches of a kernel
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,9 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
     cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
     start_s = min((cell.start_s for cell in cells if cell.start_s), default=None)
-    groups = ncu_counts.group_launches(report.kernels)
-    report_s = fsum(group.total("duration_s") or 0.0 for group in groups)
-    kernels = [_place_kernel(group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
+    groups = [(launches, ncu_counts.sum_counts(launches)) for launches in ncu_counts.group_launches(report.kernels)]
+    report_s = fsum(totals.get("duration_s", 0.0) for _, totals in groups)
+    kernels = [_place_kernel(*group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
     rated = {(ceiling.compute_unit, ceiling.dtype) for ceiling in ceilings if ceiling.kind == "compute"}
     return Profile(
         report=report.path,
@@ -124,28 +125,39 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
         start_s=start_s,
         left_out=report.left_out,
         failed=report.failed,
-        uncounted=sorted(rated - ncu_counts.counted_flops(report.card.capability)),
+        uncounted=sorted(rated - set(ncu_counts.flops_counters(report.card.capability))),
         kernels=sorted(kernels, key=lambda kernel: -(kernel.total_s or 0.0)),
     )
 
 
 def _place_kernel(
-    kernel: ncu_counts.Launches, ceilings: Ceilings, multiprocessors: int, start_s: Number, report_s: float
+    launches: Sequence[api.ncu.ProfiledKernel],
+    totals: Totals,
+    ceilings: Ceilings,
+    multiprocessors: int,
+    start_s: Number,
+    report_s: float,
 ) -> Placed:
-    total_s, clock_mhz = kernel.total("duration_s"), _clock_mhz(kernel)
-    mean_s = (total_s or 0.0) / kernel.launches or None
-    flops = {key: kernel.total(key) / kernel.launches for key in kernel.columns if isinstance(key, tuple)}
-    counted = [amount for key, amount in flops.items() if key != FP16_PIPE]
-    missing, missing_flops = _missing(kernel)
-    roofs = list(_compute_roofs(flops, ceilings, clock_mhz, mean_s))
-    roofs += _memory_roofs(kernel, ceilings, clock_mhz, mean_s)
+    first, count, total_s = launches[0], len(launches), totals.get("duration_s")
+    mean_s, clock_mhz = (total_s or 0.0) / count or None, _clock_mhz(launches, totals)
+    flops = {key: total / count for key, total in totals.items() if isinstance(key, tuple)}
+    counted = [amount for pipe, amount in flops.items() if pipe != FP16_PIPE]
+    missing, missing_flops = _missing(first.counts, totals)
+    roofs = []
+    for (unit, dtype), amount in flops.items():
+        if amount:
+            peak = find_peak(ceilings, dtype, unit)
+            roofs.append(make_roof("compute", peak, amount, clock_mhz, mean_s, (unit, dtype)))
+    roofs += _memory_roofs(totals, count, ceilings, clock_mhz, mean_s)
     counted_flops = fsum(counted) if counted else None
     complete = set(missing) <= {"instructions"}
-    fields = rate_launches(kernel.launches, total_s, report_s, counted_flops, roofs, start_s, complete)
-    fields |= {"name": kernel.name, "signature": kernel.signature, "grid": kernel.grid, "block": kernel.block}
-    fields |= {"sm_clock_mhz": clock_mhz, "issued_share": _issued_share(kernel, mean_s, clock_mhz, multiprocessors)}
-    fields |= {"tma_instructions": kernel.total("tma_instructions"), "missing": missing, "missing_flops": missing_flops}
-    return Placed(**fields)
+    fields = rate_launches(count, total_s, report_s, counted_flops, roofs, start_s, complete)
+    fields |= {"name": first.name, "signature": first.signature, "grid": first.grid, "block": first.block}
+    fields |= {"sm_clock_mhz": clock_mhz, "missing": missing, "missing_flops": missing_flops}
+    if "warp_instructions" in totals and mean_s and clock_mhz:
+        issuable = mean_s * api.peak_issue_rate(multiprocessors, clock_mhz)
+        fields["issued_share"] = totals["warp_instructions"] / count / issuable
+    return Placed(tma_instructions=totals.get("tma_instructions"), **fields)
 
 
 def rate_launches(
@@ -164,14 +176,15 @@ def rate_launches(
     while a count or a ceiling is missing.
     """
     mean_s = (total_s or 0.0) / launches or None
-    compute_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level == "compute"), default=0.0)
-    memory_s = max((roof.least_s for roof in roofs if roof.least_s and roof.level != "compute"), default=0.0)
+    compute = _slowest(roof for roof in roofs if roof.level == "compute")
+    memory = _slowest(roof for roof in roofs if roof.level != "compute")
+    compute_s, memory_s = (roof.least_s if roof else 0.0 for roof in (compute, memory))
     bounds = {"start_s": start_s, "compute_s": compute_s, "memory_s": memory_s}
     regime = api.classify_regime(cpu_time_s=mean_s, gpu_time_s=None, **bounds) if mean_s else None
     has_all_ceilings = all(roof.ceiling is not None for roof in roofs)
     if regime == "implementation" and not (complete and has_all_ceilings):
         regime = None  # a count is missing, and the others explain too little
-    limit = _find_limit(roofs, regime, compute_s, memory_s)
+    limit = {"compute": compute, "memory": memory}.get(regime)
     traffic = [roof for roof in roofs if roof.level != "compute" and roof.amount]
     intensities = {roof.level: flops / roof.amount for roof in traffic} if flops else {}
     attained_tflops = flops / mean_s / 1e12 if flops is not None and mean_s else None
@@ -181,69 +194,49 @@ def rate_launches(
     return fields | {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 
 
-def _find_limit(roofs: list[LaunchRoof], regime: str | None, compute_s: float, memory_s: float) -> LaunchRoof | None:
-    """Return the roof that takes the time of a regime; None unless compute or memory is the limit."""
-    if regime not in ("compute", "memory"):
-        return None
-    limit_s = compute_s if regime == "compute" else memory_s
-    return next((roof for roof in roofs if roof.least_s == limit_s), None)
+def _slowest(roofs: Iterable[LaunchRoof]) -> LaunchRoof | None:
+    """Return the roof that takes the most time; None if none takes any."""
+    return max((roof for roof in roofs if roof.least_s), key=lambda roof: roof.least_s, default=None)
 
 
-def _clock_mhz(kernel: ncu_counts.Launches) -> Number:
+def _clock_mhz(launches: Sequence[api.ncu.ProfiledKernel], totals: Totals) -> Number:
     """Return the cycles of all launches over their time."""
-    if "sm_clock_mhz" not in kernel.columns or not kernel.total("duration_s"):
+    if "sm_clock_mhz" not in totals or not totals.get("duration_s"):
         return None
-    pairs = zip(kernel.columns["sm_clock_mhz"], kernel.columns["duration_s"], strict=True)
-    return fsum(mhz * seconds for mhz, seconds in pairs) / kernel.total("duration_s")
+    megacycles = fsum(launch.counts["sm_clock_mhz"] * launch.counts["duration_s"] for launch in launches)
+    return megacycles / totals["duration_s"]
 
 
-def _issued_share(kernel: ncu_counts.Launches, mean_s: Number, clock_mhz: Number, multiprocessors: int) -> Number:
-    issued = kernel.total("warp_instructions")
-    if issued is None or not mean_s or not clock_mhz:
-        return None
-    return issued / kernel.launches / (mean_s * api.peak_issue_rate(multiprocessors, clock_mhz))
-
-
-def _compute_roofs(
-    flops: dict[Pipe, float], ceilings: Ceilings, clock_mhz: Number, mean_s: Number
-) -> Iterable[LaunchRoof]:
-    """Yield the roof of each unit and dtype that has FLOPs: the highest of its ceilings."""
-    peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute"]
-    for pipe, amount in flops.items():
-        if amount:
-            best = find_highest(peak for peak in peaks if (peak.compute_unit, peak.dtype) == pipe)
-            yield make_roof("compute", best, amount, clock_mhz, mean_s, pipe)
-
-
-def find_highest(peaks: Iterable[api.ComputeCeiling]) -> api.ComputeCeiling | None:
-    """Return the highest compute ceiling; None without any."""
-    return max(peaks, key=lambda peak: peak.tflops, default=None)
+def find_peak(ceilings: Ceilings, dtype: str, unit: str | None = None) -> api.ComputeCeiling | None:
+    """Return the highest ceiling of a dtype, on a unit or on any; None if none was measured."""
+    peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == dtype]
+    return max(
+        (peak for peak in peaks if unit in (None, peak.compute_unit)), key=lambda peak: peak.tflops, default=None
+    )
 
 
 def _memory_roofs(
-    kernel: ncu_counts.Launches, ceilings: Ceilings, clock_mhz: Number, mean_s: Number
+    totals: Totals, count: int, ceilings: Ceilings, clock_mhz: Number, mean_s: Number
 ) -> Iterable[LaunchRoof]:
     """Yield the roofs of L1, L2 and memory whose bytes are known; memory has the ceiling of its access pattern."""
-    by_name = {ceiling.name: ceiling for ceiling in ceilings}
-    moved = {level: kernel.total(name) for level, name in CACHES.items()}
-    may_use_tma = kernel.total("tma_instructions") != 0  # or their number is not known
-    if may_use_tma and None not in moved.values() and moved["l1"] < PASSED_BY * moved["l2"]:
-        moved["l1"] = None
+    moved = {level: totals[name] for level, name in CACHES.items() if name in totals}
+    may_use_tma = totals.get("tma_instructions") != 0  # or their number is not known
+    if may_use_tma and len(moved) == len(CACHES) and moved["l1"] < PASSED_BY * moved["l2"]:
+        del moved["l1"]
     for level, amount in moved.items():
-        if amount is not None:
-            yield make_roof(level, by_name.get(level), amount / kernel.launches, clock_mhz, mean_s)
-    read, written = (kernel.total(name) for name in ncu_counts.MEMORY_BYTES)
-    if read is not None and written is not None:
-        amount, pattern = read + written, access_pattern(read, written)
-    else:
-        amount, pattern = kernel.total("memory_bytes"), "read"
+        yield make_roof(level, find_ceiling(ceilings, level), amount / count, clock_mhz, mean_s)
+    pattern, amount = "read", totals.get("memory_bytes")
+    if totals.keys() >= set(ncu_counts.MEMORY_BYTES):
+        read, written = (totals[name] for name in ncu_counts.MEMORY_BYTES)
+        pattern, amount = access_pattern(read, written), read + written
     if amount is not None:
-        ceiling = find_memory_ceiling(by_name, api.memory_ceilings("gpu", pattern))
-        yield make_roof("memory", ceiling, amount / kernel.launches, None, mean_s)
+        ceiling = find_ceiling(ceilings, *api.memory_ceilings("gpu", pattern))
+        yield make_roof("memory", ceiling, amount / count, None, mean_s)
 
 
-def find_memory_ceiling(by_name: Mapping[str, Ceiling], names: Iterable[str]) -> Ceiling | None:
+def find_ceiling(ceilings: Ceilings, *names: str) -> Ceiling | None:
     """Return the first of these ceilings that was measured; None if none was."""
+    by_name = {ceiling.name: ceiling for ceiling in ceilings}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
@@ -277,14 +270,13 @@ def make_roof(
     return LaunchRoof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
 
 
-def _missing(kernel: ncu_counts.Launches) -> tuple[list[str], dict[str, list[str]]]:
+def _missing(counts: Iterable[ncu_counts.Key], totals: Totals) -> tuple[list[str], dict[str, list[str]]]:
     """Return the quantities that a report lacks of a kernel, and the dtypes of the FLOPs that it lacks by unit."""
-    columns = kernel.columns
     flops: dict[str, list[str]] = {}
-    for unit, dtype in kernel.lacking_flops:
+    for unit, dtype in (key for key in counts if isinstance(key, tuple) and key not in totals):
         flops.setdefault(unit, []).append(dtype)
-    has_memory = columns.keys() >= set(ncu_counts.MEMORY_BYTES) or "memory_bytes" in columns
-    available = {"time": "duration_s" in columns, "clock": "sm_clock_mhz" in columns, "flops": not flops}
-    available |= {"memory": has_memory, "l2": "l2_bytes" in columns, "l1": "l1_bytes" in columns}
-    available["instructions"] = "warp_instructions" in columns
+    has_memory = totals.keys() >= set(ncu_counts.MEMORY_BYTES) or "memory_bytes" in totals
+    available = {"time": "duration_s" in totals, "clock": "sm_clock_mhz" in totals, "flops": not flops}
+    available |= {"memory": has_memory, "l2": "l2_bytes" in totals, "l1": "l1_bytes" in totals}
+    available["instructions"] = "warp_instructions" in totals
     return [quantity for quantity, is_available in available.items() if not is_available], flops

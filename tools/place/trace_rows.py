@@ -142,16 +142,16 @@ def list_roofs(
 
     Bytes that fit in the L2 are under its roof too: they may have been there already.
     """
-    by_name, work = {ceiling.name: ceiling for ceiling in ceilings}, label.work
+    work = label.work
     if work.flops:
-        peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == work.dtype]
-        best = placing.find_highest(peaks)
-        yield placing.make_roof("compute", best, work.flops, None, mean_s, (best and best.compute_unit, work.dtype))
+        peak = placing.find_peak(ceilings, work.dtype)
+        yield placing.make_roof("compute", peak, work.flops, None, mean_s, (peak and peak.compute_unit, work.dtype))
     pattern = placing.access_pattern(work.read_bytes, work.write_bytes)
     names = [_copy_ceiling(label.name)] if label.kind == "copy" else memory_ceilings("gpu", pattern)
-    yield placing.make_roof("memory", placing.find_memory_ceiling(by_name, names), work.moved_bytes, None, mean_s)
-    if work.moved_bytes < l2_bytes and label.kind != "copy" and "l2" in by_name:
-        yield placing.make_roof("l2", by_name["l2"], work.moved_bytes, None, mean_s)
+    yield placing.make_roof("memory", placing.find_ceiling(ceilings, *names), work.moved_bytes, None, mean_s)
+    l2 = placing.find_ceiling(ceilings, "l2")
+    if work.moved_bytes < l2_bytes and label.kind != "copy" and l2:
+        yield placing.make_roof("l2", l2, work.moved_bytes, None, mean_s)
 
 
 def _copy_ceiling(name: str) -> str:
