@@ -153,8 +153,7 @@ def format_profile(profile: placing.Profile, source: str) -> list[str]:
 
 def format_section(section: trace_rows.Section) -> list[str]:
     """Return the paragraphs that the screen shows of one GPU of a trace: verdict, notes, the start of the table."""
-    lines = [trace_page.step_verdict(section), *trace_page.step_notes(section)]
-    return [*map(wrap_text, lines), str(place_page.build_table(section.kernels[:SCREEN_ROWS]))]
+    return [*map(wrap_text, trace_page.step_notes(section)), str(place_page.build_table(section.kernels[:SCREEN_ROWS]))]
 
 
 def wrap_text(text: str) -> str:

@@ -4,7 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import ncu_counts
 import yaml
 from placing import LaunchRoof, Placed, Profile
@@ -55,68 +57,56 @@ def describe_limit(kernel: Placed) -> str:
     return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}" if kernel.limited_by else regime
 
 
+def pipe_words(pipe: tuple[str, str]) -> str:
+    """Return the unit and dtype of FLOPs in words."""
+    unit, dtype = pipe
+    return f"{dtype} on {UNITS[unit]}"
+
+
+def roof_name(roof: LaunchRoof) -> str:
+    """Return what a roof is of, in words."""
+    return pipe_words((roof.unit, roof.dtype)) if roof.unit else LEVELS[roof.level]
+
+
+def span(values: Iterable[float]) -> str:
+    """Return the lowest and the highest of these values, rounded."""
+    rounded = [round(value) for value in values]
+    return str(min(rounded)) if min(rounded) == max(rounded) else f"{min(rounded)} to {max(rounded)}"
+
+
+def file_name(path: str) -> str:
+    """Return the name of a file without its folders."""
+    return Path(path).name
+
+
+TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined)
+FILTERS = (api.count_words, api.duration, api.join_words, api.percent, file_name, pipe_words, roof_name, span)
+TEMPLATES.filters |= {function.__name__: function for function in FILTERS}
+
+
+def write_notes(macro: str, **facts: Any) -> list[str]:
+    """Return the notes of a macro of sentences.j2."""
+    text = getattr(TEMPLATES.get_template("sentences.j2").module, macro)(**facts)
+    return [line for line in text.split("\n") if line.strip()]
+
+
 def profile_notes(profile: Profile, source: str) -> list[str]:
     """Return what the report holds and lacks, where its time goes, and at which clocks it ran.
 
     `source` names the run that the ceilings are of.
     """
-    kernels = profile.kernels
-    launches = f"{profile.launches} {'launches' if profile.launches > 1 else 'launch'}"
-    notes = [
-        f"{Path(profile.report).name}: {launches} of {api.count_words(len(kernels), 'kernel')} by name, grid and "
-        f"block, {api.duration(profile.total_s)} in all, on {profile.card} (ceilings: {source}). "
-        f"{_time_by_regime(kernels)}"
-    ]
-    if profile.left_out:
-        notes.append(f"Left out, profiled as a whole: {profile.left_out} ranges or graphs.")
-    if profile.failed:
-        notes.append(f"Left out, not counted by the profiler: {api.join_words(profile.failed)}.")
-    if profile.uncounted:
-        flops = api.join_words(f"{dtype} on {UNITS[unit]}" for unit, dtype in profile.uncounted)
-        version = ".".join(map(str, profile.compute_capability))
-        notes.append(f"Compute capability {version} has no counters of the FLOPs of {flops}: they are left out.")
-    further = [note(kernels) for note in (_clock_note, _l1_note, _ceiling_note, _missing_note, _picture_note)]
-    return notes + [text for text in further if text]
-
-
-def _time_by_regime(kernels: Iterable[Placed]) -> str:
-    shares: Counter[str] = Counter()
+    kernels, shares_of_time = profile.kernels, Counter()
     for kernel in kernels:
         if kernel.share_of_time:
-            shares[api.regime_text(kernel.regime) if kernel.regime else "not known"] += kernel.share_of_time
-    words = api.join_words(f"{api.percent(share)} is {regime}" for regime, share in shares.most_common())
-    return f"Time: {words}." if shares else ""
-
-
-def _clock_note(kernels: Iterable[Placed]) -> str:
-    """Return a note on kernels that ran well below the clock of a ceiling."""
-    scaled = [kernel for kernel in kernels if any(roof.clock_scale for roof in kernel.roofs)]
-    if not scaled:
-        return ""
-    ran_at = [kernel.sm_clock_mhz for kernel in scaled]
-    roofs = [(kernel, roof) for kernel in scaled for roof in kernel.roofs]
-    measured_at = [kernel.sm_clock_mhz / roof.clock_scale for kernel, roof in roofs if roof.clock_scale]
-    return (
-        f"{api.count_words(len(scaled), 'kernel')} ran at {_range(ran_at)} MHz, and ceilings were measured at "
-        f"{_range(measured_at)} MHz: if the clock of a kernel is well below that of a ceiling (under load, or locked, "
-        f"as ncu does without `--clock-control none`), ceilings of compute, L1 and L2 are scaled to it. That of memory "
-        f"never is."
-    )
-
-
-def _range(values: Iterable[float]) -> str:
-    rounded = [round(value) for value in values]
-    return str(min(rounded)) if min(rounded) == max(rounded) else f"{min(rounded)} to {max(rounded)}"
-
-
-def _missing_note(kernels: Sequence[Placed]) -> str:
-    """Return a note on the quantities that a report lacks, with the number of kernels that lack each."""
-    lacking = Counter(quantity for kernel in kernels for quantity in _missing_quantities(kernel))
-    phrases = []
-    for quantity, count in lacking.items():
-        phrases.append(quantity if count == len(kernels) else f"{quantity} (of {count} of {len(kernels)})")
-    note = f"Not in this report: {api.join_words(phrases)}. The command that collects all of it is given below."
-    return note if phrases else ""
+            shares_of_time[api.regime_text(kernel.regime) if kernel.regime else "not known"] += kernel.share_of_time
+    shares = [f"{api.percent(share)} is {regime}" for regime, share in shares_of_time.most_common()]
+    counts = Counter(quantity for kernel in kernels for quantity in _missing_quantities(kernel))
+    few = {quantity: f" (of {count} of {len(kernels)})" for quantity, count in counts.items() if count < len(kernels)}
+    lacking = [f"{quantity}{few.get(quantity, '')}" for quantity in counts]
+    without_l1 = [kernel for kernel in kernels if not kernel.roof_at("l1") and "l1" not in kernel.missing]
+    past_l1 = [kernel for kernel in without_l1 if kernel.roof_at("l2")]
+    facts = {"profile": profile, "source": source, "shares": shares, "lacking": lacking, "past_l1": past_l1}
+    return write_notes("report", **facts)
 
 
 def _missing_quantities(kernel: Placed) -> Iterable[str]:
@@ -126,33 +116,6 @@ def _missing_quantities(kernel: Placed) -> Iterable[str]:
                 yield f"FLOPs of {api.join_words(dtypes)} on {UNITS[unit]}"
         else:
             yield QUANTITIES.get(quantity, quantity)
-
-
-def _ceiling_note(kernels: Iterable[Placed]) -> str:
-    names = dict.fromkeys(_roof_name(roof) for kernel in kernels for roof in kernel.roofs if roof.ceiling is None)
-    return f"The card has no measured ceiling of {api.join_words(names)}, which these kernels use." if names else ""
-
-
-def _l1_note(kernels: Iterable[Placed]) -> str:
-    without_l1 = [kernel for kernel in kernels if not kernel.roof_at("l1") and "l1" not in kernel.missing]
-    past_l1 = [kernel for kernel in without_l1 if kernel.roof_at("l2")]
-    by_tma = sum(bool(kernel.tma_instructions) for kernel in past_l1)
-    causes = {"loaded by TMA, which the counter of L1 leaves out": by_tma}
-    causes["moved less than half of the L2 traffic through L1"] = len(past_l1) - by_tma
-    phrases = [f"{api.count_words(count, 'kernel')} {cause}" for cause, count in causes.items() if count]
-    return f"No share of L1 is shown if traffic passed it by: {api.join_words(phrases)}." if phrases else ""
-
-
-def _picture_note(kernels: Sequence[Placed]) -> str:
-    """Return a note on kernels that are not drawn: those without FLOPs have no place on logarithmic axes."""
-    without_flops = [kernel for kernel in kernels if kernel.flops == 0]
-    short = [kernel for kernel in kernels if kernel.flops and kernel.regime == "overhead"]
-    groups = []
-    for group, reason in ((without_flops, "without FLOPs"), (short, "as short as a launch")):
-        if group:
-            share = sum(kernel.share_of_time or 0.0 for kernel in group)
-            groups.append(f"{api.count_words(len(group), 'kernel')} {reason} ({api.percent(share)} of the time)")
-    return f"In the table, not in the picture: {api.join_words(groups)}." if groups else ""
 
 
 def missing_command(profile: Profile) -> str | None:
@@ -194,10 +157,6 @@ def _issue_evidence(kernel: Placed) -> str:
 
 def _clock_words(roof: LaunchRoof) -> str:
     return f" at {api.percent(roof.clock_scale)} of its clock" if roof.clock_scale else ""
-
-
-def _roof_name(roof: LaunchRoof) -> str:
-    return f"{roof.dtype} on {UNITS[roof.unit]}" if roof.unit else LEVELS[roof.level]
 
 
 def advice_key(kernel: Placed) -> str:

@@ -68,6 +68,11 @@ class Placed:
         roofs = [roof for roof in self.roofs if roof.level == level]
         return max(roofs, key=lambda roof: roof.share or 0.0, default=None)
 
+    @property
+    def scaled_from_mhz(self) -> list[float]:
+        """The clocks of the ceilings that were scaled to that of the kernel."""
+        return [self.sm_clock_mhz / roof.clock_scale for roof in self.roofs if roof.clock_scale]
+
 
 @dataclass(frozen=True)
 class Profile:

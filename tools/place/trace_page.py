@@ -2,36 +2,39 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import fsum
 from pathlib import Path
 
-from place_page import ADVICE, advice_key, build_table, kernel_title
+from place_page import ADVICE, advice_key, build_table, kernel_title, write_notes
 from trace_rows import PARTLY, Section, TracedOperation
-from trace_steps import TraceSteps
 
-from roofline.api import count_words, duration, join_words, percent, regime_text
+from roofline.api import count_words, duration, percent, regime_text
 
 FIRST, WORTH = 3, 0.02  # sentences of the verdict, each at least this share of the step
 ABOVE = 1.03  # from this share on something is not what it seems
 LACKING_NAMED = 8  # operators without a formula
 
 
-def step_verdict(section: Section) -> str:
-    """Return what the step takes, what it would take at the roofs, and what would save most."""
-    step = section.step
-    unknown_s = fsum(row.total_s for row in section.kernels if row.label.lacking)
-    text = f"{'The step takes' if step.name else 'The trace covers'} {duration(step.seconds)}"
-    text += " under the profiler, which widens gaps; " if step.seconds == step.profiled_s else "; "
-    text += f"{duration(section.roofs_s)} at the roofs"
-    text += f", {duration(unknown_s)} of it without a formula." if unknown_s > WORTH * step.seconds else "."
-    worth = [row for row in section.kernels if row.saving_s and row.saving_s[0] >= WORTH * step.seconds]
-    for row in worth[:FIRST]:
+def step_notes(section: Section) -> list[str]:
+    """Return what the step takes, what it would take at the roofs, and what would save most; then notes on the step.
+
+    These are on its events, busy time, MFU, collectives, operators without a formula, and odd shares.
+    """
+    rows, worth_s = section.kernels, WORTH * section.step.seconds
+    findings: list[str] = []
+    for row in [row for row in rows if row.saving_s and row.saving_s[0] >= worth_s][:FIRST]:
         finding, advice = _finding(row), ADVICE[_advice_key(row)]
         colon = ";" if ":" in advice else ":"
-        text += f" {finding}." if advice in text else f" {finding}{colon} {advice}."  # each advice once
-    if step.exposed_s >= WORTH * step.seconds:
-        text += f" {duration(step.exposed_s)} are collectives that no kernel overlaps."
-    return text
+        is_repeated = any(advice in earlier for earlier in findings)
+        findings.append(finding if is_repeated else f"{finding}{colon} {advice}")
+    seconds_by_lacking: Counter[str] = Counter()
+    for row in rows:
+        if row.label.lacking and row.total_s > 0:
+            seconds_by_lacking[row.label.lacking] += row.total_s
+    lacking = [f"{name} {duration(seconds)}" for name, seconds in seconds_by_lacking.most_common(LACKING_NAMED)]
+    facts = {"worth_s": worth_s, "findings": findings, "lacking": lacking, "lacking_s": seconds_by_lacking.total()}
+    facts["is_marked"] = any(row.label.inferred or row.overlapped > PARTLY for row in rows)
+    notes = write_notes("trace", section=section, **facts)
+    return notes + [text for row in rows if (text := _high_share_note(row))][:FIRST]
 
 
 def _finding(row: TracedOperation) -> str:
@@ -51,37 +54,6 @@ def _advice_key(row: TracedOperation) -> str:
     return "operator" if key == "implementation" else key
 
 
-def step_notes(section: Section) -> list[str]:
-    """Return notes on the step: its events, busy time, MFU, collectives, operators without a formula, odd shares."""
-    step, rows = section.step, section.kernels
-    notes = [
-        f"{Path(section.report).name}, GPU {section.gpu}, {section.card}: {_step_words(step)}; {len(step.places)} of "
-        f"{step.events} GPU events. Busy {duration(step.busy_s)}, idle {duration(step.seconds - step.busy_s)}. MFU "
-        f"{percent(section.mfu)} of the measured ceilings."
-    ]
-    if step.seconds != step.profiled_s:
-        notes.append(f"Under the profiler it took {duration(step.profiled_s)}; gaps are scaled to the time without.")
-    if step.collective_s:
-        notes.append(f"Collectives: {duration(step.collective_s)}, {duration(step.exposed_s)} of it exposed.")
-    seconds_by_lacking: Counter[str] = Counter()
-    for row in rows:
-        if row.label.lacking and row.total_s > 0:
-            seconds_by_lacking[row.label.lacking] += row.total_s
-    if seconds_by_lacking:
-        share = percent(seconds_by_lacking.total() / step.seconds)
-        longest = seconds_by_lacking.most_common(LACKING_NAMED)
-        operators = join_words(f"{name} {duration(seconds)}" for name, seconds in longest)
-        notes.append(f"Without a formula: {share} of the time ({operators}).")
-    if any(row.label.inferred or row.overlapped > PARTLY for row in rows):
-        notes.append("Marked *: a shape inferred from the same kernel outside of its graph. +: other kernels ran too.")
-    return notes + [text for row in rows if (text := _high_share_note(row))][:FIRST]
-
-
-def _step_words(step: TraceSteps) -> str:
-    name = step.name or "all of it"
-    return f"{name}, the median of {step.steps} without the ends" if step.steps > 1 else name
-
-
 def _high_share_note(row: TracedOperation) -> str:
     """Return a note on a share of a roof above 1, with a possible cause; empty if there is none."""
     roofs = [roof for roof in row.roofs if roof.level != "l2"]
@@ -96,6 +68,6 @@ def format_page(sections: Sequence[Section], source: str, pictures: Sequence[str
     """Return the sections of a trace as Markdown; `pictures` are files next to the page, one for each section."""
     parts = [f"# {Path(sections[0].report).name} under measured ceilings", f"Ceilings: {source}."]
     for section, picture in zip(sections, pictures, strict=True):
-        parts += [f"## GPU {section.gpu}", step_verdict(section), *step_notes(section)]
+        parts += [f"## GPU {section.gpu}", *step_notes(section)]
         parts += [str(build_table(section.kernels)), f"![Operators]({picture})"]
     return "\n\n".join(parts) + "\n"

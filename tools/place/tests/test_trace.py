@@ -311,7 +311,7 @@ def test_gaps_by_their_cause(sections):
     (section,) = sections(trace)
     expected = {trace_steps.QUEUED: 5, trace_steps.LAUNCH: 40, trace_steps.WAITED: 30, trace_steps.NEXT_TO_COPY: 8}
     assert {kind: round(seconds * 1e6, 3) for kind, seconds in section.step.gaps.items()} == expected
-    assert trace_steps.LAUNCH in trace_page.step_verdict(section)
+    assert trace_steps.LAUNCH in trace_page.step_notes(section)[0]
 
 
 def test_streams_that_overlap_count_once_and_collectives_are_exposed(sections):
