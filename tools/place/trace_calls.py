@@ -3,11 +3,13 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from formulas.base import Call, CallWork, Tensor, find_formula
 from trace_events import MISSHAPED, Event, Trace
+
+from roofline.api import group_by
 
 COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
 OVER_LINK = re.compile(r"HtoD|DtoH")
@@ -35,10 +37,10 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[CallLabel,
 
     Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous.
     """
-    find_caller = make_caller_finder(trace)
-    places_by_call: dict[Hashable, list[int]] = {}
-    for place, event in enumerate(events):
-        places_by_call.setdefault(find_caller(event) or (place,), []).append(place)
+    by_start = sorted(trace.operators.values(), key=lambda operator: operator.start)
+    threads = group_by(by_start, lambda operator: operator.thread)
+    callers = [_find_caller(trace, threads, event) for event in events]
+    places_by_call = group_by(range(len(events)), lambda place: callers[place] or (place,))
     labels: Labels = {}
     longest_kernel: dict[CallLabel, tuple] = {}  # of the label's first call
     for call, places in places_by_call.items():
@@ -91,26 +93,19 @@ def _in_graph(trace: Trace, event: Event) -> bool:
     return event.correlation in trace.launches and "GraphLaunch" in trace.launches[event.correlation].name
 
 
-def make_caller_finder(trace: Trace) -> Callable[[Event], int | None]:
-    """Return a function that finds the id of the operator that launched an event.
+def _find_caller(trace: Trace, threads: dict[tuple, list[Event]], event: Event) -> int | None:
+    """Return the id of the operator that launched an event; None if there is none, or it does not matter.
 
-    It takes the id that the event or its launch has, or the operator that the launch is nested in.
+    It is the id that the event or its launch has, or the operator of the thread that the launch is nested in.
     """
-    threads: dict[tuple, list[Event]] = {}
-    for operator in sorted(trace.operators.values(), key=lambda operator: operator.start):
-        threads.setdefault(operator.thread, []).append(operator)
-
-    def find_caller(event: Event) -> int | None:
-        launch = trace.launches.get(event.correlation)
-        if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or _in_graph(trace, event):
-            return None
-        for operator_id in (event.operator, launch and launch.operator):
-            # Some versions repeat the correlation as the id.
-            if operator_id in trace.operators and operator_id != event.correlation:
-                return operator_id
-        return _find_around(threads.get(launch.thread, []), launch.start) if launch else None
-
-    return find_caller
+    launch = trace.launches.get(event.correlation)
+    if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or _in_graph(trace, event):
+        return None
+    for operator_id in (event.operator, launch and launch.operator):
+        # Some versions repeat the correlation as the id.
+        if operator_id in trace.operators and operator_id != event.correlation:
+            return operator_id
+    return _find_around(threads.get(launch.thread, []), launch.start) if launch else None
 
 
 def _find_around(operators: list[Event], moment: float) -> int | None:

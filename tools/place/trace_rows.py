@@ -3,20 +3,29 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
 import placing
 from trace_calls import CallLabel, label_events
 from trace_events import Event, Trace
 from trace_steps import TraceSteps, find_step, overlap_s
 
-from roofline.api import Run, UserError, memory_ceilings
+from roofline.api import Run, UserError, group_by, memory_ceilings
 
 UNNAMED_CARD = "a GPU without a name"
 START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 us
 PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it ends
 SHORTEST_GAP_S = 1e-8  # with a row
 LONGEST_KERNEL_NAME = 60  # characters, without an operator
-RowEvent = tuple[float, bool, float]  # its seconds, whether it counts as a call, the seconds in which another ran too
+
+
+class RowEvent(NamedTuple):
+    """An event of the step, in a row with the others of its label."""
+
+    label: CallLabel
+    is_call: bool
+    seconds: float
+    overlap_s: float  # in which another ran too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,40 +55,31 @@ def place_trace(trace: Trace, run: Run) -> list[Section]:
 
     Raises UserError for a card that the run did not measure, and for a step_s that cannot be the time of a step.
     """
-    return [_place_gpu(trace, gpu, run) for gpu in sorted({_gpu_of(event) for event in trace.gpu})]
+    events = group_by(trace.gpu, lambda event: event.args.get("device", 0))
+    return [_place_gpu(trace, gpu, events[gpu], run) for gpu in sorted(events)]
 
 
-def _gpu_of(event: Event) -> int:
-    return event.args.get("device", 0)
-
-
-def _place_gpu(trace: Trace, gpu: int, run: Run) -> Section:
+def _place_gpu(trace: Trace, gpu: int, events: Iterable[Event], run: Run) -> Section:
     card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or UNNAMED_CARD
     device = placing.find_device(trace.path, card, run)
     ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
-    events = sorted((event for event in trace.gpu if _gpu_of(event) == gpu), key=lambda event: event[:2])
+    events = sorted(events, key=lambda event: event[:2])
     step = find_step(trace, events)
     if step.name and trace.step_s and not step.busy_s / 2 < trace.step_s < 2 * step.profiled_s:
         raise UserError(f"{trace.path}: step_s is {trace.step_s:g} s; its steps take {step.profiled_s:.3g} s")
     l2_bytes = run.devices[device].hardware.get("l2_bytes") or 0
-    groups = _events_by_label(trace, events, step)
+    labels, overlaps = label_events(trace, events), overlap_s([events[place] for place in step.places])
+    row_events = [
+        RowEvent(*labels[place], (events[place].end - events[place].start) / 1e6, overlap)
+        for place, overlap in zip(step.places, overlaps, strict=True)
+    ]
+    groups = group_by(row_events, lambda event: event.label)
     operations = [_operation(label, groups[label], ceilings, l2_bytes, step.seconds) for label in groups]
     savings_s = fsum(operation.saving_s[0] for operation in operations if operation.saving_s)
     idle = [_idle(kind, seconds, step.seconds) for kind, seconds in step.gaps.items() if seconds > SHORTEST_GAP_S]
     rows = sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s))
     roofs_s, mfu = max(0.0, step.busy_s - savings_s), _products_s(operations) / step.seconds
     return Section(trace.path, device, card, gpu, step, roofs_s, mfu, rows)
-
-
-def _events_by_label(trace: Trace, events: Sequence[Event], step: TraceSteps) -> dict[CallLabel, list[RowEvent]]:
-    labels = label_events(trace, events)
-    overlaps = overlap_s([events[place] for place in step.places])
-    groups: dict[CallLabel, list[RowEvent]] = {}
-    for place, overlap in zip(step.places, overlaps, strict=True):
-        label, is_call = labels[place]
-        seconds = (events[place].end - events[place].start) / 1e6
-        groups.setdefault(label, []).append((seconds, is_call, overlap))
-    return groups
 
 
 def _products_s(operations: Iterable[TracedOperation]) -> float:
@@ -102,9 +102,8 @@ def _operation(
 ) -> TracedOperation:
     """Return the row of the events with one label."""
     work = label.work
-    seconds, is_call, overlaps = zip(*events, strict=True)
-    total_s, calls = fsum(seconds), max(1, sum(is_call))
-    overlapped = min(1.0, fsum(overlaps) / total_s) if total_s else 0.0
+    total_s, calls = fsum(event.seconds for event in events), max(1, sum(event.is_call for event in events))
+    overlapped = min(1.0, fsum(event.overlap_s for event in events) / total_s) if total_s else 0.0
     roofs = list(list_roofs(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
     start_s = START_S * len(events) / calls
     fields = placing.rate_launches(calls, total_s, step_s, work and work.flops, roofs, start_s, complete=bool(roofs))
