@@ -18,7 +18,8 @@ Ceiling = api.ComputeCeiling | api.MemoryCeiling
 Ceilings = Sequence[Ceiling]
 Number = float | None  # None: not known
 Pipe = tuple[str | None, str | None]  # the unit and dtype of FLOPs; None for bytes
-Totals = dict[ncu_counts.Key, float]  # of all launches of a kernel
+Launches = Sequence[api.ncu.ProfiledKernel]  # of one kernel with one grid and block
+Totals = dict[ncu_counts.Key, float]  # of all these launches
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Placed:
     roofs: list[LaunchRoof]
     issued_share: float | None = None  # warp instructions over multiprocessors x 4 schedulers x cycles
     regime: str | None
-    limited_by: str | None  # the ceiling that takes most of the time, if compute or memory is the limit
-    limited_at: str | None  # its level
+    limited_by: str | None = None  # the ceiling that takes most of the time, if compute or memory is the limit
+    limited_at: str | None = None  # its level
     tma_instructions: float | None = None
     missing: list[str] = field(default_factory=list)
     missing_flops: dict[str, list[str]] = field(default_factory=dict)  # dtypes by unit
@@ -136,12 +137,7 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
 
 
 def _place_kernel(
-    launches: Sequence[api.ncu.ProfiledKernel],
-    totals: Totals,
-    ceilings: Ceilings,
-    multiprocessors: int,
-    start_s: Number,
-    report_s: float,
+    launches: Launches, totals: Totals, ceilings: Ceilings, multiprocessors: int, start_s: Number, report_s: float
 ) -> Placed:
     first, count, total_s = launches[0], len(launches), totals.get("duration_s")
     mean_s, clock_mhz = (total_s or 0.0) / count or None, _clock_mhz(launches, totals)
@@ -155,8 +151,8 @@ def _place_kernel(
             roofs.append(make_roof("compute", peak, amount, clock_mhz, mean_s, (unit, dtype)))
     roofs += _memory_roofs(totals, count, ceilings, clock_mhz, mean_s)
     counted_flops = fsum(counted) if counted else None
-    complete = set(missing) <= {"instructions"}
-    fields = rate_launches(count, total_s, report_s, counted_flops, roofs, start_s, complete)
+    fields = rate_launches(count, total_s, report_s, counted_flops, roofs)
+    fields |= find_limit(mean_s, roofs, start_s, complete=set(missing) <= {"instructions"})
     fields |= {"name": first.name, "signature": first.signature, "grid": first.grid, "block": first.block}
     fields |= {"sm_clock_mhz": clock_mhz, "missing": missing, "missing_flops": missing_flops}
     if "warp_instructions" in totals and mean_s and clock_mhz:
@@ -166,21 +162,27 @@ def _place_kernel(
 
 
 def rate_launches(
-    launches: int,
-    total_s: Number,
-    whole_s: float,
-    flops: Number,
-    roofs: list[LaunchRoof],
-    start_s: Number,
-    complete: bool,
+    launches: int, total_s: Number, whole_s: float, flops: Number, roofs: list[LaunchRoof]
 ) -> dict[str, Any]:
-    """Return the fields of a `Placed` that follow from these: share of the time, TFLOPS, intensities, regime, limit.
+    """Return the fields of a `Placed` that follow from these: share of the time, TFLOPS, intensities.
 
-    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch,
+    `whole_s` is the time of all launches of the report or trace, `flops` and `roofs` are those of one launch.
+    """
+    mean_s = (total_s or 0.0) / launches or None
+    traffic = [roof for roof in roofs if roof.level != "compute" and roof.amount]
+    intensities = {roof.level: flops / roof.amount for roof in traffic} if flops else {}
+    attained_tflops = flops / mean_s / 1e12 if flops is not None and mean_s else None
+    share_of_time = total_s / whole_s if total_s is not None and whole_s else None
+    fields = {"launches": launches, "total_s": total_s, "share_of_time": share_of_time, "mean_s": mean_s}
+    return fields | {"flops": flops, "attained_tflops": attained_tflops, "intensities": intensities, "roofs": roofs}
+
+
+def find_limit(mean_s: Number, roofs: list[LaunchRoof], start_s: Number, complete: bool) -> dict[str, str | None]:
+    """Return the fields of a `Placed` on what limits a launch.
+
     `complete` says that no count is missing. The regime is None if the time is unknown, or if no roof explains it
     while a count or a ceiling is missing.
     """
-    mean_s = (total_s or 0.0) / launches or None
     compute = _slowest(roof for roof in roofs if roof.level == "compute")
     memory = _slowest(roof for roof in roofs if roof.level != "compute")
     compute_s, memory_s = (roof.least_s if roof else 0.0 for roof in (compute, memory))
@@ -190,13 +192,7 @@ def rate_launches(
     if regime == "implementation" and not (complete and has_all_ceilings):
         regime = None  # a count is missing, and the others explain too little
     limit = {"compute": compute, "memory": memory}.get(regime)
-    traffic = [roof for roof in roofs if roof.level != "compute" and roof.amount]
-    intensities = {roof.level: flops / roof.amount for roof in traffic} if flops else {}
-    attained_tflops = flops / mean_s / 1e12 if flops is not None and mean_s else None
-    share_of_time = total_s / whole_s if total_s is not None and whole_s else None
-    fields = {"launches": launches, "total_s": total_s, "share_of_time": share_of_time, "mean_s": mean_s}
-    fields |= {"flops": flops, "attained_tflops": attained_tflops, "intensities": intensities, "roofs": roofs}
-    return fields | {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
+    return {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 
 
 def _slowest(roofs: Iterable[LaunchRoof]) -> LaunchRoof | None:
@@ -204,7 +200,7 @@ def _slowest(roofs: Iterable[LaunchRoof]) -> LaunchRoof | None:
     return max((roof for roof in roofs if roof.least_s), key=lambda roof: roof.least_s, default=None)
 
 
-def _clock_mhz(launches: Sequence[api.ncu.ProfiledKernel], totals: Totals) -> Number:
+def _clock_mhz(launches: Launches, totals: Totals) -> Number:
     """Return the cycles of all launches over their time."""
     if "sm_clock_mhz" not in totals or not totals.get("duration_s"):
         return None

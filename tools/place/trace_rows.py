@@ -91,9 +91,8 @@ def _products_s(operations: Iterable[TracedOperation]) -> float:
 
 def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     """Return the row of the gaps of one kind, which would take no time at the roof."""
-    fields = placing.rate_launches(1, seconds, step_s, flops=None, roofs=[], start_s=None, complete=True)
-    fields |= {"regime": "idle", "saving_s": (seconds,)}
-    fields |= {"name": "idle", "signature": f"idle: {kind}"}
+    fields = placing.rate_launches(1, seconds, step_s, flops=None, roofs=[])
+    fields |= {"name": "idle", "signature": f"idle: {kind}", "regime": "idle", "saving_s": (seconds,)}
     return TracedOperation(label=CallLabel(kind, kind="idle"), overlapped=0.0, **fields)
 
 
@@ -105,8 +104,8 @@ def _operation(
     total_s, calls = fsum(event.seconds for event in events), max(1, sum(event.is_call for event in events))
     overlapped = min(1.0, fsum(event.overlap_s for event in events) / total_s) if total_s else 0.0
     roofs = list(list_roofs(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
-    start_s = START_S * len(events) / calls
-    fields = placing.rate_launches(calls, total_s, step_s, work and work.flops, roofs, start_s, complete=bool(roofs))
+    fields = placing.rate_launches(calls, total_s, step_s, work and work.flops, roofs)
+    fields |= placing.find_limit(total_s / calls, roofs, START_S * len(events) / calls, complete=bool(roofs))
     savings_s = [max(0.0, total_s - calls * bound_s) * (1 - overlapped) for bound_s in _bounds_s(roofs)]
     fields |= {"least_bytes": work and work.moved_bytes, "saving_s": tuple(savings_s)}
     signature = _signature(label, overlapped)
