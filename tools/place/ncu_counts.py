@@ -43,15 +43,16 @@ def sum_counts(launches: Sequence[ncu.ProfiledKernel]) -> dict[Key, float]:
     return {key: fsum(values) for key, values in columns.items() if None not in values}
 
 
-def collect_command(capability: Capability, report: str = "my", program: Sequence[str] = ("python", "my.py")) -> str:
-    """Return the ncu command that collects every metric that placing needs.
+def collect_command(capability: Capability) -> str:
+    """Return the ncu command that collects every metric that placing needs, of `python my.py`.
 
     Clocks and caches stay as the program has them. Machine code is left out: placing does not read it, and it is most
     of a report of PyTorch.
     """
-    metrics = ",".join(list_metrics(capability))
-    options = ["--clock-control", "none", "--cache-control", "none", "--import-sass", "no", "--metrics", metrics]
-    return shlex.join(["ncu", *options, "--export", report, *program])
+    options = ["--clock-control", "none", "--cache-control", "none", "--import-sass", "no"]
+    return shlex.join(
+        ["ncu", *options, "--metrics", ",".join(list_metrics(capability)), "--export", "my", "python", "my.py"]
+    )
 
 
 def flops_counters(capability: Capability) -> dict[Pipe, dict[str, int]]:
@@ -109,10 +110,8 @@ def _read_sum(value: ncu.Value, metric: str, seconds: float | None, clock_hz: fl
 
 def _first_bytes(total: Total, alternatives: dict[str, int]) -> float | None:
     """Return the bytes by the first of these counters that the report holds."""
-    for counter, bytes_per_count in alternatives.items():
-        if (count := total(f"{counter}.sum")) is not None:
-            return bytes_per_count * count
-    return None
+    counted = ((total(f"{counter}.sum"), bytes_per_count) for counter, bytes_per_count in alternatives.items())
+    return next((count * bytes_per_count for count, bytes_per_count in counted if count is not None), None)
 
 
 def _sum_flops(total: Total, counters: dict[str, int]) -> float | None:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,7 @@ def kernel_title(kernel: Placed) -> str:
 
 def _dimensions(sizes: Sequence[int]) -> str:
     """Return sizes as 256 or 16x16, without ones at the end."""
-    sizes = list(sizes)
-    while len(sizes) > 1 and sizes[-1] == 1:
-        sizes.pop()
-    return "x".join(map(str, sizes))
+    return re.sub(r"(?:x1)+$", "", "x".join(map(str, sizes)))
 
 
 def describe_kernel(kernel: Placed) -> str:
@@ -126,33 +124,24 @@ def missing_command(profile: Profile) -> str | None:
 
 def kernel_sentence(kernel: Placed, multiprocessors: int) -> str:
     """Return what limits a kernel, the evidence, and what would help, in a sentence or two."""
-    evidence = _ceiling_evidence(kernel)
+    rated = sorted((roof for roof in kernel.roofs if roof.share is not None), key=lambda roof: -roof.share)
+    worth_naming = [roof for roof in rated if roof.share >= NAMED_SHARE] or rated[:1]
+    evidence = [f"{api.percent(roof.share)} of {roof.ceiling}{_clock_words(roof)}" for roof in worth_naming]
     if kernel.regime is None:
-        text = f"the largest share that was counted is {evidence}" if evidence else "nothing counted has a ceiling"
+        counted = f"the largest share that was counted is {', '.join(evidence)}"
+        text = counted if evidence else "nothing counted has a ceiling"
         return f"{describe_kernel(kernel)}: what limits it is not known; {text}."
-    evidence = ", ".join(filter(None, [evidence, _issue_evidence(kernel)])) or "nothing else was counted"
-    advice = ADVICE[advice_key(kernel)]
+    reason, advice = "", ADVICE[advice_key(kernel)]
     if kernel.regime == "implementation":
-        evidence = f"as no ceiling accounts for half of its time, {evidence}"
-        blocks = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
+        reason = "as no ceiling accounts for half of its time, "
+        if kernel.issued_share is not None:
+            evidence.append(f"{api.percent(kernel.issued_share)} of the instructions that can be issued")
+        blocks = prod(kernel.grid)
         if blocks < FEW_BLOCKS * multiprocessors:
             leave = "blocks leave" if blocks > 1 else "block leaves"
             advice = f"{blocks} {leave} most of {multiprocessors} multiprocessors idle: split the work further"
-    return f"{describe_kernel(kernel)}: {api.regime_text(kernel.regime)} ({evidence}). What helps: {advice}."
-
-
-def _ceiling_evidence(kernel: Placed) -> str:
-    """Return the ceilings by what they explain of the time: the first, and others that explain enough."""
-    rated = sorted((roof for roof in kernel.roofs if roof.share is not None), key=lambda roof: -roof.share)
-    further = [roof for roof in rated[1:] if roof.share >= NAMED_SHARE]
-    worth_naming = [*rated[:1], *further]
-    return ", ".join(f"{api.percent(roof.share)} of {roof.ceiling}{_clock_words(roof)}" for roof in worth_naming)
-
-
-def _issue_evidence(kernel: Placed) -> str:
-    """Return the share of issued instructions where no ceiling accounts for the time."""
-    is_known = kernel.regime == "implementation" and kernel.issued_share is not None
-    return f"{api.percent(kernel.issued_share)} of the instructions that can be issued" if is_known else ""
+    reason += ", ".join(evidence) or "nothing else was counted"
+    return f"{describe_kernel(kernel)}: {api.regime_text(kernel.regime)} ({reason}). What helps: {advice}."
 
 
 def _clock_words(roof: LaunchRoof) -> str:

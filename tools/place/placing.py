@@ -183,8 +183,8 @@ def find_limit(mean_s: Number, roofs: list[LaunchRoof], start_s: Number, complet
     `complete` says that no count is missing. The regime is None if the time is unknown, or if no roof explains it
     while a count or a ceiling is missing.
     """
-    compute = _slowest(roof for roof in roofs if roof.level == "compute")
-    memory = _slowest(roof for roof in roofs if roof.level != "compute")
+    compute = find_slowest(roof for roof in roofs if roof.level == "compute")
+    memory = find_slowest(roof for roof in roofs if roof.level != "compute")
     compute_s, memory_s = (roof.least_s if roof else 0.0 for roof in (compute, memory))
     bounds = {"start_s": start_s, "compute_s": compute_s, "memory_s": memory_s}
     regime = api.classify_regime(cpu_time_s=mean_s, gpu_time_s=None, **bounds) if mean_s else None
@@ -195,7 +195,7 @@ def find_limit(mean_s: Number, roofs: list[LaunchRoof], start_s: Number, complet
     return {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 
 
-def _slowest(roofs: Iterable[LaunchRoof]) -> LaunchRoof | None:
+def find_slowest(roofs: Iterable[LaunchRoof]) -> LaunchRoof | None:
     """Return the roof that takes the most time; None if none takes any."""
     return max((roof for roof in roofs if roof.least_s), key=lambda roof: roof.least_s, default=None)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from place_page import ADVICE, advice_key, build_table, kernel_title, write_notes
+from placing import LaunchRoof, find_slowest
 from trace_rows import PARTLY, Section, TracedOperation
 
 from roofline.api import count_words, duration, percent, regime_text
@@ -41,9 +42,10 @@ def _finding(row: TracedOperation) -> str:
     """Return the time of a row, and for an operator its share of the roof and its regime."""
     if row.label.kind == "idle":
         return f"{duration(row.total_s)} are {row.label.name}"
-    share = max((roof.share for roof in row.roofs if roof.share and roof.level != "l2"), default=0.0)
+    roof = _slowest_roof(row)
+    share = percent(roof.share if roof else 0.0)
     calls = f"{count_words(row.launches, 'call')} of {kernel_title(row)}"
-    return f"{duration(row.total_s)} are {calls} at {percent(share)} of the roof, {regime_text(row.regime)}"
+    return f"{duration(row.total_s)} are {calls} at {share} of the roof, {regime_text(row.regime)}"
 
 
 def _advice_key(row: TracedOperation) -> str:
@@ -54,14 +56,17 @@ def _advice_key(row: TracedOperation) -> str:
     return "operator" if key == "implementation" else key
 
 
+def _slowest_roof(row: TracedOperation) -> LaunchRoof | None:
+    """Return the roof that takes the most time if no data is in the L2."""
+    return find_slowest(roof for roof in row.roofs if roof.level != "l2")
+
+
 def _high_share_note(row: TracedOperation) -> str:
     """Return a note on a share of a roof above 1, with a possible cause; empty if there is none."""
-    roofs = [roof for roof in row.roofs if roof.level != "l2"]
-    highest = max(roofs, key=lambda roof: roof.share or 0.0, default=None)
-    if not highest or (highest.share or 0.0) <= ABOVE or row.label.kind != "operator":
+    roof = _slowest_roof(row)
+    if not roof or roof.share <= ABOVE or row.label.kind != "operator":
         return ""
-    cause = ADVICE[f"above {highest.level}"]
-    return f"{kernel_title(row)} is at {percent(highest.share)} of {highest.ceiling}: {cause}."
+    return f"{kernel_title(row)} is at {percent(roof.share)} of {roof.ceiling}: {ADVICE[f'above {roof.level}']}."
 
 
 def format_page(sections: Sequence[Section], source: str, pictures: Sequence[str]) -> str:

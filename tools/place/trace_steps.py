@@ -1,7 +1,8 @@
 """The step of a trace: what ran on the GPU from its first event to the next step's, and the gaps between."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median_low
@@ -70,20 +71,12 @@ def _spans(trace: Trace, events: Sequence[Event]) -> list[tuple[float, float, st
 
 
 def _gap_seconds(trace: Trace, events: Sequence[Event], idle_s: float) -> dict[str, float]:
-    """Return the seconds of the gaps between events by their kind, scaled so that they add up to `idle_s`."""
-    gaps = {LAUNCH: 1e-12}  # never 0 in all
-    for kind, width_us in _gaps(trace, events):
-        gaps[kind] = gaps.get(kind, 0.0) + width_us / 1e6
-    scale = idle_s / sum(gaps.values())
-    return {kind: scale * seconds for kind, seconds in gaps.items()}
-
-
-def _gaps(trace: Trace, events: Sequence[Event]) -> Iterable[tuple[str, float]]:
-    """Yield kind and microseconds of each gap.
+    """Return the seconds of the gaps between events by their kind, scaled so that they add up to `idle_s`.
 
     A gap is between launches if the next event's launch ended after the GPU had finished what it had.
     """
     wait_ends = sorted(launch.end for launch in trace.launches.values() if "Synchronize" in launch.name)
+    gaps = Counter({LAUNCH: 1e-12})  # never 0 in all
     before = events[0]
     for event in events:
         launch = trace.launches.get(event.correlation)
@@ -94,8 +87,10 @@ def _gaps(trace: Trace, events: Sequence[Event]) -> Iterable[tuple[str, float]]:
                 kind = WAITED if host_waited else LAUNCH
             else:
                 kind = NEXT_TO_COPY if "gpu_memcpy" in (event.kind, before.kind) else QUEUED
-            yield kind, event.start - before.end
+            gaps[kind] += (event.start - before.end) / 1e6
         before = max(before, event, key=lambda event: event.end)
+    scale = idle_s / gaps.total()
+    return {kind: scale * seconds for kind, seconds in gaps.items()}
 
 
 def covered_s(events: Sequence[Event], until: float) -> float:
