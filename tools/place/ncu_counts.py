@@ -85,7 +85,14 @@ def read_counts(value: ncu.Value, capability: Capability) -> dict[Key, float | N
     clock_hz = next((hz for name in CLOCKS if (hz := value(f"{name}.avg.per_second"))), None)
 
     def total(metric: str) -> float | None:
-        return _read_sum(value, metric, seconds, clock_hz)
+        """Return the sum of a counter over the kernel, from its sum or from its rate per second or per cycle."""
+        if (count := value(metric)) is not None:
+            return count
+        if seconds is not None and (per_second := value(f"{metric}.per_second")) is not None:
+            return per_second * seconds
+        if seconds is not None and clock_hz and (per_cycle := value(f"{metric}.per_cycle_elapsed")) is not None:
+            return per_cycle * clock_hz * seconds
+        return None
 
     counts: dict[Key, float | None] = {"duration_s": seconds, "sm_clock_mhz": clock_hz and clock_hz / 1e6}
     counts |= {name: _first_bytes(total, alternatives) for name, alternatives in BYTES.items()}
@@ -95,17 +102,6 @@ def read_counts(value: ncu.Value, capability: Capability) -> dict[Key, float | N
     if not any(count is not None for key, count in counts.items() if key != "tma_instructions"):
         raise LookupError("a kernel without any counter that is read here")
     return counts
-
-
-def _read_sum(value: ncu.Value, metric: str, seconds: float | None, clock_hz: float | None) -> float | None:
-    """Return the sum of a counter over a kernel, from its sum or from its rate per second or per cycle."""
-    if (count := value(metric)) is not None:
-        return count
-    if seconds is not None and (per_second := value(f"{metric}.per_second")) is not None:
-        return per_second * seconds
-    if seconds is not None and clock_hz and (per_cycle := value(f"{metric}.per_cycle_elapsed")) is not None:
-        return per_cycle * clock_hz * seconds
-    return None
 
 
 def _first_bytes(total: Total, alternatives: dict[str, int]) -> float | None:

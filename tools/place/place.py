@@ -127,16 +127,16 @@ def explain_collecting(card: str) -> str:
             raise
         card, run = REFERENCE, read_card(REFERENCE)
     collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
-    device = run.devices[placing.measured_gpus(run)[0]]
+    device = next(iter(placing.measured_gpus(run).values()))
     capability = device.hardware["compute_capability"]
-    major, minor = map(int, capability.split("."))
+    command = ncu_counts.collect_command(tuple(map(int, capability.split("."))))
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
         f"Collect a trace of a PyTorch program:\n\n{collect}\n\n"
         f"Then place it, on any machine:\n\nmake place TRACE=my.json.gz{with_card}\n\n"
         f"Or collect a report of counters, with your program in place of `python my.py` (metrics are named for "
         f"compute capability {capability}, that of {device.name}; CARD=a run names another card):\n\n"
-        f"{ncu_counts.collect_command((major, minor))}\n\n"
+        f"{command}\n\n"
         f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
     )
 

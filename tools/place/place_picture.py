@@ -117,8 +117,7 @@ def _draw_dots(axes: Axes, kernels: Sequence[Placed]) -> None:
 def _find_near(place: tuple[float, float], places: Iterable[tuple[float, float]]) -> tuple[float, float] | None:
     """Return the first of these places that is less than a line away on both axes."""
     x, y = place
-    near = ((near_x, near_y) for near_x, near_y in places if max(abs(x - near_x), abs(y - near_y)) < style.LINE)
-    return next(near, None)
+    return next((near for near in places if max(abs(x - near[0]), abs(y - near[1])) < style.LINE), None)
 
 
 def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:

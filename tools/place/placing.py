@@ -93,27 +93,29 @@ class Profile:
     kernels: list[Placed]
 
 
-def find_device(path: str, card: str, run: api.Run) -> str:
-    """Return the name of the GPU of a run that is a card of this model. Raises UserError if there is none."""
-    models = {name: run.devices[name].name for name in measured_gpus(run)}
-    matching = [device for device, model in models.items() if model == card]
-    if matching:
-        return matching[0]
-    measured = ", ".join(dict.fromkeys(models.values()))
-    reason = f"profiled on {card}, but the ceilings are of {measured}; both must be of the same model of card"
-    raise api.UserError(f"{path}: {reason}")
+def find_ceilings(path: str, card: str, run: api.Run) -> tuple[str, Ceilings]:
+    """Return the name of the GPU of a run that is a card of this model, and its ceilings.
+
+    Raises UserError if there is none.
+    """
+    models = {name: device.name for name, device in measured_gpus(run).items()}
+    device = next((name for name, model in models.items() if model == card), None)
+    if device is None:
+        measured = ", ".join(dict.fromkeys(models.values()))
+        reason = f"profiled on {card}, but the ceilings are of {measured}; both must be of the same model of card"
+        raise api.UserError(f"{path}: {reason}")
+    return device, [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
 
 
-def measured_gpus(run: api.Run) -> list[str]:
-    """Return the names of the GPUs of a run that have ceilings."""
+def measured_gpus(run: api.Run) -> dict[str, api.DeviceRecord]:
+    """Return the GPUs of a run that have ceilings, by name."""
     measured = {ceiling.device for ceiling in run.roofline.ceilings}
-    return [name for name, device in run.devices.items() if device.device_kind == "gpu" and name in measured]
+    return {name: gpu for name, gpu in run.devices.items() if gpu.device_kind == "gpu" and name in measured}
 
 
 def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     """Return every kernel of a report, those that take most time first. Raises UserError for another model of card."""
-    device = find_device(report.path, report.card.name, run)
-    ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
+    device, ceilings = find_ceilings(report.path, report.card.name, run)
     cells = [cell for cell in run.roofline.operators if cell.device == device and not cell.graph]
     start_s = min((cell.start_s for cell in cells if cell.start_s), default=None)
     groups = [(launches, ncu_counts.sum_counts(launches)) for launches in ncu_counts.group_launches(report.kernels)]

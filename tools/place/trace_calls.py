@@ -32,7 +32,7 @@ class CallLabel:
 Labels = dict[int, tuple[CallLabel, bool]]  # by place of the event, and whether it counts as a call
 
 
-def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[CallLabel, bool]]:
+def label_events(trace: Trace, events: Sequence[Event]) -> Labels:
     """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
 
     Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous.
@@ -49,7 +49,7 @@ def label_events(trace: Trace, events: Sequence[Event]) -> list[tuple[CallLabel,
         longest_kernel.setdefault(label, _launch_key(events[longest]))
         labels |= {place: (label, place == longest) for place in places}
     _infer_labels(trace, events, labels, longest_kernel)
-    return [labels[place] for place in range(len(events))]
+    return labels
 
 
 def _infer_labels(

@@ -61,8 +61,7 @@ def place_trace(trace: Trace, run: Run) -> list[Section]:
 
 def _place_gpu(trace: Trace, gpu: int, events: Iterable[Event], run: Run) -> Section:
     card = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or UNNAMED_CARD
-    device = placing.find_device(trace.path, card, run)
-    ceilings = [ceiling for ceiling in run.roofline.ceilings if ceiling.device == device]
+    device, ceilings = placing.find_ceilings(trace.path, card, run)
     events = sorted(events, key=lambda event: event[:2])
     step = find_step(trace, events)
     if step.name and trace.step_s and not step.busy_s / 2 < trace.step_s < 2 * step.profiled_s:
