@@ -21,12 +21,13 @@ def step_notes(section: Section) -> list[str]:
     These are on its events, busy time, MFU, collectives, operators without a formula, and odd shares.
     """
     rows, worth_s = section.kernels, WORTH * section.step.seconds
+    worth = [row for row in rows if row.saving_s and row.saving_s[0] >= worth_s]
     findings: list[str] = []
-    for row in [row for row in rows if row.saving_s and row.saving_s[0] >= worth_s][:FIRST]:
+    for row in worth[:FIRST]:
         finding, advice = _finding(row), ADVICE[_advice_key(row)]
         colon = ";" if ":" in advice else ":"
         is_repeated = any(advice in earlier for earlier in findings)
-        findings.append(finding if is_repeated else f"{finding}{colon} {advice}")
+        findings.append(finding if is_repeated else f"{finding}{colon} {advice}")  # each advice once
     seconds_by_lacking: Counter[str] = Counter()
     for row in rows:
         if row.label.lacking and row.total_s > 0:
