@@ -113,15 +113,15 @@ class DecodeStep(Operator):
     # -- inputs and check
 
     def inputs(self, device: Device, case: Case, seed: int) -> dict:
-        model, batch, context = DenseModel(**case.params["model"]), case.shape["batch"], case.shape["context"]
-        tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, batch, numpy.int32)
-        cache = random_cache(device, model, case.dtype, batch, context, seed + CACHE_SEED_OFFSET)
+        model = DenseModel(**case.params["model"])
+        tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, case.shape["batch"], numpy.int32)
+        cache = random_cache(device, model, case, seed + CACHE_SEED_OFFSET)
         weights = random_weights(device, model, case.dtype, seed)
         return {**weights, **cache, "tokens": device.to_device(tokens)}
 
     def reference(self, case: Case, inputs: dict) -> Array:
         """Return the logits, from float64 arrays."""
-        return run_step(DenseModel(**case.params["model"]), inputs, inputs)
+        return run_step(DenseModel(**case.params["model"]), inputs)
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
         """Check the first layer, then run the step and check its head. Returns the check and the step's seconds.
@@ -147,7 +147,7 @@ class DecodeStep(Operator):
             arrays[name] = arrays[name][::stride]
         arrays = {name: _to_float64(device, array) for name, array in arrays.items()}
         stream = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
-        expected = run_layer(chain.model, arrays, stream, arrays["keys"], arrays["values"])
+        expected = run_layer(chain.model, arrays, stream)
         return self._require_close(chain, "the first layer", _to_float64(device, chain.stream[::stride]), expected)
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy
 from dense import DenseModel, rotation_table
 
-from roofline.api import Array, Device, array_dtype
+from roofline.api import Array, Case, Device, array_dtype
 
 NORM_SPREAD = 0.1  # of a norm's weights, about 1
 
@@ -25,18 +25,12 @@ def rotate(x: numpy.ndarray, rotations: numpy.ndarray) -> numpy.ndarray:
     return numpy.concatenate([low * cosines - high * sines, high * cosines + low * sines], axis=-1)
 
 
-def run_layer(
-    model: DenseModel,
-    arrays: Mapping[str, numpy.ndarray],
-    stream: numpy.ndarray,
-    keys: numpy.ndarray,
-    values: numpy.ndarray,
-) -> numpy.ndarray:
+def run_layer(model: DenseModel, arrays: Mapping[str, numpy.ndarray], stream: numpy.ndarray) -> numpy.ndarray:
     """Return the stream [batch, hidden] after one layer, and write the new token's K/V at the caches' last position.
 
-    The caches `keys` and `values` are [batch, K/V heads, context, head size].
+    The caches `keys` and `values` among the arrays are [batch, K/V heads, context, head size].
     """
-    batch, head_size = len(stream), model.head_size
+    batch, head_size, keys, values = len(stream), model.head_size, arrays["keys"], arrays["values"]
     rotations = numpy.array(rotation_table(model, keys.shape[2] - 1))
     projected = normalise(stream, arrays["input_norm"], model.eps) @ arrays["qkv"].T + arrays.get("bias", 0)
     heads = projected.reshape(batch, -1, head_size)
@@ -56,15 +50,12 @@ def run_layer(
     return stream + (gate / (1 + numpy.exp(-gate)) * up) @ arrays["down"].T
 
 
-def run_step(
-    model: DenseModel, weights: Mapping[str, numpy.ndarray], cache: Mapping[str, numpy.ndarray]
-) -> numpy.ndarray:
+def run_step(model: DenseModel, arrays: Mapping[str, numpy.ndarray]) -> numpy.ndarray:
     """Return the logits [batch, vocabulary] of float64 arrays, and write the new token's K/V into the caches."""
-    stream = weights["embedding"][cache["tokens"]]
+    stream = arrays["embedding"][arrays["tokens"]]
     for layer in range(model.layers):
-        keys, values = cache[f"{layer}.keys"], cache[f"{layer}.values"]
-        stream = run_layer(model, select_layer(weights, layer), stream, keys, values)
-    return normalise(stream, weights["last_norm"], model.eps) @ weights["head"].T
+        stream = run_layer(model, select_layer(arrays, layer), stream)
+    return normalise(stream, arrays["last_norm"], model.eps) @ arrays["head"].T
 
 
 def select_layer(arrays: Mapping[str, Array], layer: int) -> dict[str, Array]:
@@ -107,13 +98,11 @@ def random_weights(device: Device, model: DenseModel, dtype: str, seed: int) -> 
     return {"head": weights["embedding"]} | weights
 
 
-def random_cache(
-    device: Device, model: DenseModel, dtype: str, batch: int, context: int, seed: int
-) -> dict[str, Array]:
+def random_cache(device: Device, model: DenseModel, case: Case, seed: int) -> dict[str, Array]:
     """Return `{layer}.keys` and `{layer}.values`, each [batch, K/V heads, context, head size]."""
-    shape = (batch, model.kv_heads, context, model.head_size)
+    shape = (case.shape["batch"], model.kv_heads, case.shape["context"], model.head_size)
     names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
-    return {name: device.normal(shape, dtype, seed + index) for index, name in enumerate(names)}
+    return {name: device.normal(shape, case.dtype, seed + index) for index, name in enumerate(names)}
 
 
 def _to_device_number(device: Device, value: float, dtype: str) -> Array:

@@ -136,7 +136,7 @@ def test_steps_one_after_another_are_the_whole_sequence(kind):
     for place in range(tokens):
         new = numpy.full((batch, model.kv_heads, 1, model.head_size), numpy.nan)
         cache = {name: numpy.concatenate([cache[name], new], axis=2) for name in names}
-        logits = reference.run_step(model, weights, {**cache, "tokens": given[:, place]})
+        logits = reference.run_step(model, {**weights, **cache, "tokens": given[:, place]})
         for sequence in range(batch):
             expected = whole_sequence(model, weights, given[sequence, : place + 1])
             assert numpy.allclose(logits[sequence], expected, rtol=1e-9, atol=1e-9)
