@@ -1,14 +1,10 @@
 """What a model reads and multiplies in one decode step of a batch of sequences, and in the prefill of a prompt."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from architecture import Attention, Matrix, Model, Part
+from architecture import Matrix, Model, Part
 from number_formats import NumberFormat
-
-# Returns for one layer the tokens whose K/V are moved, and the multiply-adds.
-AttentionWork = Callable[[Attention], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -32,12 +28,7 @@ def step_operations(
     a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations, the
     FLOPs of norms, K/V of the new token.
     """
-
-    def attention_work(attention: Attention) -> tuple[int, int]:
-        tokens = batch * attention.attended_tokens(context)
-        return tokens, attention.multiply_adds * tokens
-
-    return _list_operations(model, batch, batch, attention_work, cache_format, expected)
+    return _list_operations(model, batch, 1, context - 1, cache_format, expected=expected, absorbed=True)
 
 
 def prefill_operations(model: Model, prompt: int, cached: int, cache_format: NumberFormat) -> list[ModelOperation]:
@@ -45,30 +36,30 @@ def prefill_operations(model: Model, prompt: int, cached: int, cache_format: Num
 
     The head makes one token, experts are by uniform routing, cached K/V are read once, new K/V are written once.
     """
-    new = prompt - cached
-
-    def attention_work(attention: Attention) -> tuple[int, int]:
-        pairs = attention.attended_pairs(prompt) - attention.attended_pairs(cached)
-        moved = attention.attended_tokens(cached + 1) - 1 + attention.attended_tokens(new)
-        return moved, (attention.unabsorbed_multiply_adds or attention.multiply_adds) * pairs
-
-    return _list_operations(model, new, 1, attention_work, cache_format, expected=True)
+    return _list_operations(model, 1, prompt - cached, cached, cache_format, expected=True, absorbed=False)
 
 
 def _list_operations(
-    model: Model, tokens: int, head_tokens: int, attention_work: AttentionWork, cache: NumberFormat, expected: bool
+    model: Model, batch: int, new: int, cached: int, cache: NumberFormat, *, expected: bool, absorbed: bool
 ) -> list[ModelOperation]:
-    """Return the operations of `tokens` that pass through all layers, of which the head makes `head_tokens`."""
+    """Return the operations of `batch` sequences, each of `new` tokens after `cached` ones.
+
+    The head makes one token of each. `absorbed`: the form of latent attention that reads the latent as it is cached.
+    """
+    tokens = batch * new
     operations = [_make_operation(table, tokens * table.row_bytes) for table in model.tables]
     for layer in model.layers:
         operations += [_make_product(linear, tokens, expected) for linear in layer.linears]
         operations += [_make_operation(vector, vector.bytes) for vector in layer.vectors]
-        moved_tokens, multiply_adds = attention_work(layer.attention)
-        moved_bytes = moved_tokens * cache.matrix_bytes(layer.attention.cached_numbers, 1)
-        flops, dtype = 2 * multiply_adds, cache.product_dtype
-        operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, dtype))
+        attention = layer.attention
+        moved_tokens = attention.attended_tokens(cached + 1) - 1 + attention.attended_tokens(new)
+        moved_bytes = batch * moved_tokens * cache.matrix_bytes(attention.cached_numbers, 1)
+        pairs = attention.attended_pairs(cached + new) - attention.attended_pairs(cached)
+        unabsorbed = None if absorbed else attention.unabsorbed_multiply_adds
+        flops = 2 * (unabsorbed or attention.multiply_adds) * batch * pairs
+        operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, cache.product_dtype))
     operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
-    operations.append(_make_product(model.head, head_tokens, expected))
+    operations.append(_make_product(model.head, batch, expected))
     return [replace(operation, count=count) for operation, count in Counter(operations).items()]
 
 
