@@ -27,7 +27,8 @@ class CardCeilings:
 
     def substitute_dtype(self, dtype: str) -> str:
         """Return the dtype that the card multiplies in: this one, or another if it lacks this one. Raises NoCeiling."""
-        for candidate in (dtype, *SUBSTITUTE_DTYPES[dtype]):
+        candidates = (dtype,) if dtype == "fp32" else (dtype, *SUBSTITUTE_DTYPES)
+        for candidate in candidates:
             if candidate in self.tflops:
                 return candidate
         raise NoCeiling(f"no GEMM ceiling for {dtype} or for a dtype that could replace it")

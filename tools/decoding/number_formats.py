@@ -22,23 +22,13 @@ class NumberFormat:
         return -(-outputs * inputs * self.bits // 8) + math.ceil(blocks * self.scale_bytes)
 
 
-PLAIN_FORMATS = {
-    "bf16": NumberFormat("bf16", 16, "bf16"),
-    "fp16": NumberFormat("fp16", 16, "fp16"),
-    "fp32": NumberFormat("fp32", 32, "fp32"),
-    "fp8": NumberFormat("fp8", 8, "fp8_e4m3"),
-}
+PLAIN_FORMATS = {name: NumberFormat(name, bits, name) for name, bits in (("bf16", 16), ("fp16", 16), ("fp32", 32))}
+PLAIN_FORMATS["fp8"] = NumberFormat("fp8", 8, "fp8_e4m3")
 CACHE_DTYPES = ("bf16", "fp16", "fp8")
 # By the names of Hugging Face.
 HUGGING_FACE_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-# A card without products of a dtype uses the first of these that it has.
-SUBSTITUTE_DTYPES = {
-    "fp8_e4m3": ("bf16", "fp16", "fp32"),
-    "int8": ("bf16", "fp16", "fp32"),
-    "bf16": ("fp16", "fp32"),
-    "fp16": ("bf16", "fp32"),
-    "fp32": (),
-}
+# A card without products of a dtype uses the first of these that it has. Nothing replaces fp32.
+SUBSTITUTE_DTYPES = ("bf16", "fp16", "fp32")
 
 ROW_BLOCK = (1, 1 << 62)  # a block that holds a row
 
