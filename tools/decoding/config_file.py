@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,3 @@ def read_model(entry: Mapping[str, Any]) -> Model:
         return build_model(name, source, entry["config"])
     except BadModel as error:
         raise BadModel(f"{name if name in shipped_models() else source}: {error}") from None
-
-
-def require_contexts(model: Model, contexts: Sequence[int]) -> None:
-    """Raise BadModel for contexts that the model cannot attend to."""
-    longest = model.longest_context
-    if beyond := [context for context in contexts if context > longest]:
-        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, or IN and OUT); allowed: {longest} or fewer")

@@ -162,7 +162,9 @@ def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
     request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
     fitting = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
     contexts = arguments.context or request_contexts or fitting or [model.longest_context]
-    config_file.require_contexts(model, [*contexts, *request_contexts])
+    if beyond := [context for context in [*contexts, *request_contexts] if context > model.longest_context]:
+        allowed = f"{model.longest_context} or fewer"
+        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, or IN and OUT); allowed: {allowed}")
     return contexts
 
 
