@@ -16,10 +16,6 @@ from number_formats import HUGGING_FACE_DTYPES, PLAIN_FORMATS, NumberFormat
 from quantisation import WeightFormats, read_formats
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-ALIASES = {"dtype": "torch_dtype", "_sliding_window_pattern": "sliding_window_pattern"}
-ALIASES |= {"sliding_window_size": "sliding_window"}  # Gemma 2 has both
-GPT2_ALIASES = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
-GPT2_ALIASES |= {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"}
 DEFAULTS_FILE = Path(__file__).with_name("families.yaml")
 DTYPE_FIELDS = ("torch_dtype", "dtype")
 OUTER_FIELDS = (*DTYPE_FIELDS, "quantization_config", "tie_word_embeddings")  # next to text_config
@@ -81,7 +77,6 @@ class Family:
     windows: Callable[[LayerReader], Windows] = lambda reader: [None] * reader.layers
     attention: Callable[[LayerReader], AttentionParts] | None = None  # None: grouped_attention
     mlp: Callable[[LayerReader], list[Matrix]] | None = None  # None: gated_mlp
-    aliases: Mapping[str, str] | None = None  # names of fields, next to ALIASES
 
 
 def grouped_attention(reader: LayerReader) -> AttentionParts:
@@ -267,12 +262,11 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": Family(BIAS, attention=latent_attention, mlp=partial(deepseek_experts, corrected=False)),
     "deepseek_v3": Family(BIAS, attention=latent_attention, mlp=deepseek_experts),
     "kimi_k2": Family(BIAS, attention=latent_attention, mlp=deepseek_experts),
-    "gpt2": Family(
-        norm_vectors=2, learned_positions=True, attention=gpt2_attention, mlp=gpt2_mlp, aliases=GPT2_ALIASES
-    ),
+    "gpt2": Family(norm_vectors=2, learned_positions=True, attention=gpt2_attention, mlp=gpt2_mlp),
 }
 MODEL_TYPES = sorted(FAMILIES)
 FAMILY_DEFAULTS = yaml.safe_load(DEFAULTS_FILE.read_text(encoding="utf-8"))  # of fields, by model_type
+ALIASES = FAMILY_DEFAULTS.pop("aliases")  # of fields: our names by those of a file, of any family and of single ones
 
 
 def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
@@ -284,9 +278,10 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
     nested = isinstance(inner, Mapping) and config.get("model_type") not in MODEL_TYPES
     if nested:
         source = f"{source}, of which text_config alone is counted"
-        outer = {ALIASES.get(key, key): config[key] for key in OUTER_FIELDS if config.get(key) is not None}
+        aliases = ALIASES["any"]
+        outer = {aliases.get(key, key): config[key] for key in OUTER_FIELDS if config.get(key) is not None}
         inner = {key: value for key, value in inner.items() if value is not None or key not in OUTER_FIELDS}
-        config = outer | {ALIASES.get(key, key): value for key, value in inner.items()}
+        config = outer | {aliases.get(key, key): value for key, value in inner.items()}
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES:
         raise BadModel(f"model_type: {format_value(model_type)} is unknown; allowed: {', '.join(MODEL_TYPES)}")
@@ -321,7 +316,7 @@ def _make_reader(config: Mapping[str, Any], model_type: str, nested: bool) -> La
     family, defaults = FAMILIES[model_type], FAMILY_DEFAULTS[model_type]
     if config.get("quantization_config"):  # what is not quantised is in 16 bits then, whatever the family's default
         defaults = {**defaults, "torch_dtype": "bfloat16"}
-    fields = Fields(config, defaults, ALIASES | (family.aliases or {}))
+    fields = Fields(config, defaults, ALIASES["any"] | ALIASES.get(model_type, {}))
     dtype = HUGGING_FACE_DTYPES[fields.read_choice("torch_dtype", tuple(HUGGING_FACE_DTYPES))]
     plain = PLAIN_FORMATS[dtype]
     hidden, layers = fields.read_whole("hidden_size"), fields.read_whole("num_hidden_layers")
