@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import fsum  # the same in every version of Python
 
 from architecture import Model, Part
-from number_formats import PLAIN_FORMATS, SUBSTITUTE_DTYPES, NumberFormat
+from number_formats import SUBSTITUTE_DTYPES, NumberFormat
 from operations import ModelOperation, step_operations
 
 from roofline.api import datasheets
@@ -141,10 +141,10 @@ class DecodeStepBound:
 
 
 def bound_steps(
-    model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache_dtype: str
+    model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache_format: NumberFormat
 ) -> list[DecodeStepBound]:
     """Return the bounds of decode steps at every context and, within it, every batch. Raises NoCeiling."""
-    cache_format, bounds = PLAIN_FORMATS[cache_dtype], []
+    bounds = []
     for context in contexts:
         largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
         compute_bound_batch = find_compute_bound_batch(model, context, cache_format, card.burst, largest_batch)

@@ -27,7 +27,7 @@ from architecture import Model
 from bound import CardCeilings, CardLimits, DecodeStepBound, NoCeiling, bound_steps, datasheet_ceilings
 from config_file import BadModel
 from dense import NotDense, read_dense
-from number_formats import CACHE_DTYPES, PLAIN_FORMATS
+from number_formats import CACHE_DTYPES, PLAIN_FORMATS, NumberFormat
 from serving import GenerationRequest
 from speed_tables import MeasuredStep, MeasuredSteps
 
@@ -53,14 +53,14 @@ def main(argv: list[str]) -> int:
         model = config_file.read_model(entry)
         contexts = choose_contexts(arguments, model)
         batches = arguments.batch or DEFAULT_BATCHES
-        request, cache_dtype = arguments.request, arguments.cache or model.cache_dtype
+        request, cache_format = arguments.request, PLAIN_FORMATS[arguments.cache or model.cache_dtype]
         names = [name for name in arguments.card if name] or [str(api.RESULTS)]
         cards = set_prices([load_card(name) for name in names], arguments.price)
         steps = []
         for card in cards:
-            bounds = bound_steps(model, card, batches, contexts, cache_dtype)
-            steps.append(serving.add_request_rates(model, card, request, cache_dtype, bounds))
-        measured, reason = measure_steps(entry, cards, arguments, contexts, cache_dtype)
+            bounds = bound_steps(model, card, batches, contexts, cache_format)
+            steps.append(serving.add_request_rates(model, card, request, cache_format, bounds))
+        measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
         figure = speed_picture.draw_speeds(model.name, cards, steps, measured)
@@ -70,11 +70,11 @@ def main(argv: list[str]) -> int:
         return 1
     lines = []
     for card, card_steps in zip(cards, steps, strict=True):
-        first_token = serving.describe_first_token(model, card, request, cache_dtype)
+        first_token = serving.describe_first_token(model, card, request, cache_format)
         lines.append(describe_speed(model, card, card_steps) + first_token)
     if reason:
         lines.append(f"Not measured: {reason}.")
-    lines += [describe_model(model, card, cache_dtype, contexts[0]) for card in cards]
+    lines += [describe_model(model, card, cache_format, contexts[0]) for card in cards]
     if len(cards) == 1:
         table = speed_tables.build_card_table(steps[0], measured)
     else:
@@ -310,14 +310,13 @@ def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBou
     return f"{lines}Compute-bound from {api.join_words(starts)}."
 
 
-def describe_model(model: Model, card: CardLimits, cache_dtype: str, context: int) -> str:
+def describe_model(model: Model, card: CardLimits, cache_format: NumberFormat, context: int) -> str:
     """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
     lines = f"{_format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         lines += f", {_format_count(model.active_parameters)} active"
-    cache_format = PLAIN_FORMATS[cache_dtype]
     sequence = api.capacity(model.cache_bytes(context, cache_format))
-    lines += f"; K/V in {cache_dtype}, {sequence} per sequence of {context} tokens"
+    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {context} tokens"
     lines += f"; reads limited by {card.memory_ceiling}"
     formats = [*(linear.format for linear in model.linears), model.head.format, cache_format]
     for dtype in dict.fromkeys(number_format.product_dtype for number_format in formats):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy
 from architecture import Model
 from bound import CardLimits, DecodeStepBound, bound_step, sustained_step_s
-from number_formats import PLAIN_FORMATS
+from number_formats import NumberFormat
 from operations import prefill_operations, step_operations
 
 from roofline.api import duration
@@ -26,11 +26,11 @@ class GenerationRequest:
         return self.prompt + max(0, self.answer - 1)
 
 
-def describe_first_token(model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str) -> str:
+def describe_first_token(model: Model, card: CardLimits, request: GenerationRequest, cache: NumberFormat) -> str:
     """Return a sentence on the time to the first token of a prompt that is alone on the card; "" without a prompt."""
     if not request.prompt:
         return ""
-    operations = prefill_operations(model, request.prompt, request.cached, PLAIN_FORMATS[cache_dtype])
+    operations = prefill_operations(model, request.prompt, request.cached, cache)
     bound, sustained_s = bound_step(operations, card.burst), sustained_step_s(operations, card)
     cached = f" ({request.cached} cached)" if request.cached else ""
     limit = f"{bound.limited_by}-bound"
@@ -42,30 +42,29 @@ def describe_first_token(model: Model, card: CardLimits, request: GenerationRequ
 
 
 def add_request_rates(
-    model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str, steps: Sequence[DecodeStepBound]
+    model: Model, card: CardLimits, request: GenerationRequest, cache: NumberFormat, steps: Sequence[DecodeStepBound]
 ) -> list[DecodeStepBound]:
     """Return the steps, with the output rate of a batch of such requests if an answer is asked for."""
     if not request.answer:
         return [*steps]
     with_rates = []
     for step in steps:
-        seconds = _batch_s(model, card, request, cache_dtype, step.batch)
+        seconds = _batch_s(model, card, request, cache, step.batch)
         with_rates.append(replace(step, output_tokens_per_s=step.batch * request.answer / seconds))
     return with_rates
 
 
-def _batch_s(model: Model, card: CardLimits, request: GenerationRequest, cache_dtype: str, batch: int) -> float:
+def _batch_s(model: Model, card: CardLimits, request: GenerationRequest, cache: NumberFormat, batch: int) -> float:
     """Return the seconds of a batch: one prompt after another, each with its first token, then the steps.
 
     A step makes a token of every answer. Its bytes and FLOPs are linear in the context between the sizes of windows.
     """
-    cache_format = PLAIN_FORMATS[cache_dtype]
-    prefill = prefill_operations(model, request.prompt, request.cached, cache_format)
+    prefill = prefill_operations(model, request.prompt, request.cached, cache)
     prompt_s = bound_step(prefill, card.burst).seconds
     first, last = request.prompt, request.longest_context
     windows = {layer.attention.window or 0 for layer in model.layers}
     knots = sorted({first, last, *(window for window in windows if first < window < last)})
-    steps = [step_operations(model, batch, context, cache_format, expected=True) for context in knots]
+    steps = [step_operations(model, batch, context, cache, expected=True) for context in knots]
     bounds = [bound_step(operations, card.burst) for operations in steps]
     contexts = numpy.arange(first + 1, last + 1)
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])

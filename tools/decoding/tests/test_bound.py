@@ -94,7 +94,7 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
 
 def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_fewest():
     card = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CARD)
-    found = bound_steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], "bf16")
+    found = bound_steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], BF16)
     expert = 3 * 4096 * 14336 * 2  # bytes
     distinct = 8 * (1 - (1 - 2 / 8) ** 8)
     assert found[0].expected == found[0].bound
@@ -105,7 +105,7 @@ def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_few
     assert float(cells["tokens/s by uniform routing"]) == pytest.approx(found[1].tokens_per_s, rel=0.01)
     assert float(cells["tokens/s at most"]) == pytest.approx(found[1].most_tokens_per_s, rel=0.01)
     assert "tokens/s by uniform routing" not in str(
-        speed_tables.build_card_table(bound_steps(MODELS["gpt-2"], card, [8], [64], "bf16"), {})
+        speed_tables.build_card_table(bound_steps(MODELS["gpt-2"], card, [8], [64], BF16), {})
     )
 
 
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
 
 def test_a_measured_step_is_shown_with_its_share_of_the_bound():
     card = CardLimits("A card", "made up", 80 << 30, "hbm_read", CARD)
-    found = bound_steps(MODELS["llama-3-8b"], card, [1, 8], [1024], "bf16")
+    found = bound_steps(MODELS["llama-3-8b"], card, [1, 8], [1024], BF16)
     times = {(1, 1024): speed_tables.MeasuredStep(2 * found[0].bound.seconds, 2.5)}
     table = speed_tables.build_card_table(found, times)
     first, other = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
