@@ -56,10 +56,9 @@ class Chain(Implementation):
             return "it is written for compute capability 9.0"
         if case.shape["batch"] > products.MOST_ROWS:
             return f"a batch of {case.shape['batch']}; it takes {products.MOST_ROWS} sequences"
-        model = DenseModel(**case.params["model"])
-        if model.head_size not in attention.HEAD_SIZES:
-            return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
         sizes = case.params["model"]
+        if sizes["head_size"] not in attention.HEAD_SIZES:
+            return f"heads of {sizes['head_size']}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
         divisors = {"hidden": NUMBERS_PER_SQUARE_SUM, "inner": products.SLICE_DEPTH, "vocabulary": STORE_OUTPUTS}
         uneven = [name for name, divisor in divisors.items() if sizes[name] % divisor]
         return ", ".join(f"{name} {sizes[name]} is not a multiple of {divisors[name]}" for name in uneven) or None

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
 DEFAULT_BATCHES, DEFAULT_CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
 DEFAULT_MEASURED_BATCHES = [1, 32]
 LARGEST_WHOLE = 1 << 30
+COUNT_RANGE = (1, LARGEST_WHOLE)
 PRICE_RANGE = (1e-9, 1e9)  # as in the config
 MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
 DPI = 160
@@ -123,35 +124,32 @@ def parse_cache_dtype(text: str) -> str:
 
 def parse_counts(variable: str, text: str) -> list[int]:
     """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
-    numbers = parse_numbers(int, text, 1, LARGEST_WHOLE)
-    if not numbers:
-        raise api.UserError(f"{variable}: {text!r}; allowed: whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32")
-    return list(dict.fromkeys(numbers))
+    allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
+    return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, COUNT_RANGE, allowed)))
 
 
 def parse_count(variable: str, text: str) -> int:
     """Return a number. Raises UserError with the variable of make."""
-    numbers = parse_numbers(int, text, 1, LARGEST_WHOLE)
-    if len(numbers) != 1:
-        raise api.UserError(f"{variable}: {text!r}; allowed: a whole number from 1 to {LARGEST_WHOLE}")
-    return numbers[0]
+    (number,) = parse_numbers(variable, [text], int, COUNT_RANGE, f"a whole number from 1 to {LARGEST_WHOLE}")
+    return number
 
 
 def parse_prices(text: str) -> list[float]:
     """Return the dollars per hour of each card, or one price for all. Raises UserError."""
-    prices = parse_numbers(float, text, *PRICE_RANGE)
-    if not prices:
-        raise api.UserError(f"PRICE: {text!r}; allowed: dollars per card and hour, such as 2.5, or one for each card")
-    return prices
+    allowed = "dollars per card and hour, such as 2.5, or one for each card"
+    return parse_numbers("PRICE", text.split(","), float, PRICE_RANGE, allowed)
 
 
-def parse_numbers(kind: Callable[[str], Any], text: str, lowest: float, highest: float) -> list:
-    """Return the numbers between the commas; [] if one of them is none, or not from `lowest` to `highest`."""
+def parse_numbers(variable: str, texts: list[str], kind: type, limits: tuple[float, float], allowed: str) -> list:
+    """Return numbers of a kind. Raises UserError if a text is none, or not within the limits."""
+    lowest, highest = limits
     try:
-        numbers = [kind(number) for number in text.split(",")]
+        numbers = [kind(text) for text in texts]
     except ValueError:
-        return []
-    return numbers if all(lowest <= number <= highest for number in numbers) else []
+        numbers = []
+    if not numbers or not all(lowest <= number <= highest for number in numbers):
+        raise api.UserError(f"{variable}: {','.join(texts)!r}; allowed: {allowed}")
+    return numbers
 
 
 def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
