@@ -179,6 +179,7 @@ FILES = {
     "core/roofline_model.py": TIMED | SEALS | on_both("device_query") | REPORTING,
     "core/formatting.py": REPORTING,
     "devices/cpu/cpu_device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
+    "devices/cpu/timed_frame.ll": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
     "devices/gpu/gpu_device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"} | {"gpu0/device_query"},
     "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction"),
     "operators/row_norm/kernels/row_norm.cu": {"gpu0/row_norm", "gpu0/row_norm/prediction"},

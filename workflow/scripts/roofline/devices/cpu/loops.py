@@ -7,9 +7,9 @@ have arrived, and stores the nanoseconds at which it began and ended.
 
 import ctypes
 import platform
-import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
@@ -23,92 +23,13 @@ ITERATION_BYTES = 512  # bytes of each array that one iteration covers: sizes ar
 COPY_ITERATION_BYTES = 64
 TRIAD_SCALE = 3  # the factor of b in the triad, and the number that the write loop writes
 PAGE_BYTES = 4096
-# Each thread has a row of 64-bit words, two cache lines, with the words named here and its arguments after them.
+# The frame makes threads begin together and stores when each ended; the `work` of a loop follows it.
+TIMED_FRAME = Path(__file__).with_name("timed_frame.ll")
+# Each thread has a row of 64-bit words, two cache lines, with the words named here and its arguments after them. The
+# frame has the same numbers.
 ROW_WORDS = 16
 BEGIN_WORD, END_WORD, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
 CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the clock chain, one clock each
-
-
-def _clock_chain_ir() -> str:
-    lines = []
-    for number in range(CHAIN_OPS):
-        operation, operand = ("add", "%y") if number % 2 == 0 else ("xor", "%z")
-        lines.append(f"  %x{number + 1} = {operation} i64 %x{number}, {operand}")
-    return "\n".join(lines)
-
-
-# The frame makes threads begin together and stores when each ended; the `work` of a loop follows it.
-TIMED_FRAME_IR = f"""
-declare i32 @clock_gettime(i32, ptr)
-declare i32 @sched_yield()
-
-define i64 @now() {{
-  %time = alloca [2 x i64]
-  %failed = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest = getelementptr i64, ptr %time, i64 1
-  %nanoseconds = load i64, ptr %rest
-  %whole = mul i64 %seconds, 1000000000
-  %sum = add i64 %whole, %nanoseconds
-  ret i64 %sum
-}}
-
-define i64 @chain(i64 %rounds, i64 %y, i64 %z) {{
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [0, %entry], [%next, %loop]
-  %x0 = phi i64 [%y, %entry], [%x{CHAIN_OPS}, %loop]
-{_clock_chain_ir()}
-  %next = add i64 %i, 1
-  %more = icmp ult i64 %next, %rounds
-  br i1 %more, label %loop, label %done
-done:
-  ret i64 %x{CHAIN_OPS}
-}}
-
-define void @run(ptr %arrived, ptr %row) {{
-entry:
-  %threads_at = getelementptr i64, ptr %row, i64 {THREADS}
-  %threads = load i64, ptr %threads_at
-  %before = atomicrmw add ptr %arrived, i64 1 seq_cst
-  br label %wait
-wait:
-  %count_now = load atomic i64, ptr %arrived seq_cst, align 8
-  %all = icmp uge i64 %count_now, %threads
-  br i1 %all, label %go, label %yield
-yield:
-  %yielded = call i32 @sched_yield()
-  br label %wait
-go:
-  %begin = call i64 @now()
-  store i64 %begin, ptr %row
-  %arguments = getelementptr i64, ptr %row, i64 {ARGUMENTS}
-  %result = call i64 @work(ptr %arguments)
-  fence seq_cst
-  %end = call i64 @now()
-  %end_at = getelementptr i64, ptr %row, i64 {END_WORD}
-  store i64 %end, ptr %end_at
-  %result_at = getelementptr i64, ptr %row, i64 {RESULT}
-  store i64 %result, ptr %result_at
-  %rounds_at = getelementptr i64, ptr %row, i64 {CHAIN_ROUNDS}
-  %rounds = load i64, ptr %rounds_at
-  %counted = icmp ugt i64 %rounds, 0
-  br i1 %counted, label %count, label %done
-count:
-  %count_begin = call i64 @now()
-  %last = call i64 @chain(i64 %rounds, i64 %begin, i64 %end)
-  %count_end = call i64 @now()
-  %chain_ns = sub i64 %count_end, %count_begin
-  %chain_at = getelementptr i64, ptr %row, i64 {CHAIN_NS}
-  store i64 %chain_ns, ptr %chain_at
-  %unused_at = getelementptr i64, ptr %row, i64 {UNUSED}
-  store i64 %last, ptr %unused_at
-  br label %done
-done:
-  ret void
-}}
-"""
 
 Loop = Callable[[int, int], None]  # called with two addresses: the count of arrived threads, and a thread's row
 
@@ -338,7 +259,7 @@ def compile_loop(work: str) -> Loop:
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(TIMED_FRAME_IR + work)
+    module = llvm.parse_assembly(TIMED_FRAME.read_text() + work)
     module.verify()
     features = llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple()
