@@ -74,9 +74,9 @@ def bandwidth_benchmarks(workers: Workers, array_bytes: int) -> list[BandwidthBe
     benchmarks = [_read_benchmark(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
     benchmarks += [_write_benchmark(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ("write", "copy", "triad")]
     for count in counts[1:]:
-        benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores("dram_read", count), [count], cores=count))
+        benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores("dram_read", count), [count]))
     if workers.count > 1:
-        benchmarks.append(_write_benchmark(arrays, "copy", ceiling_name_on_cores("dram_copy", 1), [1], cores=1))
+        benchmarks.append(_write_benchmark(arrays, "copy", ceiling_name_on_cores("dram_copy", 1), [1]))
     return benchmarks
 
 
@@ -132,13 +132,8 @@ class StreamArrays:
         return list(itertools.pairwise(edges))
 
 
-def _read_benchmark(
-    arrays: StreamArrays, name: str, counts: Sequence[int], cores: int | None = None
-) -> BandwidthBenchmark:
-    """Return reads of a and b by each of the numbers of threads. Every step compares its sum.
-
-    `cores` is set if the ceiling is one of fewer than all cores.
-    """
+def _read_benchmark(arrays: StreamArrays, name: str, counts: Sequence[int]) -> BandwidthBenchmark:
+    """Return reads of a and b by each of the numbers of threads. Every step compares its sum."""
 
     def step(count: int, index: int) -> StepSeconds:
         base = arrays.memory.ctypes.data
@@ -155,12 +150,10 @@ def _read_benchmark(
         return "the sum of every 8-byte word, in every step, against that of the numbers written there"
 
     steps = {_grid_name(count): partial(step, count) for count in counts}
-    return _benchmark(name, "read", arrays, steps, verify, cores)
+    return _benchmark(name, "read", arrays, counts, steps, verify)
 
 
-def _write_benchmark(
-    arrays: StreamArrays, mix: str, name: str, counts: Sequence[int], cores: int | None = None
-) -> BandwidthBenchmark:
+def _write_benchmark(arrays: StreamArrays, mix: str, name: str, counts: Sequence[int]) -> BandwidthBenchmark:
     """Return an access pattern that writes c, by each of the numbers of threads, past the caches and through them."""
 
     def step(non_temporal: bool, count: int, index: int) -> StepSeconds:
@@ -189,12 +182,14 @@ def _write_benchmark(
     steps = {}
     for count, non_temporal in itertools.product(counts, (True, False)):
         steps[_grid_name(count, non_temporal)] = partial(step, non_temporal, count)
-    return _benchmark(name, mix, arrays, steps, verify, cores)
+    return _benchmark(name, mix, arrays, counts, steps, verify)
 
 
 def _benchmark(
-    name: str, mix: str, arrays: StreamArrays, steps: dict[str, Step], verify: Callable, cores: int | None
+    name: str, mix: str, arrays: StreamArrays, counts: Sequence[int], steps: dict[str, Step], verify: Callable
 ) -> BandwidthBenchmark:
+    """Return a benchmark by each of the numbers of threads. If the first one, the largest, is not all, it is of so many
+    cores."""
     return BandwidthBenchmark(
         name=name,
         level="dram",
@@ -205,7 +200,7 @@ def _benchmark(
         verify=verify,
         threads_of_grid=lambda grid: int(grid.split()[0]),
         most_timed_blocks=TIMED_BLOCKS,
-        cores=cores,
+        cores=counts[0] if counts[0] < arrays.workers.count else None,
     )
 
 
