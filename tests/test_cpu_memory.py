@@ -39,9 +39,8 @@ def test_a_loop_does_what_numpy_does_and_no_more(mix):
         a, b, c = (array_of(rng.integers(1, 1000, items)) for _ in range(3))
         originals = [array.copy() for array in (a, b, c)]
         arguments = [*(array.ctypes.data for array in (a, b, c)), 4 * items, 3]
-        run = loops.run_together(
-            Workers(1), loops.compile_loop(loops.access_loop_ir(mix, non_temporal, width)), [arguments]
-        )
+        loop = loops.compile_loop(loops.access_loop_ir(mix, non_temporal, width))
+        run = loops.run_together(Workers(1), loop, [arguments])
         expected = {
             "read": originals[2],
             "write": loops.TRIAD_SCALE,
@@ -80,14 +79,11 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
         assert measured_core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
-        benchmarks = dram_benchmarks.bandwidth_benchmarks(workers, SIZE)
-        reads = {
-            benchmark.name: [benchmark.threads_of_grid(grid) for grid in benchmark.steps_by_grid]
-            for benchmark in benchmarks
-            if benchmark.mix == "read"
-        }
+        reads = [stream for stream in dram_benchmarks.bandwidth_benchmarks(workers, SIZE) if stream.mix == "read"]
+        threads = {stream.name: [*map(stream.threads_of_grid, stream.steps_by_grid)] for stream in reads}
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
-        assert reads == {"dram_read": counts[:2], **fewer}
+        assert threads == {"dram_read": counts[:2], **fewer}
+        assert [stream.cores for stream in reads] == [None, *counts[1:]]
     monkeypatch.setattr(device, "cores", 16)
     for cores_used, names in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
         assert device.memory_ceiling_names("read", cores_used) == [*names, "dram_read", "dram_copy"]

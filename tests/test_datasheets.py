@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from factories import datasheet_figures, datasheet_peak, device_record
@@ -30,12 +31,14 @@ def figures(entry_id: str, **changes) -> dict:
         "name": card["device_names"][0],
         "compute_capability": card["compute_capability"],
         "multiprocessors": card["multiprocessors"],
-        "memory_bytes": round(card["memory_gb"] * 1e9),
+        "memory_total_bytes": round(card["memory_gb"] * 1e9),
         "sm_clock_max_mhz": card["boost_clock_mhz"],
         "memory_clock_max_mhz": 3201,
         "memory_bus_width_bits": 6144,
-    }
-    return datasheets.datasheet_figures(SHEETS, datasheets.ReportedCard(**reported | changes))
+        "mig_slice": False,
+        "nvlinks_active": None,
+    } | changes
+    return datasheets.datasheet_figures(SHEETS, SimpleNamespace(**reported), reported)
 
 
 @pytest.mark.parametrize("entry_id", CARDS)
@@ -48,7 +51,7 @@ def test_every_card_matches_itself_and_the_formula_reproduces_its_printed_figure
         assert json.loads(json.dumps(matched, allow_nan=False)) == matched
     printed = figures(entry_id)["peaks"]
     # A whole card that calls itself a MIG slice gets the formula, with the clocks of the card.
-    derived = figures(entry_id, mig=True)["peaks"]
+    derived = figures(entry_id, mig_slice=True)["peaks"]
     assert printed.keys() == derived.keys()
     for ceiling, peak in printed.items():
         figure = datasheets.CUDA_CORE_FIGURE[ceiling] if peak["compute_unit"] == "cuda_core" else ceiling
@@ -58,7 +61,7 @@ def test_every_card_matches_itself_and_the_formula_reproduces_its_printed_figure
 
 
 def test_h200():
-    h200 = figures("h200-sxm", memory_bytes=150_754_820_096)
+    h200 = figures("h200-sxm", memory_total_bytes=150_754_820_096)
     assert (h200["peaks_by"], h200["entry"], h200["absent"]) == ("datasheet", "h200-sxm", {})
     peaks = h200["peaks"]
     assert datasheets.clock_peak_tflops(4096, 132, 1830) == pytest.approx(989.4, abs=0.05)
@@ -76,14 +79,14 @@ def test_h200():
     [
         # A slice as it reports itself (openxla/xla target_config/specs/h100_sxm_mig.txtpb), and by the flag alone.
         ("h100-sxm5-80gb", {"name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "multiprocessors": 16}, 119.93, 1),
-        ("a100-sxm4-40gb", {"mig": True, "multiprocessors": 14}, 14 * 2.048 * 1.41, 1),
+        ("a100-sxm4-40gb", {"mig_slice": True, "multiprocessors": 14}, 14 * 2.048 * 1.41, 1),
         # The tensor clock is not known: the maximum of the device is used, an upper bound.
         ("h200-sxm", {"name": "NVIDIA Unheard-of"}, 132 * 4.096 * 1.98, 0),
         # 97.5 dense in fp16 with fp32 accumulation: the NVIDIA Ada whitepaper.
         ("rtx-4090", {"name": "NVIDIA GeForce RTX 4080", "multiprocessors": 76, "sm_clock_max_mhz": 2505}, 97.5, 0),
         # Devices that disagree with their name.
         ("h200-sxm", {"multiprocessors": 66}, 494.7, 1),
-        ("v100-sxm2-16gb", {"memory_bytes": 34_089_730_048}, 125.3, 1),
+        ("v100-sxm2-16gb", {"memory_total_bytes": 34_089_730_048}, 125.3, 1),
         ("h200-sxm", {"compute_capability": "8.0"}, None, 1),
     ],
 )
@@ -103,8 +106,7 @@ def fingerprint(sheets: dict, entry_id: str) -> str:
 
 def changed(*path, value) -> dict:
     """Return the table with another value at a path of keys."""
-    sheets = copy.deepcopy(SHEETS)
-    mapping = sheets
+    sheets = mapping = copy.deepcopy(SHEETS)
     for key in path[:-1]:
         mapping = mapping[key]
     mapping[path[-1]] = value

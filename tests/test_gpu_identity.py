@@ -51,14 +51,13 @@ def test_readings_in_their_units_and_a_refused_one_is_null(monkeypatch):
     use_nvml(monkeypatch, A)
     assert (nvml.read_state(A), nvml.read_facts(A)) == (STATE, FACTS)
     assert nvml.read_host_link(A) == {"pcie_generation": 4, "pcie_width": 8}
-    unknown_power = {"power_w": None, "power_reading": None}
     for refused, instead in (
         (["ClockInfo"], dict.fromkeys(NO_CLOCK)),
         (["ComputeRunningProcesses"], {"other_processes": None}),
         (["EnforcedPowerLimit"], {"power_limit_w": None}),
         (["RemappedRows"], dict.fromkeys(("row_remap_pending", "row_remap_failed", "remapped_rows"))),
         (["FieldValues"], {"power_w": 290.0, "power_reading": "average"}),  # as an older driver
-        (["FieldValues", "PowerUsage"], unknown_power),
+        (["FieldValues", "PowerUsage"], dict.fromkeys(("power_w", "power_reading"))),
     ):
         use_nvml(monkeypatch, A, refused=[f"DeviceGet{query}" for query in refused])
         assert nvml.read_state(A) | nvml.read_facts(A) == STATE | FACTS | instead, refused

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, FIRST_TENSOR_CORE_CAPABILITY
 from roofline.core.units import GIB
 from roofline.devices import datasheet_file
+from roofline.devices.base import Identity
 from roofline.records.device_record import DeviceRecord
 
 read_datasheets = datasheet_file.read_datasheets  # offered next to what is looked up in them
@@ -29,40 +30,28 @@ CLOCK_ROUNDING = 1.005  # clocks and timers are rounded: an H100 ran fp64_fma at
 MEMORY_TOLERANCE = 0.12
 
 
-class ReportedCard(NamedTuple):
-    """The facts that a GPU reports and that decide which figures apply to it."""
-
-    name: str
-    compute_capability: str
-    multiprocessors: int
-    memory_bytes: int
-    sm_clock_max_mhz: float | None
-    memory_clock_max_mhz: float | None
-    memory_bus_width_bits: int | None
-    mig: bool = False
-    nvlinks: int | None = None  # active links
-
-
-def datasheet_figures(datasheets: dict, reported: ReportedCard) -> dict:
+def datasheet_figures(datasheets: dict, identity: Identity, hardware: dict) -> dict:
     """Return the vendor's dense peaks and bandwidth for a GPU as plain data, each with its source.
+
+    `hardware` is what the GPU reports of itself, by the keys of the device record.
 
     If name, compute capability, multiprocessors and memory size agree with a card of the table, the figures are the
     printed ones ('peaks_by': 'datasheet'). Otherwise they follow from the rates of the architecture ('formula') and the
     rate class of the named card ('entry'). 'absent' has the reason for each dtype without a peak.
     """
-    card_id, card = find_card_model(datasheets, full_card_name(reported.name))
-    mismatches = _find_mismatches(card_id, card, reported)
+    card_id, card = find_card_model(datasheets, full_card_name(identity.name))
+    mismatches = _find_mismatches(card_id, card, identity, hardware)
     printed = None if mismatches else card
-    same_silicon = card is not None and card["compute_capability"] == reported.compute_capability
+    same_silicon = card is not None and card["compute_capability"] == identity.compute_capability
     basis = _PeakBasis(
-        compute_capability=reported.compute_capability,
-        multiprocessors=reported.multiprocessors,
+        compute_capability=identity.compute_capability,
+        multiprocessors=hardware["multiprocessors"],
         printed=printed,
-        rate_class=_rate_class(datasheets, reported.name, card),
-        boost_clock_mhz=card["boost_clock_mhz"] if same_silicon else reported.sm_clock_max_mhz,
-        tensor_clock_mhz=card["tensor_clock_mhz"] if same_silicon else reported.sm_clock_max_mhz,
+        rate_class=_rate_class(datasheets, identity.name, card),
+        boost_clock_mhz=card["boost_clock_mhz"] if same_silicon else hardware["sm_clock_max_mhz"],
+        tensor_clock_mhz=card["tensor_clock_mhz"] if same_silicon else hardware["sm_clock_max_mhz"],
         clocks_of_card=same_silicon,
-        architecture_id=find_nearest_architecture(datasheets, reported.compute_capability)[0],
+        architecture_id=find_nearest_architecture(datasheets, identity.compute_capability)[0],
     )
     peaks, absent = _collect_peaks(datasheets, basis)
     return {
@@ -75,8 +64,8 @@ def datasheet_figures(datasheets: dict, reported: ReportedCard) -> dict:
         "power_limit_w": printed["power_limit_w"] if printed else None,
         "peaks": peaks,
         "absent": absent,
-        "bandwidth": _bandwidth_figure(printed, reported.memory_clock_max_mhz, reported.memory_bus_width_bits),
-        "nvlink": _nvlink_figure(datasheets["nvlink"].get(reported.compute_capability), reported.nvlinks),
+        "bandwidth": _bandwidth_figure(printed, hardware["memory_clock_max_mhz"], hardware["memory_bus_width_bits"]),
+        "nvlink": _nvlink_figure(datasheets["nvlink"].get(identity.compute_capability), hardware["nvlinks_active"]),
     }
 
 
@@ -341,19 +330,20 @@ def _source_text(card: dict, figure: str, otherwise: str) -> str:
 # ---------------------------------------------------------------- agreement of a device with its card
 
 
-def _find_mismatches(card_id: str | None, card: dict | None, reported: ReportedCard) -> list[str]:
+def _find_mismatches(card_id: str | None, card: dict | None, identity: Identity, hardware: dict) -> list[str]:
     """Return why the printed figures do not apply to a device, one phrase each; empty if they do."""
     if card is None:
-        return [f"the name {reported.name!r} is not in the table"]
-    if reported.mig or reported.name != full_card_name(reported.name):
+        return [f"the name {identity.name!r} is not in the table"]
+    if hardware["mig_slice"] or identity.name != full_card_name(identity.name):
         return [f"a MIG slice, not the whole card of entry {card_id}"]
     mismatches, capability = [], card["compute_capability"]
-    if capability != reported.compute_capability:
-        mismatches.append(f"compute capability {reported.compute_capability}, entry {card_id} has {capability}")
-    if card["multiprocessors"] != reported.multiprocessors:
-        mismatches.append(f"{reported.multiprocessors} multiprocessors, entry {card_id} has {card['multiprocessors']}")
-    if not memory_matches(reported.memory_bytes, card["memory_gb"]):
-        mismatches.append(f"{reported.memory_bytes / 1e9:.1f} GB of memory, entry {card_id} has {card['memory_gb']:g}")
+    multiprocessors, memory_bytes = hardware["multiprocessors"], identity.memory_total_bytes
+    if capability != identity.compute_capability:
+        mismatches.append(f"compute capability {identity.compute_capability}, entry {card_id} has {capability}")
+    if card["multiprocessors"] != multiprocessors:
+        mismatches.append(f"{multiprocessors} multiprocessors, entry {card_id} has {card['multiprocessors']}")
+    if not memory_matches(memory_bytes, card["memory_gb"]):
+        mismatches.append(f"{memory_bytes / 1e9:.1f} GB of memory, entry {card_id} has {card['memory_gb']:g}")
     return mismatches
 
 

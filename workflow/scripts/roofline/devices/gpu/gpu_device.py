@@ -125,18 +125,7 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
 
     def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
         """Return the datasheet's figures by the card's exact name, else those of its architecture's formula."""
-        reported = datasheets.ReportedCard(
-            name=self.identity.name,
-            compute_capability=self.identity.compute_capability,
-            multiprocessors=hardware["multiprocessors"],
-            memory_bytes=self.identity.memory_total_bytes,
-            sm_clock_max_mhz=hardware["sm_clock_max_mhz"],
-            memory_clock_max_mhz=hardware["memory_clock_max_mhz"],
-            memory_bus_width_bits=hardware["memory_bus_width_bits"],
-            mig=hardware["mig_slice"],
-            nvlinks=hardware["nvlinks_active"],
-        )
-        return datasheets.datasheet_figures(datasheets.read_datasheets(datasheets_path), reported)
+        return datasheets.datasheet_figures(datasheets.read_datasheets(datasheets_path), self.identity, hardware)
 
     def read_state(self) -> dict:
         """Return clocks, power, temperature, throttle reasons and other processes, as NVML reports them now."""
