@@ -33,10 +33,10 @@ CLOCK_MARK_BYTES = 16  # cycles and nanoseconds of one multiprocessor, as kernel
 class CudaTimer:
     """The timing of CudaDevice. A step is a function of its number.
 
-    It needs the device's `xp`, `stream`, `multiprocessors`, `kernel_clock`, `load_kernel` and `to_host`; `_events`, an
-    empty list which the device makes and which grows here; and `_hold_kernel` and `_clock_marks`, which the device sets
-    to None. They are made here when they are first used, with the pinned memory that their kernels write to
-    (`_hold_memory`, `_release`, `_timed_out`; `_clock_kernel`, `_clock_memory`).
+    It needs the device's `xp`, `stream`, `multiprocessors`, `kernel_clock`, `load_kernel`, `to_host` and
+    `allocate_pinned`; `_events`, an empty list which the device makes and which grows here; and `_hold_kernel` and
+    `_clock_marks`, which the device sets to None. They are made here when they are first used, with the pinned memory
+    of the first (`_release`, `_timed_out`) and the kernel that writes to the second (`_clock_kernel`).
     """
 
     def synchronize(self) -> None:
@@ -116,16 +116,13 @@ class CudaTimer:
 
     def _hold_stream(self, timeout_ns: int) -> None:
         """Queue a kernel that runs until `_release` is set or the time is over, which sets `_timed_out`."""
-        cupy = self.xp
         if self._hold_kernel is None:
             self._hold_kernel = self.load_kernel("stream_hold.cu", "block_stream")
-            self._hold_memory = cupy.cuda.alloc_pinned_memory(8)
-            flags = numpy.frombuffer(self._hold_memory, numpy.uint32, 2)
+            flags = self.allocate_pinned(8)
             self._release, self._timed_out = flags[:1], flags[1:]
         self._release[0] = self._timed_out[0] = 0
-        address = self._hold_memory.ptr
-        arguments = (numpy.uint64(address), numpy.uint64(address + 4), numpy.uint64(timeout_ns))
-        self._hold_kernel((1,), (1,), arguments)
+        addresses = (numpy.uint64(flag.ctypes.data) for flag in (self._release, self._timed_out))
+        self._hold_kernel((1,), (1,), (*addresses, numpy.uint64(timeout_ns)))
         if timeout_ns == 0:
             self.synchronize()
 
@@ -178,16 +175,13 @@ class CudaTimer:
 
     def _queue_clock_mark(self, mark_number: int) -> None:
         """Queue a reading of every multiprocessor's cycles and nanoseconds, which the host reads without a copy."""
-        mark_bytes = self.multiprocessors * CLOCK_MARK_BYTES
         if self._clock_marks is None:
             self._clock_kernel = self.load_kernel("clock.cu", "mark_clocks")
-            self._clock_memory = self.xp.cuda.alloc_pinned_memory(KEPT_CLOCK_MARKS * mark_bytes)
-            words = numpy.frombuffer(self._clock_memory, numpy.int64, KEPT_CLOCK_MARKS * self.multiprocessors * 2)
+            words = self.allocate_pinned(KEPT_CLOCK_MARKS * self.multiprocessors * CLOCK_MARK_BYTES).view(numpy.int64)
             self._clock_marks = words.reshape(KEPT_CLOCK_MARKS, self.multiprocessors, 2)
-        index = mark_number % KEPT_CLOCK_MARKS
-        self._clock_marks[index] = 0
-        address = self._clock_memory.ptr + index * mark_bytes
-        self._clock_kernel((self.multiprocessors,), (1,), (numpy.uint64(address),))
+        mark = self._clock_marks[mark_number % KEPT_CLOCK_MARKS]
+        mark[...] = 0
+        self._clock_kernel((self.multiprocessors,), (1,), (numpy.uint64(mark.ctypes.data),))
 
     def _clock_mhz(self, first_mark: int, last_mark: int) -> float | None:
         """Return the median MHz of the multiprocessors that both marks have; None where any span is too short."""
