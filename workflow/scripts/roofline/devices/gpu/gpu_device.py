@@ -12,7 +12,6 @@ from roofline.devices.gpu.cuda_arrays import CudaArrays
 from roofline.devices.gpu.cuda_timing import CudaTimer
 from roofline.devices.gpu.energy_kernels import make_energy_kernels
 from roofline.devices.gpu.gpu_host_costs import host_cost_benchmarks
-from roofline.devices.gpu.gpu_identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.limits import GpuLimits
 from roofline.devices.gpu.peer_benchmarks import PeerPair
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAP_CAPABILITY, OVERLAP_DRIVER_CUDA = (9, 0), 12030
+# Compute capabilities that compute fp64 on tensor cores; 8.6, 8.9, 12.0 and their like have a token path only.
+FP64_TENSOR_CORES = ("8.0", "9.0", "10.0", "10.3")
 WIDE_ACCESS_CAPABILITY = (10, 0)  # the first compute capability with accesses of 32 bytes
 # CUDA's device attributes by their keys in the device record. cudaGetDeviceProperties would query a hundred, which
 # takes 0.1 s of each job.
@@ -180,7 +181,9 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     def compute_unit(self, ceiling: str) -> str:
         """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or
         "cuda_core"."""
-        return compute_unit(ceiling, self.identity.compute_capability)
+        if ceiling == "fp64" and self.identity.compute_capability in FP64_TENSOR_CORES:
+            return datasheets.TENSOR_CORE
+        return datasheets.CUDA_CORE if ceiling in datasheets.CUDA_CORE_FIGURE else datasheets.TENSOR_CORE
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
         """Return the ceiling of an operator: its dtype's GEMM on tensor cores, register-only multiply-adds on CUDA

@@ -7,7 +7,7 @@ from pathlib import Path
 from roofline.core.terms import make_printable
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
-from roofline.devices.datasheets import CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE, missing_tensor_core_reason
+from roofline.devices.datasheets import missing_tensor_core_reason
 from roofline.devices.gpu import cuda_driver, nvml
 
 CUPY_PACKAGE_BY_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
@@ -18,9 +18,6 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 # What is assumed of a card that CUDA does not list, such as any MIG slice but the first; no card has a larger L2.
 UNLISTED_GPU = cuda_driver.VisibleGpu("unknown GPU", "unknown", 0, None, None, l2_bytes=192 * MIB)
-
-# Compute capabilities that compute fp64 on tensor cores; 8.6, 8.9, 12.0 and their like have a token path only.
-FP64_TENSOR_CORES = ("8.0", "9.0", "10.0", "10.3")
 
 
 def discover(capacities: bool = True) -> list[Identity]:
@@ -72,13 +69,6 @@ def no_gpu_reason() -> str | None:
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
     """Return why this card cannot be measured for a compute ceiling, without opening it; None where it can."""
     return identity.fault or missing_tensor_core_reason(ceiling, identity.compute_capability)
-
-
-def compute_unit(ceiling: str, compute_capability: str) -> str:
-    """Return the unit that runs a ceiling at the rate that the datasheets count: "tensor_core" or "cuda_core"."""
-    if ceiling == "fp64":
-        return TENSOR_CORE if compute_capability in FP64_TENSOR_CORES else CUDA_CORE
-    return CUDA_CORE if ceiling in CUDA_CORE_FIGURE else TENSOR_CORE
 
 
 def _facts_from_nvml(handle: nvml.NvmlHandle, cards: list[cuda_driver.VisibleGpu]) -> dict:
