@@ -1,9 +1,10 @@
 """Which devices of two lists of runs belong together, and what else differs between the lists."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from roofline.api import DeviceRecord, Quantity, Run, UserError
+from roofline.api import DeviceRecord, Quantity, Run, UserError, group_by
 
 HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
@@ -44,7 +45,8 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
     """
     a_devices = [_device(run, key) for run in a for key in run.devices]
     b_devices = [_device(run, key) for run in b for key in run.devices]
-    groups, a_rest, b_rest = _group_devices(a_devices, b_devices, ("name", "device_kind") if force else ("name",))
+    traits = ["card", "record.name", "record.device_kind"] if force else ["card", "record.name"]
+    groups, a_rest, b_rest = _group_devices(a_devices, b_devices, traits)
     left_out = [f"{device.record.name} ({device.key}): only in A" for device in a_rest]
     left_out += [f"{device.record.name} ({device.key}): only in B" for device in b_rest]
     pairs, needs_force = [], bool(a_rest and b_rest)
@@ -65,25 +67,15 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
 def _group_devices(a: Devices, b: Devices, traits: Iterable[str]) -> tuple[list[DeviceGroup], Devices, Devices]:
     """Return the devices of A and B that belong together, and those of A and of B that belong to none.
 
-    First those of one card, then of the others those that have a trait of their records in common.
+    First those that have the first trait in common, then of the others those that have the second, and so on.
     """
-    b_cards = {device.card for device in b}
-    common = [card for card in dict.fromkeys(device.card for device in a) if card in b_cards]
-    groups = [(_of_card(a, card), _of_card(b, card)) for card in common]
-    a_rest, b_rest = ([device for device in side if device.card not in common] for side in (a, b))
-    for trait in traits:
-        for value in dict.fromkeys(getattr(device.record, trait) for device in a_rest):
-            a_group = [device for device in a_rest if getattr(device.record, trait) == value]
-            b_group = [device for device in b_rest if getattr(device.record, trait) == value]
-            if a_group and b_group:
-                groups.append((a_group, b_group))
-                a_rest = [device for device in a_rest if device not in a_group]
-                b_rest = [device for device in b_rest if device not in b_group]
-    return groups, a_rest, b_rest
-
-
-def _of_card(devices: Iterable[DeviceOfRun], card: str) -> list[DeviceOfRun]:
-    return [device for device in devices if device.card == card]
+    groups = []
+    for trait in map(attrgetter, traits):
+        a_groups, b_groups = group_by(a, trait), group_by(b, trait)
+        common = [value for value in a_groups if value in b_groups]
+        groups += [(a_groups[value], b_groups[value]) for value in common]
+        a, b = ([device for device in side if trait(device) not in common] for side in (a, b))
+    return groups, a, b
 
 
 def _with_unique_names(pairs: list[ComparedPair]) -> list[ComparedPair]:
@@ -137,10 +129,7 @@ def _run_facts(run: Run) -> dict[str, Any]:
 def _differing_facts(a_facts: Sequence[Mapping[str, Any]], b_facts: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for name in dict.fromkeys(name for facts in (*a_facts, *b_facts) for name in facts):
-        a_values, b_values = (
-            _listed(facts.get(name) for facts in a_facts),
-            _listed(facts.get(name) for facts in b_facts),
-        )
+        a_values, b_values = (_listed(facts.get(name) for facts in side) for side in (a_facts, b_facts))
         if a_values != b_values:
             lines.append(f"{name}: {a_values} in A, {b_values} in B")
     return lines

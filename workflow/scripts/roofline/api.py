@@ -26,7 +26,7 @@ from roofline.core.formatting import (
     percent,
     regime_text,
 )
-from roofline.core.grouping import group_by as group_by
+from roofline.core.grouping import group_by
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.statistics import is_too_few
