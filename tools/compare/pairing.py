@@ -14,8 +14,6 @@ SHOWN_ELSEWHERE = ("cost", "devices", "plot", "effort")  # keys of the config th
 class DeviceOfRun(NamedTuple):
     """A device in one run."""
 
-    run: Run
-    key: str  # such as gpu0
     record: DeviceRecord
     card: str  # the same for one card in several runs
     figures: dict[str, Quantity]  # by their keys
@@ -43,12 +41,11 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
     A card is compared with itself if both lists have it, else with others of its model. `force` compares other models
     of one kind too. Raises UserError if nothing can be compared, or only by force.
     """
-    a_devices = [_device(run, key) for run in a for key in run.devices]
-    b_devices = [_device(run, key) for run in b for key in run.devices]
+    a_devices, b_devices = ([_device(run, key) for run in side for key in run.devices] for side in (a, b))
     traits = ["card", "record.name", "record.device_kind"] if force else ["card", "record.name"]
     groups, a_rest, b_rest = _group_devices(a_devices, b_devices, traits)
-    left_out = [f"{device.record.name} ({device.key}): only in A" for device in a_rest]
-    left_out += [f"{device.record.name} ({device.key}): only in B" for device in b_rest]
+    left_out = [f"{device.record.name} ({device.record.device}): only in A" for device in a_rest]
+    left_out += [f"{device.record.name} ({device.record.device}): only in B" for device in b_rest]
     pairs, needs_force = [], bool(a_rest and b_rest)
     for a_group, b_group in sorted(groups, key=lambda group: a_devices.index(group[0][0])):
         name = _listed([device.record.name for device in (*a_group, *b_group)], " and ")
@@ -91,7 +88,7 @@ def _device(run: Run, key: str) -> DeviceOfRun:
     gpus = sorted(device.uuid for device in run.devices.values() if device.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
     card = uuid if record.device_kind == "gpu" else " next to ".join([uuid, *gpus])
-    return DeviceOfRun(run, key, record, card, run.of_device(key))
+    return DeviceOfRun(record, card, run.of_device(key))
 
 
 # ---------------------------------------------------------------- other differences
@@ -99,9 +96,7 @@ def _device(run: Run, key: str) -> DeviceOfRun:
 
 def device_differences(a_devices: Iterable[DeviceOfRun], b_devices: Iterable[DeviceOfRun]) -> list[str]:
     """Return a line for each fact of hardware and software that differs."""
-    return _differing_facts(
-        [_device_facts(device) for device in a_devices], [_device_facts(device) for device in b_devices]
-    )
+    return _differing_facts(list(map(_device_facts, a_devices)), list(map(_device_facts, b_devices)))
 
 
 def run_differences(a_runs: Sequence[Run], b_runs: Sequence[Run]) -> list[str]:
