@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from roofline.api import Quantity, cards
+from roofline.api import CardRun, Quantity, cards, group_by
 
 KIND_DF = 4  # that the variation of a kind counts for at most: figures of one kind do not vary alike
 
@@ -24,7 +24,8 @@ class Variation(NamedTuple):
     cards: Spread | None  # between cards, beyond that
 
 
-Variations = dict[str, Variation]  # by the key of the quantity
+Spreads = dict[str, Spread | None]  # by the key of the quantity
+Variations = dict[str, Variation]  # the same
 
 
 def load_variations(models: Iterable[str], quantities: Sequence[Quantity], dates: Collection[str] = ()) -> Variations:
@@ -45,41 +46,37 @@ def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Coll
 
     Within cards all runs count together; between cards only runs by one method are compared.
     """
-    groups = _values_of_runs(model, dates)
-    raw = {}
-    for quantity in quantities:
-        by_method = [list(by_card.values()) for by_card in groups.get(quantity.key, {}).values()]
-        between_cards = pool_spreads(spread_between(cards) for cards in by_method)
-        raw[quantity.key] = Variation(spread_within(chain.from_iterable(by_method)), between_cards)
-    kinds = {}
-    for kind in {quantity.kind for quantity in quantities}:
-        # Each process of a launch-bound figure has its own level.
-        of_kind = [raw[quantity.key] for quantity in quantities if quantity.kind == kind and not quantity.modal]
-        runs, cards = [variation.runs for variation in of_kind], [variation.cards for variation in of_kind]
-        kinds[kind] = Variation(pool_spreads(runs), pool_spreads(cards))
-    return {quantity.key: _moderate(raw[quantity.key], kinds[quantity.kind]) for quantity in quantities}
-
-
-def _values_of_runs(model: str, dates: Collection[str]) -> dict[str, dict[int, dict[str, list[float]]]]:
-    """Return the values of all runs of a model, by key, method and card."""
     stored = cards(model)
-    groups: dict[str, dict[int, dict[str, list[float]]]] = {}
     runs = [run for run in stored.runs if run.queried_at not in dates] if stored else []
-    for run in runs:
-        for key, value in run.values.items():
-            by_card = groups.setdefault(key, {}).setdefault(run.method, {})
-            by_card.setdefault(run.card_id, []).append(value)
-    return groups
+    runs_by_method = group_by(runs, lambda run: run.method)
+    within, between = {}, {}
+    for quantity in quantities:
+        by_method = [_values_by_card(of_method, quantity.key) for of_method in runs_by_method.values()]
+        within[quantity.key] = spread_within(chain.from_iterable(by_method))
+        between[quantity.key] = pool_spreads(map(spread_between, by_method))
+    within, between = _moderate(within, quantities), _moderate(between, quantities)
+    return {key: Variation(within[key], between[key]) for key in within}
 
 
-def _moderate(variation: Variation, of_kind: Variation) -> Variation:
+def _values_by_card(runs: Iterable[CardRun], key: str) -> list[list[float]]:
+    """Return the values of a quantity, in a list for each card that has any."""
+    measured = [run for run in runs if key in run.values]
+    return [[run.values[key] for run in of_card] for of_card in group_by(measured, lambda run: run.card_id).values()]
+
+
+def _moderate(spreads: Spreads, quantities: Sequence[Quantity]) -> Spreads:
     """Return spreads pooled with those of their kind, which count as KIND_DF further degrees of freedom at most.
 
     The spread of few runs or cards may be far too small by chance (Smyth, Statistical Applications in Genetics and
     Molecular Biology 3, 2004).
     """
-    runs, cards = (spread and Spread(spread.sd, min(spread.df, KIND_DF)) for spread in of_kind)
-    return Variation(pool_spreads([variation.runs, runs]), pool_spreads([variation.cards, cards]))
+    moderated = {}
+    for of_kind in group_by(quantities, lambda quantity: quantity.kind).values():
+        # Each process of a launch-bound figure has its own level.
+        pooled = pool_spreads(spreads[quantity.key] for quantity in of_kind if not quantity.modal)
+        common = pooled and Spread(pooled.sd, min(pooled.df, KIND_DF))
+        moderated |= {quantity.key: pool_spreads([spreads[quantity.key], common]) for quantity in of_kind}
+    return moderated
 
 
 # ---------------------------------------------------------------- spreads of groups of positive values
