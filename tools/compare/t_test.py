@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from known_variation import Spread, Variation, load_variations, pool_spreads, spread_within
 from pairing import ComparedPair, DeviceOfRun
 
-from roofline.api import Quantity
+from roofline.api import Quantity, group_by
 
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
@@ -19,8 +20,7 @@ MARGIN = 0.02  # a relative change that does not matter: SAME if the whole inter
 MARGINS = {"memory": 0.01, "sustained": 0.03, "gpu_time": 0.03, "cpu_time": 0.05, "pageable": 0.10}  # by kind
 TIMES, FAMILIES = ("gpu_time", "cpu_time"), 2
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
-ByCard = dict[str, list[float]]
-StandardError = tuple[float, float]  # with its degrees of freedom
+ByCard = list[list[float]]  # the values of each card
 Sample = tuple[DeviceOfRun, Quantity]  # a figure of a device in one run
 
 
@@ -88,9 +88,8 @@ def judge_pairs(pairs: Iterable[ComparedPair], identical: bool = False) -> list[
     if identical:
         return [replace(figure, verdict="SAME", reason=None) for figure, _ in figures]
     # Corrected apart, so that hundreds of times do not hide a change of a ceiling.
-    ceilings = [(figure, difference) for figure, difference in figures if figure.kind not in TIMES]
-    times = [(figure, difference) for figure, difference in figures if figure.kind in TIMES]
-    return _judge_family(ceilings) + _judge_family(times)
+    families = group_by(figures, lambda pair: pair[0].kind in TIMES)
+    return _judge_family(families.get(False, [])) + _judge_family(families.get(True, []))
 
 
 def _judge_family(figures: list[tuple[ComparedQuantity, Difference | None]]) -> list[ComparedQuantity]:
@@ -117,13 +116,13 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
 
     Doubtful values count only where a side has no others.
     """
-    a_samples, a_doubt = _samples(pair.a, quantity.key)
-    b_samples, b_doubt = _samples(pair.b, quantity.key)
+    a_samples, b_samples = _samples(pair.a, quantity.key), _samples(pair.b, quantity.key)
     a, b = _by_card(a_samples), _by_card(b_samples)
-    reasons = [a_doubt, b_doubt, _other_operands(a_samples, b_samples)]
-    if any(figure.modal for _, figure in (*a_samples, *b_samples)):
+    figures = [figure for _, figure in (*a_samples, *b_samples)]
+    reasons = [*(figure.doubt for figure in figures), _other_operands(a_samples, b_samples)]
+    if any(figure.modal for figure in figures):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
-    runs = pool_spreads([variation.runs, spread_within([*a.values(), *b.values()])])
+    runs = pool_spreads([variation.runs, spread_within([*a, *b])])
     is_known = variation.cards and variation.cards.df >= FEWEST_DF
     cards = variation.cards if is_known and not pair.same_card else None
     error = _error(a, b, runs, cards, pair.same_card)
@@ -134,26 +133,22 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
     ratio = _mean(b) / _mean(a)
     facts = {"device": pair.name, "key": quantity.key, "name": quantity.name, "kind": quantity.kind}
     facts |= {"unit": quantity.unit, "higher_is_better": quantity.higher_is_better}
-    a_values, b_values = ([value for values in side.values() for value in values] for side in (a, b))
-    margin = MARGINS.get(quantity.kind, MARGIN)
-    figure = ComparedQuantity(**facts, a=a_values, b=b_values, margin=margin, ratio=ratio, reason=reason)
+    facts |= {"a": list(chain.from_iterable(a)), "b": list(chain.from_iterable(b))}
+    figure = ComparedQuantity(**facts, margin=MARGINS.get(quantity.kind, MARGIN), ratio=ratio, reason=reason)
     if reason:
         return figure, None
     return figure, Difference(math.log(ratio) * (1 if quantity.higher_is_better else -1), *error)
 
 
-def _samples(devices: Iterable[DeviceOfRun], key: str) -> tuple[list[Sample], str | None]:
-    """Return the samples of a figure without a doubt, or if there are none all of them and the doubt of the first."""
+def _samples(devices: Iterable[DeviceOfRun], key: str) -> list[Sample]:
+    """Return the samples of a figure without a doubt, or all of them if there are none."""
     samples = [(device, device.figures[key]) for device in devices if key in device.figures]
-    sound = [(device, figure) for device, figure in samples if not figure.doubt]
-    return (sound, None) if sound else (samples, samples[0][1].doubt)
+    return [(device, figure) for device, figure in samples if not figure.doubt] or samples
 
 
 def _by_card(samples: Iterable[Sample]) -> ByCard:
-    values: ByCard = {}
-    for device, figure in samples:
-        values.setdefault(device.card, []).append(figure.value)
-    return values
+    groups = group_by(samples, lambda sample: sample[0].card)
+    return [[figure.value for _, figure in of_card] for of_card in groups.values()]
 
 
 def _other_operands(a: Iterable[Sample], b: Iterable[Sample]) -> str | None:
@@ -164,23 +159,23 @@ def _other_operands(a: Iterable[Sample], b: Iterable[Sample]) -> str | None:
 
 def _mean(side: ByCard) -> float:
     """Return the geometric mean over cards of that over their runs."""
-    return math.exp(sum(sum(map(math.log, values)) / len(values) for values in side.values()) / len(side))
+    return math.exp(sum(sum(map(math.log, values)) / len(values) for values in side) / len(side))
 
 
 # ---------------------------------------------------------------- statistics
 
 
-def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool) -> StandardError | None:
+def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool) -> Spread | None:
     """Return the standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
     For other cards without a stored variation it follows from the means of the cards inside the lists.
     """
-    runs_factor = sum(sum(1 / len(values) for values in side.values()) / len(side) ** 2 for side in (a, b))
+    runs_factor = sum(sum(1 / len(values) for values in side) / len(side) ** 2 for side in (a, b))
     cards_factor = 1 / len(a) + 1 / len(b)
     if same_card or cards:
         parts = [(runs, runs_factor), (cards, cards_factor)]  # without runs, that between cards holds both
     else:
-        card_means = [[_mean({"": values}) for values in side.values()] for side in (a, b)]
+        card_means = [[_mean([values]) for values in side] for side in (a, b)]
         parts = [(spread_within(card_means), cards_factor)]
     parts = [(spread, factor) for spread, factor in parts if spread]
     if not parts or min(spread.df for spread, _ in parts) < FEWEST_DF:
@@ -188,7 +183,7 @@ def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same
     return standard_error(*parts)
 
 
-def standard_error(*parts: tuple[Spread, float]) -> StandardError:
+def standard_error(*parts: tuple[Spread, float]) -> Spread:
     """Return the standard error of a sum of independent errors and its degrees of freedom (Satterthwaite 1946).
 
     A part is a spread and the factor of its variance.
@@ -196,7 +191,7 @@ def standard_error(*parts: tuple[Spread, float]) -> StandardError:
     variances = [(factor * spread.sd**2, spread.df) for spread, factor in parts]
     total = sum(variance for variance, _ in variances)
     weight = sum(variance**2 / df for variance, df in variances)
-    return math.sqrt(total), total**2 / weight if weight else min(df for _, df in variances)
+    return Spread(math.sqrt(total), total**2 / weight if weight else min(df for _, df in variances))
 
 
 def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
