@@ -5,7 +5,6 @@ import base64
 import hashlib
 import json
 import mimetypes
-import os
 import re
 import sys
 from datetime import UTC, datetime
@@ -16,11 +15,10 @@ from urllib.parse import quote
 sys.path.insert(0, str(Path(__file__).parents[2] / "workflow" / "scripts"))
 sys.path.append(str(Path(sys.prefix, "tools", "crate")))  # where envs/install.sh puts ro-crate-py
 
-from rocrate.model.contextentity import ContextEntity
-from rocrate.model.entity import Entity
+from rocrate.model import ContextEntity, Entity
 from rocrate.rocrate import ROCrate
 
-from roofline.api import Manifest, UserError, newest_archive, open_archive
+from roofline.api import Manifest, Output, UserError, group_by, newest_archive, open_archive, write_bytes
 
 WORKFLOW, LICENSE, README, METADATA = "Snakefile", "LICENSE", "README.md", "ro-crate-metadata.json"
 COMMIT, DIFFERENCE, REMEMBERED = "provenance/commit.txt", "provenance/uncommitted.diff", ".snakemake/metadata/"
@@ -48,11 +46,7 @@ class RunCrate(ROCrate):
         has_second_line = COMMIT in self.paths and len((root / COMMIT).read_bytes().splitlines()) > 1
         self.changed, commit = bool(manifest.sources.dirty) or has_second_line, manifest.sources.commit
         self.commit = f"{commit}-dirty" if commit and self.changed else commit
-        self.jobs: dict[str, list] = {}
-        for output in manifest.outputs:
-            if output.rule:
-                name = output.log.removeprefix("logs/").removesuffix(".log") if output.log else output.path
-                self.jobs.setdefault(name, []).append(output)
+        self.jobs = group_by((output for output in manifest.outputs if output.rule), name_job)
         scripts = {outputs[0].rule: f"workflow/scripts/{outputs[0].rule}.py" for outputs in self.jobs.values()}
         self.scripts = {rule: path if path in self.paths else WORKFLOW for rule, path in scripts.items()}
         for path in self.paths:
@@ -126,23 +120,26 @@ class RunCrate(ROCrate):
         inputs += [output.path for output in manifest.outputs if output.of_this_run is False]
         outputs = [output.path for output in manifest.outputs if output.of_this_run is not False]
         outputs.append("results/manifest.json")
-        times = manifest.times.first_start_at, manifest.created_at
-        actions = [self.add_action("run", self.mainEntity, times, inputs, outputs)]
+        self.add_action("run", self.mainEntity, (manifest.times.first_start_at, manifest.created_at), inputs, outputs)
         for name, job_outputs in self.jobs.items():
             first, outputs = job_outputs[0], [output.path for output in job_outputs]
             inputs = [path for output in outputs for path in inputs_by_output.get(output, [])]
-            times = first.started_at, first.ended_at
-            actions.append(self.add_action(f"job/{name}", self.tools[first.rule], times, inputs, outputs))
-        self.root_dataset["mentions"] = actions
+            self.add_action(f"job/{name}", self.tools[first.rule], (first.started_at, first.ended_at), inputs, outputs)
 
-    def add_action(self, name: str, tool: Entity, times: Times, inputs: list[str], outputs: list[str]) -> Entity:
+    def add_action(self, name: str, tool: Entity, times: Times, inputs: list[str], outputs: list[str]) -> None:
         """Add what a tool did: the files that it made, and those of its inputs that have an entity."""
         listed = [path for path in dict.fromkeys(inputs) if path in self.paths and path.startswith(LISTED)]
         start, end = (format_utc(time) for time in times)
         properties = {"name": name, "description": f"Files made: {len(outputs)}.", "instrument": tool}
         properties |= {"agent": self.agent, "object": [self.get(quote(path)) for path in listed]}
         properties |= {"result": [self.get(quote(path)) for path in outputs], "actionStatus": DONE}
-        return self.add_entity(f"#{quote(name)}", "CreateAction", **properties, startTime=start, endTime=end)
+        action = self.add_entity(f"#{quote(name)}", "CreateAction", **properties, startTime=start, endTime=end)
+        self.root_dataset.append_to("mentions", action)
+
+
+def name_job(output: Output) -> str:
+    """Return the name of the job that made an output: that of its log, or else of the output."""
+    return output.log.removeprefix("logs/").removesuffix(".log") if output.log else output.path
 
 
 def drop_unknown(properties: dict) -> dict:
@@ -159,17 +156,14 @@ def format_utc(time: str | None) -> str | None:
 def write_crate(archive: Path, author: argparse.Namespace) -> list[str]:
     """Write the crate next to an archive and return the lines to print, its path last. Raises UserError."""
     target = archive.with_name(f"{archive.name.removesuffix('.tar.gz')}.crate.zip")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     with open_archive(archive) as (root, manifest, problems):
         try:
             if problems:
                 raise UserError(f"{problems[0]} (`make verify` lists all)")
             crate = RunCrate(root, manifest, author)
-            os.replace(crate.write_zip(temporary), target)
         except UserError as reason:
             raise UserError(f"{archive}: no crate, {reason}") from None
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_bytes(b"".join(crate.stream_zip()), target)
     lines = [f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}"] if crate.changed else []
     if not author.author:
         lines.append('no author is named: AUTHOR="Your Name"')

@@ -53,8 +53,8 @@ from roofline.records.base import read as read_record
 from roofline.records.cards import CardRun, Cards, card_id, cards_path, write_cards
 from roofline.records.cards import read_cards as cards
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import RESULTS, write_text
-from roofline.records.manifest_record import Manifest
+from roofline.records.files import RESULTS, write_bytes, write_text
+from roofline.records.manifest_record import Manifest, Output
 from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import CostTerms
 from roofline.records.timing_record import Check
