@@ -28,21 +28,22 @@ Spreads = dict[str, Spread | None]  # by the key of the quantity
 Variations = dict[str, Variation]  # the same
 
 
-def load_variations(models: Iterable[str], quantities: Sequence[Quantity], dates: Collection[str] = ()) -> Variations:
+def load_variations(models: Iterable[str], quantities: Sequence[Quantity], dates: Collection[str]) -> Variations:
     """Return the variation of each quantity by its key; the widest of several models of card.
 
     Runs of the dates `dates` do not count.
     """
-    of_models = [_variations_of_model(model, quantities, dates) for model in models]
-    widest = {}
-    for quantity in quantities:
-        runs, cards = zip(*(variations[quantity.key] for variations in of_models), strict=True)
-        widest[quantity.key] = Variation(max(filter(None, runs), default=None), max(filter(None, cards), default=None))
-    return widest
+    runs, cards = zip(*(_spreads_of_model(model, quantities, dates) for model in models), strict=True)
+    keys = [quantity.key for quantity in quantities]
+    return {key: Variation(_widest(runs, key), _widest(cards, key)) for key in keys}
 
 
-def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Collection[str]) -> Variations:
-    """Return the variations of one model of card.
+def _widest(of_models: Iterable[Spreads], key: str) -> Spread | None:
+    return max(filter(None, (spreads[key] for spreads in of_models)), default=None)
+
+
+def _spreads_of_model(model: str, quantities: Sequence[Quantity], dates: Collection[str]) -> tuple[Spreads, Spreads]:
+    """Return the variations of one model of card, between runs and between cards.
 
     Within cards all runs count together; between cards only runs by one method are compared.
     """
@@ -54,8 +55,7 @@ def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Coll
         by_method = [_values_by_card(of_method, quantity.key) for of_method in runs_by_method.values()]
         within[quantity.key] = spread_within(chain.from_iterable(by_method))
         between[quantity.key] = pool_spreads(map(spread_between, by_method))
-    within, between = _moderate(within, quantities), _moderate(between, quantities)
-    return {key: Variation(within[key], between[key]) for key in within}
+    return _moderate(within, quantities), _moderate(between, quantities)
 
 
 def _values_by_card(runs: Iterable[CardRun], key: str) -> list[list[float]]:
