@@ -25,7 +25,7 @@ Sample = tuple[DeviceOfRun, Quantity]  # a figure of a device in one run
 
 
 class Difference(NamedTuple):
-    """ln(B / A) of a performance, positive if B is faster, with its standard error."""
+    """ln(B / A) of a figure, with its standard error."""
 
     estimate: float
     se: float
@@ -122,10 +122,7 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
     reasons = [*(figure.doubt for figure in figures), _other_operands(a_samples, b_samples)]
     if any(figure.modal for figure in figures):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
-    runs = pool_spreads([variation.runs, spread_within([*a, *b])])
-    is_known = variation.cards and variation.cards.df >= FEWEST_DF
-    cards = variation.cards if is_known and not pair.same_card else None
-    error = _error(a, b, runs, cards, pair.same_card)
+    error = _error(a, b, variation, pair.same_card)
     if not error:
         groups = "runs" if pair.same_card else "cards of this model"
         reasons.append(f"the variation between {groups} is unknown; lists of two or more per side would show it")
@@ -135,9 +132,7 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
     facts |= {"unit": quantity.unit, "higher_is_better": quantity.higher_is_better}
     facts |= {"a": list(chain.from_iterable(a)), "b": list(chain.from_iterable(b))}
     figure = ComparedQuantity(**facts, margin=MARGINS.get(quantity.kind, MARGIN), ratio=ratio, reason=reason)
-    if reason:
-        return figure, None
-    return figure, Difference(math.log(ratio) * (1 if quantity.higher_is_better else -1), *error)
+    return figure, None if reason else Difference(math.log(ratio), *error)
 
 
 def _samples(devices: Iterable[DeviceOfRun], key: str) -> list[Sample]:
@@ -165,16 +160,17 @@ def _mean(side: ByCard) -> float:
 # ---------------------------------------------------------------- statistics
 
 
-def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool) -> Spread | None:
+def _error(a: ByCard, b: ByCard, variation: Variation, same_card: bool) -> Spread | None:
     """Return the standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
     For other cards without a stored variation it follows from the means of the cards inside the lists.
     """
     runs_factor = sum(sum(1 / len(values) for values in side) / len(side) ** 2 for side in (a, b))
     cards_factor = 1 / len(a) + 1 / len(b)
-    if same_card or cards:
-        parts = [(runs, runs_factor), (cards, cards_factor)]  # without runs, that between cards holds both
-    else:
+    parts = [(pool_spreads([variation.runs, spread_within([*a, *b])]), runs_factor)]
+    if not same_card and variation.cards and variation.cards.df >= FEWEST_DF:
+        parts.append((variation.cards, cards_factor))  # without runs, it holds both
+    elif not same_card:
         card_means = [[_mean([values]) for values in side] for side in (a, b)]
         parts = [(spread_within(card_means), cards_factor)]
     parts = [(spread, factor) for spread, factor in parts if spread]
@@ -204,7 +200,7 @@ def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
 
 
 def decide(difference: Difference, adjusted: float, margin: float) -> Verdict:
-    """Return the verdict on a difference, from its interval and its adjusted p-value."""
+    """Return the verdict on a difference of a performance, from its interval and its adjusted p-value."""
     low, high = difference.interval
     if -margin <= low and high <= margin:
         return "SAME"
@@ -220,11 +216,11 @@ def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
 
 
 def _judge(figure: ComparedQuantity, difference: Difference, p_value: float, tests: int) -> ComparedQuantity:
-    ends = difference.interval if figure.higher_is_better else [-end for end in difference.interval]
-    ci95 = tuple(sorted(map(math.exp, ends)))
-    verdict = decide(difference, p_value, figure.margin)
+    low, high = map(math.exp, difference.interval)
+    sign = 1 if figure.higher_is_better else -1
+    verdict = decide(difference._replace(estimate=sign * difference.estimate), p_value, figure.margin)
     smallest = smallest_change(difference.se, difference.df, tests, figure.margin)
-    return replace(figure, ci95=ci95, p_value=p_value, verdict=verdict, smallest_change=smallest)
+    return replace(figure, ci95=(low, high), p_value=p_value, verdict=verdict, smallest_change=smallest)
 
 
 def upper_tail(t: float, df: float) -> float:
