@@ -65,9 +65,8 @@ def _draw_row(axes: Axes, place: int, row: ComparedQuantity) -> None:
         axes.plot(ends, [place, place], color=colour, lw=1.0, zorder=2, solid_capstyle="butt")
     face = style.PAPER if row.verdict == "UNCLEAR" else colour
     axes.plot(change, place, marker, color=colour, mfc=face, ms=4.5, mew=0.9, zorder=3)
-    rounded = round(change, 1) + 0.0  # without the sign of -0.0
     at = {"xycoords": axes.get_yaxis_transform(), "va": "center", "size": style.SMALL_SIZE, "annotation_clip": False}
-    axes.annotate(f"{rounded:+.1f} % {row.verdict}", (1.02, place), color=colour, **at)
+    axes.annotate(f"{change:+z.1f} % {row.verdict}", (1.02, place), color=colour, **at)
 
 
 def _faster_percent(ratio: float, row: ComparedQuantity) -> float:
