@@ -17,33 +17,25 @@ class Spread(NamedTuple):
     df: float
 
 
-class Variation(NamedTuple):
-    """The variation of one figure; a part is None where it is unknown."""
-
-    runs: Spread | None  # between runs of one card
-    cards: Spread | None  # between cards, beyond that
-
-
-Spreads = dict[str, Spread | None]  # by the key of the quantity
-Variations = dict[str, Variation]  # the same
+Spreads = dict[str, Spread | None]  # by the key of the quantity; None where it is unknown
+Variations = tuple[Spreads, Spreads]  # between runs of one card, and between cards beyond that
 
 
 def load_variations(models: Iterable[str], quantities: Sequence[Quantity], dates: Collection[str]) -> Variations:
-    """Return the variation of each quantity by its key; the widest of several models of card.
+    """Return the variations of quantities; the widest of several models of card.
 
     Runs of the dates `dates` do not count.
     """
-    runs, cards = zip(*(_spreads_of_model(model, quantities, dates) for model in models), strict=True)
-    keys = [quantity.key for quantity in quantities]
-    return {key: Variation(_widest(runs, key), _widest(cards, key)) for key in keys}
+    runs, cards = zip(*(_variations_of_model(model, quantities, dates) for model in models), strict=True)
+    return _widest(runs), _widest(cards)
 
 
-def _widest(of_models: Iterable[Spreads], key: str) -> Spread | None:
-    return max(filter(None, (spreads[key] for spreads in of_models)), default=None)
+def _widest(of_models: Sequence[Spreads]) -> Spreads:
+    return {key: max(filter(None, (spreads[key] for spreads in of_models)), default=None) for key in of_models[0]}
 
 
-def _spreads_of_model(model: str, quantities: Sequence[Quantity], dates: Collection[str]) -> tuple[Spreads, Spreads]:
-    """Return the variations of one model of card, between runs and between cards.
+def _variations_of_model(model: str, quantities: Sequence[Quantity], dates: Collection[str]) -> Variations:
+    """Return the variations of one model of card.
 
     Within cards all runs count together; between cards only runs by one method are compared.
     """

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from known_variation import Spread, Variation, load_variations, pool_spreads, spread_within
+from known_variation import Spread, load_variations, pool_spreads, spread_within
 from pairing import ComparedPair, DeviceOfRun
 
 from roofline.api import Quantity, group_by
@@ -65,6 +65,9 @@ class ComparedQuantity:
     smallest_change: float | None = None  # the slowing that nine of ten such comparisons call SLOWER
 
 
+FigureToJudge = tuple[ComparedQuantity, Difference | None]  # None: it is not tested
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The content of results/comparison/comparison.json."""
@@ -92,7 +95,7 @@ def judge_pairs(pairs: Iterable[ComparedPair], identical: bool = False) -> list[
     return _judge_family(families.get(False, [])) + _judge_family(families.get(True, []))
 
 
-def _judge_family(figures: list[tuple[ComparedQuantity, Difference | None]]) -> list[ComparedQuantity]:
+def _judge_family(figures: Sequence[FigureToJudge]) -> list[ComparedQuantity]:
     """Return figures with their verdicts, corrected for the number that is tested."""
     tested = [difference for _, difference in figures if difference]
     adjusted = iter(adjust_by_holm([FAMILIES * difference.p_value for difference in tested]))
@@ -102,19 +105,20 @@ def _judge_family(figures: list[tuple[ComparedQuantity, Difference | None]]) -> 
     ]
 
 
-def _figures(pair: ComparedPair) -> list[tuple[ComparedQuantity, Difference | None]]:
+def _figures(pair: ComparedPair) -> list[FigureToJudge]:
     of_a = {key: figure for device in reversed(pair.a) for key, figure in device.figures.items()}
     common = [figure for key, figure in of_a.items() if any(key in device.figures for device in pair.b)]
     records = [device.record for device in (*pair.a, *pair.b)]
     models, dates = dict.fromkeys(record.name for record in records), {record.queried_at for record in records}
-    variations = load_variations(models, common, dates)
-    return [_figure(pair, figure, variations[figure.key]) for figure in common]
+    runs, cards = load_variations(models, common, dates)
+    return [_figure(pair, figure, runs[figure.key], cards[figure.key]) for figure in common]
 
 
-def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tuple[ComparedQuantity, Difference | None]:
+def _figure(pair: ComparedPair, quantity: Quantity, runs: Spread | None, cards: Spread | None) -> FigureToJudge:
     """Return a figure before the correction, UNCLEAR as yet, and its difference if it is tested.
 
-    Doubtful values count only where a side has no others.
+    `runs` and `cards` are its variations: between runs of one card, and between cards beyond that. Doubtful values
+    count only where a side has no others.
     """
     a_samples, b_samples = _samples(pair.a, quantity.key), _samples(pair.b, quantity.key)
     a, b = _by_card(a_samples), _by_card(b_samples)
@@ -122,7 +126,7 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
     reasons = [*(figure.doubt for figure in figures), _other_operands(a_samples, b_samples)]
     if any(figure.modal for figure in figures):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
-    error = _error(a, b, variation, pair.same_card)
+    error = _error(a, b, runs, cards, pair.same_card)
     if not error:
         groups = "runs" if pair.same_card else "cards of this model"
         reasons.append(f"the variation between {groups} is unknown; lists of two or more per side would show it")
@@ -132,7 +136,7 @@ def _figure(pair: ComparedPair, quantity: Quantity, variation: Variation) -> tup
     facts |= {"unit": quantity.unit, "higher_is_better": quantity.higher_is_better}
     facts |= {"a": list(chain.from_iterable(a)), "b": list(chain.from_iterable(b))}
     figure = ComparedQuantity(**facts, margin=MARGINS.get(quantity.kind, MARGIN), ratio=ratio, reason=reason)
-    return figure, None if reason else Difference(math.log(ratio), *error)
+    return figure, (None if reason else Difference(math.log(ratio), *error))
 
 
 def _samples(devices: Iterable[DeviceOfRun], key: str) -> list[Sample]:
@@ -160,16 +164,16 @@ def _mean(side: ByCard) -> float:
 # ---------------------------------------------------------------- statistics
 
 
-def _error(a: ByCard, b: ByCard, variation: Variation, same_card: bool) -> Spread | None:
+def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool) -> Spread | None:
     """Return the standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
     For other cards without a stored variation it follows from the means of the cards inside the lists.
     """
     runs_factor = sum(sum(1 / len(values) for values in side) / len(side) ** 2 for side in (a, b))
     cards_factor = 1 / len(a) + 1 / len(b)
-    parts = [(pool_spreads([variation.runs, spread_within([*a, *b])]), runs_factor)]
-    if not same_card and variation.cards and variation.cards.df >= FEWEST_DF:
-        parts.append((variation.cards, cards_factor))  # without runs, it holds both
+    parts = [(pool_spreads([runs, spread_within([*a, *b])]), runs_factor)]
+    if not same_card and cards and cards.df >= FEWEST_DF:
+        parts.append((cards, cards_factor))  # without runs, it holds both
     elif not same_card:
         card_means = [[_mean([values]) for values in side] for side in (a, b)]
         parts = [(spread_within(card_means), cards_factor)]

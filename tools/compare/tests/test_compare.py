@@ -9,7 +9,7 @@ import compare_page
 import pytest
 import t_test
 from compare import compare_runs
-from known_variation import Spread, Variation
+from known_variation import Spread
 
 from roofline.api import exit_with, open_run
 
@@ -44,10 +44,11 @@ def variation(monkeypatch):
     """Stores one variation for every figure; without a call, none is known."""
 
     def store(runs=None):
-        stored = Variation(runs and Spread(runs, 20), None)
-        monkeypatch.setattr(
-            t_test, "load_variations", lambda models, quantities, dates: {item.key: stored for item in quantities}
-        )
+        def variations(models, quantities, dates):
+            keys = [quantity.key for quantity in quantities]
+            return dict.fromkeys(keys, runs and Spread(runs, 20)), dict.fromkeys(keys)
+
+        monkeypatch.setattr(t_test, "load_variations", variations)
 
     store()
     return store
