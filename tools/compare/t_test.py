@@ -167,6 +167,7 @@ def _mean(side: ByCard) -> float:
 def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool) -> Spread | None:
     """Return the standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
+    It is that of a sum of independent errors (Satterthwaite 1946): a part is a spread and the factor of its variance.
     For other cards without a stored variation it follows from the means of the cards inside the lists.
     """
     runs_factor = sum(sum(1 / len(values) for values in side) / len(side) ** 2 for side in (a, b))
@@ -177,21 +178,13 @@ def _error(a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same
     elif not same_card:
         card_means = [[_mean([values]) for values in side] for side in (a, b)]
         parts = [(spread_within(card_means), cards_factor)]
-    parts = [(spread, factor) for spread, factor in parts if spread]
-    if not parts or min(spread.df for spread, _ in parts) < FEWEST_DF:
+    variances = [(factor * spread.sd**2, spread.df) for spread, factor in parts if spread]
+    fewest_df = min((df for _, df in variances), default=0)
+    if fewest_df < FEWEST_DF:
         return None
-    return standard_error(*parts)
-
-
-def standard_error(*parts: tuple[Spread, float]) -> Spread:
-    """Return the standard error of a sum of independent errors and its degrees of freedom (Satterthwaite 1946).
-
-    A part is a spread and the factor of its variance.
-    """
-    variances = [(factor * spread.sd**2, spread.df) for spread, factor in parts]
     total = sum(variance for variance, _ in variances)
     weight = sum(variance**2 / df for variance, df in variances)
-    return Spread(math.sqrt(total), total**2 / weight if weight else min(df for _, df in variances))
+    return Spread(math.sqrt(total), total**2 / weight if weight else fewest_df)
 
 
 def adjust_by_holm(p_values: Sequence[float]) -> list[float]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import compare as command
@@ -44,11 +45,8 @@ def variation(monkeypatch):
     """Stores one variation for every figure; without a call, none is known."""
 
     def store(runs=None):
-        def variations(models, quantities, dates):
-            keys = [quantity.key for quantity in quantities]
-            return dict.fromkeys(keys, runs and Spread(runs, 20)), dict.fromkeys(keys)
-
-        monkeypatch.setattr(t_test, "load_variations", variations)
+        stored = defaultdict(lambda: runs and Spread(runs, 20)), defaultdict(lambda: None)
+        monkeypatch.setattr(t_test, "load_variations", lambda models, quantities, dates: stored)
 
     store()
     return store
