@@ -47,20 +47,15 @@ def main(arguments: list[str]) -> int:
 
 
 def open_runs(text: str, side: str) -> list[Run]:
-    """Open the runs of a list of paths, each run once. Raises UserError."""
-    runs = [open_run(path) for path in parse_paths(text, side)]
-    return list({run.fingerprint: run for run in runs}.values())
+    """Open the runs of paths that are separated by blanks, each run once.
 
-
-def parse_paths(text: str, side: str) -> list[Path]:
-    """Return paths that are separated by blanks; a path that holds blanks is quoted, or is the only one.
-
-    Raises UserError.
+    A path that holds blanks is quoted, or is the only one. Raises UserError.
     """
     words = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
     if not words:
         raise UserError(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
-    return [Path(match) for word in words for match in sorted(glob(word)) or [word]]  # no shell expands A=results/*
+    paths = [Path(match) for word in words for match in sorted(glob(word)) or [word]]  # no shell expands A=results/*
+    return list({run.fingerprint: run for run in map(open_run, paths)}.values())
 
 
 def compare_runs(a_runs: Sequence[Run], b_runs: Sequence[Run], force: bool = False) -> t_test.Comparison:
