@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import compare_page
+from compare_page import format_summary, select_shown, shorten_name
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from t_test import ComparedQuantity, Comparison
@@ -22,9 +22,8 @@ MARKS = (
 @style.styled()
 def draw_changes(comparison: Comparison) -> Figure:
     """Draw the figures of the terminal in a panel per pair of devices."""
-    panels = {name: compare_page.select_shown(comparison.figures_of(name)) for name in comparison.pairs}
-    panels = {name: rows for name, rows in panels.items() if rows}
-    lines = [*style.wrap_text(compare_page.format_summary(comparison)), *style.wrap_text(MARKS)]
+    panels = {name: rows for name in comparison.pairs if (rows := select_shown(comparison.figures_of(name)))}
+    lines = [*style.wrap_text(format_summary(comparison)), *style.wrap_text(MARKS)]
     top = sum(PANEL_TITLE + ROW * len(rows) + FOOT for rows in panels.values())
     height = HEAD + style.LINE * len(lines) + top
     figure = style.new_titled_figure(height, TITLE, lines)
@@ -46,7 +45,7 @@ def _draw_panel(axes: Axes, title: str, rows: Sequence[ComparedQuantity]) -> Non
     axes.set_xticks([-tick for tick in ticks if 0 < tick < 99] + ticks)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_locator(style.NullLocator())
-    names = [compare_page.shorten_name(row.name) for row in rows]
+    names = [shorten_name(row.name) for row in rows]
     axes.set_yticks(range(len(rows)), [style.shorten_middle(name, NAMES - 24, style.SMALL_SIZE) for name in names])
     axes.grid(visible=False, axis="y")
     axes.axvline(0, color=style.SPINES, lw=0.8, zorder=1)
