@@ -89,6 +89,5 @@ def _row(figure: ComparedQuantity, notes: dict[str, int]) -> list[str]:
 def _value(runs: Sequence[float]) -> str:
     """Return the geometric mean, with the number of runs if there are several."""
     mean = math.exp(sum(map(math.log, runs)) / len(runs))
-    digits = ".0f" if mean >= 1000 else ".4g"
-    text = number(mean) if mean < 1 else f"{mean:{digits}}"
+    text = f"{mean:.4g}" if 1 <= mean < 1000 else number(mean)
     return text if len(runs) == 1 else f"{text} ({len(runs)})"
