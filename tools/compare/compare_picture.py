@@ -13,10 +13,8 @@ TITLE = "B compared with A"
 HEAD, FOOT, ROW, PANEL_TITLE, RIGHT, NAMES = 38.0, 40.0, 12.0, 26.0, 96.0, 310.0  # points
 LINEAR, REACH = 2.0, 20.0  # per cent: as far as the axis is linear, and shown at least
 LOOK, DOT = {"FASTER": (">", "#0072B2"), "SLOWER": ("<", style.FAULT)}, ("o", style.MUTED)
-MARKS = (
-    "How much faster B is (times are inverted), with the 95 % interval. Shaded: changes that do not matter."
-    " Arrows: SLOWER and FASTER. Full dots: SAME. Open dots: UNCLEAR."
-)
+MARKS = "How much faster B is (times are inverted), with the 95 % interval. Shaded: changes that do not matter. "
+MARKS += "Arrows: SLOWER and FASTER. Full dots: SAME. Open dots: UNCLEAR."
 
 
 @style.styled()
