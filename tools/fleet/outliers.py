@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from roofline.api import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Run, card_id
+from roofline.api import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Run, card_id, group_by
 
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
@@ -152,11 +152,8 @@ def list_figures(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figu
 def find_outliers(figure: Figure, rows: Sequence[FleetRow]) -> list[Outlier]:
     """Return the cards that are slow in a figure; fill in its median and limit, and the share of each row."""
     measured = [row for row in rows if figure.key in row.values]
-    values_by_card: dict[str, list[float]] = {}
-    for row in measured:
-        if figure.key not in row.not_judged:
-            values_by_card.setdefault(row.card, []).append(row.values[figure.key])
-    cards = {card: median(values) for card, values in values_by_card.items()}
+    rows_by_card = group_by((row for row in measured if figure.key not in row.not_judged), lambda row: row.card)
+    cards = {card: median(row.values[figure.key] for row in of_card) for card, of_card in rows_by_card.items()}
     middle = median(list(cards.values()) or [row.values[figure.key] for row in measured])
     figure.cards, figure.median = len(cards), middle
     for row in measured:
