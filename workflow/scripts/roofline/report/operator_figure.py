@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from roofline.core.formatting import axis_value_text, percent
+from roofline.core.grouping import group_by
 from roofline.report import figure_style as style
 from roofline.report.palette import INK, SERIES_COLOURS, markers_of
 from roofline.report.roofline_content import group_series
@@ -30,7 +31,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     looks = _looks(cells)
     handles = [Line2D([], [], **look, label=variant) for variant, look in looks.items()]
     handles += [style.crossed_entry()] if any(cell.reliable_fraction_of_roof is None for cell in cells) else []
-    panels = _group_by_panel(cells, about.series if about.axis else about.label)
+    panels = _group_by_panel(cells, roofline)
     rows = -(-len(panels) // PANELS_PER_ROW)
     if about.axis:
         body = rows * (PANEL_HEIGHT + PANEL_AXIS_HEIGHT + PANEL_TITLE_HEIGHT) - PANEL_TITLE_HEIGHT
@@ -69,14 +70,15 @@ def _variant(cell: CellRow) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope]))
 
 
-def _group_by_panel(cells: Sequence[CellRow], label: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
-    """Cells by device, dtype and label, and by preset if there are several."""
-    panels: dict[str, list[CellRow]] = {}
+def _group_by_panel(cells: Sequence[CellRow], roofline: Roofline) -> dict[str, list[CellRow]]:
+    """Cells by device, dtype and series, and by preset if there are several."""
     several_presets = len({cell.preset for cell in cells}) > 1
-    for cell in cells:
-        words = [f"{cell.device} {cell.dtype}", label(cell), cell.preset if several_presets else ""]
-        panels.setdefault(", ".join(filter(None, words)), []).append(cell)
-    return panels
+
+    def panel_title(cell: CellRow) -> str:
+        words = [f"{cell.device} {cell.dtype}", roofline.series(cell), cell.preset if several_presets else ""]
+        return ", ".join(filter(None, words))
+
+    return group_by(cells, panel_title)
 
 
 def _set_share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> None:

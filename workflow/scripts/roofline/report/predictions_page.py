@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from roofline.core.formatting import axis_value_text, duration, regime_key
+from roofline.core.grouping import group_by
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.words import CAUSES, format_error, format_percent_span
 from roofline.table.rows import CellRow, Roofline
@@ -57,8 +58,5 @@ def _shape_row(series: Sequence[CellRow], table: Roofline) -> list[str]:
 
 def group_by_series(cells: Sequence[CellRow], table: Roofline) -> list[list[CellRow]]:
     """Return the cells in groups that differ along the axis of their operator alone."""
-    groups: dict[tuple, list[CellRow]] = {}
-    for cell in cells:
-        label = table.series(cell) if table.operator_info[cell.operator].axis else table.label(cell)
-        groups.setdefault((cell.device, cell.operator, cell.preset, cell.dtype, label), []).append(cell)
+    groups = group_by(cells, lambda cell: (cell.device, cell.operator, cell.preset, cell.dtype, table.series(cell)))
     return list(groups.values())
