@@ -14,7 +14,7 @@ from roofline.core.formatting import duration, flops_rate_text, percent, regime_
 from roofline.core.grouping import group_by
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
-from roofline.table.rows import USERS, CellRow, Roofline
+from roofline.table.rows import USERS, CellRow, ComputeCeiling, Roofline
 
 BELOW_INTENSITIES, ABOVE_INTENSITIES = 5.0, 30.0  # factors beyond the cells' intensities, where ceilings begin and end
 POINTS_PER_LINE = 30  # each with the words that are shown where it is pointed at
@@ -86,24 +86,24 @@ def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofli
 
 
 def _lines(content: RooflineContent, ends: tuple[float, float]) -> Iterable[dict]:
-    for ceiling, kind, x_ends, y_ends in content.segments(*ends):
+    for line, kind, x_ends, y_ends in content.segments(*ends):
         intensities = np.geomspace(*x_ends, POINTS_PER_LINE)
         heights = content.scale * np.geomspace(*y_ends, POINTS_PER_LINE)
-        bold = isinstance(ceiling, Slope) and ceiling.emphasised
-        if isinstance(ceiling, Roof):
-            look = _roof_look(ceiling, kind)
+        bold = isinstance(line, Slope) and line.emphasised
+        if isinstance(line, Roof):
+            look = _roof_look(line.ceiling, kind)
         else:
             look = {"color": "@ink" if bold else "@muted", "width": 2.5 if bold else 1.2, "dash": "solid"}
-        label = escape(ceiling.label)
+        label = escape(line.label)
         meta = {"kind": kind, "bold": bold, "label": label}
         yield _trace(intensities, heights, label, "lines", line=look, meta=meta)
 
 
-def _roof_look(roof: Roof, kind: str) -> dict:
-    dash = "dashdot" if roof.in_registers else "solid"
+def _roof_look(ceiling: ComputeCeiling, kind: str) -> dict:
+    dash = "dashdot" if ceiling.workload == "fma" else "solid"
     if kind == "sustained":
         dash = "dash"
-    return {"color": colour(roof.dtype), "width": 2 if dash == "solid" else 1.2, "dash": dash}
+    return {"color": colour(ceiling.dtype), "width": 2 if dash == "solid" else 1.2, "dash": dash}
 
 
 def hover_text(cell: CellRow, roofline: Roofline) -> str:

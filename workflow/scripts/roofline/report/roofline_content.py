@@ -35,15 +35,18 @@ class Slope:
 class Roof:
     """A compute ceiling as a line."""
 
-    tflops: float
+    ceiling: ComputeCeiling
     label: str
-    dtype: str
-    in_registers: bool  # of a kernel without memory traffic
-    sustained_tflops: float | None  # None if it is not drawn
-    names_sustained: bool  # whether the label has the sustained rate
+
+    def rates(self) -> Iterator[tuple[str, float]]:
+        """Yield the kind and the height (TFLOPS) of each of its lines."""
+        burst, sustained = self.ceiling.tflops, self.ceiling.sustained_tflops
+        yield "burst", burst
+        if sustained and sustained < SUSTAINED_AS_BURST * burst:
+            yield "sustained", sustained
 
 
-# A ceiling, its kind (slope, burst or sustained), and two intensities (FLOP/byte) and two heights (TFLOPS) of a line.
+# A line, its kind (slope, burst or sustained), and two intensities (FLOP/byte) and two heights (TFLOPS) of it.
 Segment = tuple[Slope | Roof, str, tuple[float, float], tuple[float, float]]
 
 
@@ -88,23 +91,22 @@ class RooflineContent:
 
     def crossings(self) -> list[float]:
         """Return the intensities (FLOP/byte) at which slopes cross roofs."""
-        return [roof.tflops * 1e3 / slope.gb_per_s for roof in self.roofs for slope in self.slopes]
+        return [roof.ceiling.tflops * 1e3 / slope.gb_per_s for roof in self.roofs for slope in self.slopes]
 
     def segments(self, x0: float, x1: float, y0: float = 0.0) -> Iterator[Segment]:
         """Yield slopes up to the highest roof, then roofs from the steepest slope on.
 
         `x0` and `x1` are the intensities at which the picture begins and ends, `y0` is its lowest rate in TFLOPS.
         """
-        top = max((roof.tflops for roof in self.roofs), default=inf)
+        top = max((roof.ceiling.tflops for roof in self.roofs), default=inf)
         for slope in self.slopes:
             rate = slope.gb_per_s / 1e3
             start, end = max(x0, y0 / rate), min(x1, top / rate)
             yield slope, "slope", (start, end), (rate * start, rate * end)
         for roof in self.roofs:
-            for kind, tflops in (("burst", roof.tflops), ("sustained", roof.sustained_tflops)):
-                if tflops:
-                    start = min(max(x0, 1e3 * tflops / self.slopes[0].gb_per_s), x1 / 10) if self.slopes else x0
-                    yield roof, kind, (start, x1), (tflops, tflops)
+            for kind, tflops in roof.rates():
+                start = min(max(x0, 1e3 * tflops / self.slopes[0].gb_per_s), x1 / 10) if self.slopes else x0
+                yield roof, kind, (start, x1), (tflops, tflops)
 
 
 def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool = False) -> RooflineContent:
@@ -122,7 +124,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
         device=device,
         row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
-        roofs=sorted((_roof(ceiling, scale) for ceiling in drawn), key=lambda roof: -roof.tflops),
+        roofs=[_roof(ceiling, scale) for ceiling in sorted(drawn, key=lambda ceiling: -ceiling.tflops)],
         dots=[_dot(cell, label, roofline, by_rate) for cell, label in zip(placed, labels, strict=True)],
         scale=scale,
     )
@@ -138,19 +140,11 @@ def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], b
 
 
 def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
-    sustained = ceiling.sustained_tflops
-    rates = mark_doubtful(number(scale * ceiling.burst_tflops), ceiling.doubt)
-    if sustained:
-        rates += f" / {number(scale * sustained)}"
+    label = f"{ceiling.name} {mark_doubtful(number(scale * ceiling.burst_tflops), ceiling.doubt)}"
+    if ceiling.sustained_tflops:
+        label += f" / {number(scale * ceiling.sustained_tflops)}"
     shares = format_shares(ceiling)
-    return Roof(
-        tflops=ceiling.tflops,
-        label=f"{ceiling.name} {rates} ({shares})" if shares else f"{ceiling.name} {rates}",
-        dtype=ceiling.dtype,
-        in_registers=ceiling.workload == "fma",
-        sustained_tflops=sustained if (sustained or 0) < SUSTAINED_AS_BURST * ceiling.tflops else None,
-        names_sustained=bool(sustained),
-    )
+    return Roof(ceiling, f"{label} ({shares})" if shares else label)
 
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Slope]:

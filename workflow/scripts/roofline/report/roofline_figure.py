@@ -14,7 +14,7 @@ from roofline.report import figure_style as style
 from roofline.report.palette import INK, MUTED, dtype_colour, markers_of
 from roofline.report.placement import Point, nearest_point, place_labels, sample_lines
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
-from roofline.table.rows import Roofline
+from roofline.table.rows import ComputeCeiling, Roofline
 
 SLOPE_COLOUR = "#4a515b"
 # Points: the plot of a device or of one operator, the title above, the axis below, the names of roofs to the right.
@@ -97,9 +97,6 @@ def _paint(axes: Axes, content: RooflineContent, markers: Mapping[str, str]) -> 
     _name_roofs(axes, content)
     for dot in content.dots:
         _paint_dot(axes, dot, markers[dot.kind])
-    sealed = [dot for dot in content.dots if dot.sealed_tflops]
-    points = [_to_points(axes, dot.intensity_flops_per_byte, dot.sealed_tflops) for dot in sealed]
-    lines = np.concatenate([lines, np.array(points).reshape(-1, 2)])
     _name_dots(axes, content.dots, lines, sample_lines(_name_slopes(axes, content)))
 
 
@@ -107,7 +104,7 @@ def axis_limits(content: RooflineContent) -> tuple[float, float, float, float]:
     """Return the lowest and highest intensity and TFLOPS of the axes, with room for labels."""
     intensities = [dot.intensity_flops_per_byte for dot in content.dots]
     rates = [dot.tflops for dot in content.dots]
-    crossings, peaks = content.crossings(), [roof.tflops for roof in content.roofs]
+    crossings, peaks = content.crossings(), [roof.ceiling.tflops for roof in content.roofs]
     x_min = min([x / 24 for x in intensities] + [crossing / 30 for crossing in crossings], default=0.1)
     x_max = max([3 * x for x in intensities] + [3 * crossing for crossing in crossings], default=100 * x_min)
     slopes = [slope.gb_per_s / 1e3 for slope in content.slopes]
@@ -127,10 +124,10 @@ def _to_points(axes: Axes, intensity: float, tflops: float) -> Point:
 def _paint_lines(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, Point]]:
     """Paint slopes and roofs; yield the ends of each in points."""
     dashes = cycle(SLOPE_DASHES)
-    for ceiling, kind, intensities, tflops in content.segments(*axes.get_xlim(), axes.get_ylim()[0]):
-        if isinstance(ceiling, Roof):
-            look = _roof_look(ceiling, kind)
-        elif ceiling.emphasised:
+    for line, kind, intensities, tflops in content.segments(*axes.get_xlim(), axes.get_ylim()[0]):
+        if isinstance(line, Roof):
+            look = _roof_look(line.ceiling, kind)
+        elif line.emphasised:
             look = {"lw": 2.0, "ls": "-", "color": SLOPE_COLOUR}
         else:
             look = {"lw": 0.9, "ls": next(dashes), "color": SLOPE_COLOUR}
@@ -139,10 +136,11 @@ def _paint_lines(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, 
             yield tuple(axes.transData.transform(list(zip(intensities, tflops, strict=True))))
 
 
-def _roof_look(roof: Roof, kind: str) -> dict:
+def _roof_look(ceiling: ComputeCeiling, kind: str) -> dict:
     if kind == "sustained":
-        return {"lw": 1.0, "ls": SUSTAINED_DASHES, "color": dtype_colour(roof.dtype)}
-    return {"lw": 1.6, "ls": REGISTER_DASHES if roof.in_registers else "-", "color": dtype_colour(roof.dtype)}
+        return {"lw": 1.0, "ls": SUSTAINED_DASHES, "color": dtype_colour(ceiling.dtype)}
+    dashes = REGISTER_DASHES if ceiling.workload == "fma" else "-"
+    return {"lw": 1.6, "ls": dashes, "color": dtype_colour(ceiling.dtype)}
 
 
 def _name_roofs(axes: Axes, content: RooflineContent) -> None:
@@ -151,16 +149,16 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     right, lowest = _to_points(axes, x1, y1)
     in_points = style.in_points(axes.figure)
     look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
-    sustained = " / sustained" if any(roof.names_sustained for roof in content.roofs) else ""
+    sustained = " / sustained" if any(roof.ceiling.sustained_tflops for roof in content.roofs) else ""
     words = ROOF_NAMES_HEAD.format(content.unit, sustained, content.row.peaks_by)
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
     lowest -= 2
     for place, roof in enumerate(content.roofs):
-        end = _to_points(axes, x1, roof.tflops)[1]
+        end = _to_points(axes, x1, roof.ceiling.tflops)[1]
         below = len(content.roofs) - place  # names that need room, this one among them
         height = min(max(end + 2, axes.bbox.y0 + style.LINE * below), lowest - style.LINE)
         leader = [right, right + 6, right + 16], [end, end, height]
-        axes.plot(*leader, color=dtype_colour(roof.dtype), lw=0.8, clip_on=False, transform=in_points)
+        axes.plot(*leader, color=dtype_colour(roof.ceiling.dtype), lw=0.8, clip_on=False, transform=in_points)
         axes.text(right + 18, height, roof.label, color=INK, **look)
         lowest = height
 
@@ -220,10 +218,11 @@ def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
 def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.ndarray) -> None:
     """Put each label at the nearest free place, with a leader unless it is next to its dot; without room, omit it."""
     points = [_to_points(axes, dot.intensity_flops_per_byte, dot.tflops) for dot in dots]
+    sealed = [_to_points(axes, dot.intensity_flops_per_byte, dot.sealed_tflops) for dot in dots if dot.sealed_tflops]
     labelled = [(dot, point) for dot, point in zip(dots, points, strict=True) if dot.label]
     labels = [style.shorten_middle(dot.label, 260, style.SMALL_SIZE) for dot, _ in labelled]
     sizes = [(style.measure_text(label, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for label in labels]
-    lines = np.concatenate([lines, np.array(points).reshape(-1, 2)])
+    lines = np.concatenate([lines, np.array([*sealed, *points]).reshape(-1, 2)])
     frame = tuple(axes.bbox.padded(-3).extents)
     boxes = place_labels([point for _, point in labelled], sizes, lines, texts, frame)
     look = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": style.in_points(axes.figure)}
