@@ -119,13 +119,16 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     scale = 1.0 if highest >= GFLOPS_BELOW else 1e3
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
-    labels = [_rate_label(cell, roofline) for cell in placed] if by_rate else _share_labels(placed, roofline)
+    if by_rate:
+        labels = {id(cell): Label(f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS") for cell in placed}
+    else:
+        labels = _share_labels(placed, roofline)
     return RooflineContent(
         device=device,
         row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=[_roof(ceiling, scale) for ceiling in sorted(drawn, key=lambda ceiling: -ceiling.tflops)],
-        dots=[_dot(cell, label, roofline, by_rate) for cell, label in zip(placed, labels, strict=True)],
+        dots=[_dot(cell, labels.get(id(cell), Label()), roofline, by_rate) for cell in placed],
         scale=scale,
     )
 
@@ -236,58 +239,50 @@ def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
     )
 
 
-def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
-    return Label(f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS")
-
-
-def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> list[Label]:
-    """A label with shares for each cell, empty for most.
+def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Label]:
+    """Labels with shares by the `id` of their cell; most cells have none.
 
     Neighbours of one series, or of one operator in two dtypes, share the label of the middle one.
     """
-    all_series = _series_places(cells, roofline)
+    all_series = group_series(cells, roofline)
     single_cells = [series[0] for series in all_series if len(series) == 1]
 
-    def shared_key(place: int) -> tuple:
-        cell = cells[place]
-        return (place,) if cell.operator == USERS else (cell.operator, round(cell.intensity_flops_per_byte, 2))
+    def shared_key(cell: CellRow) -> tuple:
+        users = cell.operator == USERS
+        return (id(cell),) if users else (cell.operator, round(cell.intensity_flops_per_byte, 2))
 
-    labels = [Label()] * len(cells)
+    labels = {}
     for series in (series for series in all_series if len(series) > 1):
-        series_cells = [cells[place] for place in series]
-        for middle, group in _neighbours(series, cells):
-            labels[middle] = _series_label(group, series_cells, roofline)
-    for places in group_by(single_cells, shared_key).values():
-        for middle, group in _neighbours(places, cells):
-            labels[middle] = _single_label(group, roofline)
+        for group in _neighbours(series):
+            labels[id(group[len(group) // 2])] = _series_label(group, series, roofline)
+    for alike in group_by(single_cells, shared_key).values():
+        for group in _neighbours(alike):
+            labels[id(group[len(group) // 2])] = _single_label(group, roofline)
     return labels
 
 
-def group_series(cells: Sequence[CellRow], roofline: Roofline) -> list[list[CellRow]]:
+def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[CellRow]]:
     """Return the cells in groups that differ along the axis of their operator alone, each in its order."""
-    return [[cells[place] for place in series] for series in _series_places(cells, roofline)]
 
-
-def _series_places(cells: Sequence[CellRow], roofline: Roofline) -> list[list[int]]:
-    """The places of cells that differ along the axis of their operator alone, in its order."""
-    groups: dict[tuple, list[tuple[float, int]]] = {}
-    for place, cell in enumerate(cells):
+    def size(cell: CellRow) -> float | None:
         about = roofline.operator_info.get(cell.operator)
-        size = about.axis and cell.axis_value(about.axis) if about else None
-        series = place if size is None else about.series(cell)
-        key = cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, series
-        groups.setdefault(key, []).append((size or 0, place))
-    return [[place for _, place in sorted(group)] for group in groups.values()]
+        return cell.axis_value(about.axis) if about and about.axis else None
+
+    def key(cell: CellRow) -> tuple:
+        series = id(cell) if size(cell) is None else roofline.series(cell)
+        return cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, series
+
+    return [sorted(series, key=lambda cell: size(cell) or 0) for series in group_by(cells, key).values()]
 
 
-def _neighbours(places: Sequence[int], cells: Sequence[CellRow]) -> list[tuple[int, list[CellRow]]]:
-    """Groups of cells whose dots are about equally high, each with the place of its middle one."""
-    groups: list[list[int]] = []
-    for place in sorted(places, key=lambda place: _height(cells[place])):
-        if not groups or _height(cells[place]) >= SHARED_LABEL_RATIO * _height(cells[groups[-1][0]]):
+def _neighbours(cells: Iterable[CellRow]) -> list[list[CellRow]]:
+    """Groups of cells whose dots are about equally high, the lowest first."""
+    groups: list[list[CellRow]] = []
+    for cell in sorted(cells, key=_height):
+        if not groups or _height(cell) >= SHARED_LABEL_RATIO * _height(groups[-1][0]):
             groups.append([])
-        groups[-1].append(place)
-    return [(group[len(group) // 2], [cells[place] for place in group]) for group in groups]
+        groups[-1].append(cell)
+    return groups
 
 
 def _single_label(cells: Sequence[CellRow], roofline: Roofline) -> Label:
