@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -101,14 +102,12 @@ class PanelRows(NamedTuple):
     row: float  # from the top of one row to the top of the next
     foot: float  # from the last row to the bottom of the figure
 
-    def height(self, count: int) -> float:
-        """Return the height of a figure with so many rows."""
-        return self.head + self.row * (count - 1) + self.panel + self.foot
-
-    def margins(self, count: int) -> dict[str, float]:
-        """Return the margins of so many rows, and the space between them."""
-        margins = subplot_margins(self.height(count), top=self.head, bottom=self.foot)
-        return margins | {"hspace": self.row / self.panel - 1}
+    def new_grid(self, title: str, caption: str, rows: int, columns: int, wspace: float = 0.17) -> GridSpec:
+        """Return the places of panels in a new figure with a title, and a caption under it."""
+        height = self.head + self.row * (rows - 1) + self.panel + self.foot
+        margins = subplot_margins(height, top=self.head, bottom=self.foot)
+        figure = new_titled_figure(height, title, wrap_text(caption))
+        return figure.add_gridspec(rows, columns, **margins, hspace=self.row / self.panel - 1, wspace=wspace)
 
 
 def set_log_axis(axis: Axis, words: Callable[[float], str], **ticks: Any) -> None:

@@ -23,12 +23,10 @@ def draw_energy_fits(roofline: Roofline) -> Figure:
     fits = roofline.energy_fits
     columns = min(2, len(fits))
     rows = -(-len(fits) // columns)
-    title = "Energy per FLOP over intensity, CUDA cores"
-    figure = style.new_titled_figure(FIT_PANELS.height(rows), title, style.wrap_text(FIT_CAPTION))
-    grid = figure.add_gridspec(rows, columns, **FIT_PANELS.margins(rows), wspace=0.17)
+    grid = FIT_PANELS.new_grid("Energy per FLOP over intensity, CUDA cores", FIT_CAPTION, rows, columns)
     for place, fit in enumerate(fits):
-        _paint(figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % columns])
-    return figure
+        _paint(grid.figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % columns])
+    return grid.figure
 
 
 def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:

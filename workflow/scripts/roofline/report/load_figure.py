@@ -26,11 +26,10 @@ def draw_loads(roofline: Roofline) -> Figure:
     The panel on the left has every GEMM of the first moments, at the time at which it ended.
     """
     ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.kind == "compute" and ceiling.sustained]
-    count = len(ceilings)
-    figure = style.new_titled_figure(LOAD_PANELS.height(count), "Compute ceilings under sustained load", [LOAD_CAPTION])
-    layout = LOAD_PANELS.margins(count) | {"wspace": 0.36}
-    grid = figure.subplots(count, 1 + len(CURVE_LABELS), squeeze=False, sharex="col", gridspec_kw=layout)
-    for (first, *curves), ceiling in zip(grid, ceilings, strict=True):
+    title, columns = "Compute ceilings under sustained load", 1 + len(CURVE_LABELS)
+    grid = LOAD_PANELS.new_grid(title, LOAD_CAPTION, len(ceilings), columns, wspace=0.36)
+    panels = grid.subplots(squeeze=False, sharex="col")
+    for (first, *curves), ceiling in zip(panels, ceilings, strict=True):
         _paint_first_products(first, ceiling)
         for axes, (quantity, label) in zip(curves, CURVE_LABELS.items(), strict=True):
             _paint_curve(axes, ceiling, quantity)
@@ -38,11 +37,11 @@ def draw_loads(roofline: Roofline) -> Figure:
         first.set(ylim=curves[0].get_ylim(), ylabel=flops_unit(ceiling.name))
         title = f"{ceiling.device} {ceiling.name}: {_subtitle(ceiling)}"
         first.set_title(title, x=-42 / first.bbox.width, pad=5, weight="normal")
-    grid[-1][0].set(xlim=(0, FIRST_MS), xlabel="ms under load, GEMM by GEMM")
+    panels[-1][0].set(xlim=(0, FIRST_MS), xlabel="ms under load, GEMM by GEMM")
     longest_s = max(ceiling.sustained.curve[-1].at_s for ceiling in ceilings)
-    for axes in grid[-1][1:]:
+    for axes in panels[-1][1:]:
         axes.set(xlim=(0, longest_s), xlabel="seconds under load")
-    return figure
+    return grid.figure
 
 
 def _paint_first_products(axes: Axes, ceiling: ComputeCeiling) -> None:

@@ -25,11 +25,10 @@ def draw_sweeps(roofline: Roofline) -> Figure:
     """Return the picture of read bandwidth over the working set, a panel for each sweep."""
     rows = -(-len(roofline.sweeps) // SWEEPS_PER_ROW)
     title = "Read bandwidth over the size of the working set"
-    figure = style.new_titled_figure(SWEEP_PANELS.height(rows), title, style.wrap_text(SWEEP_CAPTION))
-    grid = figure.add_gridspec(rows, SWEEPS_PER_ROW, **SWEEP_PANELS.margins(rows), wspace=0.17)
+    grid = SWEEP_PANELS.new_grid(title, SWEEP_CAPTION, rows, SWEEPS_PER_ROW)
     for place, sweep in enumerate(roofline.sweeps):
-        _paint(figure.add_subplot(grid[divmod(place, SWEEPS_PER_ROW)]), sweep)
-    return figure
+        _paint(grid.figure.add_subplot(grid[place]), sweep)
+    return grid.figure
 
 
 def _paint(axes: Axes, sweep: SweepRow) -> None:
