@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
@@ -22,22 +21,14 @@ MOST_LESSONS = 3
 
 
 class Priority(IntEnum):
-    """The order in which sentences get into a paragraph."""
+    """The order in which lines of interpretation.j2 get into a paragraph."""
 
     ALWAYS = 0
     USUAL = 1
     FILLER = 2  # only in a paragraph that is too short
 
 
-# How a line of interpretation.j2 begins, unless its sentence is a usual one.
-MARKS = {"!": Priority.ALWAYS, "~": Priority.FILLER}
-
-
-class Sentence(NamedTuple):
-    """One or more sentences of a paragraph, which are said together or not at all."""
-
-    priority: Priority
-    text: str
+MARKS = {"!": Priority.ALWAYS, "~": Priority.FILLER}  # how a line begins, unless it is a usual one
 
 
 def write_paragraphs(report: ReportView) -> list[str]:
@@ -52,22 +43,16 @@ def write_paragraphs(report: ReportView) -> list[str]:
 
 
 def _write(macro: str, facts: dict) -> str:
-    """The paragraph of a macro of interpretation.j2, whose first sentence is always said."""
-    sentences = []
-    for line in rendering.render_macro("interpretation.j2", macro, facts):
-        priority = MARKS.get(line[0], Priority.USUAL) if sentences else Priority.ALWAYS
-        sentences.append(Sentence(priority, line.lstrip("".join(MARKS)).lstrip()))
-    return fit_sentences(sentences)
-
-
-def fit_sentences(sentences: Sequence[Sentence]) -> str:
-    """Join as many sentences as fit a paragraph, by priority, in their order."""
+    """The paragraph of a macro: as many of its lines as fit, by priority, in their order; the first is always said."""
+    lines = rendering.render_macro("interpretation.j2", macro, facts)
+    priorities = [Priority.ALWAYS, *(MARKS.get(line[0], Priority.USUAL) for line in lines[1:])]
     said: dict[int, str] = {}
-    for place, sentence in sorted(enumerate(sentences), key=lambda item: item[1].priority):
+    for place, priority in sorted(enumerate(priorities), key=lambda item: item[1]):
+        text = lines[place].lstrip("".join(MARKS)).lstrip()
         count = len(" ".join(said.values()).split())
-        fits = count + len(sentence.text.split()) <= MOST_WORDS
-        if fits and not (sentence.priority == Priority.FILLER and count >= FEWEST_WORDS):
-            said[place] = sentence.text
+        fits = count + len(text.split()) <= MOST_WORDS
+        if fits and not (priority == Priority.FILLER and count >= FEWEST_WORDS):
+            said[place] = text
     return " ".join(said[place] for place in sorted(said))
 
 
