@@ -14,8 +14,6 @@ from roofline.table.quantities import WIDE
 from roofline.table.rows import CellRow, Roofline
 
 FEWEST_WORDS, MOST_WORDS = 60, 110  # of a paragraph
-FAR_LEFT = 10  # times below the ridge point
-MOST_GEMM_SPREAD = 0.05  # between repeats of a GEMM, beyond which no word of trust is said
 MOST_RATIOS = 3  # operators by name
 MOST_LESSONS = 3
 
@@ -81,8 +79,7 @@ def _trust(report: ReportView) -> dict:
         "reasons": throttle_reasons_text(reason for ceiling in sustained for reason in ceiling.throttle_reasons),
         "reference_shares": [share for share in shares if share],
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
-        "spread": percent(max(spreads)) if spreads else "",
-        "spread_is_large": max(spreads, default=0.0) > MOST_GEMM_SPREAD,
+        "spread": max(spreads, default=None),
         "above_roof": doubts.count("impossible"),
     }
 
@@ -117,8 +114,7 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
     return {
         "intensities": intensities,
-        "ridge": number(min(ridges.values())) if ridges else "",
-        "far_left": bool(ridges) and max(intensities, default=0) < min(ridges.values()) / FAR_LEFT,
+        "ridge": min(ridges.values(), default=None),
         "implementations": join_words(dict.fromkeys(cell.implementation for cell in cells)),
         "memory_bound": memory_bound,
         "peak_shares": [cell.fraction_of_compute_peak for cell in half_precision if cell.compute_ceiling in ridges],
@@ -151,7 +147,6 @@ def _gpu_vs_cpu(report: ReportView) -> dict:
         "report": report,
         "faulty": device.faulty or report.cpu.faulty,
         "ratios": report.ratios[:MOST_RATIOS],
-        "compute_bound": next((ratio for ratio in report.ratios if ratio.compute_ceiling_ratio), None),
         "memory_bound": main,
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
@@ -172,7 +167,6 @@ def _cores(device: DeviceView) -> dict:
         "reads": pairs.get("read"),
         "gains": gains,
         "partial_reads": sorted(partial_reads, key=lambda ceiling: ceiling.cores),
-        "saturated": bool(cores) and gains.get("read", cores) < 0.8 * cores,
     }
 
 
@@ -191,7 +185,6 @@ def write_lessons(report: ReportView) -> list[str]:
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.gpu_time_s, default=None),
         "with_gpu_time": len(with_gpu_time),
         "fastest_and_slowest": find_widest_pair(sound),
-        "worst": report.worst_cells[0] if report.worst_cells else None,
         "causes": CAUSES,
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]
