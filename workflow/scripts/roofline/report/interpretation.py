@@ -87,7 +87,9 @@ def _trust(report: ReportView) -> dict:
 def _kernels(report: ReportView) -> dict:
     """The operator whose share of the peak has a usual value, else the memory-bound operator with most cells."""
     device, table = report.first_device, report.table
-    memory_bound = [operator for operator in device.operators if "memory" in operator.lower_ceilings]
+    fastest_cells = [cell for operator in device.operators for cell in operator.fastest_cells]
+    below_slopes = {cell.operator for cell in fastest_cells if cell.lower_ceiling == "memory"}
+    memory_bound = [operator for operator in device.operators if operator.name in below_slopes]
     usual = {name for name, about in table.operator_info.items() if about.usual_share_of_peak}
     main = max(memory_bound, key=lambda operator: (operator.name in usual, len(operator.cells)), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]

@@ -1,13 +1,14 @@
 """The model of the report: what terminal, pages and pictures show of a run, selected from the rows of the table."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
-from roofline.core.terms import DEVICE_TRAITS, order_devices, select_accelerators
+from roofline.core.terms import DEVICE_TRAITS, Regime, order_devices, select_accelerators
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
 from roofline.table.memory_levels import MAIN_MEMORY
@@ -38,11 +39,8 @@ class OperatorView:
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[CellRow]  # of that scope, sound: the fastest implementation of each case
     slowest_over_fastest: float | None  # time of a case's slowest implementation over that of its fastest, at most
-
-    @property
-    def lower_ceilings(self) -> list[str | None]:
-        """The lower ceiling of each fastest cell: memory or compute."""
-        return [cell.lower_ceiling for cell in self.fastest_cells]
+    sound_cells: list[CellRow]  # those with a share of the roof
+    regime_counts: list[tuple[Regime, int]]  # of those, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -233,10 +231,9 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
     compared = [cell for cell in sound if cell.scope == scope]
     fastest = list(_fastest(compared, lambda cell: rows.case_key(device, cell)).values())
-    regimes = [cell.regime for cell in sound if cell.regime]
-    usual = max(dict.fromkeys(regimes), key=regimes.count, default=None)
+    regime_counts = Counter(cell.regime for cell in sound if cell.regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
-    example = next((cell for cell in fastest if cell.regime == usual), None)
+    example = next((cell for cell in fastest if regime_counts and cell.regime == regime_counts[0][0]), None)
     widest = find_widest_pair(cells)
     return OperatorView(
         title=table.title(name),
@@ -248,6 +245,8 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
         slowest_over_fastest=widest[1].own_time_s / widest[0].own_time_s if widest else None,
+        sound_cells=sound,
+        regime_counts=regime_counts,
     )
 
 

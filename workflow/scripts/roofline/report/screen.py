@@ -2,7 +2,6 @@
 
 import shlex
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from roofline.core.formatting import count_words, duration, flops_unit, mark_dou
 from roofline.report import words
 from roofline.report.report_model import DeviceView, OperatorView, ReportView
 from roofline.table.memory_levels import LEVEL_TITLES
-from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, MemoryCeiling, count_passed
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, count_passed
 
 MOST_COLUMNS = 120
 MOST_FAILURES = 4  # by name; ROOFLINE.md has all
@@ -163,11 +162,5 @@ def _operator(operator: OperatorView, report: ReportView) -> str:
     case = case if len(case) < 38 else f"{case[:36]}…"
     figures = f"{duration(best.cpu_time_s):>8}{percent(best.reliable_fraction_of_roof):>9}"
     remedy = f"; try {operator.remedies[0]}" if operator.remedies else ""
-    return f"    {operator.title:<18}{case:<38}{figures}  {_usual_regime(operator.cells)}{remedy}"
-
-
-def _usual_regime(cells: Iterable[CellRow]) -> str:
-    """The regime that most cells have, of those with a share: 34 of 50 overhead; empty if no regime was found."""
-    sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
-    usual = Counter(cell.regime for cell in sound if cell.regime).most_common(1)
-    return f"{usual[0][1]} of {len(sound)} {usual[0][0]}" if usual else ""
+    limits = [f"{count} of {len(operator.sound_cells)} {regime}" for regime, count in operator.regime_counts[:1]]
+    return f"    {operator.title:<18}{case:<38}{figures}  {''.join(limits)}{remedy}"

@@ -1,13 +1,12 @@
 """Figures of the table in a few words, the same on the screen and on every page."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
 from roofline.core.grouping import group_by
 from roofline.table.memory_levels import main_memory_ceiling
-from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
+from roofline.table.rows import CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {
     "launch": "launch overhead",
@@ -113,10 +112,9 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
-def format_regime_counts(cells: Sequence[CellRow]) -> str:
-    """Return how many cells each regime has, the most frequent first: 34 overhead-bound, 16 memory-bound."""
-    counts = Counter(cell.regime for cell in cells if cell.regime)
-    return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts.most_common())
+def format_regime_counts(counts: Iterable[tuple[str, int]]) -> str:
+    """Return how many cells each regime has: 34 overhead-bound, 16 memory-bound."""
+    return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts)
 
 
 def format_rate(gb_per_s: float) -> str:
