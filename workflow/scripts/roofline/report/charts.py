@@ -13,6 +13,7 @@ import numpy as np
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
 from roofline.core.grouping import group_by
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
+from roofline.report.report_model import ReportView
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, Roofline
 
@@ -127,12 +128,12 @@ def hover_text(cell: CellRow, roofline: Roofline) -> str:
 # ---------------------------------------------------------------- predicted against measured
 
 
-def build_prediction_chart(roofline: Roofline, worst: Sequence[CellRow], symbols: Mapping[str, str]) -> dict | None:
+def build_prediction_chart(report: ReportView, symbols: Mapping[str, str]) -> dict | None:
     """Return the chart of sealed over measured times, or None if there are none.
 
-    A band shows the factor of two; `worst` are numbered in their order.
+    A band shows the factor of two; the worst cells are numbered in their order.
     """
-    cells = [cell for cell in roofline.measured_cells if cell.cpu_time_s and cell.sealed and cell.sealed.cpu_time_s]
+    cells, worst, roofline = report.predicted_cells, report.worst_cells, report.table
     if not cells:
         return None
     times = [time for cell in cells for time in (cell.cpu_time_s, cell.sealed.cpu_time_s)]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from roofline.core import formatting
 from roofline.core.grouping import group_by
-from roofline.core.terms import BYTES_AXIS_KEY, Axis
+from roofline.core.terms import BYTES_AXIS_KEY
 from roofline.report import counter_agreement, interpretation, predictions_page, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
@@ -47,40 +47,35 @@ def _shapes(report: ReportView) -> MarkdownTable:
 def _html_facts(report: ReportView) -> dict:
     """The facts that only report.html has."""
     table = report.table
-    operators = [operator for device in report.devices for operator in device.operators]
     results = [check.result for check in table.checks]
     symbols = assign_symbols(cell.operator for cell in table.operators)
     charts = {
         "roofline": build_roofline_chart(table, report.first_device.device),
-        "predictions": build_prediction_chart(table, report.worst_cells, symbols),
+        "predictions": build_prediction_chart(report, symbols),
     }
     return {
         "charts": {name: chart for name, chart in charts.items() if chart},
         "passed_count": results.count("pass"),
         "judged_count": results.count("pass") + results.count("fail"),
         "worst_predictions": predictions_page.build_verification_table(report.worst_cells, table),
-        "cells": {(operator.device, operator.name): build_cell_table(operator, report) for operator in operators},
-        "heat_rows": {(operator.device, operator.name): group_heat_rows(operator, table) for operator in operators},
+        "build_cell_table": build_cell_table,
+        "group_heat_rows": group_heat_rows,
     }
 
 
 def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[tuple[str, CellRow]]]:
     """Return cells with their labels, by the name of their row: along the operator's axis, or by dtype."""
     axis = table.operator_info[operator.name].axis
-    rows: dict[str, list[tuple[str, CellRow]]] = {}
-    if axis:
-        for series in predictions_page.group_by_series(operator.fastest_cells, table):
-            name = f"{series[0].dtype} {table.series(series[0])}"
-            rows[name] = [(_axis_label(axis, cell), cell) for cell in series]
-    else:
-        for label, cells in group_by(operator.fastest_cells, table.label).items():
-            rows[label] = [(cell.dtype, cell) for cell in cells]
-    return rows
+    if axis is None:
+        rows = group_by(operator.fastest_cells, table.label)
+        return {name: [(cell.dtype, cell) for cell in cells] for name, cells in rows.items()}
+    symbol = "" if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} "
+    rows = group_by(operator.fastest_cells, lambda cell: f"{cell.dtype} {table.series(cell)}")
 
+    def label(cell: CellRow) -> str:
+        return f"{symbol}{formatting.axis_value_text(axis, cell.axis_value(axis))}"
 
-def _axis_label(axis: Axis, cell: CellRow) -> str:
-    size = formatting.axis_value_text(axis, cell.axis_value(axis))
-    return size if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} {size}"
+    return {name: [(label(cell), cell) for cell in cells] for name, cells in rows.items()}
 
 
 def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTable:
