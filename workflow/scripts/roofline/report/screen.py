@@ -2,14 +2,14 @@
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.core.formatting import count_words, duration, flops_unit, mark_doubtful, number, percent
 from roofline.report import words
 from roofline.report.report_model import DeviceView, OperatorView, ReportView
 from roofline.table.memory_levels import LEVEL_TITLES
-from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, count_passed
+from roofline.table.rows import CheckResult, ComputeCeiling, count_passed
 
 MOST_COLUMNS = 120
 MOST_FAILURES = 4  # by name; ROOFLINE.md has all
@@ -22,7 +22,6 @@ class Line(NamedTuple):
 
     text: str
     is_row: bool = False  # of a table: it is cut where it is too long, and not wrapped
-    has_doubt: bool = False  # whether a figure is marked
 
 
 def format_summary(
@@ -67,7 +66,8 @@ def _fit(line: Line, width: int) -> list[str]:
 
 
 def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[Line]:
-    lines = [Line(_head(device, cost)), *_compute(device), *_memory(device), *_operators(device, report)]
+    ceilings = [*_compute(device), *_memory(device)]
+    lines = [Line(_head(device, cost)), *ceilings, *_operators(device, report)]
     if device.score.cell_count:
         lines.append(Line(f"  Predicted before timing: {words.describe_score(device.score)}"))
     if standing := words.describe_standing(report.table, device.device):
@@ -78,7 +78,7 @@ def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list
     if len(failed) > MOST_FAILURES:
         lines.append(Line(f"  {len(failed) - MOST_FAILURES} more in ROOFLINE.md"))
     lines += [Line(f"  Note: {check.reason}{_action(check)}") for check in device.noted_checks]
-    if any(line.has_doubt for line in lines):
+    if any("*" in line.text for line in ceilings):
         lines.append(Line(f"  * {words.DOUBTS}: do not use"))
     return lines
 
@@ -93,10 +93,6 @@ def _head(device: DeviceView, cost: Sequence[str]) -> str:
 
 def _action(check: CheckResult) -> str:
     return f"; {check.action}" if check.action else ""
-
-
-def _any_doubt(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> bool:
-    return any(ceiling.doubt for ceiling in ceilings)
 
 
 def _compute(device: DeviceView) -> list[Line]:
@@ -118,18 +114,16 @@ def _compute(device: DeviceView) -> list[Line]:
         sustained, datasheet = rate(ceiling.sustained_tflops), rate(ceiling.datasheet_tflops)
         figures = f"{burst_rate(ceiling):>8}{sustained:>11}{datasheet:>11}{words.format_shares(ceiling):>11}"
         text = f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip()
-        lines.append(Line(text, is_row=True, has_doubt=bool(ceiling.doubt)))
+        lines.append(Line(text, is_row=True))
     registers = [f"{row.dtype} {burst_rate(row)} {words.format_shares(row)}".rstrip() for row in device.registers]
     if registers:
-        text = f"    multiply-adds in registers: {', '.join(registers)}"
-        lines.append(Line(text, is_row=True, has_doubt=_any_doubt(device.registers)))
+        lines.append(Line(f"    multiply-adds in registers: {', '.join(registers)}", is_row=True))
     return lines
 
 
 def _memory(device: DeviceView) -> list[Line]:
     main = [ceiling for mix in MAIN_MEMORY_MIXES if (ceiling := device.memory_ceiling(mix))]
-    by_name = {ceiling.name: ceiling for ceiling in device.memory}
-    levels = [by_name[name] for name in OTHER_CEILINGS if name in by_name]
+    levels = [ceiling for name in OTHER_CEILINGS for ceiling in device.memory if ceiling.name == name]
     one_core = [ceiling for ceiling in device.memory if ceiling.cores == 1 and ceiling.mix == "read"]
     peers = [ceiling for ceiling in device.memory if ceiling.level == "p2p" and ceiling.mix == "copy"]
     parts = []
@@ -140,9 +134,7 @@ def _memory(device: DeviceView) -> list[Line]:
     parts += [f"{ceiling.mix} by one core {words.format_bandwidth(ceiling)}" for ceiling in one_core]
     for ceiling in peers:
         parts.append(f"to {ceiling.peer} {words.format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
-    if not parts:
-        return []
-    return [Line(f"  memory, GB/s  {' · '.join(parts)}", has_doubt=_any_doubt([*main, *levels, *one_core, *peers]))]
+    return [Line(f"  memory, GB/s  {' · '.join(parts)}")] if parts else []
 
 
 def _operators(device: DeviceView, report: ReportView) -> list[Line]:
