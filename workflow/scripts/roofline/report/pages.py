@@ -47,7 +47,6 @@ def _shapes(report: ReportView) -> MarkdownTable:
 def _html_facts(report: ReportView) -> dict:
     """The facts that only report.html has."""
     table = report.table
-    results = [check.result for check in table.checks]
     symbols = assign_symbols(cell.operator for cell in table.operators)
     charts = {
         "roofline": build_roofline_chart(table, report.first_device.device),
@@ -55,8 +54,6 @@ def _html_facts(report: ReportView) -> dict:
     }
     return {
         "charts": {name: chart for name, chart in charts.items() if chart},
-        "passed_count": results.count("pass"),
-        "judged_count": results.count("pass") + results.count("fail"),
         "worst_predictions": predictions_page.build_verification_table(report.worst_cells, table),
         "build_cell_table": build_cell_table,
         "group_heat_rows": group_heat_rows,

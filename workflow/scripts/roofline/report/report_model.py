@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
-from roofline.core.terms import DEVICE_TRAITS, Regime, order_devices, select_accelerators
+from roofline.core.terms import DEVICE_TRAITS, Regime, order_devices
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
 from roofline.table.memory_levels import MAIN_MEMORY
@@ -169,19 +169,18 @@ class ReportView:
 
 def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: JobSeconds | None = None) -> ReportView:
     """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
-    names = [name for name, _ in order_devices(table.devices.items(), lambda item: item[1].device_kind)]
+    names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
     predicted = [cell for cell in table.measured_cells if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
     sound = [cell for cell in predicted if not cell.doubt]
-    gpu = next(iter(select_accelerators(names, lambda name: table.devices[name].device_kind)), None)
-    by_name = {device.device: device for device in devices}
-    compared = gpu is not None and "cpu" in by_name
-    ratios = [_ratio(operator, gpu, table) for operator in table.operator_info] if compared else []
+    first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
+    compared = last.is_cpu and not first.is_cpu
+    ratios = [_ratio(operator, first.device, table) for operator in table.operator_info] if compared else []
     return ReportView(
         table=table,
         devices=devices,
         ratios=[ratio for ratio in ratios if ratio],
-        memory_read_ratio=_memory_read_ratio(by_name[gpu], by_name["cpu"]) if compared else None,
+        memory_read_ratio=_memory_read_ratio(first, last) if compared else None,
         worst_cells=sorted(sound, key=_error_factor, reverse=True)[:WORST_PREDICTIONS],
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
