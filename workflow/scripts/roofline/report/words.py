@@ -6,7 +6,7 @@ from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
 from roofline.core.grouping import group_by
 from roofline.table.memory_levels import main_memory_ceiling
-from roofline.table.rows import CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score, Tally
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {
     "launch": "launch overhead",
@@ -60,13 +60,9 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     ranked += [ceiling for ceiling in compared if ceiling.name in RANKED_MEMORY]
     if not ranked:
         return ""
-    cards = max(ceiling.standing.others for ceiling in ranked)
+    cards, model = max(ceiling.standing.others for ceiling in ranked), roofline.devices[device].name
     ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked)
-    return f"Other known {_short_model(roofline.devices[device])}s ({cards}): {ranks}."
-
-
-def _short_model(device: DeviceRow) -> str:
-    return device.name.removeprefix("NVIDIA ")
+    return f"Other known {model.removeprefix('NVIDIA ')}s ({cards}): {ranks}."
 
 
 def format_rank(ceiling: ComputeCeiling | MemoryCeiling) -> str:
@@ -102,7 +98,7 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     if measured:
         celsius = format_span(energy.temperature_c for energy in measured if energy.temperature_c)
         limit = row.hardware.get("power_limit_w")
-        subject = f"{_short_model(row)} {measured[0].counter_scope}"
+        subject = f"{row.name.removeprefix('NVIDIA ')} {measured[0].counter_scope}"
         words.append(f"of the whole {subject} under sustained load, idle power included")
         words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
     if row.idle_power_w:
