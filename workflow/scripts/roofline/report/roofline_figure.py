@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from roofline.core.grouping import group_by
 from roofline.report import figure_style as style
 from roofline.report.palette import INK, MUTED, dtype_colour, markers_of
 from roofline.report.placement import Point, nearest_point, place_labels, sample_lines
@@ -23,7 +24,6 @@ SUSTAINED_DASHES, REGISTER_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2))
 SLOPE_DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
 SEALED_DOT = 3.0  # the size of a small hollow dot
 NEAR_SLOPES = 18.0  # points: slopes nearer than this share labels
-ROOF_NAMES_HEAD = "{}: burst{} (of {})"
 ROOFLINE_CAPTION = "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted. "
 ROOFLINE_CAPTION += style.DOUBT_NOTE
 
@@ -37,12 +37,10 @@ def draw_roofline(roofline: Roofline, device: str) -> Figure:
 @style.styled()
 def draw_operator(roofline: Roofline, operator: str) -> Figure:
     """Return a roofline per device with all cells of an operator, by implementation, labelled with FLOP rates."""
-    contents = []
-    operator_cells = [cell for cell in roofline.operators if cell.operator == operator and cell.record]
-    for device in roofline.devices:
-        cells = [cell for cell in operator_cells if cell.device == device]
-        if cells:
-            contents.append(build_content(roofline, device, cells, by_rate=True))
+    operator_cells = [cell for cell in roofline.measured_cells if cell.operator == operator]
+    cells = group_by(operator_cells, lambda cell: cell.device)
+    devices = [device for device in roofline.devices if device in cells]
+    contents = [build_content(roofline, device, cells[device], by_rate=True) for device in devices]
     return draw_panels(contents, roofline.title(operator))
 
 
@@ -150,7 +148,7 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     in_points = style.in_points(axes.figure)
     look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
     sustained = " / sustained" if any(roof.ceiling.sustained_tflops for roof in content.roofs) else ""
-    words = ROOF_NAMES_HEAD.format(content.unit, sustained, content.row.peaks_by)
+    words = f"{content.unit}: burst{sustained} (of {content.row.peaks_by})"
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
     lowest -= 2
     for place, roof in enumerate(content.roofs):
