@@ -7,7 +7,7 @@ from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_pair
+from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case
 from roofline.report.words import CAUSES
 from roofline.table.memory_levels import MAIN_MEMORY
 from roofline.table.quantities import WIDE
@@ -186,7 +186,7 @@ def write_lessons(report: ReportView) -> list[str]:
         "waiting": len(waits),
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.gpu_time_s, default=None),
         "with_gpu_time": len(with_gpu_time),
-        "fastest_and_slowest": find_widest_pair(sound),
+        "widest_case": find_widest_case(sound),
         "causes": CAUSES,
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]

@@ -86,10 +86,8 @@ class DeviceView:
 
     def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
         """Return the ceiling of main memory for an access pattern, by all cores; None if it was not measured."""
-        for ceiling in self.memory:
-            if ceiling.level == MAIN_MEMORY[self.row.device_kind] and ceiling.mix == mix and ceiling.cores is None:
-                return ceiling
-        return None
+        wanted = MAIN_MEMORY[self.row.device_kind], mix, None
+        return next((row for row in self.memory if (row.level, row.mix, row.cores) == wanted), None)
 
     @property
     def mma(self) -> str | None:
@@ -233,7 +231,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     regime_counts = Counter(cell.regime for cell in sound if cell.regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
     example = next((cell for cell in fastest if regime_counts and cell.regime == regime_counts[0][0]), None)
-    widest = find_widest_pair(cells)
+    widest = find_widest_case(cells)
     return OperatorView(
         title=table.title(name),
         name=name,
@@ -243,7 +241,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
         best_cell=max(compared, key=lambda cell: cell.reliable_fraction_of_roof, default=None),
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
-        slowest_over_fastest=widest[1].own_time_s / widest[0].own_time_s if widest else None,
+        slowest_over_fastest=widest[-1].own_time_s / widest[0].own_time_s if widest else None,
         sound_cells=sound,
         regime_counts=regime_counts,
     )
@@ -261,19 +259,16 @@ def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
 
 
-def find_widest_pair(cells: Iterable[CellRow]) -> list[CellRow]:
-    """Return the fastest and the slowest implementation of the case in which they differ most.
+def find_widest_case(cells: Iterable[CellRow]) -> list[CellRow]:
+    """Return the implementations, the fastest first, of the case in which the slowest falls behind most.
 
     The list is empty if no case has two undoubted ones. Graphs are compared with graphs, because launches do not
     belong to a kernel.
     """
     sound = [cell for cell in cells if not cell.doubt]
-    pairs = []
-    for case in group_by(sound, lambda cell: (*rows.case_key(cell.device, cell), cell.graph)).values():
-        if len(case) > 1:
-            ordered = sorted(case, key=lambda cell: cell.own_time_s)
-            pairs.append([ordered[0], ordered[-1]])
-    return max(pairs, key=lambda pair: pair[1].own_time_s / pair[0].own_time_s, default=[])
+    groups = group_by(sound, lambda cell: (*rows.case_key(cell.device, cell), cell.graph)).values()
+    cases = [sorted(group, key=lambda cell: cell.own_time_s) for group in groups if len(group) > 1]
+    return max(cases, key=lambda case: case[-1].own_time_s / case[0].own_time_s, default=[])
 
 
 def _memory_read_ratio(gpu: DeviceView, cpu: DeviceView) -> float | None:
