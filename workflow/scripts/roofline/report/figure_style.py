@@ -31,32 +31,20 @@ LEGEND_LINE = 12.0
 DOUBT_NOTE = "*: do not rely on it."
 # Across a dot that is not to be relied on.
 CROSSED = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
-RC_PARAMS = {
+STYLE_SHEET = Path(__file__).with_name("pictures.mplstyle")
+# What follows from the constants above and from the palette; the rest is in the style sheet.
+RC_PARAMS = matplotlib.rc_params_from_file(STYLE_SHEET, use_default_template=False) | {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
     "font.family": [FONT, "sans-serif"],
     "font.size": TEXT_SIZE,
     "text.color": INK,
-    "text.hinting": "none",
-    "text.parse_math": False,
     "axes.edgecolor": SPINES,
     "axes.labelcolor": MUTED,
-    "axes.titlelocation": "left",
     "axes.titlesize": TEXT_SIZE + 1,
-    "axes.titleweight": "bold",
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "grid.color": GRID,
-    "grid.linewidth": 0.5,
-    **{f"{axis}tick.{key}": 0 for axis in "xy" for key in ("major.size", "minor.size")},
     **{f"{axis}tick.labelcolor": MUTED for axis in "xy"},
     **{f"{axis}tick.labelsize": SMALL_SIZE for axis in "xy"},
-    "legend.frameon": False,
-    "legend.borderpad": 0.0,
     "legend.labelspacing": (LEGEND_LINE - 1.17 * TEXT_SIZE) / TEXT_SIZE,
-    "legend.borderaxespad": 0.0,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "roofline",
 }
 
 

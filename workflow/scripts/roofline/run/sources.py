@@ -13,7 +13,7 @@ API = f"{PACKAGE}.api"
 MEASURING = ("core", "records", "devices", "operators", "measure")  # packages that a measurement may follow from
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from (roofline[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
-FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|ll|j2|json|js))["']""")
+FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|ll|j2|json|js|mplstyle))["']""")
 KIND = re.compile(rf"^ *from {PACKAGE}\.devices\.({'|'.join(DEVICE_TRAITS)})\b", re.MULTILINE)
 
 
