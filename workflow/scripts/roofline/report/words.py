@@ -19,17 +19,15 @@ SHOWN_AS_FACTOR = 9.995  # errors from here on
 RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"))  # next to the GEMMs
 
 
-def format_span(values: Iterable[float], unit: str = "") -> str:
-    """Return the least and the largest value, 12 to 172; 12 if they are alike, "-" without values."""
-    return _format_ends(values, number, unit, " to ")
-
-
 def format_percent_span(shares: Iterable[float], between: str = " to ") -> str:
     """Return the least and the largest share, 87 to 96 %; 87 % if they are alike, "-" without shares."""
-    return _format_ends(shares, percent_digits, " %", between)
+    return format_span(shares, percent_digits, " %", between)
 
 
-def _format_ends(values: Iterable[float], digits: Callable[[float], str], unit: str, between: str) -> str:
+def format_span(
+    values: Iterable[float], digits: Callable[[float], str] = number, unit: str = "", between: str = " to "
+) -> str:
+    """Return the least and the largest value, 12 to 172; 12 if they are alike, "-" without values."""
     ordered = sorted(values)
     if not ordered:
         return "-"
