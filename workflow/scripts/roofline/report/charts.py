@@ -91,10 +91,9 @@ def _lines(content: RooflineContent, ends: tuple[float, float]) -> Iterable[dict
         intensities = np.geomspace(*x_ends, POINTS_PER_LINE)
         heights = content.scale * np.geomspace(*y_ends, POINTS_PER_LINE)
         bold = isinstance(line, Slope) and line.emphasised
+        look = {"color": "@ink" if bold else "@muted", "width": 2.5 if bold else 1.2, "dash": "solid"}
         if isinstance(line, Roof):
             look = _roof_look(line.ceiling, kind)
-        else:
-            look = {"color": "@ink" if bold else "@muted", "width": 2.5 if bold else 1.2, "dash": "solid"}
         label = escape(line.label)
         meta = {"kind": kind, "bold": bold, "label": label}
         yield _trace(intensities, heights, label, "lines", line=look, meta=meta)
