@@ -78,7 +78,7 @@ def test_the_summary_has_25_lines_a_device(table):
 
 
 def test_nothing_is_advised_that_the_fastest_implementations_do(reference):
-    advice = {operator.name: operator.remedies for operator in build_report(reference).distinct_devices[0].operators}
+    advice = {view.about.name: view.remedies for view in build_report(reference).distinct_devices[0].operators}
     assert advice["decode_attention"] == advice["row_norm"] == ["larger batches"]
 
 

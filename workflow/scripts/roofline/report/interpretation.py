@@ -89,9 +89,9 @@ def _kernels(report: ReportView) -> dict:
     device, table = report.first_device, report.table
     fastest_cells = [cell for operator in device.operators for cell in operator.fastest_cells]
     below_slopes = {cell.operator for cell in fastest_cells if cell.lower_ceiling == "memory"}
-    memory_bound = [operator for operator in device.operators if operator.name in below_slopes]
-    usual = {name for name, about in table.operator_info.items() if about.usual_share_of_peak}
-    main = max(memory_bound, key=lambda operator: (operator.name in usual, len(operator.cells)), default=None)
+    memory_bound = [operator for operator in device.operators if operator.about.name in below_slopes]
+    usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
+    main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
     best_shares = [(table.title(cell.operator), percent(cell.reliable_fraction_of_roof)) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]

@@ -62,7 +62,7 @@ def _html_facts(report: ReportView) -> dict:
 
 def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[tuple[str, CellRow]]]:
     """Return cells with their labels, by the name of their row: along the operator's axis, or by dtype."""
-    axis = table.operator_info[operator.name].axis
+    axis = operator.about.axis
     if axis is None:
         rows = group_by(operator.fastest_cells, table.label)
         return {name: [(cell.dtype, cell) for cell in cells] for name, cells in rows.items()}
@@ -77,8 +77,7 @@ def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[t
 
 def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTable:
     """Return every cell of an operator on a device; with its baselines the columns of SPEC B."""
-    about = report.table.operator_info[operator.name]
-    baselines = [name for name in about.baselines if any(name in cell.speed_up for cell in operator.cells)]
+    baselines = [name for name in operator.about.baselines if any(name in cell.speed_up for cell in operator.cells)]
     columns = ["implementation", "case", "time", "of roof", "GPU time", "predicted", "GB/s", "rate", "FLOP/byte"]
     columns += ["limited by", *(f"times as fast as {name}" for name in baselines)]
     rows = []

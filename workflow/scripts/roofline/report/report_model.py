@@ -9,6 +9,7 @@ from typing import NamedTuple
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
 from roofline.core.terms import DEVICE_TRAITS, Regime, order_devices
+from roofline.operators.about import About
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
 from roofline.table.memory_levels import MAIN_MEMORY
@@ -30,8 +31,7 @@ MMA = {
 class OperatorView:
     """An operator on a device."""
 
-    title: str
-    name: str
+    about: About
     device: str
     cells: list[CellRow]
     scope: str | None  # the part that is compared: the first that about.py names
@@ -233,8 +233,7 @@ def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
     example = next((cell for cell in fastest if regime_counts and cell.regime == regime_counts[0][0]), None)
     widest = find_widest_case(cells)
     return OperatorView(
-        title=table.title(name),
-        name=name,
+        about=table.operator_info[name],
         device=device,
         cells=cells,
         scope=scope,

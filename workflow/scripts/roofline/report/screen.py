@@ -37,12 +37,10 @@ def format_summary(
     """
     width = min(width, MOST_COLUMNS)
     shown = [""]
+    cost = [f"this run {seconds:.0f} s"] if seconds else []
+    cost += [f"${usd:.2f}"] if usd else []
     for device in report.devices:
-        cost = []
-        if device is report.first_device:
-            cost += [f"this run {seconds:.0f} s"] if seconds else []
-            cost += [f"${usd:.2f}"] if usd else []
-        for line in _device(device, report, cost):
+        for line in _device(device, report, cost if device is report.first_device else []):
             shown += _fit(line, width)
         shown.append("")
     if report.ratios:
@@ -149,10 +147,10 @@ def _operator(operator: OperatorView, report: ReportView) -> str:
     """The best cell of an operator, what limits most cells, and what helps."""
     best = operator.best_cell
     if best is None:
-        return f"    {operator.title:<18}{operator.cells[0].no_roof_reason or 'no cell to rely on'}"
+        return f"    {operator.about.title:<18}{operator.cells[0].no_roof_reason or 'no cell to rely on'}"
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"
     figures = f"{duration(best.cpu_time_s):>8}{percent(best.reliable_fraction_of_roof):>9}"
     remedy = f"; try {operator.remedies[0]}" if operator.remedies else ""
     limits = [f"{count} of {len(operator.sound_cells)} {regime}" for regime, count in operator.regime_counts[:1]]
-    return f"    {operator.title:<18}{case:<38}{figures}  {''.join(limits)}{remedy}"
+    return f"    {operator.about.title:<18}{case:<38}{figures}  {''.join(limits)}{remedy}"
