@@ -71,9 +71,8 @@ def _subtitle(ceiling: ComputeCeiling) -> str:
     burst = mark_doubtful(number(ceiling.burst_tflops), ceiling.doubt)
     sustained = mark_doubtful(number(ceiling.sustained_tflops), is_too_few(ceiling.sustained.point_count))
     share = percent(ceiling.sustained_tflops / ceiling.burst_tflops)
-    if ceiling.sustained_throttle_reasons is None:
-        reasons = "not reported"
-    else:
+    reasons = "not reported"
+    if ceiling.sustained_throttle_reasons is not None:
         reasons = throttle_reasons_text(ceiling.sustained_throttle_reasons) or "none reported"
     rates = f"{burst} {flops_unit(ceiling.name)} burst, {sustained} sustained ({share})"
     return f"{rates} · limited by: {reasons}"

@@ -32,7 +32,6 @@ class OperatorView:
     """An operator on a device."""
 
     about: About
-    device: str
     cells: list[CellRow]
     scope: str | None  # the part that is compared: the first that about.py names
     best_cell: CellRow | None  # the sound cell nearest to its roof
@@ -189,7 +188,8 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
 def _device(name: str, table: Roofline) -> DeviceView:
     device_ceilings = [ceiling for ceiling in table.ceilings if ceiling.device == name]
     compute = [ceiling for ceiling in device_ceilings if ceiling.kind == "compute"]
-    operators = [_operator(name, operator, table) for operator in table.operator_info]
+    device_cells = [cell for cell in table.operators if cell.device == name]
+    timed = group_by([cell for cell in device_cells if cell.cpu_time_s], lambda cell: cell.operator)
     return DeviceView(
         device=name,
         row=table.devices[name],
@@ -198,8 +198,8 @@ def _device(name: str, table: Roofline) -> DeviceView:
         registers=[ceiling for ceiling in compute if ceiling.workload == "fma"],
         memory=[ceiling for ceiling in device_ceilings if ceiling.kind == "memory"],
         layers=build_pyramid(name, table),
-        operators=[operator for operator in operators if operator],
-        score=score_predictions(cell for cell in table.operators if cell.device == name),
+        operators=[_operator(timed[operator], table) for operator in table.operator_info if operator in timed],
+        score=score_predictions(device_cells),
         checks=[check for check in table.checks if check.device == name],
         faulty=table.all_doubtful(name),
     )
@@ -220,21 +220,17 @@ def _facts(device: DeviceRow) -> dict[str, str]:
     return {key: str(value) for key, value in facts.items() if value}
 
 
-def _operator(device: str, name: str, table: Roofline) -> OperatorView | None:
-    cells = [cell for cell in table.operators if (cell.device, cell.operator) == (device, name) and cell.cpu_time_s]
-    if not cells:
-        return None
+def _operator(cells: Sequence[CellRow], table: Roofline) -> OperatorView:
     scope = compared_scope(cells, table)
     sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
     compared = [cell for cell in sound if cell.scope == scope]
-    fastest = list(_fastest(compared, lambda cell: rows.case_key(device, cell)).values())
+    fastest = list(_fastest(compared, lambda cell: rows.case_key(cell.device, cell)).values())
     regime_counts = Counter(cell.regime for cell in sound if cell.regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
     example = next((cell for cell in fastest if regime_counts and cell.regime == regime_counts[0][0]), None)
     widest = find_widest_case(cells)
     return OperatorView(
-        about=table.operator_info[name],
-        device=device,
+        about=table.operator_info[cells[0].operator],
         cells=cells,
         scope=scope,
         best_cell=max(compared, key=lambda cell: cell.reliable_fraction_of_roof, default=None),
