@@ -51,15 +51,14 @@ def _log_log(traces: list[dict], x_title: str, y_title: str, **layout: Any) -> d
 def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     """Return the chart of every cell of a device under its ceilings; None if no cell has a place."""
     content = build_content(roofline, device, [cell for cell in roofline.operators if cell.device == device])
-    dots = content.dots
-    if not dots:
+    if not content.dots:
         return None
-    intensities = [dot.intensity_flops_per_byte for dot in dots]
+    intensities = [dot.intensity_flops_per_byte for dot in content.dots]
     ends = min(intensities + content.crossings()) / BELOW_INTENSITIES, max(intensities) * ABOVE_INTENSITIES
     symbols = assign_symbols(cell.operator for cell in roofline.operators)
     best = {id(cell) for cell in choose_dots(roofline, device)}
     traces = list(_lines(content, ends))
-    for (operator, _), group in group_by(dots, lambda dot: (dot.cell.operator, dot.dtype)).items():
+    for (operator, _), group in group_by(content.dots, lambda dot: (dot.cell.operator, dot.dtype)).items():
         traces.append(_sealed_dots(group, content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")

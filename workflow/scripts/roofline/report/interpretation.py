@@ -14,7 +14,6 @@ from roofline.table.quantities import WIDE
 from roofline.table.rows import CellRow, Roofline
 
 FEWEST_WORDS, MOST_WORDS = 60, 110  # of a paragraph
-MOST_RATIOS = 3  # operators by name
 MOST_LESSONS = 3
 
 
@@ -64,9 +63,8 @@ def _trust(report: ReportView) -> dict:
     sustained = [ceiling for ceiling in sound if ceiling.sustained_tflops]
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
-    cells = [cell for operator in device.operators for cell in operator.cells]
+    cells = [cell for operator in device.operators for cell in operator.sound_cells]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
-    shares = [cell.reliable_fraction_of_roof for cell in reference_gemms]
     spreads = [ceiling.repeat_spread for ceiling in sound if ceiling.repeat_spread is not None]
     doubts = [cell.doubt for cell in report.table.operators if cell.device == device.device]
     return {
@@ -77,7 +75,7 @@ def _trust(report: ReportView) -> dict:
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / ceiling.sustained_tflops for ceiling in sustained), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling in sustained for reason in ceiling.throttle_reasons),
-        "reference_shares": [share for share in shares if share],
+        "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
         "spread": max(spreads, default=None),
         "above_roof": doubts.count("impossible"),
@@ -148,7 +146,6 @@ def _gpu_vs_cpu(report: ReportView) -> dict:
     return {
         "report": report,
         "faulty": device.faulty or report.cpu.faulty,
-        "ratios": report.ratios[:MOST_RATIOS],
         "memory_bound": main,
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
@@ -156,7 +153,6 @@ def _gpu_vs_cpu(report: ReportView) -> dict:
 
 def _cores(device: DeviceView) -> dict:
     """One core of a machine without a GPU against all."""
-    cores = device.row.hardware.get("cores_usable")
     ceilings = [ceiling for ceiling in device.memory if ceiling.level == MAIN_MEMORY["cpu"] and not ceiling.doubt]
     one_core = {ceiling.mix: ceiling for ceiling in ceilings if ceiling.cores == 1}
     all_cores = {ceiling.mix: ceiling for ceiling in ceilings if ceiling.cores is None}
@@ -165,7 +161,7 @@ def _cores(device: DeviceView) -> dict:
     gains = {mix: by_all.gb_per_s / by_one.gb_per_s for mix, (by_one, by_all) in pairs.items()}
     return {
         "model": device.model,
-        "cores": cores,
+        "cores": device.row.hardware.get("cores_usable"),
         "reads": pairs.get("read"),
         "gains": gains,
         "partial_reads": sorted(partial_reads, key=lambda ceiling: ceiling.cores),

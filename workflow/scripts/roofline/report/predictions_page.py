@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from roofline.core.formatting import axis_value_text, duration, regime_key
 from roofline.core.grouping import group_by
-from roofline.report.markdown import MarkdownTable, drop_empty_columns
+from roofline.report.markdown import MarkdownTable
 from roofline.report.words import CAUSES, format_error, format_percent_span
 from roofline.table.rows import CellRow, Roofline
-
-VERIFICATION_COLUMNS = ("cell", "predicted", "measured", "error", "cause")
 
 
 def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> MarkdownTable:
@@ -20,7 +18,7 @@ def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> Markd
         measured = f"{regime}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
         rows.append([name, predicted, measured, format_error(cell.sealed_cpu_time_error), _cause(cell)])
-    return drop_empty_columns(VERIFICATION_COLUMNS, rows, left_columns=len(VERIFICATION_COLUMNS))
+    return MarkdownTable(["cell", "predicted", "measured", "error", "cause"], rows, left_columns=5)
 
 
 def _cause(cell: CellRow) -> str:

@@ -6,11 +6,11 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
-from roofline.core.formatting import axis_value_text, level_label, mark_doubtful, number, percent
+from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
 from roofline.core.grouping import group_by
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
-from roofline.report.pyramid import cache_plateaus
+from roofline.report.pyramid import cache_plateaus, describe_plateau
 from roofline.report.report_model import compared_scope
 from roofline.report.words import format_percent_span, format_shares
 from roofline.table.memory_levels import LEVEL_TITLES, MAIN_MEMORY
@@ -163,8 +163,7 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
     names = {ceiling.name for ceiling in ceilings}
     for plateau in cache_plateaus(roofline, device):
         if plateau.name not in names:  # caches that only the sweep has, as on a CPU
-            words = f"{level_label(plateau.name)} {number(plateau.gb_per_s)} GB/s"
-            yield Slope(plateau.gb_per_s, words)
+            yield Slope(plateau.gb_per_s, describe_plateau(plateau))
 
 
 def _most_used(ceilings: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> MemoryCeiling | None:

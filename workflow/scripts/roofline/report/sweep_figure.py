@@ -24,8 +24,7 @@ SWEEP_CAPTION += "Ticks: the knee; dotted, the capacity reported."
 def draw_sweeps(roofline: Roofline) -> Figure:
     """Return the picture of read bandwidth over the working set, a panel for each sweep."""
     rows = -(-len(roofline.sweeps) // SWEEPS_PER_ROW)
-    title = "Read bandwidth over the size of the working set"
-    grid = SWEEP_PANELS.new_grid(title, SWEEP_CAPTION, rows, SWEEPS_PER_ROW)
+    grid = SWEEP_PANELS.new_grid("Read bandwidth over the size of the working set", SWEEP_CAPTION, rows, SWEEPS_PER_ROW)
     for place, sweep in enumerate(roofline.sweeps):
         _paint(grid.figure.add_subplot(grid[place]), sweep)
     return grid.figure
