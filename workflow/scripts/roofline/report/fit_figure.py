@@ -30,8 +30,7 @@ def draw_energy_fits(roofline: Roofline) -> Figure:
 
 
 def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
-    axes.set_title(f"{fit.device}: {fit.dtype}")
-    axes.set(xlabel="FLOP/byte", ylabel="pJ/FLOP")
+    axes.set(title=f"{fit.device}: {fit.dtype}", xlabel="FLOP/byte", ylabel="pJ/FLOP")
     style.set_log_axis(axes.xaxis, "{:g}".format, base=2, numticks=8)
     style.set_log_axis(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     memory = roofline.ceiling(fit.device, main_memory_ceiling("gpu", "read"))
