@@ -37,7 +37,7 @@ class OperatorView:
     best_cell: CellRow | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[CellRow]  # of that scope, sound: the fastest implementation of each case
-    slowest_over_fastest: float | None  # time of a case's slowest implementation over that of its fastest, at most
+    widest_case: list[CellRow]  # the implementations, the fastest first, of the case in which they differ most
     sound_cells: list[CellRow]  # those with a share of the roof
     regime_counts: list[tuple[Regime, int]]  # of those, the most frequent first
 
@@ -228,7 +228,6 @@ def _operator(cells: Sequence[CellRow], table: Roofline) -> OperatorView:
     regime_counts = Counter(cell.regime for cell in sound if cell.regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
     example = next((cell for cell in fastest if regime_counts and cell.regime == regime_counts[0][0]), None)
-    widest = find_widest_case(cells)
     return OperatorView(
         about=table.operator_info[cells[0].operator],
         cells=cells,
@@ -236,7 +235,7 @@ def _operator(cells: Sequence[CellRow], table: Roofline) -> OperatorView:
         best_cell=max(compared, key=lambda cell: cell.reliable_fraction_of_roof, default=None),
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
-        slowest_over_fastest=widest[-1].own_time_s / widest[0].own_time_s if widest else None,
+        widest_case=find_widest_case(cells),
         sound_cells=sound,
         regime_counts=regime_counts,
     )
