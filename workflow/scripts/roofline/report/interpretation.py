@@ -70,7 +70,6 @@ def _trust(report: ReportView) -> dict:
     return {
         "report": report,
         "unit": unit,
-        "doubted": join_words(ceiling.name for ceiling in device.gemms if ceiling.doubt),
         "sustained": join_words(f"{number(ceiling.sustained_tflops)} in {ceiling.name}" for ceiling in sustained),
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / ceiling.sustained_tflops for ceiling in sustained), default=1) - 1,
@@ -110,10 +109,8 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     ridges = _ridge_points(cells, table)
     half_precision = [cell for cell in memory_bound if cell.compute_ceiling == "fp16"] or memory_bound
     peaks = dict.fromkeys(cell.compute_ceiling for cell in half_precision)
-    intensities = [cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte]
     example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
     return {
-        "intensities": intensities,
         "ridge": min(ridges.values(), default=None),
         "implementations": join_words(dict.fromkeys(cell.implementation for cell in cells)),
         "memory_bound": memory_bound,
