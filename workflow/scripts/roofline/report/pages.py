@@ -46,15 +46,14 @@ def _shapes(report: ReportView) -> MarkdownTable:
 
 def _html_facts(report: ReportView) -> dict:
     """The facts that only report.html has."""
-    table = report.table
-    symbols = assign_symbols(cell.operator for cell in table.operators)
+    symbols = assign_symbols(cell.operator for cell in report.table.operators)
     charts = {
-        "roofline": build_roofline_chart(table, report.first_device.device),
+        "roofline": build_roofline_chart(report.table, report.first_device.device),
         "predictions": build_prediction_chart(report, symbols),
     }
     return {
         "charts": {name: chart for name, chart in charts.items() if chart},
-        "worst_predictions": predictions_page.build_verification_table(report.worst_cells, table),
+        "worst_predictions": predictions_page.build_verification_table(report.worst_cells, report.table),
         "build_cell_table": build_cell_table,
         "group_heat_rows": group_heat_rows,
     }
@@ -67,7 +66,8 @@ def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[t
         rows = group_by(operator.fastest_cells, table.label)
         return {name: [(cell.dtype, cell) for cell in cells] for name, cells in rows.items()}
     symbol = "" if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} "
-    rows = group_by(operator.fastest_cells, lambda cell: f"{cell.dtype} {table.series(cell)}")
+    all_series = predictions_page.group_by_series(operator.fastest_cells, table)
+    rows = {f"{series[0].dtype} {table.series(series[0])}": series for series in all_series}
 
     def label(cell: CellRow) -> str:
         return f"{symbol}{formatting.axis_value_text(axis, cell.axis_value(axis))}"
