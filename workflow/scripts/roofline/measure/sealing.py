@@ -29,11 +29,10 @@ def seal_operator(
     Constants that the calibration measured on this host replace those that the operator assumes.
     """
     values, sources = {}, {}
+    measured = calibration.constants if calibration else {}
     for name, (value, source, *_) in operator.constants.get(device.device_kind, {}).items():
-        values[name], sources[name] = value, source
-    for name, value in (calibration.constants if calibration else {}).items():
-        if name in values:
-            values[name], sources[name] = value, MEASURED_SOURCE
+        values[name] = measured.get(name, value)
+        sources[name] = MEASURED_SOURCE if name in measured else source
     return OperatorPredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
