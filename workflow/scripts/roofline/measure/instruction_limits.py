@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, time_until_precise
 from roofline.measure.undisturbed import StateLog
+from roofline.records.base import copy_fields
 from roofline.records.instructions_record import IssueRate, MeasuredAccessLimit
 
 if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
@@ -57,10 +58,7 @@ def _measure_access_limit(
     timing = time_until_precise(device, kernel.step, StateLog(device), budget)
     requests_per_s, clock_mhz = kernel.requests / timing.median_s, device.kernel_clock_mhz()
     return MeasuredAccessLimit(
-        pattern=kernel.pattern,
-        degree=kernel.degree,
-        requests=kernel.requests,
-        transactions_per_request=kernel.transactions_per_request,
+        **copy_fields(kernel, "pattern", "degree", "requests", "transactions_per_request"),
         requests_per_s=requests_per_s,
         sm_clock_mhz=clock_mhz,
         cycles_per_request=device.multiprocessors * clock_mhz * 1e6 / requests_per_s if clock_mhz else None,

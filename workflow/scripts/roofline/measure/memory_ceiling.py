@@ -13,6 +13,7 @@ from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
 from roofline.records.bandwidth_record import Bandwidth, GridTrial, Latency, Plateau, SweepPoint, SweepRecord
+from roofline.records.base import copy_fields
 from roofline.records.device_record import DatasheetBandwidth, DeviceRecord
 from roofline.records.timing_record import Timing
 
@@ -51,16 +52,10 @@ def measure_bandwidth(
         return benchmark.counted_bytes / seconds / 1e9
 
     return Bandwidth(
-        name=benchmark.name,
-        level=benchmark.level,
-        mix=benchmark.mix,
-        cores=benchmark.cores,
-        host_memory=benchmark.host_memory,
-        both_ways=benchmark.both_ways,
-        counting_rule=benchmark.counting_rule,
+        **copy_fields(benchmark, "name", "level", "mix", "cores", "host_memory", "both_ways", "counting_rule"),
         bytes=benchmark.counted_bytes,
         gb_per_s=gb_per_s(timing.median_s),
-        ci95_gb_per_s=_bandwidth_interval(benchmark.counted_bytes, timing.ci95_s),
+        ci95_gb_per_s=[gb_per_s(seconds) for seconds in reversed(timing.ci95_s)] if timing.ci95_s else None,
         datasheet_gb_per_s=_datasheet_gb_per_s(record, benchmark),
         threads=benchmark.threads_of_grid(grid),
         grid=grid,
@@ -133,14 +128,6 @@ def _datasheet_gb_per_s(record: DeviceRecord, benchmark: BandwidthBenchmark) -> 
     return nvlink.gb_per_s * benchmark.nvlink_share if nvlink and benchmark.nvlink_share else None
 
 
-def _bandwidth_interval(counted_bytes: int, ci95_s: tuple[float, float] | None) -> tuple[float, float] | None:
-    """Return the interval of GB/s that an interval of seconds gives."""
-    if ci95_s is None:
-        return None
-    shortest_s, longest_s = ci95_s
-    return counted_bytes / longest_s / 1e9, counted_bytes / shortest_s / 1e9
-
-
 def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmark) -> SweepRecord:
     """Read every working set a few times, and find the memory levels in the fastest rates.
 
@@ -157,9 +144,7 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     if levels and not levels[-1].knee_bytes and from_bytes:
         levels[-1] = _restrict_to_memory(levels[-1], points, from_bytes, bandwidth)
     return SweepRecord(
-        series=benchmark.series,
-        reader=benchmark.reader,
-        counting_rule=benchmark.counting_rule,
+        **copy_fields(benchmark, "series", "reader", "counting_rule"),
         points=points,
         plateaus=name_levels(levels, benchmark.levels, benchmark.cached_bytes, benchmark.assumed),
         states=log.states,

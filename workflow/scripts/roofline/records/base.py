@@ -47,9 +47,9 @@ def shared_fields(record: Record, base: type[Record]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in base.model_fields}
 
 
-def copy_fields(record: Record, *names: str) -> dict[str, Any]:
-    """Return these fields of a record, by name, for a row that has fields of the same names."""
-    return {name: getattr(record, name) for name in names}
+def copy_fields(source: object, *names: str) -> dict[str, Any]:
+    """Return these fields of a record or dataclass, by name, for a record that has fields of the same names."""
+    return {name: getattr(source, name) for name in names}
 
 
 def write(record: Record, path: Path | str) -> None:
