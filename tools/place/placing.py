@@ -132,7 +132,7 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
         total_s=report_s,
         start_s=start_s,
         left_out=report.left_out,
-        failed=report.failed,
+        failed=list(report.failed),
         uncounted=sorted(rated - set(ncu_counts.flops_counters(report.card.capability))),
         kernels=sorted(kernels, key=lambda kernel: -(kernel.total_s or 0.0)),
     )

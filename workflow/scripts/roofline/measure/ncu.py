@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
@@ -165,15 +165,20 @@ class ProfiledKernel:
     counts: Any  # whatever `extract_counts` returned
 
 
-@dataclass(frozen=True)
+@dataclass
 class NcuReport:
     """The kernels of a report in their order, and what it holds besides them."""
 
     path: str
-    card: ProfiledGpu
-    kernels: list[ProfiledKernel]
-    left_out: int  # number of ranges and graphs that were profiled as one unit
-    failed: list[str]  # kernels that were launched and not counted, by name
+    cards: list[ProfiledGpu] = field(default_factory=list)  # of each launch
+    kernels: list[ProfiledKernel] = field(default_factory=list)
+    left_out: int = 0  # number of ranges and graphs that were profiled as one unit
+    failed: dict[str, str] = field(default_factory=dict)  # why kernels that were launched are not counted, by name
+
+    @property
+    def card(self) -> ProfiledGpu:
+        """The one card on which all launches ran."""
+        return self.cards[0]
 
 
 def read_report(path: Path, extract_counts: ExtractCounts) -> NcuReport:
@@ -193,30 +198,19 @@ def read_report(path: Path, extract_counts: ExtractCounts) -> NcuReport:
 
     try:
         with _silenced_stderr():  # the library describes there what is damaged
-            contents = _read_contents(ncu_report, path, extract_counts)
+            report = _read_launches(ncu_report, path, extract_counts)
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: a damaged report ({why})") from None
-    if not contents.kernels:
-        why = f"a damaged report ({next(iter(contents.failed.values()), 'nothing can be read')})"
-        if contents.left_out:
+    if not report.kernels:
+        why = f"a damaged report ({next(iter(report.failed.values()), 'nothing can be read')})"
+        if report.left_out:
             why = "no kernel in it; ncu profiles kernels with --replay-mode kernel"
         raise UserError(f"{path}: {why}")
-    cards = contents.cards
-    if len(set(cards)) > 1:
-        names = join_words(sorted({f"{card.name} of {card.multiprocessors} multiprocessors" for card in cards}))
-        raise UserError(f"{path}: of several cards, {names}; profile one at a time")
-    return NcuReport(make_printable(str(path)), cards[0], contents.kernels, contents.left_out, list(contents.failed))
-
-
-@dataclass
-class _ReportContents:
-    """The kernels of a report, the card of each launch, the number of other units, and why kernels were not counted."""
-
-    kernels: list[ProfiledKernel]
-    cards: list[ProfiledGpu]
-    left_out: int
-    failed: dict[str, str]
+    if len(set(report.cards)) > 1:
+        names = {f"{card.name} of {card.multiprocessors} multiprocessors" for card in report.cards}
+        raise UserError(f"{path}: of several cards, {join_words(sorted(names))}; profile one at a time")
+    return report
 
 
 @contextlib.contextmanager
@@ -232,21 +226,21 @@ def _silenced_stderr() -> Iterator[None]:
         os.close(terminal)
 
 
-def _read_contents(ncu_report: ModuleType, path: Path, extract_counts: ExtractCounts) -> _ReportContents:
-    kinds, contents = ncu_report.IAction, _ReportContents([], [], 0, {})
+def _read_launches(ncu_report: ModuleType, path: Path, extract_counts: ExtractCounts) -> NcuReport:
+    kinds, report = ncu_report.IAction, NcuReport(make_printable(str(path)))
     for profiled_range in ncu_report.load_report(str(path)):
         for action in profiled_range:
             if action.workload_type() != kinds.WorkloadType_KERNEL:
-                contents.left_out += 1
+                report.left_out += 1
                 continue
             card = _profiled_gpu(action)
-            contents.cards.append(card)
+            report.cards.append(card)
             try:
                 kernel = _profiled_kernel(action, kinds.NameBase_DEMANGLED, extract_counts, card.capability)
-                contents.kernels.append(kernel)
+                report.kernels.append(kernel)
             except LookupError as error:
-                contents.failed[make_printable(action.name())] = error.args[0]
-    return contents
+                report.failed[make_printable(action.name())] = error.args[0]
+    return report
 
 
 def _require_metric(action: Action, name: str) -> Metric:
