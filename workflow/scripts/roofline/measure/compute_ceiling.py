@@ -18,6 +18,7 @@ from roofline.measure.protocol import OPENING_METHOD, TimingBudget, make_timing,
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled, throttle_reasons_if_known
 from roofline.operators.gemm.operator import Gemm, workloads_module
 from roofline.records import compute
+from roofline.records.base import copy_fields
 from roofline.records.compute import Candidate, NotRepeated, PeakFlops, Sustained, WorkloadBlock, WorkloadSpec
 from roofline.records.device_record import DatasheetPeak, DeviceRecord
 from roofline.records.operator_record import Measurement
@@ -59,7 +60,12 @@ class CeilingTarget:
     ceiling: str
     sizes: GemmSizes
     gemms: ModuleType | None
-    time_budget_s: float
+    budget: TimingBudget
+
+    @property
+    def rest_s(self) -> float:
+        """The seconds of rest before a block."""
+        return REST_S if self.gemms else SHORT_REST_S
 
     def references(self) -> Iterator[Workload]:
         """Yield the reference GEMM, then the kernels of ours that compute it. Register-only kernels have none."""
@@ -87,28 +93,10 @@ class CeilingTarget:
 
 
 @dataclass(frozen=True)
-class BlockOptions:
-    """The budget of a block, and the seconds of rest before it."""
-
-    budget: TimingBudget
-    rest_s: float
-
-
-@dataclass(frozen=True)
-class TimedRun:
-    """A timed block of a workload: its check, the timing, the readings of the device, and the clock."""
-
-    check: Check
-    timing: Timing
-    states: list[DeviceState]
-    sm_clock_mhz: float | None
-
-
-@dataclass(frozen=True)
 class RepeatedWorkload:
     """A workload, its blocks, and the sustained load that followed them."""
 
-    device: Device
+    target: CeilingTarget
     workload: Workload
     blocks: list[WorkloadBlock]
     load: Sustained | None = None
@@ -118,7 +106,7 @@ class RepeatedWorkload:
     @property
     def blocks_agree(self) -> bool:
         """True if the TFLOPS of the blocks lie within 2 % of one another on a GPU, 20 % on a CPU."""
-        return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.device.kind]
+        return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.target.device.kind]
 
 
 def measure_compute_ceiling(
@@ -136,47 +124,39 @@ def measure_compute_ceiling(
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none. Raises
     UnsupportedError where nothing runs, and ArithmeticError for a wrong result.
     """
-    options, time_budget_s = BlockOptions(budget, REST_S), budget.time_budget_s
     gemms = None if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
-    target = CeilingTarget(device, record, ceiling, sizes, gemms, time_budget_s)
+    target = CeilingTarget(device, record, ceiling, sizes, gemms, budget)
     references, reference, cells = target.references(), None, []
     if reference_workload := next(references, None):  # its arrays stay until the end
-        reference = _measure_as_operator(target, seals, reference_workload, options)
-        cells = [reference, *(_measure_as_operator(target, seals, workload, options) for workload in references)]
+        reference = _measure_as_operator(target, seals, reference_workload)
+        cells = [reference, *(_measure_as_operator(target, seals, workload) for workload in references)]
     candidates, search_record = _rank_candidates(target, reference)
-    if not reference:
-        budget = replace(budget, time_budget_s=min(time_budget_s, REGISTER_BUDGET_S))
-        options = BlockOptions(budget, SHORT_REST_S)
     loaded = reference and DEVICE_TRAITS[device.kind].reports_power
-    repeated = _repeat_fastest(target, candidates, options, sustained_s if loaded else None)
-    return _peak_record(target, repeated, candidates, search_record, reference), cells
+    repeated = _repeat_fastest(target, candidates, sustained_s if loaded else None)
+    return _peak_record(repeated, candidates, search_record, reference), cells
 
 
 # ---------------------------------------------------------------- blocks of the fastest candidates
 
 
-def _repeat_fastest(
-    target: CeilingTarget, candidates: list[Candidate], options: BlockOptions, sustained_s: float | None
-) -> RepeatedWorkload:
+def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate], sustained_s: float | None) -> RepeatedWorkload:
     """Return the fastest candidate whose blocks agree, else the fastest, with its variants."""
-    device = target.device
     attempts: list[RepeatedWorkload] = []
     fastest_twice = [candidates[0], *candidates[:MOST_REPEATED]]
     for candidate in fastest_twice:
         workload = target.rebuild(candidate.product)
-        blocks = [_time_block(device, workload, options) for _ in range(BLOCKS - 1)]
-        repeated = RepeatedWorkload(device, workload, blocks)
+        repeated = RepeatedWorkload(target, workload, [_time_block(target, workload) for _ in range(BLOCKS - 1)])
         if repeated.blocks_agree:
-            repeated = _add_third_block(repeated, options, sustained_s)
+            repeated = _add_third_block(repeated, sustained_s)
         attempts.append(repeated)
         if repeated.blocks_agree:
             break
     if not repeated.blocks_agree:
         repeated = attempts[0]
         if len(repeated.blocks) < BLOCKS:
-            repeated = _add_third_block(repeated, options, sustained_s)
+            repeated = _add_third_block(repeated, sustained_s)
     spec = repeated.workload.product
-    variants = [_time_fastest_block(device, workloads, options) for workloads in target.variants(spec)]
+    variants = [_time_fastest_block(target, workloads) for workloads in target.variants(spec)]
     not_repeated = [
         NotRepeated(product=attempt.workload.product, repeats_tflops=[block.tflops for block in attempt.blocks])
         for attempt in attempts
@@ -185,12 +165,12 @@ def _repeat_fastest(
     return replace(repeated, variants=[block for block in variants if block], not_repeated=not_repeated)
 
 
-def _add_third_block(repeated: RepeatedWorkload, options: BlockOptions, sustained_s: float | None) -> RepeatedWorkload:
+def _add_third_block(repeated: RepeatedWorkload, sustained_s: float | None) -> RepeatedWorkload:
     """Add a third block, which is the opening of sustained load if there is one."""
-    device, workload, blocks = repeated.device, repeated.workload, repeated.blocks
+    device, workload, blocks = repeated.target.device, repeated.workload, repeated.blocks
     if not sustained_s:
-        return replace(repeated, blocks=[*blocks, _time_block(device, workload, options)])
-    _rest_and_warm_up(device, workload)
+        return replace(repeated, blocks=[*blocks, _time_block(repeated.target, workload)])
+    _rest_and_warm_up(device, workload, REST_S)
     step_s, steps = blocks[0].timing.median_s, len(blocks[0].timing.samples_s)
     work = sustained.LoadedWork(workload.step, workload.flops, workload.product)
     load = sustained.measure_sustained(device, work, sustained_s, step_s)
@@ -199,22 +179,18 @@ def _add_third_block(repeated: RepeatedWorkload, options: BlockOptions, sustaine
         return replace(repeated, load=load)
     timing = make_timing(OPENING_METHOD, WARM_UP_STEPS + LEAD_STEPS, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
-    check = blocks[0].check.model_copy(update={"relative_error_after": workload.compare().relative_error})
-    run = TimedRun(check, timing, states=[], sm_clock_mhz=None)  # the load counts clocks by chunks
-    return replace(repeated, load=load, blocks=[*blocks, _block_record(device, workload, run)])
+    block = _block_record(device, workload, blocks[0].check, timing)  # the load counts clocks by chunks
+    return replace(repeated, load=load, blocks=[*blocks, block])
 
 
 # ---------------------------------------------------------------- records
 
 
 def _peak_record(
-    target: CeilingTarget,
-    repeated: RepeatedWorkload,
-    candidates: list[Candidate],
-    search_record: Search,
-    reference: Measurement | None,
+    repeated: RepeatedWorkload, candidates: list[Candidate], search_record: Search, reference: Measurement | None
 ) -> PeakFlops:
-    device, load, datasheet = target.device, repeated.load, target.record.datasheet
+    target, load = repeated.target, repeated.load
+    device, datasheet = target.device, target.record.datasheet
     peak = datasheet.peaks.get(target.ceiling)
     median = sorted(repeated.blocks, key=lambda block: block.tflops)[len(repeated.blocks) // 2]
     burst_throttle_reasons = None
@@ -226,7 +202,7 @@ def _peak_record(
     investigation = None
     has_datasheet = peak and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
     if reference and has_datasheet and tflops < LOW_PEAK_SHARE * peak.tflops:
-        budget_s = target.time_budget_s
+        budget_s = target.budget.time_budget_s
         investigation = investigate(device, target.ceiling, median.tflops, load, datasheet, kernel, budget_s)
     reports = any(state.throttle_reasons is not None for block in repeated.blocks for state in block.states)
     clock_block = _clock_block(repeated.blocks, median)
@@ -280,23 +256,23 @@ def _clock_tflops(peak: DatasheetPeak | None, record: DeviceRecord, clock_mhz: f
     return datasheets.clock_peak_tflops(rate, multiprocessors, clock_mhz)
 
 
-def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload, options: BlockOptions) -> Measurement:
+def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload) -> Measurement:
     """Measure a GEMM as an operator under its roof, with its own prediction."""
-    device, budget_s = target.device, target.time_budget_s
+    device, budget_s = target.device, target.budget.time_budget_s
     cell = Gemm().make_cell(device, target.ceiling, workload)
     declared = declare_cell(cell, None, seals, cold=False)
-    run = _time_checked(device, workload, options)
+    block = _time_checked(target, workload, target.budget)
     gpu_time, doubts = time_device_checked(
-        device, workload.step, run.timing, time_budget_s=budget_s, rest=lambda: _rest(device, options.rest_s)
+        device, workload.step, block.timing, time_budget_s=budget_s, rest=lambda: _rest(device, target.rest_s)
     )
     return Measurement(
         **declared,
-        check=run.check.model_copy(update={"relative_error_after": workload.compare().relative_error}),
-        cpu_time=run.timing,
+        check=_with_error_after(block.check, workload),
+        cpu_time=block.timing,
         gpu_time=gpu_time,
         overhead_s=None,
         remarks=doubts,
-        states=run.states,
+        states=block.states,
     )
 
 
@@ -315,7 +291,7 @@ def _rank_candidates(target: CeilingTarget, reference: Measurement | None) -> tu
     """
     device = target.device
     workloads = list(target.candidates(_most_flops(device, reference)))
-    trials, search_record = _try_workloads(device, workloads, target.time_budget_s)
+    trials, search_record = _try_workloads(device, workloads, target.budget.time_budget_s)
     finalist_tflops: dict[int, float] = {}  # by index of the trial
     if reference and trials[0].clock_mhz:
         finalist_tflops = _time_finalists(device, trials)
@@ -397,13 +373,13 @@ def _time_block_tflops(device: Device, trial: WorkloadTrial) -> float:
     return workload.flops * len(samples) / sum(samples) / 1e12
 
 
-def _time_fastest_block(device: Device, workloads: list[Workload], options: BlockOptions) -> WorkloadBlock | None:
+def _time_fastest_block(target: CeilingTarget, workloads: list[Workload]) -> WorkloadBlock | None:
     """Return a block of the fastest of some workloads; None if the library runs none."""
     try:
-        trials, _ = _try_workloads(device, workloads, options.budget.time_budget_s / 2)
+        trials, _ = _try_workloads(target.device, workloads, target.budget.time_budget_s / 2)
     except UnsupportedError:
         return None
-    return _time_block(device, max(trials, key=_flops_per_cycle).candidate, options)
+    return _time_block(target, max(trials, key=_flops_per_cycle).candidate)
 
 
 def _steps_per_block(step_s: float) -> int:
@@ -411,51 +387,63 @@ def _steps_per_block(step_s: float) -> int:
     return min(MOST_STEPS, max(BLOCK_STEPS, math.ceil(BLOCK_S / step_s)))
 
 
-def _time_block(device: Device, workload: Workload, options: BlockOptions) -> WorkloadBlock:
+def _time_block(target: CeilingTarget, workload: Workload) -> WorkloadBlock:
     """Return one block, after the same start as all, of a result that was checked.
 
-    On a GPU the options decide the rest alone.
+    The target's budget is that of a CPU's blocks alone.
     """
-    if not DEVICE_TRAITS[device.kind].synchronous:
-        *_, step_s = device.time_steps(workload.step, 2)
+    budget = target.budget
+    if not DEVICE_TRAITS[target.device.kind].synchronous:
+        *_, step_s = target.device.time_steps(workload.step, 2)
         budget = TimingBudget(WARM_UP_STEPS, _steps_per_block(step_s), MOST_BLOCK_S, lead_steps=LEAD_STEPS)
-        options = BlockOptions(budget, options.rest_s)
-    return _block_record(device, workload, _time_checked(device, workload, options))
+    elif not target.gemms:
+        budget = replace(budget, time_budget_s=min(budget.time_budget_s, REGISTER_BUDGET_S))
+    return _time_checked(target, workload, budget)
 
 
-def _block_record(device: Device, workload: Workload, run: TimedRun) -> WorkloadBlock:
-    samples_s, seconds = run.timing.samples_s, run.timing.median_s
+def _block_record(
+    device: Device,
+    workload: Workload,
+    check: Check,
+    timing: Timing,
+    states: Sequence[DeviceState] = (),
+    sm_clock_mhz: float | None = None,
+) -> WorkloadBlock:
+    """Return the record of a block whose result is now compared once more."""
+    samples_s, seconds = timing.samples_s, timing.median_s
     if not DEVICE_TRAITS[device.kind].synchronous:  # other guests of a CPU's host slow single steps
         seconds = sum(samples_s) / len(samples_s)
     return WorkloadBlock(
-        product=workload.product,
-        inputs=workload.inputs,
-        flops=workload.flops,
-        check=run.check,
-        timing=run.timing,
+        **copy_fields(workload, "product", "inputs", "flops"),
+        check=_with_error_after(check, workload),
+        timing=timing,
         tflops=workload.flops / seconds / 1e12,
-        states=run.states,
-        sm_clock_mhz=run.sm_clock_mhz,
+        states=list(states),
+        sm_clock_mhz=sm_clock_mhz,
     )
 
 
-def _time_checked(device: Device, workload: Workload, options: BlockOptions) -> TimedRun:
+def _with_error_after(check: Check, workload: Workload) -> Check:
+    """Return the check with the error of what the timed steps left."""
+    return check.model_copy(update={"relative_error_after": workload.compare().relative_error})
+
+
+def _time_checked(target: CeilingTarget, workload: Workload, budget: TimingBudget) -> WorkloadBlock:
     """Time a block after a rest, with the clock of the kernel or the block. The result is compared before and after.
 
     Raises ArithmeticError for a wrong result.
     """
-    start = time.monotonic()
+    device, start = target.device, time.monotonic()
     check = workload.run_and_check()
     # On a synchronous device the check ran the workload too, and may have been the warm-up.
     checked_s = time.monotonic() - start if DEVICE_TRAITS[device.kind].synchronous else None
-    _rest(device, options.rest_s)
+    _rest(device, target.rest_s)
     log = StateLog(device)
     log.read("before")
-    timing = time_caller(device, workload.step, options.budget, checked_s)
+    timing = time_caller(device, workload.step, budget, checked_s)
     sm_clock_mhz = workload.clock_mhz() or timing.sm_clock_mhz
     log.read("after")
-    check = check.model_copy(update={"relative_error_after": workload.compare().relative_error})
-    return TimedRun(check, flag_throttled(timing, log.states), log.states, sm_clock_mhz)
+    return _block_record(device, workload, check, flag_throttled(timing, log.states), log.states, sm_clock_mhz)
 
 
 def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list[DeviceState]:
@@ -465,7 +453,7 @@ def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list
     return log.states
 
 
-def _rest_and_warm_up(device: Device, workload: Workload, rest_s: float = REST_S) -> None:
+def _rest_and_warm_up(device: Device, workload: Workload, rest_s: float) -> None:
     _rest(device, rest_s)
     device.time_steps(workload.step, WARM_UP_STEPS)
 
