@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+from roofline.core.disturbance import collect_throttle_reasons
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
 from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
@@ -15,7 +16,7 @@ from roofline.measure import search, sustained
 from roofline.measure.investigation import LOW_PEAK_SHARE, investigate
 from roofline.measure.operator_job import Seals, declare_cell
 from roofline.measure.protocol import OPENING_METHOD, TimingBudget, make_timing, time_caller, time_device_checked
-from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled, throttle_reasons_if_known
+from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled
 from roofline.operators.gemm.operator import Gemm, workloads_module
 from roofline.records import compute
 from roofline.records.base import copy_fields
@@ -195,7 +196,7 @@ def _peak_record(
     median = sorted(repeated.blocks, key=lambda block: block.tflops)[len(repeated.blocks) // 2]
     burst_throttle_reasons = None
     if not reference and DEVICE_TRAITS[device.kind].reports_power:
-        burst_throttle_reasons = throttle_reasons_if_known(_hold_load(device, repeated.workload, median), HOLD_S)
+        burst_throttle_reasons = _read_limits_under_load(device, repeated.workload, median)
     # After all timing of candidates: a profiler may stay in the process.
     kernel = compute.KernelIdentity(**device.identify_kernel(repeated.workload.step))
     tflops = max(median.tflops, load.tflops if load else 0.0)
@@ -446,11 +447,12 @@ def _time_checked(target: CeilingTarget, workload: Workload, budget: TimingBudge
     return _block_record(device, workload, check, flag_throttled(timing, log.states), log.states, sm_clock_mhz)
 
 
-def _hold_load(device: Device, workload: Workload, block: WorkloadBlock) -> list[DeviceState]:
-    """Return readings under as long a load as NVML needs to report what limits it."""
+def _read_limits_under_load(device: Device, workload: Workload, block: WorkloadBlock) -> list[str] | None:
+    """Return the throttle reasons under as long a load as NVML needs to report them; None if it reports none."""
     log, count = StateLog(device), max(1, round(HOLD_S / block.timing.median_s))
     device.time_steps(workload.step, count, 0, lambda: log.read("during"))
-    return log.states
+    reported = [state.throttle_reasons for state in log.states if state.throttle_reasons is not None]
+    return collect_throttle_reasons(reported) if reported else None
 
 
 def _rest_and_warm_up(device: Device, workload: Workload, rest_s: float) -> None:

@@ -54,12 +54,6 @@ def throttle_reasons_after(states: list[DeviceState]) -> list[str]:
     return collect_throttle_reasons(state.throttle_reasons for state in states if state.when != "before")
 
 
-def throttle_reasons_if_known(states: list[DeviceState], load_s: float) -> list[str] | None:
-    """Return the throttle reasons of a load of `load_s` seconds; None where NVML cannot have reported them yet."""
-    after = [state for state in states if state.when != "before" and state.throttle_reasons is not None]
-    return throttle_reasons_after(after) if after and load_s >= THROTTLE_REPORT_LAG_S else None
-
-
 def flag_throttled(timing: Timing, states: list[DeviceState]) -> Timing:
     """Return a short block's timing, flagged where a reading under its load or after it reports that heat or the power
     brake throttled it."""
@@ -71,7 +65,7 @@ def repeat_until_undisturbed(
     device: Device,
     block: Callable[[], ResultT],
     slowness: Callable[[ResultT], float],
-    sensitivity: LoadSensitivity | None = None,
+    sensitivity: LoadSensitivity = "caller",
     list_processes: bool = True,
 ) -> tuple[ResultT, Contention]:
     """Return a block's result and the load on the host next to it.
@@ -81,9 +75,8 @@ def repeat_until_undisturbed(
     """
     global spent_on_repeats_s
     traits = DEVICE_TRAITS[device.kind]
-    if traits.synchronous or sensitivity is None:
-        sensitivity = traits.load_sensitivity
-    list_processes = list_processes or traits.synchronous
+    if traits.synchronous:
+        sensitivity, list_processes = traits.load_sensitivity, True
     result, load = observe_block(device, block, list_processes)
     attempts, rest_s, start = 1, FIRST_REST_S, time.monotonic()
     allowed_s = min(MOST_BLOCK_REPEATS_S, MOST_JOB_REPEATS_S - spent_on_repeats_s)
