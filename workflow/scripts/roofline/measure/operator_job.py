@@ -77,7 +77,7 @@ def measure_job(plan: JobPlan, seals: Seals, budget: TimingBudget) -> list[Measu
         shared, copies = make_inputs(operator, device, case, copy_count)
         references: dict = {}
         for implementation in implementations:
-            with _label_errors(f"{operator.name}, {implementation.name}, {case}"):
+            try:
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _measure_overheads(operator, device, case, implementation)
@@ -87,6 +87,10 @@ def measure_job(plan: JobPlan, seals: Seals, budget: TimingBudget) -> list[Measu
                     overhead = overheads[key].get(scope, Overhead())
                     measurements.append(_measure_cell(cell, scope, seals, budget, overhead))
                 del cell
+            except ArithmeticError:  # it names the cell already
+                raise
+            except Exception as error:
+                raise RuntimeError(f"{operator.name}, {implementation.name}, {case}: {_first_line(error)}") from error
         del shared, copies, references  # before the next case's are made
     return measurements
 
@@ -123,12 +127,11 @@ def _predict_implementation(
         cell = implementation(operator, device, case, copy_count)
         return [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in cell.scopes]
     except Exception as error:
-        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         cells = []
         for scope in implementation.scopes:
             cold = _is_cold(operator, device, case, copy_count, scope)
             identity = cell_identity(operator, implementation.name, case, scope, cold)
-            cells.append(PredictedCell(**identity, sealed=None, reason=reason))
+            cells.append(PredictedCell(**identity, sealed=None, reason=_first_line(error)))
         return cells
 
 
@@ -154,15 +157,9 @@ def list_skipped(plan: JobPlan) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-@contextlib.contextmanager
-def _label_errors(cell_label: str) -> Iterator[None]:
-    """Put the cell in front of the message of an error. A wrong result names it already."""
-    try:
-        yield
-    except ArithmeticError:
-        raise
-    except Exception as error:
-        raise RuntimeError(f"{cell_label}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+def _first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def choose_copy_count(
