@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 from statistics import fmean, stdev
 
@@ -40,10 +41,7 @@ def measure_sustained(device: Device, work: LoadedWork, seconds: float, step_s: 
     `step_s` is about what one step takes. Moments of throttling and of an empty queue are left out. The load is
     repeated when disturbed. None if the device ran no chunk.
     """
-
-    def run_once() -> Sustained | None:
-        return measure_sustained_once(device, work, seconds, step_s)
-
+    run_once = partial(measure_sustained_once, device, work, seconds, step_s)
     load, contention = repeat_until_undisturbed(
         device, run_once, lambda load: -load.tflops, "device", list_processes=False
     )
