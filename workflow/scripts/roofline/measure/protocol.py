@@ -174,7 +174,7 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
         nonlocal next_step
         deadline, step_s = time.monotonic() + block_budget_s, warm_step_s
         samples: list[float] = []
-        stopped_by, earlier_states = "iterations", len(log.states)
+        earlier_states = len(log.states)
         log.read("before")
         for target in statistics.precision_check_counts(min(FIRST_LOOK_SAMPLES, most_samples), most_samples):
             while len(samples) < target and (len(samples) < least_samples or time.monotonic() + step_s < deadline):
@@ -183,14 +183,11 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
                 batch = device.time_steps(step, count, next_step, read_during)
                 samples += batch
                 step_s, next_step = statistics.median(batch), next_step + count
-            if len(samples) < target:
-                stopped_by = "time_budget"
-                break
-            if statistics.is_precise(samples):
-                stopped_by = "precision"
+            precise = len(samples) >= target and statistics.is_precise(samples)
+            if precise or len(samples) < target:
                 break
         log.read("after")
-        timing = make_timing(CALLER_METHOD, warm_up_steps, most_samples, samples, stopped_by)
+        timing = make_timing(CALLER_METHOD, warm_up_steps, most_samples, samples, precise)
         return flag_throttled(timing, log.states[earlier_states:])
 
     return _time_undisturbed(device, time_block, "caller")
@@ -205,19 +202,18 @@ def _time_undisturbed(
     return timing and timing.model_copy(update={"contention": contention})
 
 
-def make_timing(method: str, warmup: int, requested: int, samples: list[float], stopped_by: str = "") -> Timing:
+def make_timing(method: str, warmup: int, requested: int, samples: list[float], precise: bool = False) -> Timing:
     """Return the Timing of samples in seconds, rounded to 0.1 ns, with their median and its 95 % interval.
 
-    Without `stopped_by` it is `iterations` where as many as requested were taken, else `time_budget`.
+    Sampling stopped because they are `precise`, or as many as requested, or at the end of the time budget.
     """
     samples = [round(sample, 10) for sample in samples]
-    if not stopped_by:
-        stopped_by = "iterations" if len(samples) >= requested else "time_budget"
+    stopped_by = "iterations" if len(samples) >= requested else "time_budget"
     return Timing(
         timed_by=method,
         warmup=warmup,
         requested=requested,
-        stopped_by=stopped_by,
+        stopped_by="precision" if precise else stopped_by,
         samples_s=samples,
         median_s=statistics.median(samples),
         ci95_s=statistics.median_interval(samples),

@@ -129,17 +129,15 @@ def contention_between(
     has_cpu_times = busy_s is not None and busy_s + seconds_between("idle_s") > 0
     has_exact_counts = before.other_processes is not None and after.other_processes is not None
     is_long_enough = wall_s >= LEAST_TICK_WINDOW_S
-    others_s = None
+    others_s = hidden_s = stolen_share = None
     if has_exact_counts:
         others_s = after.other_processes.seconds_since(before.other_processes)
     elif has_cpu_times and is_long_enough:
         others_s = max(0.0, busy_s - own_s - (run_s or 0.0))
-    hidden_s = None
     if has_cpu_times and has_exact_counts and is_long_enough:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
         used_s = wall_s * cores - seconds_between("idle_s") - seconds_between("stolen_s")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
-    stolen_share = None
     if has_cpu_times:  # in a block shorter than the ticks in which it is counted, more may seem stolen than there was
         stolen_share = min(1.0, seconds_between("stolen_s") / wall_s / cores)
     return Contention(
