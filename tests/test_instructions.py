@@ -60,7 +60,7 @@ def test_the_issue_rate_and_access_limits_are_measured(device):
     rate = measure_issue_rate(device, BUDGET)
     assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.timing.median_s)
     assert (rate.multiprocessors, rate.sm_clock_mhz) == (2, pytest.approx(1980))
-    limits = measure_access_limits(device, BUDGET)
+    limits = list(measure_access_limits(device, BUDGET))
     assert [(limit.pattern, limit.degree) for limit in limits] == [
         *(("stride", stride) for stride in instruction_kernels.STRIDES),
         *(("conflict", conflict_ways) for conflict_ways in instruction_kernels.CONFLICT_WAYS),
@@ -84,7 +84,7 @@ class Half(Recorder):
 def test_a_kernel_that_does_less_is_found(monkeypatch, device, name, wrong):
     replace_kernels(monkeypatch, device, [name], wrong)
     with pytest.raises(ArithmeticError):
-        measure_issue_rate(device, BUDGET) if name == "issue" else measure_access_limits(device, BUDGET)
+        measure_issue_rate(device, BUDGET) if name == "issue" else list(measure_access_limits(device, BUDGET))
 
 
 @pytest.mark.gpu

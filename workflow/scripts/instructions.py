@@ -14,7 +14,7 @@ def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> Ins
     """Measure the issue rate and the access limits of a GPU. Raises ArithmeticError for a wrong result."""
     watch, device = Stopwatch(), discovery.open_device(name)
     issue = measure_issue_rate(device, budget)
-    limits = measure_access_limits(device, budget)
+    limits = list(measure_access_limits(device, budget))
     return InstructionsRecord(
         device=name,
         seals={below_results(seal_path): file_sha256(seal_path)},
