@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from roofline.core import statistics
 from roofline.core.cell_prediction import SHARED_COST_PREFIX
+from roofline.core.grouping import group_by
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.devices import host
 from roofline.devices.base import Device, HostCostBenchmark
@@ -70,11 +71,9 @@ def time_host_costs(device: Device) -> list[HostCost]:
 
 def derive_constants(costs: Iterable[HostCost]) -> dict[str, float]:
     """Return the constants by name, in seconds per unit of each cost's amount."""
-    by_name: dict[str, dict[int, float]] = {}  # seconds per unit by count, for each constant
-    for cost in costs:
-        by_name.setdefault(cost.constant, {})[cost.count] = cost.median_s / cost.amount
     constants: dict[str, float] = {}
-    for name, seconds in by_name.items():
+    for name, same_costs in group_by(costs, lambda cost: cost.constant).items():
+        seconds = {cost.count: cost.median_s / cost.amount for cost in same_costs}
         fewest, largest = min(seconds), max(seconds)
         if name in SLOPE_BY_START:
             start_s, slope_s = _fit_start_and_slope(seconds[fewest], seconds[largest], fewest, largest)
