@@ -8,6 +8,7 @@ from types import ModuleType
 
 from roofline.core.disturbance import collect_throttle_reasons
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
+from roofline.core.grouping import group_by
 from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
 from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
 from roofline.devices import datasheets
@@ -23,7 +24,7 @@ from roofline.records.base import copy_fields
 from roofline.records.compute import Candidate, NotRepeated, PeakFlops, Sustained, WorkloadBlock, WorkloadSpec
 from roofline.records.device_record import DatasheetPeak, DeviceRecord
 from roofline.records.operator_record import Measurement
-from roofline.records.timing_record import Check, DeviceState, Search, Timing
+from roofline.records.timing_record import Check, Search, Timing
 
 # Every block starts alike and ends before the power limit acts, 30 to 60 ms after the start on an H100.
 REST_S, WARM_UP_STEPS = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
@@ -143,8 +144,7 @@ def measure_compute_ceiling(
 def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate], sustained_s: float | None) -> RepeatedWorkload:
     """Return the fastest candidate whose blocks agree, else the fastest, with its variants."""
     attempts: list[RepeatedWorkload] = []
-    fastest_twice = [candidates[0], *candidates[:MOST_REPEATED]]
-    for candidate in fastest_twice:
+    for candidate in [candidates[0], *candidates[:MOST_REPEATED]]:  # the fastest one twice
         workload = target.rebuild(candidate.product)
         repeated = RepeatedWorkload(target, workload, [_time_block(target, workload) for _ in range(BLOCKS - 1)])
         if repeated.blocks_agree:
@@ -180,8 +180,14 @@ def _add_third_block(repeated: RepeatedWorkload, sustained_s: float | None) -> R
         return replace(repeated, load=load)
     timing = make_timing(OPENING_METHOD, WARM_UP_STEPS + LEAD_STEPS, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
-    block = _block_record(device, workload, blocks[0].check, timing)  # the load counts clocks by chunks
-    return replace(repeated, load=load, blocks=[*blocks, block])
+    differing = {
+        "check": _with_error_after(blocks[0].check, workload),
+        "timing": timing,
+        "tflops": _block_tflops(device, workload, timing),
+        "states": [],
+        "sm_clock_mhz": None,  # the load counts clocks by chunks
+    }
+    return replace(repeated, load=load, blocks=[*blocks, blocks[0].model_copy(update=differing)])
 
 
 # ---------------------------------------------------------------- records
@@ -340,10 +346,7 @@ def choose_finalists(trials: list[WorkloadTrial]) -> list[int]:
     They are the trial of the most FLOPs per cycle, and the shortest, in which power counts too.
     """
     by_rate = sorted(range(len(trials)), key=lambda index: -_flops_per_cycle(trials[index]))
-    trials_by_shape: dict[tuple, list[int]] = {}
-    for index in by_rate:
-        shape = tuple(trials[index].candidate.product.shape.values())
-        trials_by_shape.setdefault(shape, []).append(index)
+    trials_by_shape = group_by(by_rate, lambda index: tuple(trials[index].candidate.product.shape.values()))
     least_rate = FINALIST_SHARE * _flops_per_cycle(trials[by_rate[0]])
     finalists = []
     for trials_of_shape in list(trials_by_shape.values())[:FINALISTS]:
@@ -402,26 +405,11 @@ def _time_block(target: CeilingTarget, workload: Workload) -> WorkloadBlock:
     return _time_checked(target, workload, budget)
 
 
-def _block_record(
-    device: Device,
-    workload: Workload,
-    check: Check,
-    timing: Timing,
-    states: Sequence[DeviceState] = (),
-    sm_clock_mhz: float | None = None,
-) -> WorkloadBlock:
-    """Return the record of a block whose result is now compared once more."""
+def _block_tflops(device: Device, workload: Workload, timing: Timing) -> float:
     samples_s, seconds = timing.samples_s, timing.median_s
     if not DEVICE_TRAITS[device.kind].synchronous:  # other guests of a CPU's host slow single steps
         seconds = sum(samples_s) / len(samples_s)
-    return WorkloadBlock(
-        **copy_fields(workload, "product", "inputs", "flops"),
-        check=_with_error_after(check, workload),
-        timing=timing,
-        tflops=workload.flops / seconds / 1e12,
-        states=list(states),
-        sm_clock_mhz=sm_clock_mhz,
-    )
+    return workload.flops / seconds / 1e12
 
 
 def _with_error_after(check: Check, workload: Workload) -> Check:
@@ -444,7 +432,14 @@ def _time_checked(target: CeilingTarget, workload: Workload, budget: TimingBudge
     timing = time_caller(device, workload.step, budget, checked_s)
     sm_clock_mhz = workload.clock_mhz() or timing.sm_clock_mhz
     log.read("after")
-    return _block_record(device, workload, check, flag_throttled(timing, log.states), log.states, sm_clock_mhz)
+    return WorkloadBlock(
+        **copy_fields(workload, "product", "inputs", "flops"),
+        check=_with_error_after(check, workload),
+        timing=flag_throttled(timing, log.states),
+        tflops=_block_tflops(device, workload, timing),
+        states=log.states,
+        sm_clock_mhz=sm_clock_mhz,
+    )
 
 
 def _read_limits_under_load(device: Device, workload: Workload, block: WorkloadBlock) -> list[str] | None:
