@@ -109,30 +109,23 @@ def list_kernels(plan: JobPlan) -> set[tuple]:
 
 
 def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
-    """Return the cells that `measure_job` will measure, as the seals predict them, without arrays."""
-    cells: list[PredictedCell] = []
-    for planned_case in plan.cases():
-        for implementation in planned_case.implementations:
-            cells += _predict_implementation(plan, planned_case, implementation, seals)
-    return cells
+    """Return the cells that `measure_job` will measure, as the seals predict them, without arrays.
 
-
-def _predict_implementation(
-    plan: JobPlan, planned_case: PlannedCase, implementation: type[Implementation], seals: Seals
-) -> list[PredictedCell]:
-    """Predict all scopes. If a user's implementation needs arrays for that, or fails, the cells hold the reason."""
+    If a user's implementation needs arrays for that, or fails, its cells hold the reason.
+    """
     operator, device = plan.operator, plan.device
-    case, _, copy_count = planned_case
-    try:
-        cell = implementation(operator, device, case, copy_count)
-        return [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in cell.scopes]
-    except Exception as error:
-        cells = []
-        for scope in implementation.scopes:
-            cold = _is_cold(operator, device, case, copy_count, scope)
-            identity = cell_identity(operator, implementation.name, case, scope, cold)
-            cells.append(PredictedCell(**identity, sealed=None, reason=_first_line(error)))
-        return cells
+    cells: list[PredictedCell] = []
+    for case, implementations, copy_count in plan.cases():
+        for implementation in implementations:
+            try:
+                cell = implementation(operator, device, case, copy_count)
+                cells += [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in cell.scopes]
+            except Exception as error:
+                for scope in implementation.scopes:
+                    cold = _is_cold(operator, device, case, copy_count, scope)
+                    identity = cell_identity(operator, implementation.name, case, scope, cold)
+                    cells.append(PredictedCell(**identity, sealed=None, reason=_first_line(error)))
+    return cells
 
 
 def predict_planned_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
