@@ -74,10 +74,9 @@ def installation_key(program: Path | None) -> str:
     if program is None:
         return "none"
     stat = program.resolve().stat()
-    try:
+    parameters = ""
+    with contextlib.suppress(OSError):
         parameters = DRIVER_PARAMETERS.read_text(encoding="utf-8")
-    except OSError:
-        parameters = ""
     match = re.search(r"^RmProfilingAdminOnly: *(\S+)", parameters, re.MULTILINE)
     admin_only = match.group(1) if match else "unknown"
     return f"{program} {stat.st_size} {stat.st_mtime_ns} admin only: {admin_only}, root: {os.geteuid() == 0}"
