@@ -35,7 +35,6 @@ UNIT = re.compile(r"(n|u|m|K|k|M|G|T)?(byte|second|s|hz|cycle|inst|sector)s?", r
 PERCENT = ("%", "percent")
 MAGIC = b"NVR\0"  # the first bytes of a report
 CODE_METRIC = "launch__function_pcs"  # its first instance: where the function's code begins
-DIMENSION_METRICS = tuple([f"launch__{extent}_dim_{axis}" for axis in "xyz"] for extent in ("grid", "block"))
 Capability = tuple[int, int]
 Action = Metric = Any  # of ncu_report, which has no types: a launch, and one of its metrics
 Value = Callable[[str], float | None]  # gives a metric by its name, in bytes, seconds, hertz or counts
@@ -268,16 +267,16 @@ def _profiled_kernel(
         metric = action.metric_by_name(name)
         return metric.as_double() * unit_scale(metric.unit()) if metric is not None and metric.has_value() else None
 
-    grid, block = (
-        tuple(int(_require_metric(action, name).as_double()) for name in names) for names in DIMENSION_METRICS
-    )
+    def extent(name: str) -> tuple[int, ...]:
+        return tuple(int(_require_metric(action, f"launch__{name}_dim_{axis}").as_double()) for axis in "xyz")
+
     code = action.metric_by_name(CODE_METRIC)
     return ProfiledKernel(
         name=make_printable(action.name()),
         signature=make_printable(action.name(demangled)),
         code=code.as_uint64(0) if code is not None and code.num_instances() else None,
-        grid=grid,
-        block=block,
+        grid=extent("grid"),
+        block=extent("block"),
         counts=extract_counts(value, capability),
     )
 
