@@ -43,15 +43,8 @@ def found_on(device, small=100.0, load=None, of_kernel=True, budget_s=2.0, **fig
         patch.setattr(investigation, "LARGER_SIZE", LARGE)
         patch.setattr(investigation, "workloads_module", lambda _: device)
         vendor = datasheet_figures(**{"peaks_by": "datasheet"} | figures | known)
-        return investigation.investigate(
-            device,
-            "fp32",
-            burst_tflops=small * MFLOPS,
-            load=load,
-            figures=vendor,
-            kernel=kernel(of_kernel),
-            time_budget_s=budget_s,
-        )
+        measured = SimpleNamespace(burst_tflops=small * MFLOPS, sustained=load, kernel=kernel(of_kernel))
+        return investigation.investigate(device, "fp32", measured, vendor, time_budget_s=budget_s)
 
 
 def load_of(mflops, limited_by=(), reported=True):

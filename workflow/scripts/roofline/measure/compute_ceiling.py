@@ -206,16 +206,11 @@ def _peak_record(
     # After all timing of candidates: a profiler may stay in the process.
     kernel = compute.KernelIdentity(**device.identify_kernel(repeated.workload.step))
     tflops = max(median.tflops, load.tflops if load else 0.0)
-    investigation = None
-    has_datasheet = peak and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
-    if reference and has_datasheet and tflops < LOW_PEAK_SHARE * peak.tflops:
-        budget_s = target.budget.time_budget_s
-        investigation = investigate(device, target.ceiling, median.tflops, load, datasheet, kernel, budget_s)
     reports = any(state.throttle_reasons is not None for block in repeated.blocks for state in block.states)
     clock_block = _clock_block(repeated.blocks, median)
     clock_tflops = _clock_tflops(peak, target.record, clock_block.sm_clock_mhz)
     all_throttled = any(block.timing.all_throttled for block in repeated.blocks) or bool(load and load.all_throttled)
-    return PeakFlops(
+    measured = PeakFlops(
         workload="gemm" if reference else "fma",
         compute_unit="cuda_core" if reference and kernel.tensor_cores is False else device.compute_unit(target.ceiling),
         tflops=tflops,
@@ -238,8 +233,13 @@ def _peak_record(
         sustained=load,
         variants=repeated.variants,
         kernel=kernel,
-        investigation=investigation,
+        investigation=None,
     )
+    has_datasheet = peak and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
+    if reference and has_datasheet and tflops < LOW_PEAK_SHARE * peak.tflops:
+        investigation = investigate(device, target.ceiling, measured, datasheet, target.budget.time_budget_s)
+        measured = measured.model_copy(update={"investigation": investigation})
+    return measured
 
 
 def _clock_block(blocks: Sequence[WorkloadBlock], median: WorkloadBlock) -> WorkloadBlock:

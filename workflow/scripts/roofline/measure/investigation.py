@@ -5,7 +5,7 @@ from roofline.measure.protocol import TimingBudget, time_caller
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S
 from roofline.operators.gemm.gemm_arithmetic import gemm_flops, square_gemm_bytes
 from roofline.operators.gemm.operator import workloads_module
-from roofline.records.compute import Investigation, InvestigationTrial, KernelIdentity, Sustained
+from roofline.records.compute import Investigation, InvestigationTrial, KernelIdentity, PeakFlops, Sustained
 from roofline.records.device_record import DatasheetFigures, DatasheetPeak
 
 LOW_PEAK_SHARE = 0.5
@@ -15,20 +15,14 @@ EXPLAINING_GAIN = 1.10  # a trial explains the gap when it is this much faster; 
 
 
 def investigate(
-    device: Device,
-    dtype: str,
-    burst_tflops: float,
-    load: Sustained | None,
-    figures: DatasheetFigures,
-    kernel: KernelIdentity,
-    time_budget_s: float,
+    device: Device, dtype: str, measured: PeakFlops, figures: DatasheetFigures, time_budget_s: float
 ) -> Investigation:
     """Return which of the three causes explains a low peak, the unit before the others, and what is ruled out."""
-    peak = figures.peaks[dtype]
+    peak, burst_tflops, load = figures.peaks[dtype], measured.burst_tflops, measured.sustained
     trials = [
         _try_larger_size(device, dtype, burst_tflops, peak, time_budget_s),
         _judge_sustained(load, burst_tflops, peak),
-        _judge_tensor_cores(peak, kernel),
+        _judge_tensor_cores(peak, measured.kernel),
     ]
     causes = [trial for trial in trials if trial.explains]
     cause = max(causes, key=lambda trial: (trial.hypothesis == "tensor_cores", trial.tflops or 0), default=None)
