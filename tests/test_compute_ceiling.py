@@ -22,7 +22,7 @@ from roofline.core.repeatability import relative_spread
 from roofline.core.terms import UnsupportedError
 from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
-from roofline.measure.compute_ceiling import GemmSizes, choose_finalists
+from roofline.measure.compute_ceiling import CeilingTarget, GemmSizes, choose_finalists
 from roofline.measure.protocol import TimingBudget
 from roofline.measure.search import CandidateTrial
 from roofline.operators.gemm import gemm_arithmetic
@@ -121,16 +121,14 @@ class Card(FakeDevice):
         return {"name": "made_up", "tensor_cores": True, "how_known": "made up"}
 
 
-def measured(device, ceiling="fp16", datasheet_tflops=160.0, **changed):
+def measured(device, ceiling="fp16", datasheet_tflops=160.0, sustained_s=SUSTAINED_S):
     """The ceiling, whose figures follow from its samples."""
     figures = datasheet_figures(peaks={"fp16": datasheet_peak(datasheet_tflops)})
     record = device_record("cpu" if device.kind == "cpu" else "gpu0", datasheet=figures)
-    options = {"sizes": SIZES, "budget": TimingBudget(3, 20, 1.0), "sustained_s": SUSTAINED_S}
+    target = CeilingTarget(device, record, ceiling, SIZES, TimingBudget(3, 20, 1.0), sustained_s)
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(compute_ceiling, "workloads_module", lambda device: device)
-        found, measurements = compute_ceiling.measure_compute_ceiling(
-            device, record, seals_for(record, Gemm()), ceiling, **options | changed
-        )
+        found, measurements = compute_ceiling.measure_compute_ceiling(target, seals_for(record, Gemm()))
     return PeakFlopsRecord(name="fp16", skipped_reason=None, peak=found, measurements=measurements, **JOB)
 
 

@@ -121,9 +121,8 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     peaks = {ceiling: datasheet_peak(1e-9, operations_per_clock_per_multiprocessor=None)}
     record = device_record("gpu0", datasheet=datasheet_figures(peaks=peaks))
     sizes, budget = compute_ceiling.GemmSizes(candidates=SIZE, reference=SIZE), TimingBudget(1, 5, 0.1)
-    peak, measurements = compute_ceiling.measure_compute_ceiling(
-        device, record, seals_for(record, Gemm()), ceiling, sizes=sizes, budget=budget, sustained_s=0.05
-    )
+    target = compute_ceiling.CeilingTarget(device, record, ceiling, sizes, budget, sustained_s=0.05)
+    peak, measurements = compute_ceiling.measure_compute_ceiling(target, seals_for(record, Gemm()))
     by_product = not ceiling.endswith("_fma")
     ours = ceiling == "bf16"
     assert (peak.workload, len(measurements)) == (("gemm", 1 + ours) if by_product else ("fma", 0))

@@ -6,7 +6,7 @@ from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UnsupportedError
 from roofline.devices import discovery
 from roofline.devices.base import Device
-from roofline.measure.compute_ceiling import GemmSizes, measure_compute_ceiling
+from roofline.measure.compute_ceiling import CeilingTarget, GemmSizes, measure_compute_ceiling
 from roofline.measure.operator_job import Seals
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.cublaslt import BINDINGS
@@ -37,9 +37,8 @@ def measure_ceiling(
     skipped_reason, peak, measurements = None, None, []
     watch = Stopwatch()
     try:
-        peak, measurements = measure_compute_ceiling(
-            device, record, sealed, ceiling, sizes=sizes, budget=budget, sustained_s=sustained_s
-        )
+        target = CeilingTarget(device, record, ceiling, sizes=sizes, budget=budget, sustained_s=sustained_s)
+        peak, measurements = measure_compute_ceiling(target, sealed)
     except UnsupportedError as reason:
         skipped_reason = str(reason)
     return PeakFlopsRecord(

@@ -64,9 +64,8 @@ class StandIn:
             return BandwidthRecord(**JOB, name=what, bandwidths=rates)
         seals = seals_for(self.record, Gemm())
         sizes = compute_ceiling.GemmSizes(candidates=256, reference=256)
-        peak, _ = compute_ceiling.measure_compute_ceiling(
-            self.device, self.record, seals, what, sizes=sizes, budget=BUDGET, sustained_s=0
-        )
+        target = compute_ceiling.CeilingTarget(self.device, self.record, what, sizes, BUDGET, sustained_s=0)
+        peak, _ = compute_ceiling.measure_compute_ceiling(target, seals)
         return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=peak)
 
 

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import ModuleType
 
 from roofline.core.disturbance import collect_throttle_reasons
@@ -55,14 +56,19 @@ class GemmSizes:
 
 @dataclass(frozen=True)
 class CeilingTarget:
-    """A compute ceiling to find, and the module of its GEMMs; None: the device's register-only kernels reach it."""
+    """A compute ceiling to find, in blocks of this budget; for GEMMs on a GPU `sustained_s` seconds of load follow."""
 
     device: Device
     record: DeviceRecord
     ceiling: str
     sizes: GemmSizes
-    gemms: ModuleType | None
     budget: TimingBudget
+    sustained_s: float | None
+
+    @cached_property
+    def gemms(self) -> ModuleType | None:
+        """The module of its GEMMs; None if the device's register-only kernels reach it."""
+        return None if self.ceiling in REGISTER_ONLY_DTYPES else workloads_module(self.device)
 
     @property
     def rest_s(self) -> float:
@@ -111,51 +117,39 @@ class RepeatedWorkload:
         return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.target.device.kind]
 
 
-def measure_compute_ceiling(
-    device: Device,
-    record: DeviceRecord,
-    seals: Seals,
-    ceiling: str,
-    *,
-    sizes: GemmSizes,
-    budget: TimingBudget,
-    sustained_s: float | None,
-) -> tuple[PeakFlops, list[Measurement]]:
+def measure_compute_ceiling(target: CeilingTarget, seals: Seals) -> tuple[PeakFlops, list[Measurement]]:
     """Measure one compute ceiling. Return its record, and as cells the reference GEMM and our kernels of its size.
 
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of 700 W. CPUs get none. Raises
     UnsupportedError where nothing runs, and ArithmeticError for a wrong result.
     """
-    gemms = None if ceiling in REGISTER_ONLY_DTYPES else workloads_module(device)
-    target = CeilingTarget(device, record, ceiling, sizes, gemms, budget)
     references, reference, cells = target.references(), None, []
     if reference_workload := next(references, None):  # its arrays stay until the end
         reference = _measure_as_operator(target, seals, reference_workload)
         cells = [reference, *(_measure_as_operator(target, seals, workload) for workload in references)]
     candidates, search_record = _rank_candidates(target, reference)
-    loaded = reference and DEVICE_TRAITS[device.kind].reports_power
-    repeated = _repeat_fastest(target, candidates, sustained_s if loaded else None)
+    repeated = _repeat_fastest(target, candidates)
     return _peak_record(repeated, candidates, search_record, reference), cells
 
 
 # ---------------------------------------------------------------- blocks of the fastest candidates
 
 
-def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate], sustained_s: float | None) -> RepeatedWorkload:
+def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate]) -> RepeatedWorkload:
     """Return the fastest candidate whose blocks agree, else the fastest, with its variants."""
     attempts: list[RepeatedWorkload] = []
     for candidate in [candidates[0], *candidates[:MOST_REPEATED]]:  # the fastest one twice
         workload = target.rebuild(candidate.product)
         repeated = RepeatedWorkload(target, workload, [_time_block(target, workload) for _ in range(BLOCKS - 1)])
         if repeated.blocks_agree:
-            repeated = _add_third_block(repeated, sustained_s)
+            repeated = _add_third_block(repeated)
         attempts.append(repeated)
         if repeated.blocks_agree:
             break
     if not repeated.blocks_agree:
         repeated = attempts[0]
         if len(repeated.blocks) < BLOCKS:
-            repeated = _add_third_block(repeated, sustained_s)
+            repeated = _add_third_block(repeated)
     spec = repeated.workload.product
     variants = [_time_fastest_block(target, workloads) for workloads in target.variants(spec)]
     not_repeated = [
@@ -166,15 +160,16 @@ def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate], sustaine
     return replace(repeated, variants=[block for block in variants if block], not_repeated=not_repeated)
 
 
-def _add_third_block(repeated: RepeatedWorkload, sustained_s: float | None) -> RepeatedWorkload:
+def _add_third_block(repeated: RepeatedWorkload) -> RepeatedWorkload:
     """Add a third block, which is the opening of sustained load if there is one."""
-    device, workload, blocks = repeated.target.device, repeated.workload, repeated.blocks
-    if not sustained_s:
-        return replace(repeated, blocks=[*blocks, _time_block(repeated.target, workload)])
+    target, workload, blocks = repeated.target, repeated.workload, repeated.blocks
+    device, loaded = target.device, target.gemms and DEVICE_TRAITS[target.device.kind].reports_power
+    if not loaded or not target.sustained_s:
+        return replace(repeated, blocks=[*blocks, _time_block(target, workload)])
     _rest_and_warm_up(device, workload, REST_S)
     step_s, steps = blocks[0].timing.median_s, len(blocks[0].timing.samples_s)
     work = sustained.LoadedWork(workload.step, workload.flops, workload.product)
-    load = sustained.measure_sustained(device, work, sustained_s, step_s)
+    load = sustained.measure_sustained(device, work, target.sustained_s, step_s)
     opening = load.first_products_s[LEAD_STEPS:][:steps] if load else []
     if not opening:
         return replace(repeated, load=load)
