@@ -11,6 +11,7 @@ import sys
 from roofline.devices import discovery
 from roofline.measure import lock
 from roofline.measure.hardware_counters import launch_profiled
+from roofline.measure.operator_job import JobPlan
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.run import run_lock
@@ -26,8 +27,8 @@ def run_counter_tasks(task: dict) -> None:
     declared = []
     for counter_task in task["tasks"]:
         operator = registry.collect_operators(counter_task["operators"])[counter_task["operator"]]
-        job = Job.from_json(counter_task["job"])
-        declared.append(launch_profiled(operator, device, job, counter_task["cold"]))
+        plan = JobPlan(operator, device, Job.from_json(counter_task["job"]), None, cold=counter_task["cold"])
+        declared.append(launch_profiled(plan))
     print(json.dumps(declared))
 
 

@@ -4,18 +4,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from roofline.core.terms import UnsupportedError, UserError
 from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
-from roofline.measure.operator_job import cell_identity, choose_copy_count, is_cold_cell, make_inputs
+from roofline.measure.operator_job import JobPlan, cell_identity, is_cold_cell, make_inputs
 from roofline.operators.base import Implementation, Job, Operator
 from roofline.records.counters_record import CountedCell
-
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 PROFILED_PROGRAM = Path(__file__).parents[2] / "counter_program.py"
 MARKER_KERNEL = "mark_clocks"  # launched before the kernels of each cell
@@ -50,18 +46,18 @@ def _job_amounts(operator: Operator, job: Job) -> tuple[float, int, int]:
 # ---------------------------------------------------------------- under the profiler
 
 
-def launch_profiled(operator: Operator, device: "CudaDevice", job: Job, cold: bool) -> dict | None:
-    """Launch a step of a job's cell under the profiler, on the inputs that it is timed on.
+def launch_profiled(plan: JobPlan) -> dict | None:
+    """Launch a step of the cell of a GPU's job under the profiler, on the inputs that it is timed on.
 
     Return the fields of CountedCell that are declared rather than counted; None if the device has no implementation.
     """
-    cell = _profiled_cell(operator, device, job, cold)
+    cell = _profiled_cell(plan)
     if cell is None:
         return None
-    case, scope = cell.case, cell.scopes[0]
+    operator, case, scope = plan.operator, cell.case, cell.scopes[0]
     step = cell.step(scope)
     step(0)
-    device.run_under_profiler(lambda: step(1))
+    plan.device.run_under_profiler(lambda: step(1))
     written, executed = operator.written_bytes(case, scope), cell.executed_flops(scope)
     return {
         **cell_identity(cell.operator, cell.name, case, scope, is_cold_cell(cell, scope)),
@@ -73,12 +69,12 @@ def launch_profiled(operator: Operator, device: "CudaDevice", job: Job, cold: bo
     }
 
 
-def _profiled_cell(operator: Operator, device: "CudaDevice", job: Job, cold: bool) -> Implementation | None:
+def _profiled_cell(plan: JobPlan) -> Implementation | None:
     """Return a cell of the operator's last fused kernel, or of its last implementation where it has none.
 
     The settings do not matter. Graphs are left out, since the profiler does not count them: they run the same kernels.
     """
-    (case,) = job.cases
+    operator, device, (case,) = plan.operator, plan.device, plan.job.cases
     ready = operator.ready_cells(device, case)
     if ready is not None:
         return list(ready)[-1]
@@ -88,8 +84,7 @@ def _profiled_cell(operator: Operator, device: "CudaDevice", job: Job, cold: boo
     if not without_graph:
         return None
     profiled = fused[-1] if fused else without_graph[-1]
-    copy_count = choose_copy_count(operator, device, case, [profiled], cold)
-    shared, copies = make_inputs(operator, device, case, copy_count)
+    shared, copies = make_inputs(operator, device, case, plan.choose_copy_count(case, [profiled]))
     return profiled.make_prepared(operator, device, case, shared, copies)
 
 

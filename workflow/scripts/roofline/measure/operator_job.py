@@ -53,8 +53,15 @@ class JobPlan:
         for case in self.job.cases:
             implementations = [variant for variant in variants if not skip_reason(operator, variant, device, case)]
             if implementations:
-                copy_count = choose_copy_count(operator, device, case, implementations, self.cold)
-                yield PlannedCase(case, implementations, copy_count)
+                yield PlannedCase(case, implementations, self.choose_copy_count(case, implementations))
+
+    def choose_copy_count(self, case: Case, implementations: list[type[Implementation]]) -> int:
+        """Return the number of copies of the inputs: one if they are to be warm, else as many as make them cold."""
+        if not self.cold:
+            return 1
+        rotated_bytes = self.operator.rotated_bytes(case, self.operator.first_scope)
+        least_copies = count_rotation_copies(rotated_bytes, self.device.last_level_cache_bytes)
+        return max(implementation.copies_wanted(case, least_copies) for implementation in implementations)
 
 
 class Overhead(NamedTuple):
@@ -153,17 +160,6 @@ def list_skipped(plan: JobPlan) -> list[str]:
 def _first_line(error: Exception) -> str:
     """Return the kind of an error and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-
-
-def choose_copy_count(
-    operator: Operator, device: Device, case: Case, implementations: list[type[Implementation]], cold: bool
-) -> int:
-    """Return the number of copies of the inputs: one if they are to be warm, else as many as make them cold."""
-    if not cold:
-        return 1
-    rotated_bytes = operator.rotated_bytes(case, operator.first_scope)
-    least_copies = count_rotation_copies(rotated_bytes, device.last_level_cache_bytes)
-    return max(implementation.copies_wanted(case, least_copies) for implementation in implementations)
 
 
 def make_inputs(operator: Operator, device: Device, case: Case, copy_count: int) -> tuple[dict, list[dict]]:
