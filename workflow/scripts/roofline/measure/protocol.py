@@ -60,10 +60,7 @@ def time_caller(device: Device, step: Step, budget: TimingBudget, checked_s: flo
         deadline, step_s = time.monotonic() + block_budget_s, warm_step_s
         samples: list[float] = []
         longest_batch, clock_mhz = 0, None
-        while len(samples) < budget.iterations and (
-            len(samples) < least_samples or time.monotonic() + step_s < deadline
-        ):
-            count = _batch_size(budget.iterations - len(samples), least_samples - len(samples), step_s, deadline)
+        while count := _batch_size(len(samples), budget.iterations, least_samples, step_s, deadline):
             samples += device.time_steps(step, lead_steps + count, first=next_step)[lead_steps:]
             next_step += lead_steps + count
             if count > longest_batch:
@@ -95,10 +92,14 @@ def _warm_up(
     return steps, last_step_s
 
 
-def _batch_size(missing: int, least_missing: int, step_s: float, deadline: float) -> int:
-    """Return how many of the missing samples to take next: those that fit before the deadline, but the least ones."""
+def _batch_size(taken: int, target: int, least: int, step_s: float, deadline: float) -> int:
+    """Return how many samples to take next of those up to the target; 0 ends the block.
+
+    They fit before the deadline, except the first `least` ones.
+    """
+    missing = target - taken
     in_budget = int((deadline - time.monotonic()) / step_s) if step_s else missing
-    return min(missing, max(1, least_missing, in_budget))
+    return max(0, min(missing, max(least - taken, in_budget)))
 
 
 def time_device(
@@ -177,8 +178,7 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
         earlier_states = len(log.states)
         log.read("before")
         for target in statistics.precision_check_counts(min(FIRST_LOOK_SAMPLES, most_samples), most_samples):
-            while len(samples) < target and (len(samples) < least_samples or time.monotonic() + step_s < deadline):
-                count = _batch_size(target - len(samples), least_samples - len(samples), step_s, deadline)
+            while count := _batch_size(len(samples), target, least_samples, step_s, deadline):
                 read_during = partial(log.read, "during") if count * step_s >= READ_DURING_S else None
                 batch = device.time_steps(step, count, next_step, read_during)
                 samples += batch
