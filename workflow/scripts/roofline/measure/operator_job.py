@@ -11,6 +11,7 @@ from roofline.measure import lock
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_device_checked
 from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import COLD_CACHE_MULTIPLE, Case, Implementation, Job, Operator, count_rotation_copies
+from roofline.records.base import copy_fields
 from roofline.records.operator_record import Measurement, PredictedCell
 from roofline.records.seal_records import PredictionRecord, predict_sealed
 from roofline.records.timing_record import Timing
@@ -87,7 +88,7 @@ def measure_job(plan: JobPlan, seals: Seals, budget: TimingBudget) -> list[Measu
             try:
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
-                    overheads[key] = _measure_overheads(operator, device, case, implementation)
+                    overheads[key] = _measure_overheads(plan, case, implementation)
                 cell = implementation.make_prepared(operator, device, case, shared, copies)
                 cell.references = references
                 for scope in cell.scopes:
@@ -168,10 +169,9 @@ def make_inputs(operator: Operator, device: Device, case: Case, copy_count: int)
     return shared, operator.rotated_inputs(device, case, INPUTS_SEED, copy_count)
 
 
-def _measure_overheads(
-    operator: Operator, device: Device, case: Case, implementation: type[Implementation]
-) -> dict[str | None, Overhead]:
+def _measure_overheads(plan: JobPlan, case: Case, implementation: type[Implementation]) -> dict[str | None, Overhead]:
     """Return the overhead of a call by scope, timed where there is next to nothing to do."""
+    operator, device = plan.operator, plan.device
     smallest = operator.smallest(case)
     if smallest is None:
         return {}
@@ -287,9 +287,7 @@ def cell_identity(
     return {
         "operator": operator.name,
         "implementation": implementation_name,
-        "preset": case.preset,
+        **copy_fields(case, "preset", "dtype", "shape"),
         "scope": scope,
-        "dtype": case.dtype,
         "cache": "cold" if cold else "warm",
-        "shape": case.shape,
     }
