@@ -14,7 +14,7 @@ from roofline.measure.protocol import TimingBudget, scale_to_application, time_c
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
 from roofline.records.bandwidth_record import Bandwidth, GridTrial, Latency, Plateau, SweepPoint, SweepRecord
 from roofline.records.base import copy_fields
-from roofline.records.device_record import DatasheetBandwidth, DeviceRecord
+from roofline.records.device_record import DeviceRecord
 from roofline.records.timing_record import Timing
 
 if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
@@ -142,7 +142,8 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     levels = find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     from_bytes, bandwidth = benchmark.memory_from_bytes, record.datasheet.bandwidth
     if levels and not levels[-1].knee_bytes and from_bytes:
-        levels[-1] = _restrict_to_memory(levels[-1], points, from_bytes, bandwidth)
+        most_gb_per_s = bandwidth.gb_per_s if bandwidth else inf
+        levels[-1] = _trim_to_memory(levels[-1], points, from_bytes, most_gb_per_s)
     return SweepRecord(
         **copy_fields(benchmark, "series", "reader", "counting_rule"),
         points=points,
@@ -152,14 +153,11 @@ def measure_sweep(device: Device, record: DeviceRecord, benchmark: SweepBenchmar
     )
 
 
-def _restrict_to_memory(
-    level: SweepLevel, points: list[SweepPoint], from_bytes: int, bandwidth: DatasheetBandwidth | None
-) -> SweepLevel:
+def _trim_to_memory(level: SweepLevel, points: list[SweepPoint], from_bytes: int, most_gb_per_s: float) -> SweepLevel:
     """Return the last plateau without points that still hit a cache.
 
-    Their sets are smaller than `from_bytes`, or their rates are above the datasheet's bandwidth.
+    Their sets are smaller than `from_bytes`, or their rates are above `most_gb_per_s`, the datasheet's bandwidth.
     """
-    most_gb_per_s = bandwidth.gb_per_s if bandwidth else inf
     first_bytes = max(from_bytes, level.first_bytes)
     beyond = [point for point in points if point.size_bytes >= first_bytes and point.gb_per_s <= most_gb_per_s]
     if not beyond:
