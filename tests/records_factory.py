@@ -12,10 +12,10 @@ import factories
 from factories import datasheet_figures
 from pydantic import PrivateAttr
 
+from roofline.core.dtypes import TOLERANCES
 from roofline.core.terms import Axis
 from roofline.measure.sustained import summarise_load
 from roofline.operators.about import ImplementationAdvice, OwnOperatorRecord
-from roofline.operators.gemm.gemm_arithmetic import GEMM_TOLERANCE
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
 from roofline.records.base import Record
 from roofline.records.calibration_record import CalibrationRecord
@@ -157,7 +157,7 @@ def reference_gemm(device: str, dtype: str, tflops: float) -> Measurement:
         "cache": "warm",
         "flops": flops,
         "bytes": 3 * size**2 * 4,
-        "check": Check(compared="made up", relative_error=0, tolerance=GEMM_TOLERANCE[dtype]),
+        "check": Check(compared="made up", relative_error=0, tolerance=TOLERANCES[dtype]),
     }
     return cell(device, flops / tflops / 1e12, **known)
 

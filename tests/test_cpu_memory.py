@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import dtype_bytes
 from roofline.core.units import MIB
 from roofline.devices import discovery
 from roofline.devices.cpu import cpu_fma, dram_benchmarks, loops
@@ -131,7 +131,7 @@ def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device,
         assert workload.run_and_check().relative_error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
         shape = workload.product.shape
         assert shape["threads"] == device.cores
-        lanes = shape["vector_bits"] // 8 // ITEM_BYTES[ceiling[:4]]
+        lanes = shape["vector_bits"] // 8 // dtype_bytes(ceiling[:4])
         steps = shape["rounds"] * cpu_fma.STEPS_PER_ROUND
         assert workload.flops == 2 * steps * shape["chains"] * lanes * device.cores
         assert workload.clock_mhz() > 0
@@ -144,7 +144,7 @@ def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device,
 @pytest.mark.parametrize("dtype", ["fp64", "fp32"])
 def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, width):
     loop = FmaLoop(device, dtype, chains, width, seed=1)
-    row = chains * width // ITEM_BYTES[dtype]
+    row = chains * width // dtype_bytes(dtype)
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
         x = cpu_fma.FMA_FACTOR * x + x

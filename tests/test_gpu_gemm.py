@@ -10,16 +10,17 @@ import pytest
 from factories import datasheet_figures, datasheet_peak, device_record, seals_for
 from fake_gpu import open_gpu, skip_unless_supported
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core import dtypes
 from roofline.measure import compute_ceiling, search
 from roofline.measure.protocol import TimingBudget
-from roofline.operators.gemm import cuda_products, gemm_arithmetic, tensor_matmul
-from roofline.operators.gemm.cublaslt import ARITHMETIC_BY_DTYPE
-from roofline.operators.gemm.cuda_products import BY_CUPY, OUTPUTS, CublasLtWorkloads, GemmShape
+from roofline.operators.gemm import cuda_products, tensor_matmul
+from roofline.operators.gemm.cublaslt import layouts
+from roofline.operators.gemm.cuda_products import BY_CUPY, CublasLtWorkloads, GemmShape
 from roofline.operators.gemm.operator import Gemm, filled_share
 
-DTYPES = tuple(OUTPUTS)
-EVERY = [(dtype, output, how) for dtype in DTYPES for output, how in OUTPUTS[dtype]]
+DTYPES = dtypes.PRODUCT_DTYPES
+CEILING_OUTPUTS = {name: dtypes.DTYPES[name].outputs[0] for name in DTYPES}
+EVERY = [(dtype, output) for dtype in DTYPES for output in dtypes.DTYPES[dtype].outputs]
 SIZE = 64
 
 
@@ -32,7 +33,7 @@ def device(monkeypatch):
 
 
 def of_shape(device, dtype, m=64, n=64, k=64):
-    return list(CublasLtWorkloads(device, dtype, [GemmShape(m, n, k)], seed=1).candidates(*OUTPUTS[dtype][0]))
+    return list(CublasLtWorkloads(device, dtype, [GemmShape(m, n, k)], seed=1).candidates(CEILING_OUTPUTS[dtype]))
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp8_e4m3"])
@@ -43,33 +44,36 @@ def test_candidates_begin_with_the_reference_library_and_keep_to_flops_and_memor
     first = found[0].product
     assert first.library == ("cupy.matmul" if dtype in BY_CUPY else "cuBLASLt")
     assert first.shape == dict.fromkeys("mnk", 128)
-    assert len({one.flops for one in found}) > 1 and {one.product.output for one in found} == {OUTPUTS[dtype][0][0]}
+    assert len({one.flops for one in found}) > 1 and {one.product.output for one in found} == {
+        CEILING_OUTPUTS[dtype].dtype
+    }
     for one in found:
         m, n, k = one.product.shape.values()
         assert one.flops <= most_flops
-        assert ((m + n) * k * ITEM_BYTES[dtype] + m * n * ITEM_BYTES[one.product.output]) * 4 <= free_bytes
+        operands, results = dtypes.dtype_bytes(dtype, (m + n) * k), dtypes.dtype_bytes(one.product.output, m * n)
+        assert 4 * (operands + results) <= free_bytes
     others = [one for one in cuda_products.candidate_workloads(device, dtype, 128, 1.0, 3) if one.product != first]
     assert {tuple(one.product.shape.values()) for one in others} == {(128, 128, 128)}, "where none fits"
 
 
-@pytest.mark.parametrize(("dtype", "output", "how"), EVERY)
-def test_every_output_and_layout_is_right(gpu, dtype, output, how):
+@pytest.mark.parametrize(("dtype", "output"), EVERY)
+def test_every_output_and_layout_is_right(gpu, dtype, output):
     skip_unless_supported(gpu, dtype)
     lt = CublasLtWorkloads(gpu, dtype, [GemmShape(64, 128, 192), GemmShape(192, 64, 128)], seed=1)
-    firsts = [(m, layout) for m in (64, 192) for layout in ARITHMETIC_BY_DTYPE[dtype].layouts]
-    found = list(islice(lt.candidates(output, how), 2 * len(firsts)))
+    firsts = [(m, layout) for m in (64, 192) for layout in layouts(dtype)]
+    found = list(islice(lt.candidates(output), 2 * len(firsts)))
     first_choices = [(one.product.shape["m"], one.product.layout) for one in found[: len(firsts)]]
     assert first_choices == firsts, "the first choice of every shape and layout, then every second choice"
     for one in found:
         check = one.run_and_check()
-        assert check.relative_error <= check.tolerance == gemm_arithmetic.GEMM_TOLERANCE[dtype]
+        assert check.relative_error <= check.tolerance == dtypes.TOLERANCES[dtype]
         assert one.flops == 2 * 64 * 128 * 192
-        assert (one.product.output, one.product.accumulation) == (output, how)
+        assert (one.product.output, one.product.accumulation) == output
 
 
-@pytest.mark.parametrize(("dtype", "output", "how"), [EVERY[0], EVERY[-1]])
-def test_a_wrong_product_is_found(device, dtype, output, how):
-    workload = next(CublasLtWorkloads(device, dtype, [GemmShape(64, 128, 192)], seed=1).candidates(output, how))
+@pytest.mark.parametrize(("dtype", "output"), [EVERY[0], EVERY[-1]])
+def test_a_wrong_product_is_found(device, dtype, output):
+    workload = next(CublasLtWorkloads(device, dtype, [GemmShape(64, 128, 192)], seed=1).candidates(output))
     workload.run_and_check()
     for wrong in (
         lambda product: None,  # nothing is written, and what stood there is right
@@ -88,8 +92,8 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
     reference = cuda_products.reference_workload(gpu, dtype, SIZE, seed=1)
     assert reference.product.library == ("cupy.matmul" if dtype in BY_CUPY else "cuBLASLt")
     assert reference.product.shape == {"m": SIZE, "n": SIZE, "k": SIZE} and reference.flops == 2 * SIZE**3
-    assert reference.product.output == OUTPUTS[dtype][0][0]
-    assert reference.run_and_check().relative_error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
+    assert reference.product.output == CEILING_OUTPUTS[dtype].dtype
+    assert reference.run_and_check().relative_error <= dtypes.TOLERANCES[dtype]
     for one in (reference, of_shape(gpu, dtype, 64, 128, 192)[-1]):
         again = cuda_products.rebuild_workload(gpu, dtype, SIZE, one.product, seed=5)
         assert (again.product, again.flops) == (one.product, one.flops)
@@ -149,7 +153,7 @@ def test_ours_is_right_at_every_shape_that_it_takes(gpu, dtype):
     for workload, (m, n, k) in zip(ours_of(gpu, dtype, *OURS), OURS, strict=True):
         assert (workload.product.library, workload.product.layout) == ("tensor_matmul", "TN")
         assert workload.product.shape == {"m": m, "n": n, "k": k} and workload.flops == 2 * m * n * k
-        assert workload.run_and_check().relative_error <= gemm_arithmetic.GEMM_TOLERANCE[dtype]
+        assert workload.run_and_check().relative_error <= dtypes.TOLERANCES[dtype]
         again = cuda_products.rebuild_workload(gpu, dtype, SIZE, workload.product, seed=5)
         assert again.product == workload.product
         again.run_and_check()

@@ -6,6 +6,7 @@ import numpy
 import pytest
 from factories import FakeDevice, clock_of, datasheet_figures, datasheet_peak, product
 
+from roofline.core.dtypes import DTYPES
 from roofline.devices.base import Workload
 from roofline.measure import investigation
 from roofline.operators.gemm import gemm_arithmetic
@@ -32,7 +33,9 @@ class Card(FakeDevice):
         work = gemm_arithmetic.gemm_flops(size, size, size)
 
         def compare():
-            return gemm_arithmetic.compare_product(f"{dtype} matmul {size}", dtype, a, b, a @ b + self.corrupted)
+            return gemm_arithmetic.compare_product(
+                f"{dtype} matmul {size}", dtype, DTYPES[dtype].outputs[0], a, b, a @ b + self.corrupted
+            )
 
         return Workload(product(size), work, lambda index: work / self.large / 1e6, lambda: None, compare)
 

@@ -9,6 +9,7 @@ import pytest
 from cuda.bindings import nvrtc
 
 import roofline
+from roofline.core.architectures import architecture_of
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
@@ -171,15 +172,11 @@ def test_the_plan_of_the_fused_product_has_room_for_its_stages():
     fits(FUSED_PRODUCT, 86, plan.defines("bf16"), plan.threads, plan.resident, **room)
 
 
-# Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
-# compute capabilities.
-SHARED_KIB = {75: (64, 64), 80: (164, 163), 90: (228, 227), 100: (228, 227)} | dict.fromkeys((89, 120), (100, 99))
-
-
 def gpu_limits(architecture: int) -> GpuLimits:
     """A card of an architecture with the multiprocessors of an H200."""
-    shared_per_sm, shared_per_block = (kib << 10 for kib in SHARED_KIB[architecture])
-    return GpuLimits(132, shared_per_block, shared_per_sm, divmod(architecture, 10))
+    capability = divmod(architecture, 10)
+    row = architecture_of(capability)
+    return GpuLimits(132, row.shared_per_block_kib << 10, row.shared_kib << 10, capability)
 
 
 # The numbers of the kernel and those that Python launches it with: Python may take a little more than is needed.

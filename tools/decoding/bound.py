@@ -47,7 +47,7 @@ class CardCeilings:
 
 def datasheet_ceilings(card: Mapping) -> CardCeilings:
     """Return the ceilings of an entry of config/datasheets.yaml."""
-    tflops = {dtype: value for dtype in datasheets.DTYPES if (value := card["peaks_tflops"].get(dtype))}
+    tflops = {dtype: value for dtype in datasheets.PRODUCT_DTYPES if (value := card["peaks_tflops"].get(dtype))}
     return CardCeilings(card["bandwidth_gb_per_s"], tflops)
 
 

@@ -52,7 +52,7 @@ class Chain(Implementation):
 
     @classmethod
     def unsupported(cls, device: Device, case: Case) -> str | None:
-        if device.capability != compiler.HOPPER_CAPABILITY:
+        if not device.is_hopper:
             return "it is written for compute capability 9.0"
         if case.shape["batch"] > products.MOST_ROWS:
             return f"a batch of {case.shape['batch']}; it takes {products.MOST_ROWS} sequences"
@@ -132,7 +132,7 @@ class Chain(Implementation):
         return [*launches, head]
 
     def _make_embed(self) -> Launch:
-        defines = (f"-DBF16={int(self.case.dtype == 'bf16')}", f"-DROWS={self.rows}")
+        defines = (products.half_type_option(self.case.dtype), f"-DROWS={self.rows}")
         kernel = self.device.load_kernel(EMBED, "embed", defines)
         launch = self.device.make_launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
         inputs = (self.weights["tokens"], self.weights["embedding"], self.weights["0.input_norm"])

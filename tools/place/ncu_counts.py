@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from roofline.api import counter_names, group_by, ncu
+from roofline.api import architecture_of, counter_names, group_by, ncu
 
 Capability = ncu.Capability
 Pipe = tuple[str, str]  # the unit and the dtype of FLOPs
@@ -21,12 +21,10 @@ Total = Callable[[str], float | None]  # the sum of a counter over a kernel, by 
 CLOCK = "sm__cycles_elapsed"
 CLOCKS = (CLOCK, "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same domain
 INSTRUCTIONS = "smsp__inst_executed.sum"  # of warps
-TMA, FIRST_TMA = "sm__inst_executed_pipe_tma.sum", (9, 0)
+TMA = "sm__inst_executed_pipe_tma.sum"
 
-# Which counters count operands of tensor cores, and bytes of each level.
-NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-TENSOR_OPERANDS = {tuple(operands.pop("since")): operands for operands in NAMES["tensor_operands"]}
-BYTES: dict[str, dict[str, int]] = NAMES["bytes"]
+# Which counters count the bytes of each level.
+BYTES: dict[str, dict[str, int]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 MEMORY_BYTES, CACHE_BYTES = ("memory_read_bytes", "memory_write_bytes"), ("l2_bytes", "l1_bytes")
 RENAMED = (12, 0)  # from here on reads and writes of memory have their second names
 
@@ -59,9 +57,8 @@ def flops_counters(capability: Capability) -> dict[Pipe, dict[str, int]]:
     """Return the metrics of each unit and dtype whose FLOPs an architecture counts, and the FLOPs of a count."""
     by_pipe = counter_names.flops_by_metric(capability)
     counters = {("cuda_core", dtype): by_pipe[dtype] for dtype in counter_names.PIPES if dtype in by_pipe}
-    operands = next((named for since, named in reversed(TENSOR_OPERANDS.items()) if capability >= since), {})
-    for dtype, names in operands.items():
-        metrics = [f"{counter_names.TENSOR_METRIC_PREFIX}{name}.sum" for name in names.split()]
+    for dtype, operands in architecture_of(capability).operand_counters.items():
+        metrics = [f"{counter_names.TENSOR_METRIC_PREFIX}{operand}.sum" for operand in operands]
         counters["tensor_core", dtype] = dict.fromkeys(metrics, 1)
     return counters
 
@@ -72,7 +69,7 @@ def list_metrics(capability: Capability) -> list[str]:
     counters = [list(BYTES[name])[alternative] for name in MEMORY_BYTES]
     counters += [next(iter(BYTES[name])) for name in CACHE_BYTES]
     metrics = [counter_names.DURATION_METRIC, f"{CLOCK}.avg.per_second", *(f"{counter}.sum" for counter in counters)]
-    metrics += [INSTRUCTIONS, TMA] if capability >= FIRST_TMA else [INSTRUCTIONS]
+    metrics += [INSTRUCTIONS, TMA] if architecture_of(capability).clusters else [INSTRUCTIONS]
     return metrics + [metric for metrics_of_pipe in flops_counters(capability).values() for metric in metrics_of_pipe]
 
 
@@ -97,7 +94,7 @@ def read_counts(value: ncu.Value, capability: Capability) -> dict[Key, float | N
     counts: dict[Key, float | None] = {"duration_s": seconds, "sm_clock_mhz": clock_hz and clock_hz / 1e6}
     counts |= {name: _first_bytes(total, alternatives) for name, alternatives in BYTES.items()}
     counts["warp_instructions"] = total(INSTRUCTIONS)
-    counts["tma_instructions"] = total(TMA) if capability >= FIRST_TMA else 0.0
+    counts["tma_instructions"] = total(TMA) if architecture_of(capability).clusters else 0.0
     counts |= {pipe: _sum_flops(total, counters) for pipe, counters in flops_counters(capability).items()}
     if not any(count is not None for key, count in counts.items() if key != "tma_instructions"):
         raise LookupError("a kernel without any counter that is read here")

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from roofline import devices
-from roofline.core.dtypes import array_dtype, relative_error, require_close
+from roofline.core.architectures import architecture_of
+from roofline.core.dtypes import DTYPES, array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,
     count_words,

@@ -1,19 +1,105 @@
-"""The dtypes of this project by name: size, array type, and how far a result lies from its reference."""
+"""The dtypes of this project, one row each, and how far a result lies from its reference.
 
-from typing import TYPE_CHECKING
+Consumers read columns. What belongs to one consumer alone, such as colours or the enumerators of a library, stays with
+it, keyed by the value of a column.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:  # the launcher reads these tables without NumPy
     import numpy
     from numpy.typing import ArrayLike
 
-ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1, "int32": 4}
-# The first compute capability whose tensor cores take a dtype.
-FIRST_TENSOR_CORE_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", "fp8_e4m3": "8.9"}
+FAST_ACCUMULATION = "fp32 with fast accumulation"  # of fp8, which keeps fewer bits of partial sums
+
+
+class Output(NamedTuple):
+    """A dtype that a product is written in, and the dtype of its sums."""
+
+    dtype: str
+    accumulation: str
+
+
+class BlockScales(NamedTuple):
+    """One scale factor for each block of an operand: its numbers across and along k, and the bits of a factor."""
+
+    across: int
+    along_k: int
+    bits: int = 32
+
+
+class OperandScales(NamedTuple):
+    """The block scales of A, the activations, and of B, the weights."""
+
+    a: BlockScales
+    b: BlockScales
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """How the numbers of an operand are stored and multiplied.
+
+    `tolerance` is the relative error (Frobenius norm) that a product may have against float64. Rounding of the result
+    alone is 2^-9 (bf16) and 2^-12 (fp16). Sums have fp32 or more bits, except in the fast accumulation of fp8. tf32
+    rounds the operands too, to 11 bits. int8 is compared after the same scaling and rounding.
+    """
+
+    name: str
+    bits: int  # of a number in memory
+    array: str  # the type of a number on the host, of NumPy or ml_dtypes
+    outputs: tuple[Output, ...] = ()  # the first is the ceiling, the others are variants; none: it is not multiplied
+    tolerance: float = 0.0
+    standard_deviation: float = 1.0  # of the random numbers that it is measured on
+    pipe: str = ""  # letter of its CUDA-core pipe, by which a register-only ceiling is measured
+    numbers_per_instruction: int = 1  # of that pipe
+    scales: OperandScales | None = None
+    rated_as: str = ""  # the dtype whose rate in the datasheets it has; "": its own
+    measured_from: Literal["default", "thorough"] = "default"  # the effort from which its product is a ceiling
+
+    @property
+    def stored_as(self) -> str:
+        """The name of the first dtype whose numbers lie in memory alike: fp32 for tf32."""
+        return next(dtype.name for dtype in _ROWS if dtype.array == self.array)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its numbers are floating point."""
+        return not self.array.startswith("int")
+
+    def bytes(self, count: int) -> int:
+        """Return the bytes of `count` numbers without scales, rounded up."""
+        return math.ceil(self.bits * count / 8)
+
+    def operand_bytes(self, rows: int, k: int, operand: Literal["a", "b"]) -> int:
+        """Return the bytes of an operand with `rows` rows or columns of k numbers, and of its scales."""
+        if self.scales is None:
+            return self.bytes(rows * k)
+        blocks = getattr(self.scales, operand)
+        factors = math.ceil(rows / blocks.across) * math.ceil(k / blocks.along_k)
+        return self.bytes(rows * k) + math.ceil(blocks.bits * factors / 8)
+
+
+_ROWS = (
+    Dtype("fp64", 64, "float64", (Output("fp64", "fp64"),), 1e-12, pipe="d"),
+    Dtype("fp32", 32, "float32", (Output("fp32", "fp32"),), 1e-5, pipe="f"),
+    Dtype("tf32", 32, "float32", (Output("fp32", "fp32"),), 2e-3),
+    Dtype("fp16", 16, "float16", (Output("fp16", "fp32"),), 2e-3, pipe="h", numbers_per_instruction=2),
+    Dtype("bf16", 16, "bfloat16", (Output("bf16", "fp32"),), 1e-2),
+    Dtype("fp8_e4m3", 8, "float8_e4m3fn", (Output("bf16", FAST_ACCUMULATION), Output("bf16", "fp32")), 1e-2),
+    Dtype("int8", 8, "int8", (Output("int8", "int32"), Output("int32", "int32")), 1e-3, standard_deviation=32.0),
+    Dtype("int32", 32, "int32"),
+)
+DTYPES = {dtype.name: dtype for dtype in _ROWS}
+PRODUCT_DTYPES = tuple(dtype.name for dtype in _ROWS if dtype.outputs)
+TOLERANCES = {dtype.name: dtype.tolerance for dtype in _ROWS if dtype.outputs}
+COMMON_DTYPE = "fp32"  # every device computes in it: devices are compared by it, and emulate what is narrower
 
 # The dtype of each ceiling of register-only multiply-adds. All other compute ceilings are named like their dtype.
-REGISTER_ONLY_DTYPES = {"fp64_fma": "fp64", "fp32_fma": "fp32", "fp16_fma": "fp16"}
-DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
-COMPUTE_CEILINGS = (*DTYPES, *REGISTER_ONLY_DTYPES)
+REGISTER_ONLY_DTYPES = {f"{dtype.name}_fma": dtype.name for dtype in _ROWS if dtype.pipe}
+COMPUTE_CEILINGS = (*PRODUCT_DTYPES, *REGISTER_ONLY_DTYPES)
+DEFAULT_CEILINGS = [name for name in COMPUTE_CEILINGS if name not in DTYPES or DTYPES[name].measured_from == "default"]
 
 
 def operand_dtype(ceiling: str) -> str:
@@ -21,22 +107,21 @@ def operand_dtype(ceiling: str) -> str:
     return REGISTER_ONLY_DTYPES.get(ceiling, ceiling)
 
 
+def dtype_bytes(dtype: str, count: int = 1) -> int:
+    """Return the bytes of `count` numbers of a dtype, by its name."""
+    return DTYPES[dtype].bytes(count)
+
+
+FLOAT_BYTES = dtype_bytes(COMMON_DTYPE)
+
+
 def array_dtype(name: str) -> "numpy.dtype":
     """Return the NumPy dtype of arrays that hold a dtype; tf32 is a way to multiply fp32 arrays."""
     import ml_dtypes
     import numpy
 
-    types = {
-        "fp64": numpy.float64,
-        "fp32": numpy.float32,
-        "tf32": numpy.float32,
-        "fp16": numpy.float16,
-        "bf16": ml_dtypes.bfloat16,
-        "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-        "int8": numpy.int8,
-        "int32": numpy.int32,
-    }
-    return numpy.dtype(types[name])
+    array = DTYPES[name].array
+    return numpy.dtype(getattr(numpy, array, None) or getattr(ml_dtypes, array))
 
 
 def relative_error(result: "ArrayLike", reference: "ArrayLike") -> float:

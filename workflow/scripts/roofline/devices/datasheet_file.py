@@ -6,24 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roofline.core.dtypes import FIRST_TENSOR_CORE_CAPABILITY
+from roofline.core.architectures import ARCHITECTURES
+from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, REGISTER_ONLY_DTYPES
 from roofline.core.terms import UserError
 from roofline.records.base import Positive
 from roofline.records.files import read_yaml
 
-TENSOR_DTYPES = ("fp64", *FIRST_TENSOR_CORE_CAPABILITY)
-CUDA_CORE_RATES = ("fp64_fma", "fp32", "fp16_fma")
-MULTIPROCESSOR_FIELDS = (
-    "warp_schedulers",
-    "max_warps",
-    "registers",
-    "l1_and_shared_kib",
-    "shared_kib",
-    "shared_per_block_kib",
-    "shared_bytes_per_clock",
-    "l1_bytes_per_clock",
-)
-PEAK_FIGURES = ("fp64", "fp64_fma", "fp32", *FIRST_TENSOR_CORE_CAPABILITY)
+_ON_TENSOR_CORES = frozenset().union(*(architecture.tensor_dtypes for architecture in ARCHITECTURES))
+TENSOR_DTYPES = tuple(name for name in PRODUCT_DTYPES if name in _ON_TENSOR_CORES and not DTYPES[name].rated_as)
+# The name of a dtype's rate on CUDA cores: a dtype that no tensor core takes has no other.
+CUDA_CORE_FIGURES = {
+    dtype: f"{dtype}_fma" if dtype in TENSOR_DTYPES else dtype for dtype in REGISTER_ONLY_DTYPES.values()
+}
+CUDA_CORE_RATES = tuple(CUDA_CORE_FIGURES.values())
+PEAK_FIGURES = (*TENSOR_DTYPES, *CUDA_CORE_RATES)
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Text = Annotated[str, Field(pattern=r"\S")]
@@ -51,15 +47,13 @@ class RateClass(StrictModel):
 
 
 class Architecture(StrictModel):
-    """The rates and sizes of one multiprocessor of a compute capability."""
+    """The rates of one multiprocessor of a compute capability."""
 
     name: Text
     tensor_core: dict[Literal[TENSOR_DTYPES], PositiveInt]
     cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)
     tensor_at_boost_clock: list[Literal[TENSOR_DTYPES]]
-    multiprocessor: make_mapping_model(PositiveInt, MULTIPROCESSOR_FIELDS)
-    l2_bytes_per_clock: Positive | None
-    unverified: list[Literal[(*TENSOR_DTYPES, *CUDA_CORE_RATES, *MULTIPROCESSOR_FIELDS, "l2_bytes_per_clock")]]
+    unverified: list[Literal[(*TENSOR_DTYPES, *CUDA_CORE_RATES)]]
     source: Text
 
 
@@ -76,9 +70,7 @@ class CardModel(StrictModel):
     memory_type: Text
     memory_gb: Positive
     bandwidth_gb_per_s: Positive
-    l2_mib: Positive | None
     power_limit_w: Positive
-    pcie_generation: PositiveInt
     unverified: list[Text]
     sources: make_mapping_model(Text, ("device", "peaks", "bandwidth"), ("names", *PEAK_FIGURES))
     from_formula: list[Literal[PEAK_FIGURES]] = []

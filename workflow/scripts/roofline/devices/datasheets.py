@@ -8,7 +8,8 @@ import json
 from math import inf
 from typing import NamedTuple
 
-from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, FIRST_TENSOR_CORE_CAPABILITY
+from roofline.core.architectures import missing_tensor_cores_reason, parse_capability
+from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, PRODUCT_DTYPES, REGISTER_ONLY_DTYPES, operand_dtype
 from roofline.core.units import GIB
 from roofline.devices import datasheet_file
 from roofline.devices.base import Identity
@@ -21,7 +22,10 @@ CUDA_CORE = "cuda_core"
 
 # The datasheet's figure for each ceiling on CUDA cores: fp32 GEMM and register-only fp32 run on the same units, and so
 # does fp64 GEMM on a card without fp64 tensor cores.
-CUDA_CORE_FIGURE = dict(fp64="fp64_fma", fp32="fp32", fp64_fma="fp64_fma", fp32_fma="fp32", fp16_fma="fp16_fma")
+CUDA_CORE_FIGURE = {name: datasheet_file.CUDA_CORE_FIGURES[dtype] for name, dtype in REGISTER_ONLY_DTYPES.items()}
+CUDA_CORE_FIGURE |= {
+    name: figure for name, figure in datasheet_file.CUDA_CORE_FIGURES.items() if DTYPES[name].bits >= 32
+}
 
 NOT_PRINTED_SOURCE = "architecture formula; the vendor prints no such figure"
 CLOCK_COUNT_TOLERANCE = 1.05  # a block may run a little faster than the one over which the clock was counted
@@ -160,25 +164,27 @@ def find_nearest_architecture(datasheets: dict, compute_capability: str) -> tupl
 
     (None, None) if none has it. Of two that are equally near, the older counts.
     """
-    major, minor = _version_tuple(compute_capability)
-    relatives = [capability for capability in datasheets["architectures"] if _version_tuple(capability)[0] == major]
+    major, minor = parse_capability(compute_capability)
+    relatives = [capability for capability in datasheets["architectures"] if parse_capability(capability)[0] == major]
     if not relatives:
         return None, None
 
     def distance(capability: str) -> tuple[int, tuple[int, int]]:
-        version = _version_tuple(capability)
+        version = parse_capability(capability)
         return abs(version[1] - minor), version
 
     nearest = min(relatives, key=distance)
     return nearest, datasheets["architectures"][nearest]
 
 
-def missing_tensor_core_reason(dtype: str, compute_capability: str) -> str | None:
-    """Return why no tensor core of this compute capability takes `dtype`; None if one does, or if none is needed."""
-    needed = FIRST_TENSOR_CORE_CAPABILITY.get(dtype)
-    if needed is None or _version_tuple(compute_capability) >= _version_tuple(needed):
+def missing_ceiling_reason(ceiling: str, compute_capability: str) -> str | None:
+    """Return why a card of this compute capability lacks a compute ceiling; None if it has it.
+
+    A dtype with a rate on CUDA cores is multiplied there by a card without tensor cores for it.
+    """
+    if ceiling in CUDA_CORE_FIGURE:
         return None
-    return f"compute capability {compute_capability}, {dtype} tensor cores need {needed}"
+    return missing_tensor_cores_reason(ceiling, parse_capability(compute_capability))
 
 
 def _rate_class(datasheets: dict, name: str, card: dict | None) -> str:
@@ -189,11 +195,6 @@ def _rate_class(datasheets: dict, name: str, card: dict | None) -> str:
         if any(part in name for part in properties["name_contains"]):
             return rate_class
     return "full"
-
-
-def _version_tuple(compute_capability: str) -> tuple[int, int]:
-    major, minor = compute_capability.split(".")
-    return int(major), int(minor)
 
 
 # ---------------------------------------------------------------- one figure
@@ -229,10 +230,11 @@ def _find_rate(datasheets: dict, basis: _PeakBasis, ceiling: str) -> _Rate | Non
     if basis.architecture_id is None:
         return None
     architecture = datasheets["architectures"][basis.architecture_id]
-    if ceiling in architecture["tensor_core"]:
-        factor = datasheets["rate_classes"][basis.rate_class]["factors"].get(ceiling, 1)
-        operations = architecture["tensor_core"][ceiling] * factor
-        return _Rate(ceiling, TENSOR_CORE, operations, ceiling not in architecture["tensor_at_boost_clock"])
+    rated_as = DTYPES[operand_dtype(ceiling)].rated_as or ceiling
+    if rated_as in architecture["tensor_core"]:
+        factor = datasheets["rate_classes"][basis.rate_class]["factors"].get(rated_as, 1)
+        operations = architecture["tensor_core"][rated_as] * factor
+        return _Rate(rated_as, TENSOR_CORE, operations, rated_as not in architecture["tensor_at_boost_clock"])
     if figure := CUDA_CORE_FIGURE.get(ceiling):
         return _Rate(figure, CUDA_CORE, architecture["cuda_core"][figure], at_tensor_clock=False)
     return None
@@ -243,10 +245,10 @@ def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict]
     peaks, absent = {}, {}
     for ceiling in COMPUTE_CEILINGS:
         rate = _find_rate(datasheets, basis, ceiling)
-        reason = missing_tensor_core_reason(ceiling, basis.compute_capability) or _missing_peak_reason(rate, basis)
+        reason = missing_ceiling_reason(ceiling, basis.compute_capability) or _missing_peak_reason(rate, basis)
         if reason is None:
             peaks[ceiling] = _peak_figure(rate, basis)
-        elif ceiling in DTYPES:
+        elif ceiling in PRODUCT_DTYPES:
             absent[ceiling] = reason
     return peaks, absent
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from pydantic import Field
 
 import roofline.operators
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import dtype_bytes
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, Axis, DeviceKind, Regime
 from roofline.records.base import Interval, Record, RunRecord
 
@@ -85,7 +85,7 @@ class About:
         """
         current, device = self._implementation_advice(cell.implementation), DEVICE_TRAITS[kind]
         tensor_cores = ["tensor cores"] if device.tensor_cores and self.unit == "cuda_core" else []
-        lower = ["lower precision"] if ITEM_BYTES[cell.dtype] > device.narrowest_bytes else []
+        lower = ["lower precision"] if dtype_bytes(cell.dtype) > device.narrowest_bytes else []
         fusion = [] if current.fused else ["operator fusion"]
         graph = [] if device.synchronous or current.graph else ["a CUDA graph"]
         generic = ["more work in flight"] if current.fused else [ONE_FUSED_KERNEL, FEWER_INTERMEDIATES]

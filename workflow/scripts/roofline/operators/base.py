@@ -12,13 +12,13 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from roofline.core.dtypes import ITEM_BYTES, relative_error, require_close
+from roofline.core.dtypes import FLOAT_BYTES, TOLERANCES, dtype_bytes, relative_error, require_close
 from roofline.core.terms import DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
 from roofline.devices.base import Device, Identity
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
@@ -217,7 +217,7 @@ class Operator(ABC):
     mix: ClassVar[AccessPattern] = "read"
     unit: ClassVar[str] = "cuda_core"  # or tensor_core: where it computes on a GPU that has both
     # The largest relative error by dtype: norm of the difference over norm of the reference.
-    tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 5e-2}
+    tolerance: ClassVar[Mapping[str, float]] = TOLERANCES | {"fp8_e4m3": 5e-2}
     constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache have its ceiling as their roof
@@ -393,7 +393,7 @@ def find_local_modules(file: Path) -> frozenset[Path]:
 
 def emulation_skip_reason(case: Case) -> str | None:
     """Return why NumPy, which computes in no fewer than 32 bits, skips a case; None if it computes it."""
-    emulated = ITEM_BYTES[case.dtype] < ITEM_BYTES["fp32"]
+    emulated = dtype_bytes(case.dtype) < FLOAT_BYTES
     return f"NumPy emulates {case.dtype}: at batch 1 only" if emulated and case.shape["batch"] > 1 else None
 
 

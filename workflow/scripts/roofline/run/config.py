@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
+from roofline.core.dtypes import COMPUTE_CEILINGS, DEFAULT_CEILINGS
 from roofline.core.formatting import join_words
 from roofline.core.terms import make_printable
-from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.levels import LEVEL_NAMES as LEVELS
 from roofline.operators import setting_types
 from roofline.operators.base import Operator
@@ -45,7 +45,7 @@ class PeakFlopsSettings(Settings):
 
     dtypes: Annotated[
         Listed[Literal[COMPUTE_CEILINGS]] | None,
-        ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(COMPUTE_CEILINGS), list(COMPUTE_CEILINGS)),
+        ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(DEFAULT_CEILINGS), list(COMPUTE_CEILINGS)),
     ] = None
     size: Annotated[int, Field(ge=16)] = 4096
     warmup: Whole = 3

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
 
+from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import UserError, select_accelerators
 from roofline.devices import discovery
 from roofline.devices.base import Identity
@@ -15,7 +16,7 @@ from roofline.report.roofline_content import picture_names
 from roofline.run.machine_checks import choose_devices, find_profiler
 from roofline.run.settings import Checked
 
-COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU: what comparing it with a GPU needs
+COMPARED = (COMMON_DTYPE, f"{COMMON_DTYPE}_fma", "dram")  # of a CPU: what comparing it with a GPU needs
 OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/prediction")
 
 

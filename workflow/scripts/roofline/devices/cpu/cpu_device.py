@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype
+from roofline.core.dtypes import COMMON_DTYPE, array_dtype, dtype_bytes, operand_dtype
 from roofline.core.terms import Array
 from roofline.devices import base, host, levels
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
@@ -101,7 +101,7 @@ class CpuDevice(base.Device):
             "rate_class": None,
             "power_limit_w": None,
             "peaks": {
-                name: {"tflops": cpu_identity.formula_peak_tflops(hardware, ITEM_BYTES[operand_dtype(name)]), **figure}
+                name: {"tflops": cpu_identity.formula_peak_tflops(hardware, dtype_bytes(operand_dtype(name))), **figure}
                 for name in cpu_identity.NATIVE_CEILINGS
                 if clock_mhz
             },
@@ -113,7 +113,7 @@ class CpuDevice(base.Device):
         return "cpu"
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
-        return dtype if dtype in NATIVE_DTYPES else "fp32"
+        return dtype if dtype in NATIVE_DTYPES else COMMON_DTYPE
 
     def memory_ceiling_names(self, mix: str, cores: int | None = None) -> list[str]:
         """Return the names of the memory ceilings that an access pattern on `cores` cores may be under, best first.
@@ -176,7 +176,7 @@ class CpuDevice(base.Device):
         drawn = flat[:DISTINCT_ITEMS]
         starts = range(0, drawn.size, RANDOM_CHUNK_ITEMS)
         seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
-        drawn_dtype = numpy.float64 if dtype == "fp64" else numpy.float32
+        drawn_dtype = array_dtype(dtype if dtype in NATIVE_DTYPES else COMMON_DTYPE)
 
         def fill_drawn(worker: int) -> None:
             for index in range(worker, len(starts), self.cores):  # every cores-th chunk is this worker's

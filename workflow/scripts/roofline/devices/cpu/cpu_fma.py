@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from roofline.core import statistics
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, operand_dtype, relative_error, require_close
+from roofline.core.dtypes import array_dtype, dtype_bytes, operand_dtype, relative_error, require_close
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import StepSeconds
@@ -54,7 +54,7 @@ class FmaLoop:
 
     def __init__(self, device: "CpuDevice", dtype: str, chains: int, vector_bytes: int, seed: int):
         self.workers, self.dtype = device.workers, dtype
-        self.lanes, self.loop = vector_bytes // ITEM_BYTES[dtype], loops.compile_fma_loop(dtype, chains, vector_bytes)
+        self.lanes, self.loop = vector_bytes // dtype_bytes(dtype), loops.compile_fma_loop(dtype, chains, vector_bytes)
         self.rounds = ROUNDS_OF_12_CHAINS * min(CHAIN_COUNTS) // chains
         threads, row_items = self.workers.count, chains * self.lanes
         self.numbers = self._page_separated_rows(threads, self.lanes + row_items)
@@ -71,7 +71,7 @@ class FmaLoop:
 
     def _page_separated_rows(self, threads: int, items: int) -> numpy.ndarray:
         """Return zeros of shape (threads, items), each thread's row in pages that no other row shares."""
-        row_bytes = math.ceil(items * ITEM_BYTES[self.dtype] / loops.PAGE_BYTES) * loops.PAGE_BYTES
+        row_bytes = math.ceil(dtype_bytes(self.dtype, items) / loops.PAGE_BYTES) * loops.PAGE_BYTES
         rows = loops.allocate_aligned(threads * row_bytes, loops.PAGE_BYTES).view(array_dtype(self.dtype))
         rows.fill(0)
         return rows.reshape(threads, -1)[:, :items]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import numpy
 
+from roofline.core.dtypes import DTYPES
 from roofline.devices.cpu.workers import Workers
 
 ITERATION_BYTES = 512  # bytes of each array that one iteration covers: sizes are multiples of it
@@ -198,10 +199,10 @@ def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
 
     The outer loop is over rounds, the inner one over steps. In a step each chain does one multiply-add on its vector.
     """
-    scalar, item_bytes = {"fp64": ("double", 8), "fp32": ("float", 4)}[dtype]
-    lanes = vector_bytes // item_bytes
+    bits = DTYPES[dtype].bits
+    scalar, lanes = {64: "double", 32: "float"}[bits], 8 * vector_bytes // bits
     vector = f"<{lanes} x {scalar}>"
-    fma = f"@llvm.fmuladd.v{lanes}f{8 * item_bytes}"
+    fma = f"@llvm.fmuladd.v{lanes}f{bits}"
 
     def vectors_at(base: str, name: str, first: int = 0) -> list[str]:
         return [

@@ -7,10 +7,13 @@ architecture.
 
 from collections.abc import Mapping
 
-PIPES = {"fp64": "d", "fp32": "f", "fp16": "h"}
+from roofline.core.architectures import architecture_of
+from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES
+
+PIPES = {name: dtype.pipe for name, dtype in DTYPES.items() if dtype.pipe}
 FLOPS_PER_OPERATION = {"add": 1, "mul": 1, "fma": 2}  # FLOPs of an instruction of a thread
-# Numbers that one instruction takes at once, as Nsight Compute's own roofline counts them; all other pipes take one.
-NUMBERS_PER_INSTRUCTION = {"fp16": 2}
+# Dtypes of operators, whose operations on tensor cores are counted.
+TENSOR_DTYPES = [name for name in PRODUCT_DTYPES if DTYPES[name].is_float and 8 < DTYPES[name].bits < 64]
 TENSOR_METRIC_PREFIX = "sm__ops_path_tensor_src_"
 
 DURATION_METRIC = "gpu__time_duration.sum"
@@ -44,15 +47,6 @@ METRICS_SINCE = {
         "tensor_pipe_active_fraction": SHARE_METRICS["tensor_pipe_active_fraction"],
     },
 }
-# Types of floating-point operands and sums of tensor cores that have metrics, from a compute capability on.
-TENSOR_SINCE = {
-    (7, 0): ("fp16_dst_fp16", "fp16_dst_fp32"),
-    (7, 5): ("fp16_dst_fp16", "fp16_bf16_tf32_dst_fp32"),
-    (8, 0): ("fp16_dst_fp16", "fp16_dst_fp32", "bf16_dst_fp32", "tf32_dst_fp32"),
-    (9, 0): ("fp16", "bf16_dst_fp32", "tf32_dst_fp32"),
-    (10, 0): ("fp16_dst_fp16", "fp16_dst_fp32", "bf16_dst_fp32", "tf32_dst_fp32"),
-}
-FIRST_SASS_CAPABILITY = (7, 5)  # the first compute capability whose instructions are counted by kind
 
 
 def metric_by_field(capability: tuple[int, int]) -> dict[str, str]:
@@ -67,15 +61,19 @@ def metric_by_field(capability: tuple[int, int]) -> dict[str, str]:
 def flops_by_metric(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
     """Return the metrics of each pipe, and the FLOPs that a count of one stands for."""
     metrics_by_pipe = {}
-    pipes = PIPES if capability >= FIRST_SASS_CAPABILITY else {}
+    architecture = architecture_of(capability)
+    pipes = PIPES if architecture.counts_instructions else {}
     for pipe, letter in pipes.items():
-        numbers = NUMBERS_PER_INSTRUCTION.get(pipe, 1)
+        numbers = DTYPES[pipe].numbers_per_instruction
         metrics_by_pipe[pipe] = {
             f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": flops * numbers
             for operation, flops in FLOPS_PER_OPERATION.items()
         }
-    operands = next((names for since, names in reversed(TENSOR_SINCE.items()) if capability >= since), ())
-    metrics_by_pipe["tensor"] = {f"{TENSOR_METRIC_PREFIX}{operand}.sum": 1 for operand in operands}
+    metrics_by_pipe["tensor"] = {
+        f"{TENSOR_METRIC_PREFIX}{operand}.sum": 1
+        for dtype in TENSOR_DTYPES
+        for operand in architecture.operand_counters.get(dtype, ())
+    }
     return metrics_by_pipe
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype
 
 if TYPE_CHECKING:
     import cupy
@@ -29,22 +29,23 @@ class CudaArrays:
     """
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> "cupy.ndarray":
-        """Return standard normal random numbers drawn on the device, rounded to the dtype; int8: 32 times as much.
+        """Return normal random numbers drawn on the device, of the dtype's standard deviation, rounded to the dtype.
 
         An fp8 array is one of bytes, since CuPy has no such dtype.
         """
         values = self.empty(shape, dtype)
-        self.fill_normal(values, "fp32" if dtype == "tf32" else dtype, seed)
+        self.fill_normal(values, dtype, seed)
         return values
 
     def fill_normal(self, values: "cupy.ndarray", dtype: str, seed: int) -> None:
-        """Overwrite an array with the numbers that `normal` returns for this seed; tf32 has no kernel."""
-        kernel = self.load_kernel("random.cu", f"normal_{dtype}")
+        """Overwrite an array with the numbers that `normal` returns for this seed."""
+        kernel = self.load_kernel("random.cu", f"normal_{DTYPES[dtype].stored_as}")
         self.launch_one_pass(kernel, (values, self.xp.uint64(values.size), self.xp.uint64(seed)))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> "cupy.ndarray":
         """Return an array that is not filled; one of bytes for fp8."""
-        return self.xp.empty(shape, "uint8" if dtype == "fp8_e4m3" else array_dtype(dtype))
+        row = DTYPES[dtype]
+        return self.xp.empty(shape, "uint8" if row.is_float and row.bits <= 8 else array_dtype(dtype))
 
     def poison(self, array: "cupy.ndarray") -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
@@ -96,13 +97,15 @@ class CudaArrays:
         """Return three arrays of random fp32 numbers of `size_bytes` each, the same ones in every call for a size."""
         if self._triad_arrays is None or self._triad_arrays.a.nbytes != size_bytes:
             self._triad_arrays = None  # frees those of another size
-            self._triad_arrays = TriadArrays(*(self.normal((size_bytes // 4,), "fp32", seed) for seed in range(3)))
+            self._triad_arrays = TriadArrays(
+                *(self.normal((size_bytes // 4,), COMMON_DTYPE, seed) for seed in range(3))
+            )
         return self._triad_arrays
 
     def cache_buffer(self, size_bytes: int) -> "cupy.ndarray":
         """Return the first bytes of one array of 32-bit words, which grows with the largest size asked for."""
         if self._cache_buffer is None or self._cache_buffer.nbytes < size_bytes:
-            self._cache_buffer = self.normal((size_bytes // 4,), "fp32", seed=0)
+            self._cache_buffer = self.normal((size_bytes // 4,), COMMON_DTYPE, seed=0)
         return self._cache_buffer[: size_bytes // 4]
 
     def allocate_pinned(self, size_bytes: int) -> numpy.ndarray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
+from roofline.core.dtypes import array_dtype, dtype_bytes, require_close
 from roofline.core.units import GIB
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def make_energy_kernels(device: "CudaDevice") -> Iterator[EnergyKernel]:
     """Yield the points of each dtype, which all read the same random numbers: 1 GiB, or an eighth of free memory."""
     size = min(SIZE_BYTES, device.identity.memory_free_bytes // 8)
     for dtype, multiplies_and_blocks in MULTIPLIES_AND_BLOCKS.items():
-        numbers = device.normal((size // ITEM_BYTES[dtype],), dtype, SEED)
+        numbers = device.normal((size // dtype_bytes(dtype),), dtype, SEED)
         checked_sum = float(device.to_host(numbers[:CHECKED_ITEMS]).sum(dtype=numpy.float64))
         for multiplies, blocks in multiplies_and_blocks:
             yield _make_energy_kernel(device, dtype, numbers, checked_sum, multiplies, blocks)
@@ -58,10 +58,10 @@ def _make_energy_kernel(
 ) -> EnergyKernel:
     """Return one point. `checked_sum` is the sum of the first CHECKED_ITEMS numbers."""
     number, grid_blocks = array_dtype(dtype).type, blocks * device.multiprocessors
-    defines = (f"-DDOUBLE={int(dtype == 'fp64')}", f"-DMULTIPLIES={multiplies}")
+    defines = (f"-DDOUBLE={int(dtype_bytes(dtype) == 8)}", f"-DMULTIPLIES={multiplies}")
     kernel = device.load_kernel("energy.cu", "read_and_multiply", defines)
     sums = device.empty((grid_blocks * THREADS,), dtype)
-    numbers_per_vector = VECTOR_BYTES // ITEM_BYTES[dtype]
+    numbers_per_vector = VECTOR_BYTES // dtype_bytes(dtype)
 
     def run(passes: int, items: int = numbers.size) -> None:
         vectors_and_passes = numpy.uint64(items // numbers_per_vector), numpy.uint32(passes)
@@ -75,5 +75,5 @@ def _make_energy_kernel(
         error = abs(float(device.to_host(sums).sum(dtype=numpy.float64)) / expected - 1)
         require_close(f"the sum of {dtype} numbers after {multiplies} multiply-adds", error, TOLERANCE)
 
-    flops_per_byte = (2 * multiplies + 1) / ITEM_BYTES[dtype]
+    flops_per_byte = (2 * multiplies + 1) / dtype_bytes(dtype)
     return EnergyKernel(dtype, multiplies, blocks, flops_per_byte, numbers.nbytes, run, verify)

@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from roofline.core.architectures import architecture_of, parse_capability
+from roofline.core.dtypes import COMMON_DTYPE, DTYPES
 from roofline.devices import base, datasheets, levels
 from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
@@ -21,11 +23,7 @@ if TYPE_CHECKING:
     from cupy import RawKernel
     from cupy.cuda import Graph
 
-# Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
-OVERLAP_CAPABILITY, OVERLAP_DRIVER_CUDA = (9, 0), 12030
-# Compute capabilities that compute fp64 on tensor cores; 8.6, 8.9, 12.0 and their like have a token path only.
-FP64_TENSOR_CORES = ("8.0", "9.0", "10.0", "10.3")
-WIDE_ACCESS_CAPABILITY = (10, 0)  # the first compute capability with accesses of 32 bytes
+OVERLAP_DRIVER_CUDA = 12030  # the first CUDA of a driver with programmatic dependent launch in captured graphs
 # CUDA's device attributes by their keys in the device record. cudaGetDeviceProperties would query a hundred, which
 # takes 0.1 s of each job.
 PROPERTIES = {
@@ -61,7 +59,8 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.xp = cupy
         self.name = identity.device
         self.kind = "gpu"
-        self.capability = tuple(int(part) for part in identity.compute_capability.split("."))
+        self.capability = parse_capability(identity.compute_capability)
+        self.architecture = architecture_of(self.capability)
         self.memory_level = "hbm"
         self.cache_ceilings, self.cache_level = ["l2"], "l2"
         runtime = cupy.cuda.runtime
@@ -71,8 +70,8 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.multiprocessors = self.properties["MultiProcessorCount"]
         self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
         driver = runtime.driverGetVersion()
-        self.supports_overlap = self.capability >= OVERLAP_CAPABILITY and driver >= OVERLAP_DRIVER_CUDA
-        self.vector_bytes = 32 if self.capability >= WIDE_ACCESS_CAPABILITY else 16  # as in kernels/memory.cu
+        self.supports_overlap = self.architecture.clusters and driver >= OVERLAP_DRIVER_CUDA
+        self.vector_bytes = self.architecture.access_bytes  # as in kernels/memory.cu
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not report the L1's size; L1 and shared memory are parts of one store.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
@@ -181,16 +180,14 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     def compute_unit(self, ceiling: str) -> str:
         """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or
         "cuda_core"."""
-        if ceiling == "fp64" and self.identity.compute_capability in FP64_TENSOR_CORES:
-            return datasheets.TENSOR_CORE
-        return datasheets.CUDA_CORE if ceiling in datasheets.CUDA_CORE_FIGURE else datasheets.TENSOR_CORE
+        return datasheets.TENSOR_CORE if ceiling in self.architecture.tensor_dtypes else datasheets.CUDA_CORE
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
         """Return the ceiling of an operator: its dtype's GEMM on tensor cores, register-only multiply-adds on CUDA
         cores, those of fp32 for a dtype that has none."""
         if unit == "tensor_core":
             return dtype
-        return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
+        return f"{dtype if DTYPES[dtype].pipe else COMMON_DTYPE}_fma"
 
     def memory_ceiling_names(self, mix: str) -> list[str]:
         return levels.memory_ceiling_names(self.kind, mix)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
-from roofline.core.dtypes import array_dtype, operand_dtype, relative_error, require_close
+from roofline.core.dtypes import DTYPES, array_dtype, operand_dtype, relative_error, require_close
 from roofline.core.terms import Array
 from roofline.devices.base import Workload
 from roofline.records.compute import WorkloadSpec
@@ -22,8 +22,6 @@ NUMBERS_AND_STEPS = ((8, 4), (16, 16), (16, 32))
 # The factors k and l of a fold x -> k x + l, in every lane. Folds draw numbers together, to 1/e within 1 / (1 + k)
 # steps: as many as the dtype's digits allow, while the check can still tell a fold from none.
 FOLD_FACTORS = {"fp64": (-1 + 2**-30, 0.5), "fp32": (-1 + 2**-16, 0.5), "fp16": (-1 + 2**-10, 0.5)}
-# fp16 numbers lie side by side, two in a register.
-NUMBERS_PER_REGISTER = {"fp64": 1, "fp32": 1, "fp16": 2}
 # Rounding errors add up: over a few steps to a few units in the last place, in fp16 to 3 % of a number, since a fold
 # takes it nearly back every second step; over all steps of a run, up to 32768, to 1.4e-5 in fp32 and a quarter in fp16.
 # The error of a missing step, or of a number that was not written, is larger.
@@ -69,7 +67,7 @@ def fma_flops(ceiling: str, shape: FmaShape) -> int:
     Two fp16 numbers lie in one register and count as one of `shape.numbers`.
     """
     blocks, threads, rounds, numbers, steps = shape
-    return 2 * NUMBERS_PER_REGISTER[operand_dtype(ceiling)] * numbers * steps * rounds * blocks * threads
+    return 2 * DTYPES[operand_dtype(ceiling)].numbers_per_instruction * numbers * steps * rounds * blocks * threads
 
 
 def _defines(numbers: int, steps: int) -> tuple[str, ...]:
@@ -81,7 +79,8 @@ KERNELS = [("fma.cu", "", _defines(*variant)) for variant in NUMBERS_AND_STEPS]
 
 def _make_workload(device: "CudaDevice", ceiling: str, seed: int, shape: FmaShape) -> Workload:
     blocks, threads, rounds, numbers, steps = shape
-    dtype, lanes = operand_dtype(ceiling), NUMBERS_PER_REGISTER[operand_dtype(ceiling)]
+    dtype = operand_dtype(ceiling)
+    lanes = DTYPES[dtype].numbers_per_instruction  # side by side in a register
     before = device.normal((numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
     factors = device.to_device(numpy.repeat(numpy.array(FOLD_FACTORS[dtype], array_dtype(dtype)), lanes))

@@ -4,16 +4,16 @@ import os
 from importlib import metadata
 from pathlib import Path
 
+from roofline.core.architectures import ARCHITECTURES, architecture_of, parse_capability
 from roofline.core.terms import make_printable
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
-from roofline.devices.datasheets import missing_tensor_core_reason
+from roofline.devices.datasheets import missing_ceiling_reason
 from roofline.devices.gpu import cuda_driver, nvml
 
 CUPY_PACKAGE_BY_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 CPU_ONLY_REMEDY = "set 'devices: [cpu]' in config/config.yaml"
 OLDEST_DRIVER = {12: "525", 13: "580"}
-OLDEST_CAPABILITY = 7.0  # the oldest compute capability that is measured
 DRIVER = Path("/proc/driver/nvidia/version")
 
 # What is assumed of a card that CUDA does not list, such as any MIG slice but the first; no card has a larger L2.
@@ -68,7 +68,7 @@ def no_gpu_reason() -> str | None:
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
     """Return why this card cannot be measured for a compute ceiling, without opening it; None where it can."""
-    return identity.fault or missing_tensor_core_reason(ceiling, identity.compute_capability)
+    return identity.fault or missing_ceiling_reason(ceiling, identity.compute_capability)
 
 
 def _facts_from_nvml(handle: nvml.NvmlHandle, cards: list[cuda_driver.VisibleGpu]) -> dict:
@@ -112,8 +112,8 @@ def _unusable_reason(facts: dict) -> str | None:
     capability = facts["compute_capability"]
     if not capability or not facts["memory_total_bytes"] or facts["uuid"] == "unknown":
         return f"neither NVML nor CUDA reports this card's UUID, compute capability or memory; {CPU_ONLY_REMEDY}"
-    if float(capability) < OLDEST_CAPABILITY:
-        needed = f"{OLDEST_CAPABILITY} is needed; leave it out of 'devices'"
+    if parse_capability(capability) < ARCHITECTURES[0].since:
+        needed = "{}.{} is needed; leave it out of 'devices'".format(*ARCHITECTURES[0].since)
         return f"{facts['name']} has compute capability {capability}, and {needed}"
     return None
 

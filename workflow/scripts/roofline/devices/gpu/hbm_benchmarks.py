@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
+from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import ACCESS_PATTERNS, Array
 from roofline.core.units import GIB
 from roofline.devices.base import BandwidthBenchmark, Step
@@ -174,7 +175,7 @@ def _verify_copy(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
 
 def _verify_triad(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
     for seed, array in ((0, arrays.a), (1, arrays.b)):  # which may hold the pattern of another check
-        device.fill_normal(array, "fp32", seed)
+        device.fill_normal(array, COMMON_DTYPE, seed)
     device.poison(arrays.c)
     step(0)
     wrong = device.xp.zeros(1, device.xp.uint64)
@@ -215,7 +216,7 @@ def require_sum(device: "CudaDevice", read: Callable[[], object], expected: int,
 
 
 def _device_copy_benchmark(device: "CudaDevice", size: int) -> BandwidthBenchmark:
-    source = device.normal((size // 4,), "fp32", seed=0)
+    source = device.normal((size // 4,), COMMON_DTYPE, seed=0)
     destination = device.xp.zeros_like(source)
 
     def copy(index: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy
 
 from roofline.core import roofline_model
-from roofline.core.dtypes import relative_error, require_close
+from roofline.core.dtypes import COMMON_DTYPE, relative_error, require_close
 from roofline.core.roofline_model import LANES_PER_WARP, SCHEDULERS_PER_SM, WORD_BYTES
 from roofline.devices.base import Step
 from roofline.devices.gpu.gpu_fma import FEW_STEPS_TOLERANCE, WHOLE_RUN_TOLERANCE, expected_fold
@@ -118,7 +118,10 @@ def _issue_kernel(device: "CudaDevice", threads: int, pairs: int) -> IssueKernel
     def check() -> Check:
         """Check the floats of all rounds of a step, then both kinds of number after a few rounds."""
         start = start_words(threads)
-        for count, tolerance in ((rounds, WHOLE_RUN_TOLERANCE["fp32"]), (COMPARED_ROUNDS, FEW_STEPS_TOLERANCE["fp32"])):
+        for count, tolerance in (
+            (rounds, WHOLE_RUN_TOLERANCE[COMMON_DTYPE]),
+            (COMPARED_ROUNDS, FEW_STEPS_TOLERANCE[COMMON_DTYPE]),
+        ):
             floats, words = run_first_block(count)
             expected = expected_fold(start.astype(numpy.float64), count * pairs // CHAINS_PER_THREAD, FACTOR, OFFSET)
             error = relative_error(floats, expected)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CEILING_KERNEL_FOLDER = Path(__file__).parent / "kernels"
 # --split-compile: each kernel of a source on another core; -ftz: denormal numbers are zeros, as in CuPy's kernels.
 COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0", "-ftz=true")
-HOPPER_CAPABILITY, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)  # for instructions that only Hopper has
+HOPPER_OPTIONS = ("-arch=sm_90a",)  # for instructions that only Hopper has
 INCLUDE_LINE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
@@ -38,14 +38,14 @@ def list_kernel_files(path: Path) -> set[Path]:
 class KernelCompiler:
     """The compiler of CudaDevice.
 
-    It needs the device's `xp`, `capability`, `identity` and `ceiling_kernels`, and `_modules`, an empty dictionary
-    which the device makes and which holds loaded modules by their code and macros.
+    It needs the device's `xp`, `architecture`, `capability`, `identity` and `ceiling_kernels`, and `_modules`, an empty
+    dictionary which the device makes and which holds loaded modules by their code and macros.
     """
 
     @property
     def is_hopper(self) -> bool:
         """Return whether the device runs what is compiled with HOPPER_OPTIONS."""
-        return self.capability == HOPPER_CAPABILITY
+        return self.architecture.wgmma
 
     def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()) -> "cupy.RawKernel":
         """Return a kernel of a .cu file, compiled for this card with macros. A bare file name is one for ceilings."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy
 
+from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import AccessPattern, UnsupportedError
 from roofline.core.units import GIB, MIB
 from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
@@ -152,7 +153,7 @@ class _Endpoint:
             if number:
                 self.stream = device.xp.cuda.Stream(non_blocking=True)
                 self.stream.use()
-            self.sent = device.normal((size // 4,), "fp32", seed=number)
+            self.sent = device.normal((size // 4,), COMMON_DTYPE, seed=number)
             self.received = device.xp.zeros_like(self.sent)
             self.clock = device.xp.zeros(2, device.xp.uint64)
             self.word_sum, self.report_sum = (device.xp.zeros(1, device.xp.uint32) for _ in range(2))
@@ -221,14 +222,14 @@ class _DriverCopy:
     def prepare(self) -> None:
         """Draw random numbers on the sending card that no check before had, and fill the destination with others."""
         with self._card as card:
-            card.device.fill_normal(card.sent, "fp32", card.number + 2)
+            card.device.fill_normal(card.sent, COMMON_DTYPE, card.number + 2)
         self._peer.fill(self._peer.received, 0xFF)
 
     def check(self) -> str:
         """Return what was compared with the numbers sent. Raises ArithmeticError where the received ones differ."""
         with self._peer as peer:
             words = self._size // 4
-            expected = peer.device.normal((words,), "fp32", self._card.number + 2)
+            expected = peer.device.normal((words,), COMMON_DTYPE, self._card.number + 2)
             if not hbm_benchmarks.have_same_bits(peer.device, expected, peer.received[:words]):
                 raise ArithmeticError("what was copied to the peer differs from its source")
         return "every byte that arrived compared with the same random numbers drawn there"

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from roofline.core.dtypes import COMMON_DTYPE, FLOAT_BYTES
 from roofline.core.terms import DEVICE_TRAITS, Axis, DeviceKind
 from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
 
@@ -32,8 +33,8 @@ class AboutDecodeAttention(About):
         return f"batch {cell.shape['batch']}"
 
     def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
-        device, fp32, heads = DEVICE_TRAITS[kind], cell.dtype == "fp32", cell.shape["heads"]
-        narrower = device.narrowest_bytes < 4
+        device, fp32, heads = DEVICE_TRAITS[kind], cell.dtype == COMMON_DTYPE, cell.shape["heads"]
+        narrower = device.narrowest_bytes < FLOAT_BYTES
         tensor_cores = ["tensor cores"] if device.tensor_cores and fp32 else []
         lower = ["lower precision"] if narrower else []
         # The cache has to be read, but it may have fewer bytes, or serve more queries.

@@ -6,10 +6,11 @@ Block: with the query projection before it and the output projection after it. T
 is not part of the step.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from roofline.core.dtypes import ITEM_BYTES, relative_error
+from roofline.core.dtypes import TOLERANCES, dtype_bytes, relative_error
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Implementation, Operator, count_rotation_copies
@@ -53,12 +54,12 @@ def attention_bytes(shape: AttentionShape, dtype: str, scope: str) -> int:
 
 def kv_cache_bytes(shape: AttentionShape, dtype: str) -> int:
     """Return the bytes of K and V of one layer."""
-    return 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
+    return dtype_bytes(dtype, 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size)
 
 
 def projection_bytes(shape: AttentionShape, dtype: str) -> int:
     """Return the bytes of the weights of one layer's query and output projection, without their biases."""
-    return 2 * shape.hidden_size**2 * ITEM_BYTES[dtype]
+    return dtype_bytes(dtype, 2 * shape.hidden_size**2)
 
 
 def attend(xp: Any, query: Array, keys: Array, values: Array) -> Array:
@@ -120,7 +121,7 @@ class DecodeImplementation(Implementation):
     [batch, hidden] for a block."""
 
     scopes = ("core",)
-    tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
+    tolerance: ClassVar[Mapping[str, float]] = TOLERANCES
 
     def __init__(self, operator: Operator, device: Device, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)

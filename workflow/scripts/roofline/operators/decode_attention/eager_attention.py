@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import FLOAT_BYTES, array_dtype, dtype_bytes
 from roofline.core.terms import Array
 from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
@@ -54,21 +54,21 @@ class EagerAttention(DecodeImplementation):
     def costs(self, scope: str) -> CostTerms:
         """Return the kernels, the passes over intermediates, and the products of stacked matrices, which read memory
         and cache equally slowly."""
-        shape, fp32_bytes = self.shape, ITEM_BYTES["fp32"]
+        shape = self.shape
         kernels = CORE_KERNELS[self.dtype]
         if scope == "block":
             kernels += PROJECTION_KERNELS[self.dtype]
         if shape.group > 1:
             kernels += GROUPED_KERNELS[self.dtype]
         elements = 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size
-        passed_bytes = SCORE_PASSES * fp32_bytes * shape.batch * shape.heads * shape.seq_len
+        passed_bytes = SCORE_PASSES * FLOAT_BYTES * shape.batch * shape.heads * shape.seq_len
         if self.dtype == "bf16":
-            passed_bytes += elements * (fp32_bytes + ITEM_BYTES["bf16"])
+            passed_bytes += elements * (FLOAT_BYTES + dtype_bytes(self.dtype))
         multiplied_as = "fp16" if self.dtype == "fp16" else "fp32"  # bf16 is widened
         floor = {f"{multiplied_as}_column_product_s_per_element": float(elements)}
         if scope == "block" and shape.batch > 1:  # a single row is read as fast as the memory allows
             projected_as = "fp32" if self.dtype == "fp32" else "fp16"  # bf16 takes as long as fp16
-            weights = arithmetic.projection_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
+            weights = arithmetic.projection_bytes(shape, self.dtype) / dtype_bytes(self.dtype)
             floor[f"{projected_as}_projection_s_per_element"] = weights
         return CostTerms(
             calls={"array_operation_s": float(kernels)},

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
 LAUNCH_ARGUMENTS = 9
 HEAD_SIZES = (64, 128)  # sizes that it is compiled for
-KERNEL_DTYPES = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 
 # As in the headers of the kernel.
-FLOAT_BYTES = ITEM_BYTES["fp32"]
 VECTOR_BYTES = 16
 LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
 MMA_QUERIES = 8
@@ -70,7 +68,7 @@ class KernelVariant:
     def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
         """Return the -D options of the compiler for a dtype and head size."""
         macros = {
-            "DTYPE": KERNEL_DTYPES[dtype],
+            "DTYPE": dtype.capitalize(),
             "HEAD_SIZE": head_size,
             "QUERIES": self.queries,
             "WARPS": self.warps,
@@ -98,9 +96,9 @@ def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Itera
     Tensor cores are used where a K/V head serves several queries and the card has them for the dtype: for one query the
     multiply-adds keep up with any memory. Tiles go through shared memory where two blocks have room for it.
     """
-    vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
+    vectors = dtype_bytes(dtype, shape.head_size) // VECTOR_BYTES  # of a row
     tile = LOADS * LANES_PER_WARP // vectors
-    uses_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and limits.capability >= MMA_FROM
+    uses_mma = shape.group > 1 and dtype_bytes(dtype) == 2 and limits.capability >= MMA_FROM
     if uses_mma:
         queries = MMA_QUERIES
         parts = 1  # partial results of a warp

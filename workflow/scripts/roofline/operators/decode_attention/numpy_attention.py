@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from roofline.core.cell_prediction import divided_cost_terms
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.core.units import MIB
 from roofline.devices.base import Device
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from roofline.devices.cpu.cpu_device import CpuDevice
 
-FP32_BYTES = ITEM_BYTES["fp32"]
 BYTES_PER_CORE = 2 * MIB  # of K and V as fp32: a cell is computed by one core for each, at least by one
 # Bytes of K as fp32 in a chunk. Threads that call NumPy at short intervals wait for the interpreter's lock: chunks of
 # 4 MiB were seen to take half the time of chunks of 512 KiB.
@@ -49,10 +48,10 @@ class NumpyAttention(DecodeImplementation):
     def __init__(self, operator: Operator, device: "CpuDevice", case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         shape = self.shape
-        self.emulated = ITEM_BYTES[self.dtype] < FP32_BYTES
+        self.emulated = dtype_bytes(self.dtype) < FLOAT_BYTES
         self.units = shape.batch * shape.kv_heads
         self.weight_rows = max(2, shape.group)  # of a unit's softmax weights: see _attend_chunk
-        unit_bytes = FP32_BYTES * shape.seq_len * shape.head_size
+        unit_bytes = FLOAT_BYTES * shape.seq_len * shape.head_size
         self.core_count = max(1, min(device.cores, self.units, 2 * self.units * unit_bytes // BYTES_PER_CORE))
         unit_numbers = self.weight_rows * max(shape.seq_len, shape.head_size)
         self.units_per_chunk = max(1, device.l2_bytes // 16 // unit_numbers)
@@ -103,7 +102,7 @@ class NumpyAttention(DecodeImplementation):
 
     def _read_terms(self, moved_bytes: int, cores: int) -> dict[str, float]:
         """Return the terms of reading bytes in the dtype of the case and, where it is emulated, widening them."""
-        widened_bytes = WIDENED_BYTES[self.dtype] * moved_bytes / ITEM_BYTES[self.dtype]
+        widened_bytes = WIDENED_BYTES[self.dtype] * moved_bytes / dtype_bytes(self.dtype)
         return {
             **divided_cost_terms("read_s_per_byte", float(moved_bytes), cores),
             **divided_cost_terms("pass_s_per_byte", widened_bytes, cores),

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
+from roofline.core.dtypes import FLOAT_BYTES, array_dtype, dtype_bytes, require_close
 from roofline.core.terms import Array, UserError
 from roofline.devices.base import Device, Identity
 from roofline.operators import base
@@ -180,7 +180,7 @@ class DecodeAttention(Operator):
         block_bytes = arithmetic.attention_bytes(shape, dtype, "block")
         block_copies = base.count_rotation_copies(block_bytes, last_level_cache_bytes)
         weights = block_copies * arithmetic.projection_bytes(shape, dtype)
-        widened = 2 * cache_bytes if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
+        widened = 2 * cache_bytes if dtype_bytes(dtype) < FLOAT_BYTES else 0  # where the device emulates the dtype
         scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
         return caches + rounding + weights + widened + scores + base.LIBRARY_WORKSPACE_BYTES
 

@@ -1,6 +1,6 @@
 """GEMM, as readers see it."""
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import dtype_bytes
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
 
@@ -22,6 +22,6 @@ class AboutGemm(About):
         device, compute = DEVICE_TRAITS[kind], []
         if device.tensor_cores and cell.dtype == "fp32":  # cuBLAS computes fp64 on tensor cores already
             compute.append("TF32 on tensor cores")
-        if ITEM_BYTES[cell.dtype] > device.narrowest_bytes:
+        if dtype_bytes(cell.dtype) > device.narrowest_bytes:
             compute.append("lower precision")
         return super().advice(cell, kind) | {"compute": compute}

@@ -6,22 +6,34 @@ T, B is (n, k) under N and (k, n) under T, and D is (n, m).
 """
 
 import ctypes
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
+from roofline.core.dtypes import DTYPES, FAST_ACCUMULATION, BlockScales, Output
 from roofline.core.terms import UnsupportedError
 
 BINDINGS = "nvmath.bindings.cublasLt"  # a module that takes 0.4 s to import
 CUBLASLT_WORKSPACE_BYTES = 64 << 20  # NVIDIA recommends 32 MiB from Hopper on
 
 # Values of cudaDataType (library_types.h) and of cublasComputeType_t (cublas_api.h).
-R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF, R_8F_E4M3 = 0, 1, 2, 3, 10, 14, 28
-COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32, COMPUTE_32I = 68, 70, 77, 72
-SCALE_CTYPES = {R_64F: ctypes.c_double, R_32F: ctypes.c_float, R_32I: ctypes.c_int32}
-TYPE_OF_OUTPUT = {"fp64": R_64F, "fp32": R_32F, "fp16": R_16F, "bf16": R_16BF, "int8": R_8I, "int32": R_32I}
+DATA_TYPES = {  # by the type of an array
+    "float64": 1,
+    "float32": 0,
+    "float16": 2,
+    "bfloat16": 14,
+    "float8_e4m3fn": 28,
+    "int8": 3,
+    "int32": 10,
+}
+COMPUTE_TYPES = {"float64": 70, "float32": 68, "int32": 72}  # by the array type of the sums
+COMPUTE_32F_FAST_TF32 = 77
+# Values of cublasLtMatmulMatrixScale_t (cublasLt.h), by a block's numbers across and along k and its factor's bits.
+SCALE_MODES = {(1, 16, 8): 1, (1, 32, 8): 2, (1, 128, 32): 4, (128, 128, 32): 5}
+SCALE_CTYPES = {"float64": ctypes.c_double, "float32": ctypes.c_float, "int32": ctypes.c_int32}
 
 
 class GemmShape(NamedTuple):
@@ -33,34 +45,29 @@ class GemmShape(NamedTuple):
 
 
 class GemmProblem(NamedTuple):
-    """A product to find algorithms for: the dtype of A and B, the sides, a layout such as TN, and the dtype of D."""
+    """A product to find algorithms for: the dtype of A and B, the sides, a layout such as TN, and the output D."""
 
     dtype: str
     shape: GemmShape
     layout: str
-    output: str
+    output: Output
 
 
-class CublasArithmetic(NamedTuple):
-    """cuBLASLt's arithmetic for a dtype: types of A and B, of the sums and of the scale factors, and its layouts."""
-
-    operand: int
-    compute: int
-    scale: int
-    layouts: tuple[str, ...]
-    accumulation: str
+def layouts(dtype: str) -> tuple[str, ...]:
+    """Return the layouts that cuBLASLt has for a dtype: for numbers of eight bits and fewer only TN."""
+    return ("NN", "TN", "NT") if DTYPES[dtype].bits > 8 else ("TN",)
 
 
-EVERY_LAYOUT = ("NN", "TN", "NT")
-ARITHMETIC_BY_DTYPE = {
-    "fp64": CublasArithmetic(R_64F, COMPUTE_64F, R_64F, EVERY_LAYOUT, "fp64"),
-    "fp32": CublasArithmetic(R_32F, COMPUTE_32F, R_32F, EVERY_LAYOUT, "fp32"),
-    "tf32": CublasArithmetic(R_32F, COMPUTE_32F_FAST_TF32, R_32F, EVERY_LAYOUT, "fp32"),
-    "fp16": CublasArithmetic(R_16F, COMPUTE_32F, R_32F, EVERY_LAYOUT, "fp32"),
-    "bf16": CublasArithmetic(R_16BF, COMPUTE_32F, R_32F, EVERY_LAYOUT, "fp32"),
-    "fp8_e4m3": CublasArithmetic(R_8F_E4M3, COMPUTE_32F, R_32F, ("TN",), "fp32"),
-    "int8": CublasArithmetic(R_8I, COMPUTE_32I, R_32F, ("TN",), "int32"),
-}
+def scale_factors_shape(scales: BlockScales, rows: int, k: int) -> tuple[int, int]:
+    """Return the shape of the array of an operand's scale factors, in C order, for `rows` rows or columns of k numbers.
+
+    Factors of single rows lie by blocks of k, [k / 128, rows]; those of square blocks by rows, [rows / 128, k / 128],
+    with k / 128 rounded up to a multiple of four. Source: cuBLAS documentation, block scaling for FP8 data types.
+    """
+    blocks_along_k = math.ceil(k / scales.along_k)
+    if scales.across == 1:
+        return blocks_along_k, rows
+    return math.ceil(rows / scales.across), math.ceil(blocks_along_k / 4) * 4
 
 
 @dataclass(frozen=True)
@@ -81,27 +88,37 @@ class CublasLt:
         self._workspace = workspace
         self._kept_alive: list = []  # descriptors and algorithms hold addresses in these objects
 
-    def find_algorithms(self, problem: GemmProblem, *, alpha: float, fast: bool, count: int) -> list[CublasAlgorithm]:
+    def find_algorithms(
+        self, problem: GemmProblem, *, alpha: float, count: int, factor_addresses: tuple[int, int] | None = None
+    ) -> list[CublasAlgorithm]:
         """Return up to `count` algorithms for a product; none if cuBLASLt has none for its shape and layout.
 
-        `alpha` scales the sum. `fast` asks for the fast accumulation of fp8, which keeps fewer bits of partial sums.
+        `alpha` scales the sum. `factor_addresses` are those of the scale factors of A and B, for a dtype that has some.
         """
         dtype, (m, n, k), layout, output = problem
-        lt, arithmetic = self._lt, ARITHMETIC_BY_DTYPE[dtype]
-        scale = R_32I if output == "int32" else arithmetic.scale
+        lt, row = self._lt, DTYPES[dtype]
+        sums = DTYPES[output.accumulation.split()[0]].array
+        # The results of int8 are scaled in fp32, unless they are the sums themselves.
+        scale = sums if sums == "float64" or output.dtype == output.accumulation else "float32"
         transposed_a, transposed_b = layout[0] == "T", layout[1] == "T"
-        description = lt.matmul_desc_create(arithmetic.compute, scale)
+        compute = COMPUTE_32F_FAST_TF32 if dtype == "tf32" else COMPUTE_TYPES[sums]
+        description = lt.matmul_desc_create(compute, DATA_TYPES[scale])
         self._set_attribute(description, "TRANSA", ctypes.c_int32(transposed_a))
         self._set_attribute(description, "TRANSB", ctypes.c_int32(transposed_b))
-        if fast:
+        if output.accumulation == FAST_ACCUMULATION:
             self._set_attribute(description, "FAST_ACCUM", ctypes.c_int8(1))
+        if row.scales and factor_addresses:
+            for operand, blocks, address in zip("AB", row.scales, factor_addresses, strict=True):
+                mode = SCALE_MODES[blocks.across, blocks.along_k, blocks.bits]
+                self._set_attribute(description, f"{operand}_SCALE_MODE", ctypes.c_int32(mode))
+                self._set_attribute(description, f"{operand}_SCALE_POINTER", ctypes.c_uint64(address))
         a_rows, a_columns = (k, m) if transposed_a else (m, k)
         b_rows, b_columns = (n, k) if transposed_b else (k, n)
-        a_layout = _create_layout(lt, arithmetic.operand, a_rows, a_columns)
-        b_layout = _create_layout(lt, arithmetic.operand, b_rows, b_columns)
-        d_layout = _create_layout(lt, TYPE_OF_OUTPUT[output], m, n)
+        a_layout = _create_layout(lt, DATA_TYPES[row.array], a_rows, a_columns)
+        b_layout = _create_layout(lt, DATA_TYPES[row.array], b_rows, b_columns)
+        d_layout = _create_layout(lt, DATA_TYPES[DTYPES[output.dtype].array], m, n)
         offered = self._ask_heuristic(description, a_layout, b_layout, d_layout, count)
-        alpha_value = SCALE_CTYPES[scale](1 if scale == R_32I else alpha)
+        alpha_value = SCALE_CTYPES[scale](1 if scale == "int32" else alpha)
         zero = SCALE_CTYPES[scale](0)
         self._kept_alive += [alpha_value, zero, offered]
 
@@ -122,7 +139,7 @@ class CublasLt:
             for rank, address in enumerate(offered.addresses)
         ]
 
-    def _set_attribute(self, description: int, attribute: str, value: ctypes.c_int32 | ctypes.c_int8) -> None:
+    def _set_attribute(self, description: int, attribute: str, value: ctypes._SimpleCData) -> None:
         self._lt.matmul_desc_set_attribute(
             description, self._lt.MatmulDescAttribute[attribute], ctypes.addressof(value), ctypes.sizeof(value)
         )

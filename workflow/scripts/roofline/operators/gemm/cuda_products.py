@@ -2,39 +2,25 @@
 by a kernel of ours fp16 and bf16."""
 
 import itertools
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, Output, array_dtype, dtype_bytes
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.base import Step, Workload
 from roofline.operators.gemm import cublaslt, tensor_matmul
+from roofline.operators.gemm.block_scales import ScaleFactors
 from roofline.operators.gemm.cublaslt import CublasLt, GemmProblem, GemmShape
-from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops, library_choice
+from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops, library_choice, result_scale
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import CudaDevice
 
-BY_CUPY = ("fp64", "fp32", "fp16", "bf16")
-# The outputs and accumulations of cuBLASLt for a dtype: the first is the ceiling, the others are variants.
-FAST_ACCUMULATION, EXACT_ACCUMULATION = "fp32 with fast accumulation", "fp32"
-OUTPUTS = {
-    "fp64": [("fp64", "fp64")],
-    "fp32": [("fp32", "fp32")],
-    "tf32": [("fp32", "fp32")],
-    "fp16": [("fp16", "fp32")],
-    "bf16": [("bf16", "fp32")],
-    "fp8_e4m3": [("bf16", FAST_ACCUMULATION), ("bf16", EXACT_ACCUMULATION)],
-    "int8": [("int8", "int32"), ("int32", "int32")],
-}
-INPUTS = {
-    "tf32": "standard normal fp32 numbers; the tensor cores round them to tf32",
-    "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
-}
-INT8_SCALE = 32.0
+# CuPy multiplies floats whose product has their own type; the others only cuBLASLt.
+BY_CUPY = [name for name in PRODUCT_DTYPES if DTYPES[name].is_float and DTYPES[name].outputs[0].dtype == name]
+SCALES_TEXT = "a random factor of 0.5 to 2 for each {0.across} x {0.along_k} of A, {1.across} x {1.along_k} of B"
 ALGORITHMS = 8  # per shape and layout, that the heuristic is asked for
 
 # m, n and k over the reference GEMM's size. The best differ by dtype: a long k spends less on beginnings and ends,
@@ -92,23 +78,24 @@ class CublasLtWorkloads:
         self._lt = CublasLt(self._workspace.data.ptr)
         self._a = device.normal((max(shape.m * shape.k for shape in shapes),), dtype, seed)
         self._b = device.normal((max(shape.n * shape.k for shape in shapes),), dtype, seed + 1)
-        largest = max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
-        self._d = device.xp.empty(largest * max(shape.m * shape.n for shape in shapes), "uint8")
+        scales, most_results = DTYPES[dtype].scales, max(shape.m * shape.n for shape in shapes)
+        self._d = device.xp.empty(_widest_output_bytes(dtype) * most_results, "uint8")
+        self._factors = {shape: ScaleFactors(device, scales, shape, seed) for shape in shapes if scales}
 
-    def candidates(self, output: str, accumulation: str) -> Iterator[Workload]:
+    def candidates(self, output: Output) -> Iterator[Workload]:
         """Yield the heuristic's first choice for every shape and layout, then every second choice, and so on."""
-        fast = accumulation == FAST_ACCUMULATION
         offered = []
-        for shape, layout in itertools.product(self._shapes, cublaslt.ARITHMETIC_BY_DTYPE[self._dtype].layouts):
-            problem, alpha = GemmProblem(self._dtype, shape, layout, output), _int8_alpha(output, shape.k)
-            algorithms = self._lt.find_algorithms(problem, alpha=alpha, fast=fast, count=ALGORITHMS)
+        for shape, layout in itertools.product(self._shapes, cublaslt.layouts(self._dtype)):
+            problem, alpha = GemmProblem(self._dtype, shape, layout, output), result_scale(self._dtype, output, shape.k)
+            factors = self._factors[shape].addresses if shape in self._factors else None
+            algorithms = self._lt.find_algorithms(problem, alpha=alpha, count=ALGORITHMS, factor_addresses=factors)
             offered.append((problem, algorithms))
         for rank in range(ALGORITHMS):
             for problem, algorithms in offered:
                 if rank < len(algorithms):
-                    yield self._workload(problem, algorithms[rank], accumulation)
+                    yield self._workload(problem, algorithms[rank])
 
-    def _workload(self, problem: GemmProblem, algorithm: cublaslt.CublasAlgorithm, accumulation: str) -> Workload:
+    def _workload(self, problem: GemmProblem, algorithm: cublaslt.CublasAlgorithm) -> Workload:
         a_address, b_address, d_address = (array.data.ptr for array in (self._a, self._b, self._d))
         stream = self._device.stream.ptr
 
@@ -120,14 +107,14 @@ class CublasLtWorkloads:
             shape=problem.shape._asdict(),
             layout=problem.layout,
             algorithm=f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}",
-            accumulation=accumulation,
-            output=problem.output,
+            accumulation=problem.output.accumulation,
+            output=problem.output.dtype,
         )
         return self._make_workload(spec, step)
 
     def own_kernel_workloads(self) -> Iterator[Workload]:
         """Yield our kernel's product of every shape; none for a dtype that the kernel does not have."""
-        if self._dtype not in tensor_matmul.FIRST_CAPABILITY_BY_DTYPE:
+        if self._dtype not in tensor_matmul.HALF_DTYPES:
             return
         for shape in self._shapes:
             library, sides = tensor_matmul.LIBRARY_NAME, shape._asdict()
@@ -142,7 +129,7 @@ class CublasLtWorkloads:
         m, n, k = shape
         if reason := tensor_matmul.refusal_reason(self._dtype, self._device.capability, m, k):
             return _refusing_step(reason)
-        d = self._d[: m * n * ITEM_BYTES[self._dtype]].view(array_dtype(self._dtype)).reshape(n, m)
+        d = self._d[: dtype_bytes(self._dtype, m * n)].view(array_dtype(self._dtype)).reshape(n, m)
         a, b = self._a[: m * k].reshape(m, k), self._b[: n * k].reshape(n, k)
         run = tensor_matmul.make_launch(self._device, self._dtype, b, a, d)
         return lambda index: run()
@@ -161,26 +148,27 @@ class CublasLtWorkloads:
         """Compare blocks of D, from the corners and between them, with float64."""
         m, n, k = (spec.shape[side] for side in "mnk")
         self._device.synchronize()
-        operand = array_dtype(self._dtype)
         rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, SAMPLED_COLUMNS)
-        if spec.layout[0] == "T":
-            a_matrix = DeviceMatrix(self._a, operand, m, k)
-            a_blocks = [_copy_block(a_matrix, rows=part) for part in rows]
-        else:
-            a_matrix = DeviceMatrix(self._a, operand, k, m)
-            a_blocks = [_copy_block(a_matrix, columns=part).T for part in rows]
-        if spec.layout[1] == "T":
-            b_matrix = DeviceMatrix(self._b, operand, k, n)
-            b_blocks = [_copy_block(b_matrix, columns=part) for part in columns]
-        else:
-            b_matrix = DeviceMatrix(self._b, operand, n, k)
-            b_blocks = [_copy_block(b_matrix, rows=part).T for part in columns]
+        a_blocks = self._copy_operand("a", spec, rows, by_rows=spec.layout[0] == "T")
+        b_blocks = self._copy_operand("b", spec, columns, by_rows=spec.layout[1] == "N")
         d_matrix = DeviceMatrix(self._d, array_dtype(spec.output), n, m)
         d_blocks = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
         label = f"{self._dtype} product {m} x {n} x {k} {spec.layout} by {spec.library}"
-        alpha = _int8_alpha(spec.output, k)
-        return _compare_blocks(
-            label, self._dtype, a_blocks, b_blocks, d_blocks, alpha=alpha, rounded=spec.output == "int8"
+        output = Output(spec.output, spec.accumulation)
+        return _compare_blocks(label, self._dtype, output, a_blocks, b_blocks, d_blocks)
+
+    def _copy_operand(self, name: str, spec: WorkloadSpec, parts: list[slice], by_rows: bool) -> list[Array]:
+        """Return these rows of A or columns of B, [rows, k] each, with their scale factors; `by_rows`: so it is stored."""
+        m, n, k = (spec.shape[side] for side in "mnk")
+        buffer, length = {"a": (self._a, m), "b": (self._b, n)}[name]
+        sides = (length, k) if by_rows else (k, length)
+        matrix = DeviceMatrix(buffer, array_dtype(self._dtype), *sides)
+        blocks = [_copy_block(matrix, rows=part) if by_rows else _copy_block(matrix, columns=part).T for part in parts]
+        factors = self._factors.get(GemmShape(m, n, k))
+        return (
+            [factors.scaled(name, block, part) for block, part in zip(blocks, parts, strict=True)]
+            if factors
+            else blocks
         )
 
 
@@ -191,9 +179,9 @@ def _refusing_step(reason: str) -> Step:
     return step
 
 
-def _int8_alpha(output: str, k: int) -> float:
-    """Return the scale of the sums: for int8 results one that gives them the spread of the operands, else 1."""
-    return INT8_SCALE / (INT8_SCALE**2 * math.sqrt(k)) if output == "int8" else 1.0
+def _widest_output_bytes(dtype: str) -> int:
+    """Return the bytes of a number of a dtype's widest result."""
+    return max(dtype_bytes(output.dtype) for output in DTYPES[dtype].outputs)
 
 
 def _sample_slices(length: int, width: int) -> list[slice]:
@@ -223,7 +211,7 @@ def _copy_block(matrix: DeviceMatrix, rows: slice | None = None, columns: slice 
 
 def planned_references(device: "CudaDevice", dtype: str, size: int) -> list[tuple[str, str]]:
     """Return library and output of the workloads that are timed as operators: the reference GEMM, and our kernel's."""
-    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", OUTPUTS[dtype][0][0])
+    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", DTYPES[dtype].outputs[0].dtype)
     refused = tensor_matmul.refusal_reason(dtype, device.capability, size, size)
     return [reference] if refused else [reference, (tensor_matmul.LIBRARY_NAME, dtype)]
 
@@ -236,7 +224,7 @@ def reference_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -
     if dtype in BY_CUPY:
         return _cupy_workload(device, dtype, size, seed)
     workloads = CublasLtWorkloads(device, dtype, [GemmShape(size, size, size)], seed)
-    workload = next(workloads.candidates(*OUTPUTS[dtype][0]), None)
+    workload = next(workloads.candidates(DTYPES[dtype].outputs[0]), None)
     if workload is None:
         raise UnsupportedError(f"cuBLASLt offers no {dtype} product of size {size} on this card")
     return workload
@@ -255,13 +243,13 @@ def _cupy_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Wo
         rows, columns = _sample_slices(size, SAMPLED_ROWS), _sample_slices(size, SAMPLED_COLUMNS)
         a_matrix, b_matrix, c_matrix = (DeviceMatrix(array, array_dtype(dtype), size, size) for array in (a, b, c))
         sampled_a = [_copy_block(a_matrix, rows=part) for part in rows]
-        sampled_b = [_copy_block(b_matrix, columns=part) for part in columns]
+        sampled_b = [_copy_block(b_matrix, columns=part).T for part in columns]
         sampled_c = [[_copy_block(c_matrix, row_part, column_part) for column_part in columns] for row_part in rows]
-        return _compare_blocks(f"{dtype} matmul {size}", dtype, sampled_a, sampled_b, sampled_c)
+        return _compare_blocks(f"{dtype} matmul {size}", dtype, output, sampled_a, sampled_b, sampled_c)
 
-    shape, accumulation = dict.fromkeys("mnk", size), "fp64" if dtype == "fp64" else "fp32"
+    shape, output = dict.fromkeys("mnk", size), DTYPES[dtype].outputs[0]
     return Workload(
-        product=library_choice("cupy.matmul", shape, "NN", accumulation, output=dtype),
+        product=library_choice("cupy.matmul", shape, "NN", output.accumulation, output.dtype),
         flops=gemm_flops(size, size, size),
         step=step,
         clear=lambda: device.poison(c),
@@ -271,14 +259,12 @@ def _cupy_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Wo
     )
 
 
-def _compare_blocks(
-    label: str, dtype: str, a_blocks: list, b_blocks: list, c_blocks: list, *, alpha: float = 1.0, rounded: bool = False
-) -> Check:
-    """Compare the blocks of C where these blocks of rows of A and of columns of B meet."""
+def _compare_blocks(label: str, dtype: str, output: Output, a_blocks: list, b_blocks: list, c_blocks: list) -> Check:
+    """Compare the blocks of C where these rows of A and columns of B meet, [rows, k] each."""
     import numpy
 
-    a, b, c = numpy.vstack(a_blocks), numpy.hstack(b_blocks), numpy.block(c_blocks)
-    return compare_product(label, dtype, a, b, c, alpha=alpha, rounded=rounded)
+    a, b, c = numpy.vstack(a_blocks), numpy.vstack(b_blocks).T, numpy.block(c_blocks)
+    return compare_product(label, dtype, output, a, b, c)
 
 
 def candidate_workloads(
@@ -289,7 +275,7 @@ def candidate_workloads(
         yield _cupy_workload(device, dtype, size, seed)
     workloads = CublasLtWorkloads(device, dtype, _fitting_shapes(device, dtype, size, most_flops), seed)
     yield from workloads.own_kernel_workloads()
-    yield from workloads.candidates(*OUTPUTS[dtype][0])
+    yield from workloads.candidates(DTYPES[dtype].outputs[0])
 
 
 def own_reference_workloads(device: "CudaDevice", dtype: str, size: int, seed: int) -> list[Workload]:
@@ -307,7 +293,7 @@ def rebuild_workload(device: "CudaDevice", dtype: str, size: int, product: Workl
     workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
     if product.library == tensor_matmul.LIBRARY_NAME:
         return next(workloads.own_kernel_workloads())
-    for workload in workloads.candidates(product.output, product.accumulation):
+    for workload in workloads.candidates(Output(product.output, product.accumulation)):
         if workload.product == product:
             return workload
     raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
@@ -315,14 +301,21 @@ def rebuild_workload(device: "CudaDevice", dtype: str, size: int, product: Workl
 
 def variant_workloads(device: "CudaDevice", dtype: str, product: WorkloadSpec, seed: int) -> Iterator[list[Workload]]:
     """Yield, for each other output or accumulation of the dtype, the candidates of the product's shape."""
-    for output, accumulation in OUTPUTS[dtype][1:]:
+    for output in DTYPES[dtype].outputs[1:]:
         workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
-        yield list(workloads.candidates(output, accumulation))
+        yield list(workloads.candidates(output))
 
 
 def inputs_text(dtype: str) -> str:
     """Return the description of a dtype's operands, for the record."""
-    return INPUTS.get(dtype, f"standard normal numbers, rounded to {dtype}")
+    row = DTYPES[dtype]
+    if row.standard_deviation != 1:
+        return f"{row.standard_deviation:g} x standard normal numbers, rounded and clipped to -127 to 127"
+    if row.scales:
+        return f"standard normal numbers, rounded to {row.stored_as}; {SCALES_TEXT.format(*row.scales)}"
+    if row.stored_as != dtype:
+        return f"standard normal {row.stored_as} numbers; the tensor cores round them to {dtype}"
+    return f"standard normal numbers, rounded to {dtype}"
 
 
 def _fitting_shapes(device: "CudaDevice", dtype: str, size: int, most_flops: float) -> list[GemmShape]:
@@ -331,11 +324,11 @@ def _fitting_shapes(device: "CudaDevice", dtype: str, size: int, most_flops: flo
     The reference GEMM remains if none fits.
     """
     limit = device.identity.memory_free_bytes // 4
-    item, result = ITEM_BYTES[dtype], max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
+    result_bytes = _widest_output_bytes(dtype)
 
     def fits(shape: GemmShape) -> bool:
         m, n, k = shape
-        return (m + n) * k * item + m * n * result <= limit and gemm_flops(m, n, k) <= most_flops
+        return dtype_bytes(dtype, (m + n) * k) + m * n * result_bytes <= limit and gemm_flops(m, n, k) <= most_flops
 
     shapes = candidate_shapes(size, device.multiprocessors)
     return [shape for shape in shapes if fits(shape)] or shapes[:1]

@@ -6,9 +6,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from roofline.core.dtypes import ITEM_BYTES, REGISTER_ONLY_DTYPES
+from roofline.core.dtypes import REGISTER_ONLY_DTYPES, TOLERANCES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.devices.base import Device, Identity, Step, Workload
+from roofline.devices.datasheets import CUDA_CORE
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
@@ -22,7 +23,6 @@ PROFILED_DTYPE, PROFILED_SEED = "fp16", 3  # the dtype whose counters are read, 
 LEAST_SIZE = {"cpu": 256}
 WORKLOAD_MODULES = {"gpu": "cuda_products", "cpu": "numpy_products"}  # by kind of device
 TENSOR_CORE_TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of C that a multiprocessor computes together
-PIPE_SHARES = {"fp32": "fma_pipe_share"}  # other dtypes have tensor_pipe_share
 NARROWEST_TILE = 16
 LEAST_DEPTH = 512  # of k that each multiprocessor takes where several share a tile: rule of thumb
 HOST_SOURCE = "drawn cells where nothing disturbed an H200's host"
@@ -92,13 +92,14 @@ class GemmImplementation(Implementation):
 
     def costs(self, scope: str | None) -> CostTerms:
         call = "product_call_s" if self.name == CudaGemm.name else "library_call_s"
-        tile = CUDA_CORE_TILE if self.case.dtype == "fp32" else TENSOR_CORE_TILE
+        on_cuda_cores = self.device.compute_unit(self.case.dtype) == CUDA_CORE
+        tile = CUDA_CORE_TILE if on_cuda_cores else TENSOR_CORE_TILE
         return CostTerms(
             calls={call: 1.0},
             start=LAUNCH_START_TERMS,
             floor={"product_s_per_column": float(self.case.shape["k"])},
             share="stream_share",
-            compute_share=PIPE_SHARES.get(self.case.dtype, "tensor_pipe_share"),
+            compute_share="fma_pipe_share" if on_cuda_cores else "tensor_pipe_share",
             filled=filled_share(**self.case.shape, multiprocessors=self.device.multiprocessors, tile=tile),
         )
 
@@ -145,7 +146,7 @@ class Gemm(Operator):
     name = "gemm"
     rule = "peak_flops"
     unit = "tensor_core"
-    tolerance = gemm_arithmetic.GEMM_TOLERANCE
+    tolerance = TOLERANCES
     constants = COST_CONSTANTS
     implementations = (CudaGemm, TensorMatmul, NumpyGemm)
     cached_when_warm = False
@@ -163,7 +164,7 @@ class Gemm(Operator):
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
         shape = case.shape
-        return shape["m"] * shape["n"] * ITEM_BYTES[case.params.get("output") or case.dtype]
+        return dtype_bytes(case.params.get("output") or case.dtype, shape["m"] * shape["n"])
 
     def profiled(self, config: CompletedConfig) -> Job | None:
         """Return a job of the reference GEMM in PROFILED_DTYPE; None if the settings leave that dtype out."""

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roofline.core import architectures
+from roofline.core.dtypes import PRODUCT_DTYPES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS
 
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 
 LIBRARY_NAME = "tensor_matmul"
 KERNEL = Path(__file__).parent / "kernels" / "tensor_matmul.cu"
-FIRST_CAPABILITY_BY_DTYPE = {"fp16": (7, 5), "bf16": (8, 0)}  # the first compute capability that it is compiled for
+HALF_DTYPES = [dtype for dtype in PRODUCT_DTYPES if dtype_bytes(dtype) == 2]  # that it is compiled for
+FIRST_CAPABILITY = (7, 5)  # with mma.m16n8k8
 ROW_MULTIPLE = 8  # n and k are multiples of it: rows are moved 16 bytes at a time
 
 # As in the kernels: rows and columns of C that a block computes, its threads, its shared memory.
@@ -27,8 +30,8 @@ TILE, THREADS, SHARED_BYTES = (128, 128), 256, 0
 
 def refusal_reason(dtype: str, capability: tuple[int, int], n: int, k: int) -> str | None:
     """Return in one line why the kernel refuses a product, which would miss the tensor cores; None if it takes it."""
-    if dtype not in FIRST_CAPABILITY_BY_DTYPE:
-        return f"{LIBRARY_NAME}: no {dtype}; allowed: {', '.join(FIRST_CAPABILITY_BY_DTYPE)}"
+    if dtype not in HALF_DTYPES:
+        return f"{LIBRARY_NAME}: no {dtype}; allowed: {', '.join(HALF_DTYPES)}"
     if reason := missing_tensor_cores_reason(dtype, capability):
         return f"{LIBRARY_NAME}: {reason}"
     if n % ROW_MULTIPLE or k % ROW_MULTIPLE:
@@ -39,10 +42,15 @@ def refusal_reason(dtype: str, capability: tuple[int, int], n: int, k: int) -> s
 
 def missing_tensor_cores_reason(dtype: str, capability: tuple[int, int]) -> str | None:
     """Return why our kernels cannot use tensor cores for a dtype on a card; None if they can."""
-    first = FIRST_CAPABILITY_BY_DTYPE[dtype]
-    if capability >= first:
-        return None
-    return "compute capability {}.{}, {} needs {}.{}".format(*capability, dtype, *first)
+    reason = architectures.missing_tensor_cores_reason(dtype, capability)
+    if reason or capability >= FIRST_CAPABILITY:
+        return reason
+    return "compute capability {}.{}, {} needs {}.{}".format(*capability, dtype, *FIRST_CAPABILITY)
+
+
+def half_type_option(dtype: str) -> str:
+    """Return the option of the compiler that chooses a kernel's numbers of two bytes (kernels/half_types.cuh)."""
+    return f"-DBF16={int(dtype == 'bf16')}"
 
 
 def tile_shape(is_hopper: bool) -> tuple[int, int, int]:
@@ -69,7 +77,7 @@ def grid_blocks(m: int, n: int, is_hopper: bool, multiprocessors: int) -> int:
 def kernel_spec(dtype: str, is_hopper: bool) -> tuple:
     """Return source, name and macros of the kernel, as a device compiles it."""
     options = HOPPER_OPTIONS if is_hopper else ()
-    return KERNEL, LIBRARY_NAME, (*options, f"-DBF16={int(dtype == 'bf16')}")
+    return KERNEL, LIBRARY_NAME, (*options, half_type_option(dtype))
 
 
 def make_launch(device: "CudaDevice", dtype: str, a: Array, b: Array, c: Array) -> Callable[[], None]:

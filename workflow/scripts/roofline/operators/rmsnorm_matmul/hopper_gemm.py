@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import FLOAT_BYTES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
 from roofline.devices.gpu.limits import GpuLimits
+from roofline.operators.gemm.tensor_matmul import half_type_option
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import CudaDevice
@@ -31,7 +32,7 @@ FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
 SLICE_DEPTH, SLICE_BYTES = 64, 128  # numbers of k in a slice, and bytes of a row of it
 ALIGNMENT = KIB  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
-FLOAT_BYTES, BARRIER_BYTES = ITEM_BYTES["fp32"], 8
+BARRIER_BYTES = 8
 MULTIPLYING_WARPS = 8  # of a block, besides two that fetch
 MMA_FLOPS = 4096.0  # of one mma.m16n8k16
 MOST_STAGES = 16
@@ -78,12 +79,12 @@ class HopperGemmPlan:
 
     def kernel_spec(self, dtype: str, epilogue: Epilogue) -> tuple[Path, str, tuple[str, ...]]:
         """Return the kernel's file, its name, and the options that compile it for a dtype and an epilogue."""
-        macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros)}
+        macros = {"ROWS": self.rows, **dict(self.macros)}
         macros |= {"BOX": self.w_rows_per_copy, "EPILOGUE": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
         macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
         macros["BIAS"] = int(epilogue.bias)
         defines = (f"-D{name}={value}" for name, value in macros.items())
-        return KERNELS[self.kernel], self.kernel, (*HOPPER_OPTIONS, *defines)
+        return KERNELS[self.kernel], self.kernel, (*HOPPER_OPTIONS, half_type_option(dtype), *defines)
 
     @property
     def blocks(self) -> int:

@@ -4,12 +4,13 @@ of k, and how far ahead W is fetched. The rules were found on an H200; on other 
 import math
 from dataclasses import dataclass
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import FLOAT_BYTES
 from roofline.core.units import KIB
 from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
+from roofline.operators.gemm.tensor_matmul import half_type_option
 
 STAGE_DEPTH = 64  # numbers of k in a stage
-HALF_BYTES = ITEM_BYTES["fp16"]  # of bf16 too
+HALF_BYTES = 2  # of fp16 and bf16
 FEWEST_BLOCK_ROWS, MOST_BLOCK_ROWS = 8, 128  # of x
 MOST_ROWS_OF_TWO_BLOCKS = 32  # up to which a second block has room on a multiprocessor
 COLUMNS_AND_SPLITS = ((128, 2), (64, 2), (128, 4))  # outputs of a block and parts of k, those with longest reads first
@@ -38,14 +39,13 @@ class MmaPlan:
     def defines(self, dtype: str) -> tuple[str, ...]:
         """Return the -D options of the compiler for a dtype."""
         macros = {
-            "BF16": int(dtype == "bf16"),
             "BATCH": self.rows,
             "COLUMNS": self.columns,
             "SPLITS": self.splits,
             "STAGES": self.stages,
             "BLOCKS": self.resident,
         }
-        return tuple(f"-D{name}={value}" for name, value in macros.items())
+        return half_type_option(dtype), *(f"-D{name}={value}" for name, value in macros.items())
 
     @property
     def blocks(self) -> int:
@@ -54,7 +54,7 @@ class MmaPlan:
     @property
     def exchanged_bytes(self) -> int:
         """Bytes of sums that a block hands to the others that share k."""
-        return ITEM_BYTES["fp32"] * self.rows * self.columns if self.splits > 1 else 0
+        return FLOAT_BYTES * self.rows * self.columns if self.splits > 1 else 0
 
     @property
     def split_groups(self) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
+from roofline.core.dtypes import TOLERANCES, array_dtype, dtype_bytes, relative_error, require_close
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Implementation, Job, Operator
@@ -54,7 +54,7 @@ def rmsnorm_matmul_flops(batch: int, hidden: int) -> int:
 
 def rmsnorm_matmul_bytes(batch: int, hidden: int, dtype: str) -> int:
     """Return the bytes of W, x, y and g, each moved once."""
-    return (hidden**2 + 2 * batch * hidden + hidden) * ITEM_BYTES[dtype]
+    return dtype_bytes(dtype, hidden**2 + 2 * batch * hidden + hidden)
 
 
 def normalise(x: Array, g: Array, eps: float = NORM_EPS) -> Array:
@@ -100,7 +100,7 @@ class RmsNormMatmul(Operator):
     name = "rmsnorm_matmul"
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
-    tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
+    tolerance: ClassVar = TOLERANCES | {"fp16": 1e-3}
     implementations = (UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph, FusedRmsNormMatmul, FusedRmsNormMatmulGraph)
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
     outputs = ("y",)
@@ -119,10 +119,10 @@ class RmsNormMatmul(Operator):
         return rmsnorm_matmul_bytes(**case.shape, dtype=case.dtype)
 
     def rotated_bytes(self, case: Case, scope: str | None = None) -> int:
-        return self.bytes(case) - case.shape["hidden"] * ITEM_BYTES[case.dtype]  # all but g
+        return self.bytes(case) - dtype_bytes(case.dtype, case.shape["hidden"])  # all but g
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
-        return case.shape["batch"] * case.shape["hidden"] * ITEM_BYTES[case.dtype]
+        return dtype_bytes(case.dtype, case.shape["batch"] * case.shape["hidden"])
 
     def smallest(self, case: Case) -> Case:
         return case.resized(batch=1, hidden=SMALLEST_HIDDEN)

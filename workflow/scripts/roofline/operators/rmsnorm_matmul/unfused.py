@@ -6,13 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roofline.core.dtypes import DTYPES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation
 from roofline.operators.constants import launch_terms
 from roofline.operators.gemm import cublaslt
-from roofline.operators.gemm.tensor_matmul import missing_tensor_cores_reason
+from roofline.operators.gemm.tensor_matmul import half_type_option, missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class TensorCoreImplementation(Implementation):
 
 def norm_kernel_spec(dtype: str) -> tuple[Path, str, tuple[str, ...]]:
     """Return the file of the norm's kernel, its name, and the options that compile it for a dtype."""
-    return RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",)
+    return RMS_NORM, "rms_norm", (half_type_option(dtype),)
 
 
 class RmsNormKernel:
@@ -138,8 +139,8 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
         self.workspace = self.device.xp.empty(cublaslt.CUBLASLT_WORKSPACE_BYTES, "uint8")
         self.library = cublaslt.CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
-        problem = cublaslt.GemmProblem(dtype, cublaslt.GemmShape(*sides), "TN", dtype)
-        algorithms = self.library.find_algorithms(problem, alpha=1.0, fast=False, count=1)
+        problem = cublaslt.GemmProblem(dtype, cublaslt.GemmShape(*sides), "TN", DTYPES[dtype].outputs[0])
+        algorithms = self.library.find_algorithms(problem, alpha=1.0, count=1)
         if not algorithms:
             raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
         return algorithms[0]

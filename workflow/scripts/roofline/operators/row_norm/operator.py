@@ -74,8 +74,6 @@ class RowNorm(Operator):
     implementations = (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph, NumpyRowNorm, CompiledRowNorm)
     constants: ClassVar = {"gpu": GPU_CONSTANTS, "cpu": CPU_HOST_CONSTANTS}
     outputs = ("y",)
-    # For rows of normal random numbers: see docs/kernels.md.
-    tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
         """Return one job for all shapes: they are compared, and a process takes longer to start than one to measure."""

@@ -1,6 +1,6 @@
 """The lab's stop conditions, for the settings that were requested: not applicable if these ask for less."""
 
-from roofline.devices.datasheets import DTYPES
+from roofline.core.dtypes import PRODUCT_DTYPES
 from roofline.table.checks.ceilings import datasheet_shares, is_near
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
 
@@ -17,7 +17,7 @@ def check_dtypes(evidence: Evidence) -> Outcome:
     """Check how many dtypes have a burst near the datasheet's peak."""
     near_dtypes = [name for name, share in datasheet_shares(evidence).items() if is_near(share)]
     disturbed = {row.name for row in evidence.of_device(evidence.table.ceilings) if row.doubt in DISTURBED}
-    requested = [name for name in DTYPES if name in (evidence.dtypes or DTYPES)]
+    requested = [name for name in PRODUCT_DTYPES if name in (evidence.dtypes or PRODUCT_DTYPES)]
     possible = [name for name in requested if name in evidence.device.datasheet.peaks and name not in disturbed]
     if len(near_dtypes) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
