@@ -18,8 +18,9 @@ os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, wh
 
 from snakemake.logging import logger
 
+from roofline.core import levels
 from roofline.core.terms import UserError
-from roofline.devices import datasheets, discovery, levels
+from roofline.devices import datasheets, discovery
 from roofline.devices.gpu.gpu_identity import no_gpu_reason
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from roofline.core.levels import MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
 from roofline.core.terms import UnsupportedError
 from roofline.core.units import MIB
 from roofline.devices import discovery
 from roofline.devices.base import BandwidthBenchmark, Device
-from roofline.devices.levels import MAIN_MEMORY, SWEEP_LEVEL, TRANSFER_LEVELS
 from roofline.measure import lock, search
 from roofline.measure.energy import measure_idle_power
 from roofline.measure.loaded_together import measure_together
@@ -59,7 +59,7 @@ class BandwidthJob:
 
     def size_bytes(self, level: str) -> int | None:
         """Return the bytes of an array at a level; None: as many as the level needs."""
-        mib = self.transfer_size_mib if level in TRANSFER_LEVELS else self.size_mib
+        mib = self.transfer_size_mib if level in TRANSFER_TARGETS else self.size_mib
         return mib * MIB if mib else None
 
 
@@ -74,7 +74,7 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
             say(f"not all cards bore load: {reason}")
     peer = discovery.peer_name(level)
     device, record = open_device_once(task.device, peer), read(DeviceRecord, task.device_path)
-    if level == SWEEP_LEVEL:
+    if level == SWEEP:
         benchmarks = device.sweep_benchmarks(task.sweep_points)
         record_fields["sweeps"] = [measure_sweep(device, record, benchmark) for benchmark in benchmarks]
     elif peer:

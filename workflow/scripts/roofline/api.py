@@ -28,6 +28,8 @@ from roofline.core.formatting import (
     regime_text,
 )
 from roofline.core.grouping import group_by
+from roofline.core.levels import LEVEL_TITLES as LEVEL_TITLES
+from roofline.core.levels import memory_ceiling_names as memory_ceilings
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.statistics import is_too_few
@@ -36,9 +38,6 @@ from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
 from roofline.devices.gpu import counter_names, kernel_compiler
-from roofline.devices.levels import LEVEL_COLOURS as LEVEL_COLOURS
-from roofline.devices.levels import LEVEL_TITLES as LEVEL_TITLES
-from roofline.devices.levels import memory_ceiling_names as memory_ceilings
 from roofline.measure import ncu
 from roofline.measure.lock import HOST_LOCK, hold_locks
 from roofline.measure.lock import gpu_lock_name as lock_of
@@ -60,6 +59,7 @@ from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import CostTerms
 from roofline.records.timing_record import Check
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
+from roofline.report.palette import LEVEL_COLOURS as LEVEL_COLOURS
 from roofline.run.archive import manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive

@@ -18,7 +18,6 @@ LANES_PER_WARP = 32
 SHARED_MEMORY_BANKS = 32
 WORD_BYTES = 4
 SECTOR_BYTES = 32
-WAVEFRONT_BYTES = SHARED_MEMORY_BANKS * WORD_BYTES
 # Each scheduler issues up to one instruction per cycle: CUDA programming guide, for every architecture from compute
 # capability 7.0 to 12.0.
 SCHEDULERS_PER_SM = 4
@@ -100,16 +99,6 @@ def place_under_roof(flops: float, traffic_bytes: float, flops_per_s: float, byt
         estimated_time_s=flops / attainable if attainable else math.inf,
         roofline_time_s=roofline_time(flops, traffic_bytes, flops_per_s, bytes_per_s),
     )
-
-
-def bytes_per_transaction(level: str) -> int:
-    """Return the bytes of one transaction at a memory level: a wavefront of 128 for `shared`, else a sector of 32."""
-    return WAVEFRONT_BYTES if level == "shared" else SECTOR_BYTES
-
-
-def fewest_transactions(traffic_bytes: float, level: str) -> float:
-    """Return the fewest transactions that move `traffic_bytes` at a memory level."""
-    return traffic_bytes / bytes_per_transaction(level)
 
 
 def sectors_per_request(stride_words: int) -> int:

@@ -134,7 +134,7 @@ class Device(Protocol):
     name: str  # gpu0, cpu
     kind: DeviceKind
     xp: Any  # NumPy, or a library with its interface
-    memory_level: str  # a name in devices/levels.py: the level of operands that no cache holds
+    memory_level: str  # a name in core/levels.py: the level of operands that no cache holds
     cache_level: str  # the level of operands that the last-level cache holds
     cache_ceilings: list[str]  # the ceilings for such operands, best first
     last_level_cache_bytes: int

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from importlib import import_module
 from types import ModuleType
 
+from roofline.core import levels
 from roofline.core.dtypes import COMPUTE_CEILINGS
+from roofline.core.levels import PEER
 from roofline.core.terms import DEVICE_TRAITS, select_accelerators
-from roofline.devices import host, levels
+from roofline.devices import host
 from roofline.devices.base import Device, Identity
-from roofline.devices.levels import PEER_LEVEL
 from roofline.records.cards import METHOD
 from roofline.records.device_record import DeviceRecord
 
@@ -32,22 +33,22 @@ def memory_levels(device: str, devices: Iterable[str] = ()) -> list[str]:
 
     For a GPU they include p2p_NAME, between two GPUs, for each other GPU among the `devices` of this run.
     """
-    levels_of_device = levels.level_names(kind_from_name(device))
+    levels_of_device = levels.target_names(kind_from_name(device))
     gpus = select_accelerators(devices, kind_from_name)
     if device not in gpus:
         return levels_of_device
-    return levels_of_device + [f"{PEER_LEVEL}_{peer}" for peer in gpus if peer != device]
+    return levels_of_device + [f"{PEER}_{peer}" for peer in gpus if peer != device]
 
 
 def level_name(name: str) -> str:
     """Return the level that a record's name belongs to: p2p for p2p_gpu1."""
-    return PEER_LEVEL if peer_name(name) else name
+    return PEER if peer_name(name) else name
 
 
 def peer_name(name: str) -> str | None:
     """Return the other GPU of a level between two, gpu1 for p2p_gpu1; None for all other levels."""
     level, _, peer = name.partition("_")
-    return peer if level == PEER_LEVEL and peer else None
+    return peer if level == PEER and peer else None
 
 
 def discover() -> dict[str, Identity]:

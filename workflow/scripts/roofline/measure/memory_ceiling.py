@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from roofline.core.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
 from roofline.core.statistics import median
 from roofline.devices.base import BandwidthBenchmark, Device, Step, SweepBenchmark
-from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled

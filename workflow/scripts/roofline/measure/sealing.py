@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import roofline.devices.cpu.topology as cpu_topology  # not by `from`, which sources.py takes for code of a CPU alone
+from roofline.core.levels import PEER, memory_ceiling_names
 from roofline.core.terms import ACCESS_PATTERNS
-from roofline.devices.levels import PEER_LEVEL, memory_ceiling_names
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
@@ -71,7 +71,7 @@ def promise_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
         return compute  # neither the table nor the driver reports a bandwidth
     memory = [PromisedCeiling(kind="memory", name=name, gb_per_s=rate, **source) for name, rate in rates.items()]
     if nvlink := device.datasheet.nvlink:
-        memory.append(PromisedCeiling(kind="memory", name=PEER_LEVEL, **nvlink.model_dump()))
+        memory.append(PromisedCeiling(kind="memory", name=PEER, **nvlink.model_dump()))
     return compute + memory
 
 

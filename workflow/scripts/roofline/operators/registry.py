@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import roofline.operators
+from roofline.core.levels import TARGETS
 from roofline.core.terms import ACCESS_PATTERNS, DEVICE_TRAITS, UserError
 from roofline.operators.base import Implementation, Operator, find_local_modules
 from roofline.operators.setting_types import OperatorSettings
@@ -21,7 +22,7 @@ from roofline.operators.setting_types import OperatorSettings
 # Rules of the workflow, keys of the config and pictures that belong to no operator.
 RESERVED_RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions"
 RESERVED_RULES += " counters own_operator derive manifest"
-RESERVED_RULES += " bandwidth_dram bandwidth_hbm bandwidth_l2 bandwidth_h2d bandwidth_sweep peak_flops_fma"
+RESERVED_RULES += " peak_flops_fma " + " ".join(f"bandwidth_{target.job}" for target in TARGETS.values())
 RESERVED_KEYS = "cpu devices effort operators operations operation cost roofline instruction_roofline"
 RESERVED_KEYS += " plot sweep load"
 UNITS = ("tensor_core", "cuda_core")

@@ -16,6 +16,8 @@ DTYPE_COLOURS = {
     "int8": "#000000",
 }
 OTHER_DTYPE = "#777777"
+# Levels whose transactions the instruction roofline shows.
+LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}
 # Implementations of an operator, and levels of a sweep.
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
 MARKERS = "oDs^vPXph*"

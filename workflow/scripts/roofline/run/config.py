@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_m
 
 from roofline.core.dtypes import COMPUTE_CEILINGS, DEFAULT_CEILINGS
 from roofline.core.formatting import join_words
+from roofline.core.levels import TARGET_NAMES as LEVELS
 from roofline.core.terms import make_printable
-from roofline.devices.levels import LEVEL_NAMES as LEVELS
 from roofline.operators import setting_types
 from roofline.operators.base import Operator
 from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole

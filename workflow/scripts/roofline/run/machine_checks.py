@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from roofline.core.levels import ARRAYS_NEEDED, TRANSFER_TARGETS
 from roofline.core.terms import UnsupportedError, UserError, select_accelerators
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.discovery import level_name, memory_levels
-from roofline.devices.levels import ARRAYS_NEEDED, TRANSFER_LEVELS
 from roofline.measure import hardware_counters, ncu
 from roofline.operators.base import Case, Operator
 from roofline.run.settings import Checked
@@ -85,7 +85,7 @@ def _check_array_sizes(config: BaseModel, identity: Identity, devices: Sequence[
     arrays = max((ARRAYS_NEEDED[level] for level in levels.intersection(ARRAYS_NEEDED)), default=0)
     min_mib = math.ceil(MIN_CACHES * cache / MIB)
     needs = {f"bandwidth.size_mib: {size or 'null'}": arrays * (size or min_mib) * MIB}
-    if levels.intersection(TRANSFER_LEVELS):
+    if levels.intersection(TRANSFER_TARGETS):
         needs[f"bandwidth.transfer_size_mib: {settings.transfer_size_mib}"] = settings.transfer_size_mib * MIB
     faults = [
         f"{setting} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from snakemake.iocontainers import Wildcards
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
+from roofline.core.levels import MAIN_MEMORY, TRANSFER_TARGETS
 from roofline.devices import datasheets, discovery
-from roofline.devices.levels import MAIN_MEMORY, TRANSFER_LEVELS
 from roofline.measure import lock
 from roofline.records import cards
 from roofline.run import sources
@@ -44,7 +44,7 @@ class RuleParams:
         """Return the locks, by their names in roofline.measure.lock, of all that a measurement needs for itself."""
         if discovery.kind_from_name(wildcards.device) == "cpu":
             return [lock.HOST_LOCK]
-        on_path = [lock.HOST_PATH_LOCK] if self.level in TRANSFER_LEVELS else []
+        on_path = [lock.HOST_PATH_LOCK] if self.level in TRANSFER_TARGETS else []
         return [self.card_of[device] for device in self.measured_on(wildcards)] + on_path
 
     def measured_on(self, wildcards: Wildcards) -> list[str]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from roofline.core import disturbance, regimes, roofline_model, statistics
+from roofline.core.levels import MAIN_MEMORY, memory_ceiling_names
 from roofline.core.repeatability import Doubt, find_doubt
 from roofline.core.terms import DeviceKind
-from roofline.devices.levels import MAIN_MEMORY, memory_ceiling_names
 from roofline.operators.about import About
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.operator_record import CellKey, JobRecord, Measurement, OperatorRecord

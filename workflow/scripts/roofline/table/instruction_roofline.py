@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from roofline.core.levels import TRANSACTION_ROOFS, fewest_transactions
 from roofline.core.repeatability import find_doubt
-from roofline.core.roofline_model import fewest_transactions, peak_issue_rate
-from roofline.devices.levels import TRANSACTION_ROOFS
+from roofline.core.roofline_model import peak_issue_rate
 from roofline.records.base import shared_fields
 from roofline.records.counters_record import CountedCell
 from roofline.records.instructions_record import AccessLimit, InstructionsRecord

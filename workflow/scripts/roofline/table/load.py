@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roofline.core.levels import MAIN_MEMORY
 from roofline.core.roofline_model import SECTOR_BYTES
 from roofline.core.terms import DeviceKind, Regime
-from roofline.devices.levels import MAIN_MEMORY
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import shared_fields

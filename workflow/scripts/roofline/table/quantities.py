@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from roofline.core import levels
 from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
-from roofline.devices import levels
 from roofline.table.rows import CellRow, ComputeCeiling, InstructionRoofline, MemoryCeiling, Roofline
 
 TIME_UNIT = "us"

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from roofline.core import levels
 from roofline.core.dtypes import COMMON_DTYPE, array_dtype, dtype_bytes, operand_dtype
 from roofline.core.terms import Array
-from roofline.devices import base, host, levels
+from roofline.devices import base, host
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
 from roofline.devices.cpu import cpu_identity, topology
 from roofline.devices.cpu.cpu_identity import NATIVE_DTYPES

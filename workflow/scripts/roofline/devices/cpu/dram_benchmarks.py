@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy
 
+from roofline.core.levels import ALL_CORES
 from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
 from roofline.devices.cpu import loops, topology
 from roofline.devices.cpu.loops import ITERATION_BYTES, TRIAD_SCALE, run_together
 from roofline.devices.cpu.topology import ceiling_name_on_cores, measured_core_counts
 from roofline.devices.cpu.workers import StepSeconds, Workers
-from roofline.devices.levels import ALL_CORES
 
 # Arrays and sets begin at its multiples. A Zen 4 core was seen to read a third slower from its first cache where a set
 # of 16 KiB lay across such a boundary.

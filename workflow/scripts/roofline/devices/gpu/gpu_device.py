@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from roofline.core import levels
 from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES
-from roofline.devices import base, datasheets, levels
+from roofline.devices import base, datasheets
 from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
 from roofline.devices.gpu.cuda_arrays import CudaArrays

@@ -158,7 +158,7 @@ class CublasLtWorkloads:
         return _compare_blocks(label, self._dtype, output, a_blocks, b_blocks, d_blocks)
 
     def _copy_operand(self, name: str, spec: WorkloadSpec, parts: list[slice], by_rows: bool) -> list[Array]:
-        """Return these rows of A or columns of B, [rows, k] each, with their scale factors; `by_rows`: so it is stored."""
+        """Return these rows of A or columns of B, [part, k] each, times their scale factors."""
         m, n, k = (spec.shape[side] for side in "mnk")
         buffer, length = {"a": (self._a, m), "b": (self._b, n)}[name]
         sides = (length, k) if by_rows else (k, length)
