@@ -4,7 +4,7 @@ import os
 from importlib import metadata
 from pathlib import Path
 
-from roofline.core.architectures import ARCHITECTURES, architecture_of, parse_capability
+from roofline.core.architectures import ARCHITECTURES, parse_capability
 from roofline.core.terms import make_printable
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
