@@ -13,7 +13,7 @@ Capability = tuple[int, int]  # (9, 0)
 class Architecture:
     """What a compute capability, and those after it until the next row, have.
 
-    `mma` is the largest fp16 instruction of its tensor cores (PTX ISA, matrix multiply-accumulate instructions).
+    `mma` is the largest fp16 instruction of its tensor cores: PTX ISA 9.0, sections 9.7.14 to 16.
     `operand_counters` names the operands whose operations Nsight Compute counts, by dtype: the counts of several names
     are added, and one name may count several dtypes. Tests compare them with the list of NVIDIA's own library.
     Sizes of shared memory: CUDA programming guide, table of compute capabilities.
@@ -50,7 +50,8 @@ _COUNTERS_9_0 = _COUNTERS_8_9 | {"fp16": ("fp16",)}
 _COUNTERS_10_0 = _COUNTERS_8_0 | {"fp8_e4m3": ("fp4_fp6_fp8_dst_fp16", "fp4_fp6_fp8_dst_fp32")}
 _COUNTERS_10_3 = _COUNTERS_8_0 | {"fp8_e4m3": ("fp8_dst_fp16", "fp8_dst_fp32")}
 
-_SYNC, _TCGEN05 = "mma.sync m16n8k16", "tcgen05.mma m256n256k16"  # the latter is of two multiprocessors
+_SYNC, _TCGEN05 = "mma.sync m16n8k16", "tcgen05.mma m256n256k16 (two SMs)"
+NO_TENSOR_CORES = Architecture((0, 0), frozenset(), "", 0, 0, {}, counts_instructions=False)
 ARCHITECTURES = (  # Volta, Turing, Ampere, Ada, Hopper, Blackwell
     Architecture((7, 0), frozenset(("fp16",)), "mma.sync m8n8k4", 96, 96, _COUNTERS_7_0, counts_instructions=False),
     Architecture((7, 5), _TURING, "mma.sync m16n8k8", 64, 64, _COUNTERS_7_5),
@@ -71,8 +72,8 @@ def parse_capability(text: str) -> Capability:
 
 
 def architecture_of(capability: Capability) -> Architecture:
-    """Return the row of a compute capability: the last at or below it, or the first for an older card."""
-    return next((row for row in reversed(ARCHITECTURES) if row.since <= capability), ARCHITECTURES[0])
+    """Return the row of a compute capability: the last at or below it; for an older card, or none, NO_TENSOR_CORES."""
+    return next((row for row in reversed(ARCHITECTURES) if row.since <= capability), NO_TENSOR_CORES)
 
 
 def missing_tensor_cores_reason(dtype: str, capability: Capability) -> str | None:

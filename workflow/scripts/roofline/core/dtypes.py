@@ -5,6 +5,7 @@ it, keyed by the value of a column.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -113,6 +114,11 @@ def dtype_bytes(dtype: str, count: int = 1) -> int:
 
 
 FLOAT_BYTES = dtype_bytes(COMMON_DTYPE)
+
+
+def has_narrower_dtype(dtype: str, tensor_dtypes: Collection[str]) -> bool:
+    """Return whether tensor cores that take these dtypes compute in one with fewer bits; without them nothing does."""
+    return any(DTYPES[other].bits < DTYPES[dtype].bits for other in tensor_dtypes)
 
 
 def array_dtype(name: str) -> "numpy.dtype":

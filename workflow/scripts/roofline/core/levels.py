@@ -43,13 +43,14 @@ class Target:
 
 
 _NEAREST, _SHARED_BYTES = "L1 and shared memory", "shared_memory_per_multiprocessor_bytes"
+_TOTAL = "memory_total_bytes"
 _LEVEL_ROWS = (
     Level("l1", "L1", "cache", _NEAREST, _SHARED_BYTES, True, ("l1",), "l1"),
     Level("shared", "shared memory", "cache", _NEAREST, _SHARED_BYTES, True, ("shared",), "shared", 128),
     Level("l2", "L2", "cache", "L2", "l2_bytes", False, ("l2",), "l2"),
     Level("l3", "L3", "cache"),
-    Level("hbm", "HBM", "memory", "device memory", shown=("hbm_read", "d2d"), transaction_roof="hbm_read"),
-    Level("dram", "memory", "memory", "memory", shown=("dram_read",)),
+    Level("hbm", "HBM", "memory", "device memory", _TOTAL, shown=("hbm_read", "d2d"), transaction_roof="hbm_read"),
+    Level("dram", "memory", "memory", "memory", _TOTAL, shown=("dram_read",)),
     Level("pcie", "host link", "link", "host link", shown=("h2d", "d2h")),
     Level("p2p", "other GPUs", "link"),
 )

@@ -63,8 +63,6 @@ class DeviceTraits:
     load_sensitivity: LoadSensitivity  # which load on the host disturbs a block
     peaks_by: Literal["datasheet", "formula"]  # the source of the figures that its compute ceilings are compared with
     reports_power: bool  # also clocks, throttling and errors
-    narrowest_bytes: int  # size of the smallest number that it computes with
-    tensor_cores: bool
 
 
 DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devices are shown
@@ -74,8 +72,6 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
         load_sensitivity="caller",
         peaks_by="datasheet",
         reports_power=True,
-        narrowest_bytes=1,
-        tensor_cores=True,
     ),
     "cpu": DeviceTraits(
         accelerator=False,
@@ -83,8 +79,6 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
         load_sensitivity="cpu",
         peaks_by="formula",
         reports_power=False,
-        narrowest_bytes=4,
-        tensor_cores=False,
     ),
 }
 

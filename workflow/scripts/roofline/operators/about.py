@@ -14,7 +14,8 @@ from typing import Any, Literal, Protocol
 from pydantic import Field
 
 import roofline.operators
-from roofline.core.dtypes import dtype_bytes
+from roofline.core.architectures import Architecture
+from roofline.core.dtypes import has_narrower_dtype
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, Axis, DeviceKind, Regime
 from roofline.records.base import Interval, Record, RunRecord
 
@@ -77,17 +78,17 @@ class About:
         """Return whether a CUDA graph launches the implementation's kernels, so that no call precedes each of them."""
         return self._implementation_advice(implementation).graph
 
-    def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
+    def advice(self, cell: CellIdentity, kind: DeviceKind, architecture: Architecture) -> Advice:
         """Return what helps in each regime, without what the implementation does already.
 
         Fusion saves launches and passes over intermediates, not the bytes of the operator's inputs and outputs: it does
         not help where memory sets the time.
         """
-        current, device = self._implementation_advice(cell.implementation), DEVICE_TRAITS[kind]
-        tensor_cores = ["tensor cores"] if device.tensor_cores and self.unit == "cuda_core" else []
-        lower = ["lower precision"] if dtype_bytes(cell.dtype) > device.narrowest_bytes else []
+        current = self._implementation_advice(cell.implementation)
+        tensor_cores = ["tensor cores"] if architecture.tensor_dtypes and self.unit == "cuda_core" else []
+        lower = ["lower precision"] if has_narrower_dtype(cell.dtype, architecture.tensor_dtypes) else []
         fusion = [] if current.fused else ["operator fusion"]
-        graph = [] if device.synchronous or current.graph else ["a CUDA graph"]
+        graph = [] if DEVICE_TRAITS[kind].synchronous or current.graph else ["a CUDA graph"]
         generic = ["more work in flight"] if current.fused else [ONE_FUSED_KERNEL, FEWER_INTERMEDIATES]
         return {
             "compute": tensor_cores + lower,

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from roofline.core.formatting import count_words, percent, traffic_text
+from roofline.core.levels import LEVEL_TITLES
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
-from roofline.table.memory_levels import LEVEL_TITLES
 from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
 FLOPS = "FLOPs"

@@ -5,10 +5,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from roofline.core.formatting import number, percent, picojoules
+from roofline.core.levels import main_memory_ceiling
 from roofline.core.roofline_model import ridge_point
 from roofline.report import figure_style as style
 from roofline.report.palette import SERIES_COLOURS
-from roofline.table.memory_levels import main_memory_ceiling
 from roofline.table.rows import EnergyFit, Roofline
 
 FIT_PANELS = style.PanelRows(head=92.0, panel=300.0, row=358.0, foot=58.0)

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from roofline.core.formatting import issue_rate_text, number, percent
+from roofline.core.levels import LEVEL_TITLES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.report import figure_style as style
 from roofline.report.palette import LEVEL_COLOURS, markers_of
-from roofline.table.memory_levels import LEVEL_TITLES
 from roofline.table.rows import InstructionRoofline, PlacedKernel, Roofline
 
 # Points: from the title to the panel, the panel, its axis below, and the legend to the right.

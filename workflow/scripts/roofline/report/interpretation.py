@@ -5,11 +5,11 @@ from enum import IntEnum
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
+from roofline.core.levels import MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
 from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case
 from roofline.report.words import CAUSES
-from roofline.table.memory_levels import MAIN_MEMORY
 from roofline.table.quantities import WIDE
 from roofline.table.rows import CellRow, Roofline
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, count_words, duration, mark_doubtful, number, plateau_label
+from roofline.core.grouping import group_by
+from roofline.core.levels import ALL_CORES, LEVEL_TITLES, LEVELS, MAIN_MEMORY, main_memory_ceiling
 from roofline.core.terms import CACHE_LEVELS, DEVICE_TRAITS
 from roofline.report.words import format_picojoules, format_rate
-from roofline.table.memory_levels import ALL_CORES, LEVEL_TITLES, MAIN_MEMORY, main_memory_ceiling
 from roofline.table.rows import ComputeCeiling, DeviceRow, MemoryCeiling, Plateau, Roofline
 
 OPERANDS = 4  # of a multiply-add: three registers read, one written
@@ -50,23 +51,27 @@ def describe_plateau(plateau: Plateau) -> str:
 
 
 def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName) -> list[PyramidLayer]:
-    hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
-    fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
-    memory = [name for name in (main_memory_ceiling("gpu", "read"), "d2d") if name in ceilings]
+    """The registers, then a layer for each store of the table of levels."""
+    count, fma = device.hardware.get("multiprocessors") or 0, ceilings.get("fp32_fma")
+    capacities = device.hardware | {"memory_total_bytes": device.memory_total_bytes}
     registers = PyramidLayer(
         "registers",
-        _capacity(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
+        _capacity(count * 4 * (device.hardware.get("registers_per_multiprocessor") or 0)),
         f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
         f"fp32_fma: {OPERANDS} operands of 4 bytes per multiply-add",
     )
-    nearest = f"{LEVEL_TITLES['l1']} and {LEVEL_TITLES['shared']}"
-    return [
-        registers,
-        _layer(nearest, f"≥ {_capacity(count * shared)}" if shared else "", ceilings, ("l1", "shared")),
-        _layer(LEVEL_TITLES["l2"], _capacity(hardware.get("l2_bytes")), ceilings, ("l2",)),
-        _layer("device memory", _capacity(device.memory_total_bytes), ceilings, memory[:1]),
-        _layer(LEVEL_TITLES["pcie"], "", ceilings, ("h2d", "d2h")),
-    ]
+    layers = [registers]
+    for title, levels in group_by(
+        (level for level in LEVELS.values() if level.layer), lambda level: level.layer
+    ).items():
+        size_bytes = capacities.get(levels[0].capacity_key)
+        if size_bytes and levels[0].per_multiprocessor:
+            size = f"≥ {_capacity(count * size_bytes)}"
+        else:
+            size = _capacity(size_bytes)
+        shown = [name for level in levels for name in level.shown if name in ceilings]
+        layers.append(_layer(title, size, ceilings, shown[:1] if levels[0].medium == "memory" else shown))
+    return layers
 
 
 def _levels_of_cpu(device: DeviceRow, ceilings: CeilingsByName, caches: Sequence[Plateau]) -> list[PyramidLayer]:

@@ -8,23 +8,15 @@ from typing import NamedTuple
 
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
+from roofline.core.levels import MAIN_MEMORY
 from roofline.core.terms import DEVICE_TRAITS, Regime, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
-from roofline.table.memory_levels import MAIN_MEMORY
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
 from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
-# The largest fp16 matrix instruction of a compute capability, by its major number: PTX ISA 9.0, sections 9.7.14 to 16.
-MMA = {
-    "7": "mma.sync m16n8k8",
-    "8": "mma.sync m16n8k16",
-    "9": "wgmma m64n256k16",
-    "10": "tcgen05.mma m256n256k16 (two SMs)",
-    "12": "mma.sync m16n8k16",
-}
 
 
 @dataclass(frozen=True)
@@ -90,9 +82,8 @@ class DeviceView:
 
     @property
     def mma(self) -> str | None:
-        """The shape of its matrix instruction."""
-        capability = self.row.hardware.get("compute_capability") or ""
-        return MMA.get(capability.split(".")[0])
+        """The largest fp16 instruction of its tensor cores; None for a CPU."""
+        return self.row.architecture.mma or None
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
 from roofline.core.grouping import group_by
+from roofline.core.levels import LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import cache_plateaus, describe_plateau
 from roofline.report.report_model import compared_scope
 from roofline.report.words import format_percent_span, format_shares
-from roofline.table.memory_levels import LEVEL_TITLES, MAIN_MEMORY
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 COPY_CEILING, CUDA_CORES_CEILING = "d2d", "fp32_fma"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.core.formatting import count_words, duration, flops_unit, mark_doubtful, number, percent
+from roofline.core.levels import LEVEL_TITLES
 from roofline.report import words
 from roofline.report.report_model import DeviceView, OperatorView, ReportView
-from roofline.table.memory_levels import LEVEL_TITLES
 from roofline.table.rows import CheckResult, ComputeCeiling, count_passed
 
 MOST_COLUMNS = 120

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
 from roofline.core.grouping import group_by
-from roofline.table.memory_levels import main_memory_ceiling
+from roofline.core.levels import main_memory_ceiling
 from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from roofline.core.architectures import Architecture, architecture_of, parse_capability
 from roofline.core.cell_prediction import is_within_factor
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
@@ -46,6 +47,11 @@ class DeviceRow(TableRow, device_record.DeviceFacts):
     idle_sm_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture of a GPU; of a CPU one without tensor cores."""
+        return architecture_of(parse_capability(self.hardware.get("compute_capability") or "0.0"))
 
 
 class VariantRow(TableRow):
@@ -441,7 +447,8 @@ class Roofline(TableRow):
     def remedies(self, cell: CellRow) -> list[str]:
         """Return the advice of the cell's operator for its regime; [] if there is none."""
         about = self.operator_info.get(cell.operator)
-        return about.advice(cell, self.devices[cell.device].device_kind).get(cell.regime, []) if about else []
+        device = self.devices[cell.device]
+        return about.advice(cell, device.device_kind, device.architecture).get(cell.regime, []) if about else []
 
     @property
     def doubting_failures(self) -> list[CheckResult]:

@@ -66,15 +66,14 @@ def make_tensor_map(matrix: Array, tile_rows: int) -> numpy.void:
 
     Its tiles are `tile_rows` rows by 64 columns in the 128-byte swizzle, with zeros beyond the edges. Raises
     RuntimeError if the copy engine cannot address the matrix: rows must begin at multiples of 16 bytes, and a tile has
-    at most 256 of them.
+    at most 256 of them. Raises AttributeError for a dtype that it does not know.
     """
     from cuda.bindings import driver
 
     rows, columns = matrix.shape
     kinds = driver.CUtensorMapDataType
-    is_fp16 = matrix.dtype == numpy.float16
     status, encoded = driver.cuTensorMapEncodeTiled(
-        kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16 if is_fp16 else kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        getattr(kinds, f"CU_TENSOR_MAP_DATA_TYPE_{matrix.dtype.name.upper()}"),
         2,
         matrix.data.ptr,
         [driver.cuuint64_t(columns), driver.cuuint64_t(rows)],

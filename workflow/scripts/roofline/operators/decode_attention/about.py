@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from roofline.core.dtypes import COMMON_DTYPE, FLOAT_BYTES
-from roofline.core.terms import DEVICE_TRAITS, Axis, DeviceKind
+from roofline.core.architectures import Architecture
+from roofline.core.dtypes import COMMON_DTYPE, has_narrower_dtype
+from roofline.core.terms import Axis, DeviceKind
 from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
@@ -32,12 +33,15 @@ class AboutDecodeAttention(About):
     def series(self, cell: CellIdentity) -> str:
         return f"batch {cell.shape['batch']}"
 
-    def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
-        device, fp32, heads = DEVICE_TRAITS[kind], cell.dtype == COMMON_DTYPE, cell.shape["heads"]
-        narrower = device.narrowest_bytes < FLOAT_BYTES
-        tensor_cores = ["tensor cores"] if device.tensor_cores and fp32 else []
+    def advice(self, cell: CellIdentity, kind: DeviceKind, architecture: Architecture) -> Advice:
+        fp32, heads = cell.dtype == COMMON_DTYPE, cell.shape["heads"]
+        narrower = has_narrower_dtype(COMMON_DTYPE, architecture.tensor_dtypes)
+        tensor_cores = ["tensor cores"] if architecture.tensor_dtypes and fp32 else []
         lower = ["lower precision"] if narrower else []
         # The cache has to be read, but it may have fewer bytes, or serve more queries.
         smaller = ["a smaller dtype of the cache"] if fp32 and narrower else []
         grouped = ["grouped queries (fewer K/V heads)"] if cell.shape.get("kv_heads", heads) == heads else []
-        return super().advice(cell, kind) | {"compute": tensor_cores + lower, "memory": smaller + grouped}
+        return super().advice(cell, kind, architecture) | {
+            "compute": tensor_cores + lower,
+            "memory": smaller + grouped,
+        }

@@ -1,7 +1,8 @@
 """GEMM, as readers see it."""
 
-from roofline.core.dtypes import dtype_bytes
-from roofline.core.terms import DEVICE_TRAITS, DeviceKind
+from roofline.core.architectures import Architecture
+from roofline.core.dtypes import COMMON_DTYPE, has_narrower_dtype
+from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
 
 
@@ -18,10 +19,12 @@ class AboutGemm(About):
         m, n, k = (cell.shape[side] for side in "mnk")
         return f"{m}³" if m == n == k else f"{m} x {n} x {k}"
 
-    def advice(self, cell: CellIdentity, kind: DeviceKind) -> Advice:
-        device, compute = DEVICE_TRAITS[kind], []
-        if device.tensor_cores and cell.dtype == "fp32":  # cuBLAS computes fp64 on tensor cores already
+    def advice(self, cell: CellIdentity, kind: DeviceKind, architecture: Architecture) -> Advice:
+        compute = []
+        if (
+            "tf32" in architecture.tensor_dtypes and cell.dtype == COMMON_DTYPE
+        ):  # cuBLAS computes fp64 on tensor cores already
             compute.append("TF32 on tensor cores")
-        if dtype_bytes(cell.dtype) > device.narrowest_bytes:
+        if has_narrower_dtype(cell.dtype, architecture.tensor_dtypes):
             compute.append("lower precision")
-        return super().advice(cell, kind) | {"compute": compute}
+        return super().advice(cell, kind, architecture) | {"compute": compute}
