@@ -20,11 +20,11 @@ def time_out(monkeypatch, device, above):
     def queue_behind_hold(step, first, events):
         queue(step, first, events)
         count = len(events) - 1
-        device._timed_out[0] = count > above
+        device.timer._timed_out[0] = count > above
         if count <= above:
             timed.extend(range(first, first + count))
 
-    monkeypatch.setattr(device, "_queue_steps", queue_behind_hold)
+    monkeypatch.setattr(device.timer, "_queue_steps", queue_behind_hold)
     return timed
 
 
@@ -64,9 +64,9 @@ def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, dev
     assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
     assert {blocks for _, blocks, *_ in launches} == {device.multiprocessors}
     assert device.block_clock_mhz() == pytest.approx(1980)
-    device._clock_marks[1, 0] = 0  # one multiprocessor got no block
+    device.timer._clock_marks[1, 0] = 0  # one multiprocessor got no block
     assert device.block_clock_mhz() == pytest.approx(1980)
-    device._clock_marks[1, :, 1] = device._clock_marks[0, :, 1] + 100_000  # ns
+    device.timer._clock_marks[1, :, 1] = device.timer._clock_marks[0, :, 1] + 100_000  # ns
     assert device.block_clock_mhz() is None, "too short"
 
 

@@ -28,7 +28,7 @@ def predict_cells(
     `seals` are the paths of the device's seal and of the calibration, `constants` those of the operators' seals.
     `tasks` are the jobs of operators, and `gemms` the sizes of the reference GEMMs by compute ceiling.
     """
-    device = discovery.open_device(name, context=discovery.kind_from_name(name) == "cpu")  # next to what is measured
+    device = discovery.plan_device(name)  # next to what is measured
     sealed = read(PredictionRecord, seals["device"])
     operator_seals = [read(OperatorPredictionRecord, path) for path in constants]
     seals_by_operator = {seal.operator: Seals(sealed, seal.constants) for seal in operator_seals}

@@ -10,6 +10,7 @@ from roofline.records.timing_record import Check
 
 Step = Callable[[int], object]  # called with the number of the step, so that it can rotate among buffers
 # A step of dependent loads, their number, and a check that returns what was compared or raises ArithmeticError.
+LoadKernel = Callable[..., Any]  # CudaDevice.load_kernel
 PointerChase = tuple[Step, int, Callable[[], str]]
 
 

@@ -6,7 +6,7 @@ KIND_identity.py: discover(capacities), unsupported_reason(identity, ceiling)   
 KIND_device.py: CpuDevice(identity) or CudaDevice(identity)                      opened; it is a base.Device
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from types import ModuleType
@@ -21,6 +21,7 @@ from roofline.records.cards import METHOD
 from roofline.records.device_record import DeviceRecord
 
 DEVICE_CLASSES = {"cpu": "CpuDevice", "gpu": "CudaDevice"}  # in KIND_device.py, imported only where it is used
+PLANNING_CLASSES = {"cpu": "CpuDevice", "gpu": "PlannedGpu"}
 
 
 def kind_from_name(device: str) -> str:
@@ -61,19 +62,20 @@ def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
     return _identity_module(identity.kind).unsupported_reason(identity, ceiling)
 
 
-def open_device(device: str, peer: str | None = None, context: bool = True) -> Device:
-    """Open the device of that name, and with it a GPU's peer. Raises LookupError if one is not on this machine.
-
-    Without `context` nothing can be run on a GPU, and its other processes do not notice.
-    """
+def open_device(device: str, peer: str | None = None, classes: Mapping[str, str] = DEVICE_CLASSES) -> Device:
+    """Open the device of that name, and with it a GPU's peer. Raises LookupError if one is not on this machine."""
     kind = kind_from_name(device)
     present = {identity.device: identity for identity in _identity_module(kind).discover(capacities=False)}
     names = [device, peer] if peer else [device]
     if missing := [name for name in names if name not in present]:
         raise LookupError(f"{' and '.join(missing)} is not on this machine")
-    device_class = getattr(import_module(f"roofline.devices.{kind}.{kind}_device"), DEVICE_CLASSES[kind])
-    options = {} if context else {"context": False}
-    return device_class(*(present[name] for name in names), **options)
+    device_class = getattr(import_module(f"roofline.devices.{kind}.{kind}_device"), classes[kind])
+    return device_class(*(present[name] for name in names))
+
+
+def plan_device(device: str) -> Device:
+    """Return the device of that name to plan cells on: a GPU has no context, which its other processes would notice."""
+    return open_device(device, classes=PLANNING_CLASSES)
 
 
 def _identity_module(kind: str) -> ModuleType:

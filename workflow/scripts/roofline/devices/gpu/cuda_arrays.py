@@ -1,10 +1,12 @@
 """Arrays on a GPU: made, filled, copied and compared."""
 
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype
+from roofline.devices.base import LoadKernel
 
 if TYPE_CHECKING:
     import cupy
@@ -22,11 +24,13 @@ class TriadArrays(NamedTuple):
 
 
 class CudaArrays:
-    """The arrays of CudaDevice.
+    """Arrays on one card; it keeps those of the last triad, and one buffer for working sets."""
 
-    It needs the device's `xp`, `stream`, `multiprocessors` and `load_kernel`, and `_triad_arrays` and `_cache_buffer`,
-    which the device sets to None and which are allocated here when they are first asked for.
-    """
+    def __init__(self, cupy: ModuleType, stream: "cupy.cuda.Stream", load_kernel: LoadKernel, multiprocessors: int):
+        """Make arrays with CuPy, and fill and copy them on a stream by kernels that `load_kernel` returns."""
+        self._cupy, self._stream, self.load_kernel, self._multiprocessors = cupy, stream, load_kernel, multiprocessors
+        self._triad_arrays: TriadArrays | None = None
+        self._cache_buffer: cupy.ndarray | None = None
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> "cupy.ndarray":
         """Return normal random numbers drawn on the device, of the dtype's standard deviation, rounded to the dtype.
@@ -40,33 +44,33 @@ class CudaArrays:
     def fill_normal(self, values: "cupy.ndarray", dtype: str, seed: int) -> None:
         """Overwrite an array with the numbers that `normal` returns for this seed."""
         kernel = self.load_kernel("random.cu", f"normal_{DTYPES[dtype].stored_as}")
-        self.launch_one_pass(kernel, (values, self.xp.uint64(values.size), self.xp.uint64(seed)))
+        self.launch_one_pass(kernel, (values, self._cupy.uint64(values.size), self._cupy.uint64(seed)))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> "cupy.ndarray":
         """Return an array that is not filled; one of bytes for fp8."""
         row = DTYPES[dtype]
-        return self.xp.empty(shape, "uint8" if row.is_float and row.bits <= 8 else array_dtype(dtype))
+        return self._cupy.empty(shape, "uint8" if row.is_float and row.bits <= 8 else array_dtype(dtype))
 
     def poison(self, array: "cupy.ndarray") -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
-        array.data.memset_async(0xFF, array.nbytes, self.stream)
+        array.data.memset_async(0xFF, array.nbytes, self._stream)
 
     def copy(self, source: "cupy.ndarray", destination: "cupy.ndarray") -> None:
         """Queue a copy by the driver on the device's stream."""
-        destination.data.copy_from_device_async(source.data, source.nbytes, self.stream)
+        destination.data.copy_from_device_async(source.data, source.nbytes, self._stream)
 
     def count_differences(self, first: "cupy.ndarray", second: "cupy.ndarray", count: "cupy.ndarray") -> None:
         """Add the number of 32-bit words in which two arrays differ to `count`, an array of one uint64."""
         kernel = self.load_kernel("compare.cu", "count_differences")
-        self.launch_one_pass(kernel, (first, second, self.xp.uint64(first.nbytes // 4), count))
+        self.launch_one_pass(kernel, (first, second, self._cupy.uint64(first.nbytes // 4), count))
 
     def launch_one_pass(self, kernel: "cupy.RawKernel", arguments: tuple) -> None:
         """Launch a kernel that goes once over arrays of any size, with a few blocks on every multiprocessor."""
-        kernel((ONE_PASS_BLOCKS_PER_SM * self.multiprocessors,), (ONE_PASS_THREADS,), arguments)
+        kernel((ONE_PASS_BLOCKS_PER_SM * self._multiprocessors,), (ONE_PASS_THREADS,), arguments)
 
     def rolled_copies(self, array: "cupy.ndarray", count: int) -> list["cupy.ndarray"]:
         """Return copies of the numbers, each begun at another one, in one allocation: a thousand would take longer."""
-        copies = self.xp.empty((count, *array.shape), array.dtype)
+        copies = self._cupy.empty((count, *array.shape), array.dtype)
         numbers, rows = array.reshape(-1), copies.reshape(count, array.size)
         for index in range(count):
             start = (index + 1) * array.size // (count + 1)
@@ -76,7 +80,7 @@ class CudaArrays:
 
     def to_device(self, host_array: numpy.ndarray) -> "cupy.ndarray":
         """Return a copy of a host array on the device."""
-        return self.xp.asarray(host_array)
+        return self._cupy.asarray(host_array)
 
     def to_host(self, array: "cupy.ndarray") -> numpy.ndarray:
         """Return a copy of an array on the host.
@@ -84,13 +88,13 @@ class CudaArrays:
         The device makes it contiguous first: CuPy's way of copying one with gaps leaves another stream as the current
         one.
         """
-        return self.xp.asnumpy(self.xp.ascontiguousarray(array))
+        return self._cupy.asnumpy(self._cupy.ascontiguousarray(array))
 
     def widen(self, array: "cupy.ndarray") -> "cupy.ndarray":
         """Return the array itself, since a GPU computes in its dtypes; stacks of bf16 matrices, which CuPy does not
         multiply, as fp32."""
         if array.ndim > 2 and array.dtype == array_dtype("bf16"):
-            return array.astype(self.xp.float32)
+            return array.astype(self._cupy.float32)
         return array
 
     def triad_arrays(self, size_bytes: int) -> TriadArrays:
@@ -110,5 +114,5 @@ class CudaArrays:
 
     def allocate_pinned(self, size_bytes: int) -> numpy.ndarray:
         """Return an array of 32-bit words in pinned host memory."""
-        memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
+        memory = self._cupy.cuda.alloc_pinned_memory(size_bytes)
         return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)

@@ -7,11 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy
 
 from roofline.devices.base import Step
+from roofline.devices.gpu.cuda_arrays import CudaArrays
 
 if TYPE_CHECKING:
     import cupy
@@ -31,17 +33,21 @@ CLOCK_MARK_BYTES = 16  # cycles and nanoseconds of one multiprocessor, as kernel
 
 
 class CudaTimer:
-    """The timing of CudaDevice. A step is a function of its number.
+    """The timing of one card. A step is a function of its number.
 
-    It needs the device's `xp`, `stream`, `multiprocessors`, `kernel_clock`, `load_kernel`, `to_host` and
-    `allocate_pinned`; `_events`, an empty list which the device makes and which grows here; and `_hold_kernel` and
-    `_clock_marks`, which the device sets to None. They are made here when they are first used, with the pinned memory
-    of the first (`_release`, `_timed_out`) and the kernel that writes to the second (`_clock_kernel`).
+    Events, the kernel that holds the stream and the marks of the clock are made when they are first used.
     """
+
+    def __init__(self, cupy: ModuleType, stream: "cupy.cuda.Stream", multiprocessors: int, arrays: CudaArrays):
+        """Time steps on a stream; `arrays` allocates the pinned memory that the card and the host share."""
+        self._cupy, self._stream, self._multiprocessors, self._arrays = cupy, stream, multiprocessors, arrays
+        self._events: list[cupy.cuda.Event] = []
+        self._hold_kernel: cupy.RawKernel | None = None
+        self._clock_marks: numpy.ndarray | None = None
 
     def synchronize(self) -> None:
         """Wait until the device's stream is empty."""
-        self.stream.synchronize()
+        self._stream.synchronize()
 
     def time_steps(self, step: Step, count: int, first: int = 0, read_during: Callable | None = None) -> list[float]:
         """Return the seconds from event to event of `count` steps issued one after another, and synchronise before and
@@ -51,9 +57,9 @@ class CudaTimer:
         """
         events = self._take_events(count + 1)
         self.synchronize()
-        self._queue_clock_mark(0)
+        self.queue_clock_mark(0)
         self._queue_steps(step, first, events)
-        self._queue_clock_mark(1)
+        self.queue_clock_mark(1)
         if read_during:
             events[READ_AFTER_QUARTERS * count // 4].synchronize()
             read_during()
@@ -99,9 +105,9 @@ class CudaTimer:
         events = self._take_events(2)
         self._hold_stream(0)
         start = time.monotonic()
-        events[0].record(self.stream)
+        events[0].record(self._stream)
         self._hold_stream(HOLD_TIMEOUT_NS)
-        events[1].record(self.stream)
+        events[1].record(self._stream)
         self.synchronize()
         return (time.monotonic() - start) / self._elapsed_seconds(events)[0]
 
@@ -117,8 +123,8 @@ class CudaTimer:
     def _hold_stream(self, timeout_ns: int) -> None:
         """Queue a kernel that runs until `_release` is set or the time is over, which sets `_timed_out`."""
         if self._hold_kernel is None:
-            self._hold_kernel = self.load_kernel("stream_hold.cu", "block_stream")
-            flags = self.allocate_pinned(8)
+            self._hold_kernel = self._arrays.load_kernel("stream_hold.cu", "block_stream")
+            flags = self._arrays.allocate_pinned(8)
             self._release, self._timed_out = flags[:1], flags[1:]
         self._release[0] = self._timed_out[0] = 0
         addresses = (numpy.uint64(flag.ctypes.data) for flag in (self._release, self._timed_out))
@@ -154,34 +160,30 @@ class CudaTimer:
             step_times = times if len(times) == count else [times[0] / count]
             yield time.monotonic() - start, step_times, self._clock_mhz(done_count - 1, done_count)
 
-    def kernel_clock_mhz(self) -> float | None:
-        """Return the MHz that the last kernel of ours counted while it ran."""
-        cycles, nanoseconds = (float(value) for value in self.to_host(self.kernel_clock))
-        return cycles / nanoseconds * 1e3 if nanoseconds else None
-
     def block_clock_mhz(self) -> float | None:
         """Return the MHz of the multiprocessors over the last call of `time_steps`; None where that was too short."""
         return self._clock_mhz(0, 1)
 
     def _mark_with_event(self, mark_number: int) -> "cupy.cuda.Event":
         """Mark the clocks, then return an event recorded after the mark."""
-        self._queue_clock_mark(mark_number)
+        self.queue_clock_mark(mark_number)
         return self._record_event()
 
     def _record_event(self) -> "cupy.cuda.Event":
-        event = self.xp.cuda.Event()
-        event.record(self.stream)
+        event = self._cupy.cuda.Event()
+        event.record(self._stream)
         return event
 
-    def _queue_clock_mark(self, mark_number: int) -> None:
+    def queue_clock_mark(self, mark_number: int) -> None:
         """Queue a reading of every multiprocessor's cycles and nanoseconds, which the host reads without a copy."""
         if self._clock_marks is None:
-            self._clock_kernel = self.load_kernel("clock.cu", "mark_clocks")
-            words = self.allocate_pinned(KEPT_CLOCK_MARKS * self.multiprocessors * CLOCK_MARK_BYTES).view(numpy.int64)
-            self._clock_marks = words.reshape(KEPT_CLOCK_MARKS, self.multiprocessors, 2)
+            self._clock_kernel = self._arrays.load_kernel("clock.cu", "mark_clocks")
+            size_bytes = KEPT_CLOCK_MARKS * self._multiprocessors * CLOCK_MARK_BYTES
+            words = self._arrays.allocate_pinned(size_bytes).view(numpy.int64)
+            self._clock_marks = words.reshape(KEPT_CLOCK_MARKS, self._multiprocessors, 2)
         mark = self._clock_marks[mark_number % KEPT_CLOCK_MARKS]
         mark[...] = 0
-        self._clock_kernel((self.multiprocessors,), (1,), (numpy.uint64(mark.ctypes.data),))
+        self._clock_kernel((self._multiprocessors,), (1,), (numpy.uint64(mark.ctypes.data),))
 
     def _clock_mhz(self, first_mark: int, last_mark: int) -> float | None:
         """Return the median MHz of the multiprocessors that both marks have; None where any span is too short."""
@@ -202,16 +204,16 @@ class CudaTimer:
 
     def _queue_steps(self, step: Step, first: int, events: list["cupy.cuda.Event"]) -> None:
         """Queue the first event, then a step before each further event."""
-        events[0].record(self.stream)
+        events[0].record(self._stream)
         for index, event in enumerate(events[1:], first):
             step(index)
-            event.record(self.stream)
+            event.record(self._stream)
 
     def _take_events(self, count: int) -> list["cupy.cuda.Event"]:
         while len(self._events) < count:
-            self._events.append(self.xp.cuda.Event())
+            self._events.append(self._cupy.cuda.Event())
         return self._events[:count]
 
     def _elapsed_seconds(self, events: list["cupy.cuda.Event"]) -> list[float]:
-        elapsed_ms = self.xp.cuda.get_elapsed_time
+        elapsed_ms = self._cupy.cuda.get_elapsed_time
         return [elapsed_ms(start, end) / 1e3 for start, end in pairwise(events)]

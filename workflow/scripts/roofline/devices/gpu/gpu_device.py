@@ -3,12 +3,13 @@
 import contextlib
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofline.core import levels
 from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES
-from roofline.devices import base, datasheets
+from roofline.core.terms import DeviceKind
+from roofline.devices import datasheets
 from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
 from roofline.devices.gpu.cuda_arrays import CudaArrays
@@ -39,16 +40,17 @@ PROPERTIES = {
 }
 
 
-class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
-    """One NVIDIA GPU, opened by CuPy as its device 0, and a `peer` as device 1.
+class PlannedGpu:
+    """One NVIDIA GPU, whose cells can be planned and whose kernels compiled; it has no context, and runs nothing.
 
-    Opening it sets CUDA_VISIBLE_DEVICES of this process. Raises RuntimeError with the fault of its identity.
+    It is CuPy's device 0 and a `peer` device 1: CUDA_VISIBLE_DEVICES of this process is set. Raises RuntimeError with
+    the fault of its identity.
     """
 
+    kind: DeviceKind = "gpu"
     ceiling_kernels = (*gpu_fma.KERNELS, *instruction_kernels.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
 
-    def __init__(self, identity: Identity, peer: Identity | None = None, context: bool = True):
-        """Open a GPU, with a peer for what is measured between the two. Without `context` cells can only be planned."""
+    def __init__(self, identity: Identity, peer: Identity | None = None):
         if identity.fault:
             raise RuntimeError(identity.fault)
         # Only this card and its peer, as CuPy's devices 0 and 1, whatever order the caller has.
@@ -56,13 +58,10 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         os.environ["CUDA_VISIBLE_DEVICES"] = f"{identity.uuid},{peer.uuid}" if peer else identity.uuid
         import cupy
 
-        self.identity = identity
-        self.xp = cupy
-        self.name = identity.device
-        self.kind = "gpu"
+        self.xp, self.identity, self.name, self.peer = cupy, identity, identity.device, peer
         self.capability = parse_capability(identity.compute_capability)
         self.architecture = architecture_of(self.capability)
-        self.memory_level = "hbm"
+        self.memory_level = levels.MAIN_MEMORY[self.kind]
         self.cache_ceilings, self.cache_level = ["l2"], "l2"
         runtime = cupy.cuda.runtime
         self.properties = {
@@ -72,39 +71,75 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
         self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
         driver = runtime.driverGetVersion()
         self.supports_overlap = self.architecture.clusters and driver >= OVERLAP_DRIVER_CUDA
+        self.is_hopper = self.architecture.wgmma
         self.vector_bytes = self.architecture.access_bytes  # as in kernels/memory.cu
         self.last_level_cache_bytes = self.properties["L2CacheSize"]
         # CUDA does not report the L1's size; L1 and shared memory are parts of one store.
         self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
-        self._modules: dict = {}
-        if not context:
-            return
+        self.limits = GpuLimits(
+            multiprocessors=self.multiprocessors,
+            shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
+            shared_per_sm=self.l1_bytes,
+            capability=self.capability,
+        )
+        compiler = KernelCompiler(cupy, identity, self.ceiling_kernels)
+        self.load_kernel, self.compiled = compiler.load_kernel, compiler.compiled
+        self.compile_ahead = compiler.compile_ahead
+
+    def compute_unit(self, ceiling: str) -> str:
+        """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or
+        "cuda_core"."""
+        return datasheets.TENSOR_CORE if ceiling in self.architecture.tensor_dtypes else datasheets.CUDA_CORE
+
+    def compute_ceiling_name(self, dtype: str, unit: str) -> str:
+        """Return the ceiling of an operator: its dtype's GEMM on tensor cores, register-only multiply-adds on CUDA
+        cores, those of fp32 for a dtype that has none."""
+        if unit == "tensor_core":
+            return dtype
+        return f"{dtype if DTYPES[dtype].pipe else COMMON_DTYPE}_fma"
+
+    def memory_ceiling_names(self, mix: str) -> list[str]:
+        return levels.memory_ceiling_names(self.kind, mix)
+
+    def emulation_note(self, dtype: str) -> str | None:
+        """Return None: a GPU computes in every dtype that it is measured in."""
+        return None
+
+
+class CudaDevice(PlannedGpu):
+    """One NVIDIA GPU, opened. Its arrays and its timing are parts of their own, whose methods are methods of it."""
+
+    def __init__(self, identity: Identity, peer: Identity | None = None):
+        """Open a GPU, with a peer for what is measured between the two."""
+        super().__init__(identity, peer)
+        cupy = self.xp
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         visible = nvml.visible_gpus() if identity.nvml and nvml.initialise() else []
         handles = {nvml.query("DeviceGetUUID", handle): handle for handle in visible}
-        self.peer, self._handle = peer, handles.get(identity.uuid)
+        self._handle = handles.get(identity.uuid)
         self._peer_handle = handles.get(peer.uuid) if peer else None
-        self._events: list = []
-        self._hold_kernel = None
-        self._clock_marks = None
-        self._cache_buffer = None
-        self._triad_arrays = None
+
+        def load_kernel(*spec: Any) -> Any:
+            return self.load_kernel(*spec)  # as it is when the kernel is needed: tests replace it
+
+        arrays = CudaArrays(cupy, self.stream, load_kernel, self.multiprocessors)
+        self.normal, self.fill_normal, self.empty = arrays.normal, arrays.fill_normal, arrays.empty
+        self.to_device, self.to_host, self.widen = arrays.to_device, arrays.to_host, arrays.widen
+        self.poison, self.copy, self.rolled_copies = arrays.poison, arrays.copy, arrays.rolled_copies
+        self.count_differences = arrays.count_differences
+        self.triad_arrays, self.cache_buffer = arrays.triad_arrays, arrays.cache_buffer
+        self.launch_one_pass, self.allocate_pinned = arrays.launch_one_pass, arrays.allocate_pinned
+        self.timer = timer = CudaTimer(cupy, self.stream, self.multiprocessors, arrays)
+        self.synchronize, self.look_while_busy = timer.synchronize, timer.look_while_busy
+        self.time_steps, self.time_steps_on_device = timer.time_steps, timer.time_steps_on_device
+        self.time_load_chunks, self.block_clock_mhz = timer.time_load_chunks, timer.block_clock_mhz
+        self.measure_timer_ratio = timer.measure_timer_ratio
         # What our kernels report: cycles and nanoseconds; the sum of what they read, where `report_sum` is not 0.
         self.kernel_clock = cupy.zeros(2, cupy.uint64)
         self.word_sum, self.report_sum = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
 
     # -- what it is
-
-    @property
-    def limits(self) -> GpuLimits:
-        """The card's limits for a kernel."""
-        return GpuLimits(
-            multiprocessors=self.multiprocessors,
-            shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
-            shared_per_sm=self.properties["MaxSharedMemoryPerMultiprocessor"],
-            capability=self.capability,
-        )
 
     def read_hardware(self) -> dict:
         return {
@@ -168,30 +203,20 @@ class CudaDevice(CudaArrays, CudaTimer, KernelCompiler, base.Device):
     def run_under_profiler(self, queue: Callable[[], object]) -> None:
         """Run what a function queues under a profiler, after a kernel of ours that marks its beginning."""
         runtime = self.xp.cuda.runtime
-        self._queue_clock_mark(0)  # compiles the kernel before the profiler looks
+        self.timer.queue_clock_mark(0)  # compiles the kernel before the profiler looks
         self.synchronize()
         runtime.profilerStart()
-        self._queue_clock_mark(0)
+        self.timer.queue_clock_mark(0)
         queue()
         self.synchronize()
         runtime.profilerStop()
 
+    def kernel_clock_mhz(self) -> float | None:
+        """Return the MHz that the last kernel of ours counted while it ran."""
+        cycles, nanoseconds = (float(value) for value in self.to_host(self.kernel_clock))
+        return cycles / nanoseconds * 1e3 if nanoseconds else None
+
     # -- ceilings
-
-    def compute_unit(self, ceiling: str) -> str:
-        """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or
-        "cuda_core"."""
-        return datasheets.TENSOR_CORE if ceiling in self.architecture.tensor_dtypes else datasheets.CUDA_CORE
-
-    def compute_ceiling_name(self, dtype: str, unit: str) -> str:
-        """Return the ceiling of an operator: its dtype's GEMM on tensor cores, register-only multiply-adds on CUDA
-        cores, those of fp32 for a dtype that has none."""
-        if unit == "tensor_core":
-            return dtype
-        return f"{dtype if DTYPES[dtype].pipe else COMMON_DTYPE}_fma"
-
-    def memory_ceiling_names(self, mix: str) -> list[str]:
-        return levels.memory_ceiling_names(self.kind, mix)
 
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         if level in ("l2", "l1", "shared"):

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+from roofline.core.architectures import parse_capability
 from roofline.devices import host
+from roofline.devices.base import Identity
 from roofline.records.files import write_bytes
 
 if TYPE_CHECKING:
@@ -36,16 +39,13 @@ def list_kernel_files(path: Path) -> set[Path]:
 
 
 class KernelCompiler:
-    """The compiler of CudaDevice.
+    """Compiles kernels for one card, and keeps the modules that it loaded."""
 
-    It needs the device's `xp`, `architecture`, `capability`, `identity` and `ceiling_kernels`, and `_modules`, an empty
-    dictionary which the device makes and which holds loaded modules by their code and macros.
-    """
-
-    @property
-    def is_hopper(self) -> bool:
-        """Return whether the device runs what is compiled with HOPPER_OPTIONS."""
-        return self.architecture.wgmma
+    def __init__(self, cupy: ModuleType, identity: Identity, ceiling_kernels: Iterable[tuple]):
+        """Compile for the card of an identity; `ceiling_kernels` are compiled ahead with those of operators."""
+        self._cupy, self._ceiling_kernels = cupy, ceiling_kernels
+        self._software, self._capability = identity.software, parse_capability(identity.compute_capability or "")
+        self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}  # by code and macros
 
     def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()) -> "cupy.RawKernel":
         """Return a kernel of a .cu file, compiled for this card with macros. A bare file name is one for ceilings."""
@@ -54,7 +54,7 @@ class KernelCompiler:
     def compile_ahead(self, kernels: Iterable[tuple]) -> None:
         """Compile kernels, given as arguments of `load_kernel`, and those of ceilings. `load_kernel` raises errors."""
         codes_and_defines = set()
-        for source, _, *defines in (*kernels, *self.ceiling_kernels):
+        for source, _, *defines in (*kernels, *self._ceiling_kernels):
             codes_and_defines.add((read_kernel_source(CEILING_KERNEL_FOLDER / source), *defines))
         with ThreadPoolExecutor(len(host.usable_cpus())) as pool:
             pool.map(lambda code_and_defines: self._compile_cubin(*code_and_defines), codes_and_defines)
@@ -62,17 +62,17 @@ class KernelCompiler:
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()) -> "cupy.RawKernel":
         """Return a kernel of CUDA C++ code, compiled for this card. Raises RuntimeError with NVRTC's messages."""
         if (code, defines) not in self._modules:
-            self._modules[code, defines] = self.xp.RawModule(path=str(self._compile_cubin(code, defines)))
+            self._modules[code, defines] = self._cupy.RawModule(path=str(self._compile_cubin(code, defines)))
         return self._modules[code, defines].get_function(name)
 
     def _compile_cubin(self, code: str, defines: tuple[str, ...] = ()) -> Path:
         """Return the path of the code's cubin, compiled or cached. Raises RuntimeError with NVRTC's messages."""
         from cuda.pathfinder import find_nvidia_header_directory
 
-        nvrtc, options = self.xp.cuda.nvrtc, (*COMPILE_OPTIONS, *defines)
+        nvrtc, options = self._cupy.cuda.nvrtc, (*COMPILE_OPTIONS, *defines)
         if HOPPER_OPTIONS[0] not in defines:
-            options += ("-arch=sm_{}{}".format(*self.capability),)
-        key = repr((code, options, nvrtc.getVersion(), self.identity.software))
+            options += ("-arch=sm_{}{}".format(*self._capability),)
+        key = repr((code, options, nvrtc.getVersion(), self._software))
         folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
         path = Path(folder, f"roofline-{hashlib.sha256(key.encode()).hexdigest()}.cubin")
         if not path.exists():
