@@ -61,6 +61,7 @@ test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
 	@PATH="$(CURDIR)/.venv/bin:$(PATH)" snakefmt --check Snakefile workflow/rules/*.smk $(wildcard tools/*/Snakefile)
 	@$(python) -m snakemake --lint
 

@@ -15,7 +15,7 @@ import pytest
 
 from roofline.devices.base import Identity
 from roofline.devices.discovery import open_device, unsupported_reason
-from roofline.devices.gpu.gpu_device import CudaDevice
+from roofline.devices.gpu.gpu_device import GpuDevice
 
 FAKES = Path(__file__).parent / "fakes"
 
@@ -28,7 +28,7 @@ def open_gpu(
     nvml: bool = False,
     peer: bool = False,
     **properties,
-) -> CudaDevice:
+) -> GpuDevice:
     """Return a device with these properties in place of the stand-in's, until the test is over, with a peer where
     `peer` is set; its `cublaslt` is the stand-in for cuBLASLt."""
     cupy = _load(monkeypatch, "cupy", "cupy/__init__.py")
@@ -51,24 +51,24 @@ def open_gpu(
         compute_capability=capability,
         nvml=nvml,
     )
-    device = CudaDevice(identity, replace(identity, device="gpu1", uuid="GPU-2") if peer else None)
+    device = GpuDevice(identity, replace(identity, device="gpu1", uuid="GPU-2") if peer else None)
     device.cublaslt = cublaslt
     return device
 
 
 @cache
-def _opened() -> CudaDevice:
+def _opened() -> GpuDevice:
     return open_device("gpu0")
 
 
-def real_gpu() -> CudaDevice:
+def real_gpu() -> GpuDevice:
     """Return the machine's GPU with its stream as the current one: jobs in other tests open it anew."""
     _opened().stream.use()
     return _opened()
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
-def gpu(request, monkeypatch) -> CudaDevice:
+def gpu(request, monkeypatch) -> GpuDevice:
     if request.param == "fake":
         return open_gpu(monkeypatch, MultiProcessorCount=2)
     return real_gpu()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.units import KIB
-from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
+from roofline.devices.base import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.measure.operator_job import JobPlan, measure_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Job

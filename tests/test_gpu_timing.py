@@ -15,7 +15,7 @@ def device(monkeypatch):
 
 def time_out(monkeypatch, device, above):
     """Make queueing more than so many steps behind the hold take too long; return a list of the steps timed."""
-    timed, queue = [], device._queue_steps
+    timed, queue = [], device.timer._queue_steps
 
     def queue_behind_hold(step, first, events):
         queue(step, first, events)

@@ -11,9 +11,9 @@ from cuda.bindings import nvrtc
 import roofline
 from roofline.core.architectures import architecture_of
 from roofline.core.roofline_model import LANES_PER_WARP
+from roofline.devices.base import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
-from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.operators.decode_attention import fused_attention
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
 from roofline.operators.decode_attention.fused_attention import KernelVariant

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.terms import UserError
+from roofline.devices.base import GpuLimits
 from roofline.devices.discovery import open_device
-from roofline.devices.gpu.limits import GpuLimits
 from roofline.measure.operator_job import JobPlan, list_kernels, list_skipped, measure_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Case, Job, count_rotation_copies

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roofline.core.levels import MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
 from roofline.core.terms import UnsupportedError
 from roofline.core.units import MIB
 from roofline.devices import discovery
-from roofline.devices.base import BandwidthBenchmark, Device
+from roofline.devices.base import BandwidthBenchmark, CudaDevice, Device
 from roofline.measure import lock, search
 from roofline.measure.energy import measure_idle_power
 from roofline.measure.loaded_together import measure_together
@@ -26,9 +26,6 @@ from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
 from roofline.run.jobs import Stopwatch, job, report, say
-
-if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
-    import roofline.devices.gpu.gpu_device as gpu_device
 
 ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 
@@ -125,7 +122,7 @@ def add_sustained_load(
 
 
 def measure_peer(
-    device: "gpu_device.CudaDevice", record: DeviceRecord, size_bytes: int | None, budget: TimingBudget
+    device: CudaDevice, record: DeviceRecord, size_bytes: int | None, budget: TimingBudget
 ) -> dict[str, Any]:
     """Return the fields of the record of a level between a device and its peer, or the reason why it is skipped."""
     peer = Peer(peer=device.peer.device, uuid=device.peer.uuid, **device.describe_peer_path())

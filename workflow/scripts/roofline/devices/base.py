@@ -1,10 +1,13 @@
 """What every kind of device offers: who it is, how it is measured, and what is run on it to find its ceilings."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from roofline.core.architectures import Architecture, Capability
 from roofline.core.terms import AccessPattern, ComputeUnit, DeviceKind, HostMemory
+from roofline.core.units import KIB
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
@@ -12,6 +15,8 @@ Step = Callable[[int], object]  # called with the number of the step, so that it
 # A step of dependent loads, their number, and a check that returns what was compared or raises ArithmeticError.
 LoadKernel = Callable[..., Any]  # CudaDevice.load_kernel
 PointerChase = tuple[Step, int, Callable[[], str]]
+
+RESERVED_SHARED_BYTES = KIB  # of shared memory, which CUDA takes for each resident block
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,55 @@ class HostCostBenchmark(NamedTuple):
     amount: float  # units of the cost in one step
     step: Step
     queued: bool = False  # timed by the device's clock
+
+
+@dataclass(frozen=True)
+class IssueKernel:
+    """One way to keep all schedulers busy: a step issues `warp_instructions` warp instructions."""
+
+    name: str
+    warp_instructions: int
+    step: Step
+    check: Callable[[], Check]
+
+
+@dataclass(frozen=True)
+class AccessLimitKernel:
+    """One access pattern.
+
+    A step makes `requests` requests; `verify()` raises ArithmeticError if a word that was loaded is wrong. `degree` is
+    the stride in words, or the number of lanes that want one bank.
+    """
+
+    pattern: str
+    degree: int
+    requests: int
+    transactions_per_request: int
+    step: Step
+    verify: Callable[[], str]
+
+
+class EnergyKernel(NamedTuple):
+    """One point of the energy roofline: `multiplies` multiply-adds on each number that is read, by `blocks` blocks per
+    multiprocessor."""
+
+    dtype: str
+    multiplies: int
+    blocks: int
+    flops_per_byte: float
+    bytes: int  # of one pass
+    run: Callable[[int], None]  # with the number of passes
+    verify: Callable[[], None]  # raises ArithmeticError
+
+
+@dataclass(frozen=True)
+class GpuLimits:
+    """What a GPU grants a kernel, for plans that divide work among blocks before anything is compiled."""
+
+    multiprocessors: int
+    shared_per_block: int  # bytes that a block may have at most
+    shared_per_sm: int  # bytes for all blocks of a multiprocessor, with RESERVED_SHARED_BYTES of each
+    capability: Capability
 
 
 class Device(Protocol):
@@ -271,3 +325,94 @@ class Device(Protocol):
 
     def rebuild_fma_workload(self, ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
         """Return the candidate that a record describes, on new numbers."""
+
+
+class GpuPair(Protocol):
+    """A GPU and its peer, with arrays on both."""
+
+    def bandwidth_benchmarks(self) -> list[BandwidthBenchmark]:
+        """Return the transfers between the two."""
+
+    def pointer_chase(self) -> PointerChase:
+        """Return a chain of loads of one from the other's memory."""
+
+    def small_copy_step(self) -> tuple[Step, Callable[[], str]]:
+        """Return a step that copies 8 bytes to the peer, and a check that returns what was compared."""
+
+
+class CudaDevice(Device, Protocol):
+    """A GPU that runs CUDA C++. Its methods take and return CuPy's objects."""
+
+    peer: Identity | None
+    capability: Capability
+    architecture: Architecture
+    properties: dict[str, int]  # CUDA's device attributes by their names
+    multiprocessors: int
+    max_threads: int  # of a multiprocessor
+    limits: GpuLimits
+    supports_overlap: bool  # a launch may begin before the previous one has ended
+    is_hopper: bool  # it has the instructions that only Hopper has
+    stream: Any
+
+    # -- kernels and graphs
+    def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()) -> Any:
+        """Return a kernel of a .cu file, compiled for this card with macros. A bare file name is one for ceilings."""
+
+    def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()) -> Any:
+        """Return a kernel of CUDA C++ code, compiled for this card. Raises RuntimeError with NVRTC's messages."""
+
+    def make_launcher(
+        self, kernel: Any, grid: tuple, block: tuple, shared_bytes: int, overlap: bool
+    ) -> Callable[[tuple], None]:
+        """Return a function that launches a kernel with a tuple of arguments."""
+
+    def capture_launches(
+        self, kernel: Any, grid: tuple, block: tuple, launches: list[tuple], shared_bytes: int, overlap: bool = True
+    ) -> Any:
+        """Return a CUDA graph of launches of a kernel, one for each tuple of arguments."""
+
+    def capture_graph(self, queue: Callable[[], object]) -> Any:
+        """Return a CUDA graph of what a function queues on the device's stream, which runs nothing meanwhile."""
+
+    # -- load and counters
+    def time_load_chunks(
+        self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0
+    ) -> Iterator[tuple[float, list[float], float | None]]:
+        """Load the device for about `seconds`, and yield seconds since the start, per step, and MHz of each chunk."""
+
+    def kernel_clock_mhz(self) -> float | None:
+        """Return the MHz that the last kernel of ours counted while it ran."""
+
+    def run_under_profiler(self, queue: Callable[[], object]) -> None:
+        """Run what a function queues under a profiler, after a kernel of ours that marks its beginning."""
+
+    def make_issue_kernels(self) -> list[IssueKernel]:
+        """Return the ways to keep all schedulers busy."""
+
+    def make_access_limit_kernels(self) -> list[AccessLimitKernel]:
+        """Return the access patterns whose limits are measured."""
+
+    def make_energy_kernels(self) -> Iterator[EnergyKernel]:
+        """Yield the points of the energy roofline."""
+
+    # -- memory, links and peers
+    def copy(self, source: Any, destination: Any) -> None:
+        """Queue a copy by the driver on the device's stream."""
+
+    def count_differences(self, first: Any, second: Any, count: Any) -> None:
+        """Add the number of 32-bit words in which two arrays differ to `count`, an array of one uint64."""
+
+    def read_host_link(self) -> dict:
+        """Return generation and width of the PCIe link now."""
+
+    def read_memory_errors(self) -> dict:
+        """Return the counts of memory errors that NVML reports now, by their keys in the device record."""
+
+    def describe_peer_path(self) -> dict:
+        """Return how this card and its peer are connected, by the fields of the record Peer."""
+
+    def open_peer_pair(self, size_bytes: int | None) -> GpuPair:
+        """Return this card and its peer, with arrays of `size_bytes` on both; None: as large as needed.
+
+        Raises UnsupportedError where one may not access the other's memory.
+        """

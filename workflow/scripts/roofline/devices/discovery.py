@@ -3,7 +3,7 @@
 Each kind of device is a package, `gpu` or `cpu`:
 
 KIND_identity.py: discover(capacities), unsupported_reason(identity, ceiling)    without opening anything
-KIND_device.py: CpuDevice(identity) or CudaDevice(identity)                      opened; it is a base.Device
+KIND_device.py: CpuDevice(identity) or GpuDevice(identity)                      opened; it is a base.Device
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from roofline.devices.base import Device, Identity
 from roofline.records.cards import METHOD
 from roofline.records.device_record import DeviceRecord
 
-DEVICE_CLASSES = {"cpu": "CpuDevice", "gpu": "CudaDevice"}  # in KIND_device.py, imported only where it is used
+DEVICE_CLASSES = {"cpu": "CpuDevice", "gpu": "GpuDevice"}  # in KIND_device.py, imported only where it is used
 PLANNING_CLASSES = {"cpu": "CpuDevice", "gpu": "PlannedGpu"}
 
 

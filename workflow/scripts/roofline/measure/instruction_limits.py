@@ -2,22 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from roofline.devices.base import CudaDevice
 from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, time_until_precise
 from roofline.measure.undisturbed import StateLog
 from roofline.records.base import copy_fields
 from roofline.records.instructions_record import IssueRate, MeasuredAccessLimit
 
-if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
-    import roofline.devices.gpu.gpu_device as gpu_device
-
 # Of the time budget. For 18 access limits half the samples gave 17 medians within 0.02 % and one within 0.4 %.
 LIMIT_BUDGET_SHARE = 0.5
 
 
-def measure_issue_rate(device: "gpu_device.CudaDevice", budget: TimingBudget) -> IssueRate:
+def measure_issue_rate(device: CudaDevice, budget: TimingBudget) -> IssueRate:
     """Return the warp instructions per second of the fastest issue kernel, and the clock that it counted itself.
 
     Raises ArithmeticError for a wrong result.
@@ -42,7 +39,7 @@ def measure_issue_rate(device: "gpu_device.CudaDevice", budget: TimingBudget) ->
     )
 
 
-def measure_access_limits(device: "gpu_device.CudaDevice", budget: TimingBudget) -> Iterator[MeasuredAccessLimit]:
+def measure_access_limits(device: CudaDevice, budget: TimingBudget) -> Iterator[MeasuredAccessLimit]:
     """Yield the most requests per second of loads, by stride in global memory and by bank conflicts in shared memory.
 
     Raises ArithmeticError where a kernel loaded wrong words.

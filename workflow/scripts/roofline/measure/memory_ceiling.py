@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from roofline.core.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
 from roofline.core.statistics import median
-from roofline.devices.base import BandwidthBenchmark, Device, Step, SweepBenchmark
+from roofline.devices.base import BandwidthBenchmark, Device, GpuPair, Step, SweepBenchmark
 from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
@@ -16,9 +15,6 @@ from roofline.records.bandwidth_record import Bandwidth, GridTrial, Latency, Pla
 from roofline.records.base import copy_fields
 from roofline.records.device_record import DeviceRecord
 from roofline.records.timing_record import Timing
-
-if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
-    import roofline.devices.gpu.peer_benchmarks as peer_benchmarks
 
 SWEEP_RUNS = 3  # of each working set, after one to warm up
 BLOCKS_BUDGET_FACTOR = 2  # times the budget for a benchmark that is timed in several blocks
@@ -88,7 +84,7 @@ def measure_load_latency(device: Device, chain: tuple[Step, int, Callable[[], st
     )
 
 
-def measure_peer_latencies(device: Device, pair: "peer_benchmarks.PeerPair", budget: TimingBudget) -> list[Latency]:
+def measure_peer_latencies(device: Device, pair: GpuPair, budget: TimingBudget) -> list[Latency]:
     """Return the latencies of 8 bytes between two GPUs: of a kernel's load, in a chain of loads, and of a copy.
 
     Raises ArithmeticError for a wrong result.

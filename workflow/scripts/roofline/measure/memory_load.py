@@ -3,21 +3,17 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING
 
-from roofline.devices.base import Device, Step
+from roofline.devices.base import CudaDevice, Device, Step
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.records.compute import WorkloadSpec
 from roofline.records.energy_record import EnergyPoint, LoadFigures, MemoryLoad
-
-if TYPE_CHECKING:  # not by `from`, which sources.py takes for code of a GPU alone
-    import roofline.devices.gpu.gpu_device as gpu_device
 
 LOADED_CEILINGS = ("hbm_read", "hbm_copy")
 LEAST_LAUNCH_S = 0.02  # of an energy kernel: a queue of shorter launches runs dry
 
 
-def measure_energy_points(device: "gpu_device.CudaDevice", seconds: float) -> Iterator[EnergyPoint]:
+def measure_energy_points(device: CudaDevice, seconds: float) -> Iterator[EnergyPoint]:
     """Yield a point of the energy roofline for each energy kernel, verified first, then under load for `seconds`.
 
     Raises ArithmeticError for a wrong sum.

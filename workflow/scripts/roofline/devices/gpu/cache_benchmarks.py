@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy
 
 from roofline.core.units import KIB, MIB
-from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
+from roofline.devices.base import RESERVED_SHARED_BYTES, BandwidthBenchmark, Step, SweepBenchmark
 from roofline.devices.gpu.hbm_benchmarks import ROUND_BYTES, make_launch_step, pattern_sum, require_sum, write_pattern
-from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES
 
 if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 VECTOR_BYTES = 16  # of kernels/caches.cu
 GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks per multiprocessor
@@ -44,7 +43,7 @@ class CacheLaunch(NamedTuple):
     times_read: int  # how often a step reads the set, over all blocks
 
 
-def bandwidth_benchmarks(device: "CudaDevice", level: str) -> list[BandwidthBenchmark]:
+def bandwidth_benchmarks(device: "GpuDevice", level: str) -> list[BandwidthBenchmark]:
     """Return the ceilings of one level: l2, l1 or shared."""
     if level == "l2":
         return _l2_benchmarks(device)
@@ -56,7 +55,7 @@ def bandwidth_benchmarks(device: "CudaDevice", level: str) -> list[BandwidthBenc
     return [_cache_benchmark(device, level, level, size, launches, OWN_SET_TEXT)]
 
 
-def _l2_benchmarks(device: "CudaDevice") -> list[BandwidthBenchmark]:
+def _l2_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
     """Return the fastest that L2 gives to reads of which each is counted once, and two figures that frame it.
 
     On an H200: 11 to 12 TB/s if neighbours follow one another over the same lines, since some of their reads are
@@ -78,7 +77,7 @@ def _l2_benchmarks(device: "CudaDevice") -> list[BandwidthBenchmark]:
 
 
 def _cache_benchmark(
-    device: "CudaDevice", name: str, level: str, size: int, launches: dict[str, CacheLaunch], reads_text: str
+    device: "GpuDevice", name: str, level: str, size: int, launches: dict[str, CacheLaunch], reads_text: str
 ) -> BandwidthBenchmark:
     """Return a benchmark of launches that all read as many bytes, from a set of `size` bytes."""
     set_words = device.cache_buffer(size)
@@ -105,7 +104,7 @@ def _cache_benchmark(
     )
 
 
-def _l1_launches(device: "CudaDevice", kernel_name: str, size: int) -> dict[str, CacheLaunch]:
+def _l1_launches(device: "GpuDevice", kernel_name: str, size: int) -> dict[str, CacheLaunch]:
     """Return the launches of each grid that fits, by its name. Every block reads the same set of `size` bytes."""
     kernel, words = device.load_kernel("caches.cu", kernel_name), device.cache_buffer(size)
     vectors = numpy.uint32(size // VECTOR_BYTES)
@@ -128,7 +127,7 @@ def _l1_launches(device: "CudaDevice", kernel_name: str, size: int) -> dict[str,
     return launches
 
 
-def _broadcast_launches(device: "CudaDevice", size: int) -> dict[str, CacheLaunch]:
+def _broadcast_launches(device: "GpuDevice", size: int) -> dict[str, CacheLaunch]:
     """Return launches in which every block reads the whole set past L1, by their names.
 
     One block per multiprocessor: with more, its L1 would join their reads.
@@ -146,7 +145,7 @@ def _broadcast_launches(device: "CudaDevice", size: int) -> dict[str, CacheLaunc
 
 
 def _l2_launches(
-    device: "CudaDevice",
+    device: "GpuDevice",
     size: int,
     shifts: tuple,
     grids: tuple = GRIDS,
@@ -182,7 +181,7 @@ def _rotate_steps(steps: list[Step]) -> Step:
 # ---------------------------------------------------------------- the sweep over working sets
 
 
-def sweep_benchmarks(device: "CudaDevice", points_per_octave: int) -> list[SweepBenchmark]:
+def sweep_benchmarks(device: "GpuDevice", points_per_octave: int) -> list[SweepBenchmark]:
     """Return two series: one multiprocessor's set through L1, and the device's set past it.
 
     In one series the levels would hide one another: on an H200 all L1s hold half of what the L2 does. In the first so
@@ -215,7 +214,7 @@ def sweep_benchmarks(device: "CudaDevice", points_per_octave: int) -> list[Sweep
     ]
 
 
-def _own_sets_step(device: "CudaDevice", size: int, readers: int) -> tuple[Step, int]:
+def _own_sets_step(device: "GpuDevice", size: int, readers: int) -> tuple[Step, int]:
     """Return a step in which each reader reads a set of `size` bytes, and the bytes of one reader.
 
     A reader is one block on a multiprocessor: two would serve one another's misses.
@@ -234,7 +233,7 @@ def _far_shift(multiprocessors: int) -> int:
     return max(2, multiprocessors // 4 - 2)
 
 
-def _shared_set_step(device: "CudaDevice", size: int) -> tuple[Step, int]:
+def _shared_set_step(device: "GpuDevice", size: int) -> tuple[Step, int]:
     """Return a step in which all blocks share out a set of `size` bytes, and the bytes that it reads."""
     full_grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
     shifts = (_far_shift(device.multiprocessors),)

@@ -3,18 +3,19 @@
 Reads at full speed reach the power limit of some cards, so resident blocks vary too.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy
 
 from roofline.core.dtypes import array_dtype, dtype_bytes, require_close
 from roofline.core.units import GIB
+from roofline.devices.base import EnergyKernel
 
 if TYPE_CHECKING:
     import cupy
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 # (multiply-adds on each number, blocks per multiprocessor)
 MULTIPLIES_AND_BLOCKS = {
@@ -30,20 +31,7 @@ FACTOR, ADDEND = -1 + 2**-16, 0.5  # a number changes with each multiply-add, an
 CHECKED_ITEMS, TOLERANCE = 1 << 20, 1e-3  # the numbers of a check, and the largest relative error of their sum
 
 
-class EnergyKernel(NamedTuple):
-    """One point of the energy roofline: `multiplies` multiply-adds on each number that is read, by `blocks` blocks per
-    multiprocessor."""
-
-    dtype: str
-    multiplies: int
-    blocks: int
-    flops_per_byte: float
-    bytes: int  # of one pass
-    run: Callable[[int], None]  # with the number of passes
-    verify: Callable[[], None]  # raises ArithmeticError
-
-
-def make_energy_kernels(device: "CudaDevice") -> Iterator[EnergyKernel]:
+def make_energy_kernels(device: "GpuDevice") -> Iterator[EnergyKernel]:
     """Yield the points of each dtype, which all read the same random numbers: 1 GiB, or an eighth of free memory."""
     size = min(SIZE_BYTES, device.identity.memory_free_bytes // 8)
     for dtype, multiplies_and_blocks in MULTIPLIES_AND_BLOCKS.items():
@@ -54,7 +42,7 @@ def make_energy_kernels(device: "CudaDevice") -> Iterator[EnergyKernel]:
 
 
 def _make_energy_kernel(
-    device: "CudaDevice", dtype: str, numbers: "cupy.ndarray", checked_sum: float, multiplies: int, blocks: int
+    device: "GpuDevice", dtype: str, numbers: "cupy.ndarray", checked_sum: float, multiplies: int, blocks: int
 ) -> EnergyKernel:
     """Return one point. `checked_sum` is the sum of the first CHECKED_ITEMS numbers."""
     number, grid_blocks = array_dtype(dtype).type, blocks * device.multiprocessors

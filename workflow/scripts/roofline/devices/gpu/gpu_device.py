@@ -10,14 +10,13 @@ from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES
 from roofline.core.terms import DeviceKind
 from roofline.devices import datasheets
-from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
+from roofline.devices.base import BandwidthBenchmark, GpuLimits, Identity, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 from roofline.devices.gpu.cuda_timing import CudaTimer
 from roofline.devices.gpu.energy_kernels import make_energy_kernels
 from roofline.devices.gpu.gpu_host_costs import host_cost_benchmarks
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
-from roofline.devices.gpu.limits import GpuLimits
 from roofline.devices.gpu.peer_benchmarks import PeerPair
 from roofline.devices.gpu.pointer_chase import LOADS_PER_STEP, make_pointer_chase
 
@@ -106,7 +105,7 @@ class PlannedGpu:
         return None
 
 
-class CudaDevice(PlannedGpu):
+class GpuDevice(PlannedGpu):
     """One NVIDIA GPU, opened. Its arrays and its timing are parts of their own, whose methods are methods of it."""
 
     def __init__(self, identity: Identity, peer: Identity | None = None):

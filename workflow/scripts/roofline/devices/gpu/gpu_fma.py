@@ -14,7 +14,7 @@ from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
 if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 LIBRARY = "a register-only kernel of this project (kernels/fma.cu)"
 # Numbers per thread and steps per round. On H100 and H200 the first leads in fp64, the last in fp16.
@@ -45,7 +45,7 @@ class FmaShape(NamedTuple):
     steps: int  # of a round: multiply-adds on each number
 
 
-def candidate_fma_workloads(device: "CudaDevice", ceiling: str, seed: int) -> list[Workload]:
+def candidate_fma_workloads(device: "GpuDevice", ceiling: str, seed: int) -> list[Workload]:
     """Return every variant on several grids. The first takes about STEP_S, all others have about as many FLOPs."""
     workloads: list[Workload] = []
     for (threads, blocks_per_sm), (numbers, steps) in itertools.product(GRIDS, NUMBERS_AND_STEPS):
@@ -56,7 +56,7 @@ def candidate_fma_workloads(device: "CudaDevice", ceiling: str, seed: int) -> li
     return workloads
 
 
-def rebuild_fma_workload(device: "CudaDevice", ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
+def rebuild_fma_workload(device: "GpuDevice", ceiling: str, product: WorkloadSpec, seed: int) -> Workload:
     """Return the workload of a recorded kernel and grid, on random numbers of this seed."""
     return _make_workload(device, ceiling, seed, FmaShape(**product.shape))
 
@@ -77,7 +77,7 @@ def _defines(numbers: int, steps: int) -> tuple[str, ...]:
 KERNELS = [("fma.cu", "", _defines(*variant)) for variant in NUMBERS_AND_STEPS]
 
 
-def _make_workload(device: "CudaDevice", ceiling: str, seed: int, shape: FmaShape) -> Workload:
+def _make_workload(device: "GpuDevice", ceiling: str, seed: int, shape: FmaShape) -> Workload:
     blocks, threads, rounds, numbers, steps = shape
     dtype = operand_dtype(ceiling)
     lanes = DTYPES[dtype].numbers_per_instruction  # side by side in a register
@@ -123,7 +123,7 @@ def _make_workload(device: "CudaDevice", ceiling: str, seed: int, shape: FmaShap
     )
 
 
-def _choose_rounds(device: "CudaDevice", run: Callable[[int], None]) -> int:
+def _choose_rounds(device: "GpuDevice", run: Callable[[int], None]) -> int:
     """Return the rounds that take about STEP_S: a power of two, so that another run finds the same."""
     rounds = FEWEST_ROUNDS
     while rounds < MOST_ROUNDS:
@@ -138,7 +138,7 @@ def _choose_rounds(device: "CudaDevice", run: Callable[[int], None]) -> int:
     return rounds
 
 
-def _first_threads_on_host(device: "CudaDevice", array: Array, numbers: int) -> numpy.ndarray:
+def _first_threads_on_host(device: "GpuDevice", array: Array, numbers: int) -> numpy.ndarray:
     """Return the numbers of the first threads on the host, as [numbers of a thread, threads x lanes] of float64."""
     by_thread = device.to_host(array).reshape(numbers, -1)
     return by_thread[:, :COMPARED_THREADS].astype(numpy.float64)

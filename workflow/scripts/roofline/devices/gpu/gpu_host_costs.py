@@ -14,13 +14,13 @@ from roofline.devices.base import HostCostBenchmark, Step
 if TYPE_CHECKING:
     import cupy
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 FEW_ARGUMENTS, MANY_ARGUMENTS = 2, 12  # arguments of a kernel
 OPERATIONS_PER_STEP = 8  # operations of CuPy in array_operations_step
 
 
-def host_cost_benchmarks(device: "CudaDevice") -> Iterator[HostCostBenchmark]:
+def host_cost_benchmarks(device: "GpuDevice") -> Iterator[HostCostBenchmark]:
     """Yield a benchmark for each host cost of CUDA and CuPy: launches with few and many arguments, an empty kernel by
     the device's clock, a graph, a small matrix product, and operations on small arrays."""
     arrays, size = [device.empty((8,), COMMON_DTYPE) for _ in range(MANY_ARGUMENTS // 2)], numpy.int32(8)
@@ -43,7 +43,7 @@ def host_cost_benchmarks(device: "CudaDevice") -> Iterator[HostCostBenchmark]:
     yield HostCostBenchmark("array_operation_s", 1, OPERATIONS_PER_STEP, array_operations_step(device))
 
 
-def array_operations_step(device: "CudaDevice") -> Step:
+def array_operations_step(device: "GpuDevice") -> Step:
     """Return a step of OPERATIONS_PER_STEP operations of CuPy, those of attention: the query is scaled and multiplied
     by stacked matrices, its softmax taken, and multiplied again."""
     scale = device.normal((1,), COMMON_DTYPE, 1)

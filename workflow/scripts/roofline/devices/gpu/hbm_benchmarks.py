@@ -15,7 +15,7 @@ from roofline.devices.gpu.cuda_arrays import TriadArrays
 if TYPE_CHECKING:
     from cupy import RawKernel
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 # In a larger array the beginning and end of a kernel no longer show, nor what L2 may still hold of the pass before.
 LARGEST_ARRAY_BYTES, LARGEST_ARRAY_L2_SIZES = 4 * GIB, 64
@@ -48,7 +48,7 @@ class KernelGrid(NamedTuple):
     threads: int  # of a block
 
 
-def bandwidth_benchmarks(device: "CudaDevice", level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
+def bandwidth_benchmarks(device: "GpuDevice", level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
     """Return the benchmarks of device memory, of the driver's copies in it (d2d), or of the host link (h2d, d2h).
 
     Arrays have `size_bytes` each; None: as large as device memory needs. The host link needs a size.
@@ -61,7 +61,7 @@ def bandwidth_benchmarks(device: "CudaDevice", level: str, size_bytes: int | Non
     return [_host_copy_benchmark(device, level, size_bytes, pinned) for pinned in (True, False)]
 
 
-def array_bytes(device: "CudaDevice", size_bytes: int | None) -> int:
+def array_bytes(device: "GpuDevice", size_bytes: int | None) -> int:
     """Return the size of each array in device memory: as requested, else as large as bandwidth needs, and at most an
     eighth of free memory, so that three fit."""
     large_enough = max(LARGEST_ARRAY_BYTES, LARGEST_ARRAY_L2_SIZES * device.last_level_cache_bytes)
@@ -72,7 +72,7 @@ def array_bytes(device: "CudaDevice", size_bytes: int | None) -> int:
 # ---------------------------------------------------------------- device memory
 
 
-def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchmark:
+def _hbm_benchmark(device: "GpuDevice", mix: str, size: int) -> BandwidthBenchmark:
     arrays = device.triad_arrays(size)
     # One block per tile, or a few per multiprocessor that go round and round: which is faster differs by card and
     # access pattern, mostly the first.
@@ -95,7 +95,7 @@ def _hbm_benchmark(device: "CudaDevice", mix: str, size: int) -> BandwidthBenchm
     )
 
 
-def list_grids(device: "CudaDevice", mix: str, size: int, shapes: Iterable[tuple]) -> dict[str, KernelGrid]:
+def list_grids(device: "GpuDevice", mix: str, size: int, shapes: Iterable[tuple]) -> dict[str, KernelGrid]:
     """Return, by their names, the grids of a kernel on arrays of `size` bytes.
 
     Shapes are (blocks per multiprocessor, threads, vectors in flight); those that need too many registers are left out.
@@ -131,7 +131,7 @@ def make_launch_step(kernel: "RawKernel", blocks: int, threads: int, arguments: 
     return step
 
 
-def _kernel_arguments(device: "CudaDevice", mix: str, arrays: TriadArrays) -> tuple:
+def _kernel_arguments(device: "GpuDevice", mix: str, arrays: TriadArrays) -> tuple:
     """Return the arguments of an access pattern's kernels in memory.cu."""
     vectors, clock = _count_vectors(device, arrays.a), device.kernel_clock
     if mix == "read":
@@ -143,22 +143,22 @@ def _kernel_arguments(device: "CudaDevice", mix: str, arrays: TriadArrays) -> tu
     return *arrays, vectors, numpy.float32(TRIAD_SCALE), clock
 
 
-def _read_arguments(device: "CudaDevice", array: Array) -> tuple:
+def _read_arguments(device: "GpuDevice", array: Array) -> tuple:
     return array, _count_vectors(device, array), device.word_sum, device.report_sum, device.kernel_clock
 
 
-def _count_vectors(device: "CudaDevice", array: Array) -> numpy.uint64:
+def _count_vectors(device: "GpuDevice", array: Array) -> numpy.uint64:
     return numpy.uint64(array.nbytes // device.vector_bytes)
 
 
-def _verify_read(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
+def _verify_read(device: "GpuDevice", arrays: TriadArrays, step: Step) -> str:
     """Compare the sum of all words that a step reads with the known sum of a pattern."""
     write_pattern(device, arrays.a)
     require_sum(device, lambda: step(0), pattern_sum(arrays.a.size), arrays.a.size)
     return "the sum of every word read against the sum of what had been written there"
 
 
-def _verify_write(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
+def _verify_write(device: "GpuDevice", arrays: TriadArrays, step: Step) -> str:
     written = arrays.c
     device.poison(written)
     step(0)
@@ -167,13 +167,13 @@ def _verify_write(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
     return "the sum of every word read back against the sum of what was to be written"
 
 
-def _verify_copy(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
+def _verify_copy(device: "GpuDevice", arrays: TriadArrays, step: Step) -> str:
     device.poison(arrays.c)
     step(0)
     return require_copied(have_same_bits(device, arrays.a, arrays.c))
 
 
-def _verify_triad(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
+def _verify_triad(device: "GpuDevice", arrays: TriadArrays, step: Step) -> str:
     for seed, array in ((0, arrays.a), (1, arrays.b)):  # which may hold the pattern of another check
         device.fill_normal(array, COMMON_DTYPE, seed)
     device.poison(arrays.c)
@@ -189,7 +189,7 @@ def _verify_triad(device: "CudaDevice", arrays: TriadArrays, step: Step) -> str:
 VERIFIERS = {"read": _verify_read, "write": _verify_write, "copy": _verify_copy, "triad": _verify_triad}
 
 
-def write_pattern(device: "CudaDevice", array: Array) -> None:
+def write_pattern(device: "GpuDevice", array: Array) -> None:
     """Queue the writing of the words start, start + 1, ... to an array, from PATTERN_START on."""
     arguments = (array, _count_vectors(device, array), numpy.uint32(PATTERN_START), device.kernel_clock)
     device.launch_one_pass(device.load_kernel("memory.cu", "write_1"), arguments)
@@ -200,7 +200,7 @@ def pattern_sum(words: int, start: int = PATTERN_START) -> int:
     return (start * words + words * (words - 1) // 2) % 2**32
 
 
-def require_sum(device: "CudaDevice", read: Callable[[], object], expected: int, words: int) -> None:
+def require_sum(device: "GpuDevice", read: Callable[[], object], expected: int, words: int) -> None:
     """Clear the device's word sum, run `read` with the sum reported, and compare.
 
     Raises ArithmeticError where the sum modulo 2^32 is not `expected`; `words` is for the message.
@@ -215,7 +215,7 @@ def require_sum(device: "CudaDevice", read: Callable[[], object], expected: int,
         raise ArithmeticError(f"the words read add up to {word_sum}, and {words:,} words there to {expected}")
 
 
-def _device_copy_benchmark(device: "CudaDevice", size: int) -> BandwidthBenchmark:
+def _device_copy_benchmark(device: "GpuDevice", size: int) -> BandwidthBenchmark:
     source = device.normal((size // 4,), COMMON_DTYPE, seed=0)
     destination = device.xp.zeros_like(source)
 
@@ -238,7 +238,7 @@ def _device_copy_benchmark(device: "CudaDevice", size: int) -> BandwidthBenchmar
     )
 
 
-def have_same_bits(device: "CudaDevice", source: Array, destination: Array) -> bool:
+def have_same_bits(device: "GpuDevice", source: Array, destination: Array) -> bool:
     """Return whether no 32-bit word of two arrays differs, and wait for the comparison."""
     differences = device.xp.zeros(1, device.xp.uint64)
     device.count_differences(source, destination, differences)
@@ -255,7 +255,7 @@ def require_copied(equal: bool) -> str:
 # ---------------------------------------------------------------- between host and device
 
 
-def _host_copy_benchmark(device: "CudaDevice", level: str, size_bytes: int, pinned: bool) -> BandwidthBenchmark:
+def _host_copy_benchmark(device: "GpuDevice", level: str, size_bytes: int, pinned: bool) -> BandwidthBenchmark:
     source, returned = (_allocate_on_host(device, size_bytes, pinned) for _ in range(2))
     _fill_repeating(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), source)
     on_device = device.xp.zeros(source.size, numpy.uint32)
@@ -293,7 +293,7 @@ def _host_copy_benchmark(device: "CudaDevice", level: str, size_bytes: int, pinn
     )
 
 
-def _allocate_on_host(device: "CudaDevice", size_bytes: int, pinned: bool) -> numpy.ndarray:
+def _allocate_on_host(device: "GpuDevice", size_bytes: int, pinned: bool) -> numpy.ndarray:
     return device.allocate_pinned(size_bytes) if pinned else numpy.zeros(size_bytes // 4, numpy.uint32)
 
 

@@ -1,7 +1,6 @@
 """What the instruction roofline is measured with: kernels of ours whose warp instructions or requests are known."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,14 +9,14 @@ import numpy
 from roofline.core import roofline_model
 from roofline.core.dtypes import COMMON_DTYPE, relative_error, require_close
 from roofline.core.roofline_model import LANES_PER_WARP, SCHEDULERS_PER_SM, WORD_BYTES
-from roofline.devices.base import Step
+from roofline.devices.base import AccessLimitKernel, IssueKernel, Step
 from roofline.devices.gpu.gpu_fma import FEW_STEPS_TOLERANCE, WHOLE_RUN_TOLERANCE, expected_fold
 from roofline.devices.gpu.hbm_benchmarks import PATTERN_START
 from roofline.devices.gpu.pointer_chase import LINE_BYTES
 from roofline.records.timing_record import Check
 
 if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 KERNEL_FILE = "instructions.cu"
 # As in the source.
@@ -37,32 +36,6 @@ LOAD_SPACING, SHARED_LOAD_SPACING = 8, 32  # words from a load of a lane to its 
 WordIndices = Iterator[tuple[numpy.ndarray, int]]  # words that a warp loads in a round, and the rounds that load them
 
 
-@dataclass(frozen=True)
-class IssueKernel:
-    """One way to keep all schedulers busy: a step issues `warp_instructions` warp instructions."""
-
-    name: str
-    warp_instructions: int
-    step: Step
-    check: Callable[[], Check]
-
-
-@dataclass(frozen=True)
-class AccessLimitKernel:
-    """One access pattern.
-
-    A step makes `requests` requests; `verify()` raises ArithmeticError if a word that was loaded is wrong. `degree` is
-    the stride in words, or the number of lanes that want one bank.
-    """
-
-    pattern: str
-    degree: int
-    requests: int
-    transactions_per_request: int
-    step: Step
-    verify: Callable[[], str]
-
-
 class LoadPattern(NamedTuple):
     """The loads of a kernel. `word_indices` yields the words that one block loads, from its threads and rounds."""
 
@@ -73,12 +46,12 @@ class LoadPattern(NamedTuple):
     word_indices: Callable[[int, int], WordIndices]
 
 
-def make_issue_kernels(device: "CudaDevice") -> list[IssueKernel]:
+def make_issue_kernels(device: "GpuDevice") -> list[IssueKernel]:
     """Return a kernel for each size of a block and number of pairs per round."""
     return [_issue_kernel(device, threads, pairs) for threads in THREADS for pairs in PAIRS_PER_ROUND]
 
 
-def make_access_limit_kernels(device: "CudaDevice") -> list[AccessLimitKernel]:
+def make_access_limit_kernels(device: "GpuDevice") -> list[AccessLimitKernel]:
     """Return a kernel for each stride from L1, and for each number of conflicts in shared memory."""
     strided = [_stride_kernel(device, stride) for stride in STRIDES]
     return strided + [_conflict_kernel(device, conflict_ways) for conflict_ways in CONFLICT_WAYS]
@@ -95,7 +68,7 @@ KERNELS = [(KERNEL_FILE, "", _defines(pairs)) for pairs in PAIRS_PER_ROUND]
 # ---------------------------------------------------------------- issue
 
 
-def _issue_kernel(device: "CudaDevice", threads: int, pairs: int) -> IssueKernel:
+def _issue_kernel(device: "GpuDevice", threads: int, pairs: int) -> IssueKernel:
     blocks = device.max_threads // threads * device.multiprocessors
     warps = blocks * threads // LANES_PER_WARP
     warps_per_sm = warps // device.multiprocessors
@@ -157,7 +130,7 @@ def expected_shifts(words: numpy.ndarray, count: int) -> numpy.ndarray:
 # ---------------------------------------------------------------- loads
 
 
-def _stride_kernel(device: "CudaDevice", stride: int) -> AccessLimitKernel:
+def _stride_kernel(device: "GpuDevice", stride: int) -> AccessLimitKernel:
     sectors = roofline_model.sectors_per_request(stride)
     lines = {lane * stride * WORD_BYTES // LINE_BYTES for lane in range(LANES_PER_WARP)}
     cycles = max(sectors // SECTORS_PER_CYCLE, len(lines))
@@ -168,7 +141,7 @@ def _stride_kernel(device: "CudaDevice", stride: int) -> AccessLimitKernel:
     return AccessLimitKernel("stride", stride, requests, sectors, step, verify)
 
 
-def _conflict_kernel(device: "CudaDevice", conflict_ways: int) -> AccessLimitKernel:
+def _conflict_kernel(device: "GpuDevice", conflict_ways: int) -> AccessLimitKernel:
     wavefronts = roofline_model.wavefronts_per_request(conflict_ways)
     arguments, word_indices = (numpy.uint32(conflict_ways),), partial(shared_word_indices, conflict_ways)
     pattern = LoadPattern("load_conflicting", wavefronts, SHARED_WORDS, arguments, word_indices)
@@ -176,7 +149,7 @@ def _conflict_kernel(device: "CudaDevice", conflict_ways: int) -> AccessLimitKer
     return AccessLimitKernel("conflict", conflict_ways, requests, wavefronts, step, verify)
 
 
-def _load_step(device: "CudaDevice", pattern: LoadPattern) -> tuple[Step, int, Callable[[], str]]:
+def _load_step(device: "GpuDevice", pattern: LoadPattern) -> tuple[Step, int, Callable[[], str]]:
     """Return a step, the requests that it makes, and its check."""
     threads = THREADS[0]
     blocks_per_sm = device.max_threads // threads

@@ -20,7 +20,7 @@ from roofline.devices.gpu.pointer_chase import allocate_chain, make_chase_step
 if TYPE_CHECKING:
     import cupy
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 # In a larger array the beginning and end of a transfer no longer show: 10 us of 2.7 ms on an H200.
 LARGEST_BYTES = GIB
@@ -37,7 +37,7 @@ class PeerPair:
     Raises UnsupportedError where one may not access the other's memory.
     """
 
-    def __init__(self, device: "CudaDevice", size_bytes: int | None):
+    def __init__(self, device: "GpuDevice", size_bytes: int | None):
         _require_access(device)
         free = min(device.identity.memory_free_bytes, device.peer.memory_free_bytes)
         size = size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE)
@@ -123,7 +123,7 @@ class PeerPair:
         return step, lambda: self._run_checked(step, [copy])
 
 
-def _require_access(device: "CudaDevice") -> None:
+def _require_access(device: "GpuDevice") -> None:
     """Let each of two cards access the other's memory. Raises UnsupportedError where it may not: CUDA would copy by way
     of the host, and would not tell."""
     runtime = device.xp.cuda.runtime
@@ -145,7 +145,7 @@ class _Endpoint:
     Within `with` it is CUDA's current device.
     """
 
-    def __init__(self, device: "CudaDevice", number: int, size: int):
+    def __init__(self, device: "GpuDevice", number: int, size: int):
         self.device, self.number, self.size = device, number, size
         self._cuda_device = device.xp.cuda.Device(number)
         self.stream = device.stream

@@ -9,7 +9,7 @@ from roofline.core.units import KIB, MIB
 from roofline.devices.base import PointerChase
 
 if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
+    from roofline.devices.gpu.gpu_device import GpuDevice
 
 LINE_BYTES = 128
 WORD_BYTES = 8  # an address
@@ -19,7 +19,7 @@ LOADS_PER_STEP = {"l1": 1 << 18, "l2": 1 << 14, "hbm": 1 << 12}
 CHAIN_L2_SIZES = 8
 
 
-def make_pointer_chase(device: "CudaDevice", level: str) -> PointerChase:
+def make_pointer_chase(device: "GpuDevice", level: str) -> PointerChase:
     """Return a step of dependent 8-byte loads from a level, their number, and a check of where they lead."""
     l2 = device.last_level_cache_bytes
     evicting_bytes = min(CHAIN_L2_SIZES * l2, device.identity.memory_free_bytes // 8)
@@ -29,7 +29,7 @@ def make_pointer_chase(device: "CudaDevice", level: str) -> PointerChase:
     return make_chase_step(device, words, addresses, LOADS_PER_STEP[level], "chase_l1" if level == "l1" else "chase")
 
 
-def allocate_chain(device: "CudaDevice", size: int) -> tuple[Array, numpy.ndarray]:
+def allocate_chain(device: "GpuDevice", size: int) -> tuple[Array, numpy.ndarray]:
     """Return an array of `size` bytes on CUDA's current device that holds a chain, and the chain's addresses in their
     order."""
     words = device.xp.zeros((size // LINE_BYTES, LINE_BYTES // WORD_BYTES), numpy.uint64)
@@ -48,7 +48,7 @@ def shuffle_chain(start: int, lines: int) -> tuple[numpy.ndarray, numpy.ndarray]
     return words, addresses
 
 
-def make_chase_step(device: "CudaDevice", words: Array, addresses: Array, loads: int, kernel_name: str) -> PointerChase:
+def make_chase_step(device: "GpuDevice", words: Array, addresses: Array, loads: int, kernel_name: str) -> PointerChase:
     """Return a step of `loads` loads along a chain in `words`, their number, and a check of where they lead.
 
     Each step begins where the previous one ended. The check raises ArithmeticError.

@@ -11,9 +11,8 @@ from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
-from roofline.devices.base import Device
+from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
@@ -22,7 +21,6 @@ from roofline.records.seal_records import CostTerms
 if TYPE_CHECKING:
     import cupy
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
 LAUNCH_ARGUMENTS = 9
@@ -219,7 +217,7 @@ class FusedAttention(DecodeImplementation):
         size = case.shape["head_size"]
         return None if size in HEAD_SIZES else f"heads of {size}; it takes {', '.join(map(str, HEAD_SIZES))}"
 
-    def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
+    def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         self.launch_plan = plan_attention(self.shape, self.dtype, device.limits)
 

@@ -1,13 +1,9 @@
 """Scale factors of blocks of numbers: drawn at random, since factors of one would verify nothing."""
 
-from typing import TYPE_CHECKING
-
 from roofline.core.dtypes import OperandScales
 from roofline.core.terms import Array
+from roofline.devices.base import CudaDevice
 from roofline.operators.gemm.cublaslt import GemmShape, scale_factors_shape
-
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 SMALLEST, LARGEST = 0.5, 2.0
 
@@ -15,7 +11,7 @@ SMALLEST, LARGEST = 0.5, 2.0
 class ScaleFactors:
     """The factors of A and B of one product, on the host and, as cuBLASLt reads them, on the device."""
 
-    def __init__(self, device: "CudaDevice", scales: OperandScales, shape: GemmShape, seed: int):
+    def __init__(self, device: CudaDevice, scales: OperandScales, shape: GemmShape, seed: int):
         import numpy
 
         random = numpy.random.default_rng(seed)

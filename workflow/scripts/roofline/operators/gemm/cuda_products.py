@@ -3,20 +3,17 @@ by a kernel of ours fp16 and bf16."""
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, Output, array_dtype, dtype_bytes
 from roofline.core.terms import Array, UnsupportedError
-from roofline.devices.base import Step, Workload
+from roofline.devices.base import CudaDevice, Step, Workload
 from roofline.operators.gemm import cublaslt, tensor_matmul
 from roofline.operators.gemm.block_scales import ScaleFactors
 from roofline.operators.gemm.cublaslt import CublasLt, GemmProblem, GemmShape
 from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops, library_choice, result_scale
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
-
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 # CuPy multiplies floats whose product has their own type; the others only cuBLASLt.
 BY_CUPY = [name for name in PRODUCT_DTYPES if DTYPES[name].is_float and DTYPES[name].outputs[0].dtype == name]
@@ -71,7 +68,7 @@ def _full_waves(length: int) -> int:
 class CublasLtWorkloads:
     """Products of one dtype by cuBLASLt and by our kernel. All use the same operands, which fit the largest shape."""
 
-    def __init__(self, device: "CudaDevice", dtype: str, shapes: list[GemmShape], seed: int):
+    def __init__(self, device: CudaDevice, dtype: str, shapes: list[GemmShape], seed: int):
         self._device, self._dtype, self._shapes = device, dtype, shapes
         self._inputs = inputs_text(dtype)
         self._workspace = device.xp.empty(cublaslt.CUBLASLT_WORKSPACE_BYTES, "uint8")
@@ -209,14 +206,14 @@ def _copy_block(matrix: DeviceMatrix, rows: slice | None = None, columns: slice 
 # ---------------------------------------------------------------- the interface that numpy_products.py has too
 
 
-def planned_references(device: "CudaDevice", dtype: str, size: int) -> list[tuple[str, str]]:
+def planned_references(device: CudaDevice, dtype: str, size: int) -> list[tuple[str, str]]:
     """Return library and output of the workloads that are timed as operators: the reference GEMM, and our kernel's."""
     reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", DTYPES[dtype].outputs[0].dtype)
     refused = tensor_matmul.refusal_reason(dtype, device.capability, size, size)
     return [reference] if refused else [reference, (tensor_matmul.LIBRARY_NAME, dtype)]
 
 
-def reference_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Workload:
+def reference_workload(device: CudaDevice, dtype: str, size: int, seed: int) -> Workload:
     """Return the reference GEMM: by cupy.matmul, or by cuBLASLt's first choice for a dtype that CuPy lacks.
 
     Raises UnsupportedError if cuBLASLt offers no algorithm.
@@ -230,7 +227,7 @@ def reference_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -
     return workload
 
 
-def _cupy_workload(device: "CudaDevice", dtype: str, size: int, seed: int) -> Workload:
+def _cupy_workload(device: CudaDevice, dtype: str, size: int, seed: int) -> Workload:
     a = device.normal((size, size), dtype, seed)
     b = device.normal((size, size), dtype, seed + 1)
     c = device.empty((size, size), dtype)
@@ -267,9 +264,7 @@ def _compare_blocks(label: str, dtype: str, output: Output, a_blocks: list, b_bl
     return compare_product(label, dtype, output, a, b, c)
 
 
-def candidate_workloads(
-    device: "CudaDevice", dtype: str, size: int, most_flops: float, seed: int
-) -> Iterator[Workload]:
+def candidate_workloads(device: CudaDevice, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
     """Yield the reference GEMM by CuPy, then products by our kernel and by cuBLASLt of at most `most_flops`."""
     if dtype in BY_CUPY:
         yield _cupy_workload(device, dtype, size, seed)
@@ -278,7 +273,7 @@ def candidate_workloads(
     yield from workloads.candidates(DTYPES[dtype].outputs[0])
 
 
-def own_reference_workloads(device: "CudaDevice", dtype: str, size: int, seed: int) -> list[Workload]:
+def own_reference_workloads(device: CudaDevice, dtype: str, size: int, seed: int) -> list[Workload]:
     """Return our kernel's product of the reference GEMM's size, which is timed as an operator too; none if refused."""
     if tensor_matmul.refusal_reason(dtype, device.capability, size, size):
         return []  # the search's record has the reason
@@ -286,7 +281,7 @@ def own_reference_workloads(device: "CudaDevice", dtype: str, size: int, seed: i
     return list(workloads.own_kernel_workloads())
 
 
-def rebuild_workload(device: "CudaDevice", dtype: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
+def rebuild_workload(device: CudaDevice, dtype: str, size: int, product: WorkloadSpec, seed: int) -> Workload:
     """Return the product of a record on new operands. Raises LookupError if cuBLASLt no longer offers it."""
     if product.library == "cupy.matmul":
         return _cupy_workload(device, dtype, size, seed)
@@ -299,7 +294,7 @@ def rebuild_workload(device: "CudaDevice", dtype: str, size: int, product: Workl
     raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
 
 
-def variant_workloads(device: "CudaDevice", dtype: str, product: WorkloadSpec, seed: int) -> Iterator[list[Workload]]:
+def variant_workloads(device: CudaDevice, dtype: str, product: WorkloadSpec, seed: int) -> Iterator[list[Workload]]:
     """Yield, for each other output or accumulation of the dtype, the candidates of the product's shape."""
     for output in DTYPES[dtype].outputs[1:]:
         workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
@@ -318,7 +313,7 @@ def inputs_text(dtype: str) -> str:
     return f"standard normal numbers, rounded to {dtype}"
 
 
-def _fitting_shapes(device: "CudaDevice", dtype: str, size: int, most_flops: float) -> list[GemmShape]:
+def _fitting_shapes(device: CudaDevice, dtype: str, size: int, most_flops: float) -> list[GemmShape]:
     """Return the shapes of at most `most_flops` whose operands and result take at most a quarter of the free memory.
 
     The reference GEMM remains if none fits.

@@ -3,15 +3,12 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from roofline.core import architectures
 from roofline.core.dtypes import PRODUCT_DTYPES, dtype_bytes
 from roofline.core.terms import Array
+from roofline.devices.base import CudaDevice
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS
-
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 LIBRARY_NAME = "tensor_matmul"
 KERNEL = Path(__file__).parent / "kernels" / "tensor_matmul.cu"
@@ -80,7 +77,7 @@ def kernel_spec(dtype: str, is_hopper: bool) -> tuple:
     return KERNEL, LIBRARY_NAME, (*options, half_type_option(dtype))
 
 
-def make_launch(device: "CudaDevice", dtype: str, a: Array, b: Array, c: Array) -> Callable[[], None]:
+def make_launch(device: CudaDevice, dtype: str, a: Array, b: Array, c: Array) -> Callable[[], None]:
     """Return a function that computes C [m, n] = A [m, k] B^T of B [n, k].
 
     The arrays are in C order, and the caller keeps them alive. Raises ValueError for a product that the kernel refuses.

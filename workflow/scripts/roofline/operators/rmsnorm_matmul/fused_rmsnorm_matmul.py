@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from roofline.core.terms import Array
+from roofline.devices.base import CudaDevice
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import launch_terms
@@ -15,7 +16,6 @@ from roofline.records.seal_records import CostTerms
 if TYPE_CHECKING:
     import cupy
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNEL = unfused.KERNELS / "rmsnorm_matmul.cu"
 NO_EPILOGUE = hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE)
@@ -32,13 +32,13 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), hopper_gemm.SOURCES)))
 
     @classmethod
-    def unsupported(cls, device: "CudaDevice", case: Case) -> str | None:
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:
         batch, hidden, limit = case.shape["batch"], case.shape["hidden"], hopper_gemm.MOST_NORMED
         if device.is_hopper and hopper_gemm.kernel_takes_norm(batch) and hidden > limit:
             return f"hidden {hidden}; on Hopper it takes {limit} at most of up to {hopper_gemm.FEW_ROWS} rows"
         return super().unsupported(device, case)
 
-    def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
+    def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         self.has_norm_kernel = device.is_hopper and not hopper_gemm.kernel_takes_norm(batch)
@@ -65,7 +65,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
         else:
             self._prepare_mma(self.device, batch, hidden)
 
-    def _prepare_hopper(self, device: "CudaDevice", batch: int) -> None:
+    def _prepare_hopper(self, device: CudaDevice, batch: int) -> None:
         """Load the kernels, and list the arguments of the product's for each copy."""
         g = self.shared["g"]
         gemm = hopper_gemm.HopperGemm(device, self.case.dtype, self.launch_plan, NO_EPILOGUE)
@@ -83,7 +83,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
                 x, tensors["norm"] = copy["x"], g
             self.arguments.append(gemm.make_arguments(batch, x, copy["w"], sizes, tensors))
 
-    def _prepare_mma(self, device: "CudaDevice", batch: int, hidden: int) -> None:
+    def _prepare_mma(self, device: CudaDevice, batch: int, hidden: int) -> None:
         """Load the kernel, and list its arguments for each copy."""
         import numpy
 
@@ -174,7 +174,7 @@ class FusedRmsNormMatmulGraph(unfused.GraphImplementation, FusedRmsNormMatmul):
     name = "fused_graph"
     scopes = (unfused.WAITING, unfused.OVERLAPPED)
 
-    def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
+    def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         if not device.supports_overlap:
             self.scopes = (unfused.WAITING,)

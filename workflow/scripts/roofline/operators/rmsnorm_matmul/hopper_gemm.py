@@ -5,18 +5,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import FLOAT_BYTES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
+from roofline.devices.base import CudaDevice, GpuLimits
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
-from roofline.devices.gpu.limits import GpuLimits
 from roofline.operators.gemm.tensor_matmul import half_type_option
-
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
 SOURCES = tuple(sorted(set().union(*map(list_kernel_files, KERNELS.values()))))
@@ -303,7 +299,7 @@ class HopperGemm:
     x may have padding: a tensor map's box is fetched slowly where it reaches beyond the last of many rows.
     """
 
-    def __init__(self, device: "CudaDevice", dtype: str, launch_plan: HopperGemmPlan, epilogue: Epilogue):
+    def __init__(self, device: CudaDevice, dtype: str, launch_plan: HopperGemmPlan, epilogue: Epilogue):
         self.launch_plan = launch_plan
         self.kernel = device.load_kernel(*launch_plan.kernel_spec(dtype, epilogue))
         # All that there is: the limit is the kernel's, which other sizes launch with more or less.
@@ -328,7 +324,7 @@ class HopperGemm:
             numpy.array(pointers, [(name, "u8") for name in TENSOR_FIELDS])[()],
         )
 
-    def make_launcher(self, device: "CudaDevice", overlap: bool) -> Callable[[tuple], None]:
+    def make_launcher(self, device: CudaDevice, overlap: bool) -> Callable[[tuple], None]:
         """Return a function that launches the kernel with arguments. With `overlap` the launch may begin before the
         kernel in front of it ends."""
         plan = self.launch_plan

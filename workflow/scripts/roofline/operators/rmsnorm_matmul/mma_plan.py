@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from roofline.core.dtypes import FLOAT_BYTES
 from roofline.core.units import KIB
-from roofline.devices.gpu.limits import RESERVED_SHARED_BYTES, GpuLimits
+from roofline.devices.base import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.operators.gemm.tensor_matmul import half_type_option
 
 STAGE_DEPTH = 64  # numbers of k in a stage

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from roofline.core.dtypes import DTYPES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array, UnsupportedError
+from roofline.devices.base import CudaDevice
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation
 from roofline.operators.constants import launch_terms
@@ -19,7 +20,6 @@ from roofline.records.seal_records import CostTerms
 if TYPE_CHECKING:
     import cupy
 
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
@@ -37,7 +37,7 @@ class TensorCoreImplementation(Implementation):
     scopes = (WAITING,)
 
     @classmethod
-    def unsupported(cls, device: "CudaDevice", case: Case) -> str | None:
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:
         return missing_tensor_cores_reason(case.dtype, device.capability)
 
 
@@ -49,7 +49,7 @@ def norm_kernel_spec(dtype: str) -> tuple[Path, str, tuple[str, ...]]:
 class RmsNormKernel:
     """RMSNorm by a kernel of ours, of x [batch, hidden] to `result`, which may have more rows."""
 
-    def __init__(self, device: "CudaDevice", dtype: str, x: Array, g: Array, rows: int | None = None):
+    def __init__(self, device: CudaDevice, dtype: str, x: Array, g: Array, rows: int | None = None):
         """Load the kernel, and allocate the result of `rows` rows, by default as many as x. Only x's shape is used."""
         import numpy
 

@@ -4,18 +4,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
-from roofline.devices.base import Step
+from roofline.devices.base import CudaDevice, Step
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation, Operator
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.records.seal_records import CostTerms
-
-if TYPE_CHECKING:
-    from roofline.devices.gpu.gpu_device import CudaDevice
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
@@ -147,7 +144,7 @@ class WelfordRowNorm(NaiveRowNorm):
     name = "welford"
     sources = tuple(sorted(list_kernel_files(KERNEL)))
 
-    def __init__(self, operator: Operator, device: "CudaDevice", case: Case, count: int = 1):
+    def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
         self.division = divide_rows(case.shape["rows"], case.shape["columns"], device.multiprocessors)
 
