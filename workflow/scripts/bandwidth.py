@@ -77,7 +77,10 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
     elif peer:
         record_fields |= measure_peer(device, record, task.size_bytes(level), task.budget)
     else:
-        record_fields |= measure_benchmarks(task, device, record, level)
+        try:
+            record_fields |= measure_benchmarks(task, device, record, level)
+        except UnsupportedError as reason:
+            record_fields["skipped_reason"] = str(reason)
     return BandwidthRecord(
         device=task.device,
         name=level,

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy
 
 from roofline.core.units import KIB, MIB
-from roofline.devices.base import RESERVED_SHARED_BYTES, BandwidthBenchmark, Step, SweepBenchmark
+from roofline.devices.base import RESERVED_SHARED_BYTES, BandwidthBenchmark, PointerChase, Step, SweepBenchmark
 from roofline.devices.gpu.hbm_benchmarks import ROUND_BYTES, make_launch_step, pattern_sum, require_sum, write_pattern
+from roofline.devices.gpu.pointer_chase import make_pointer_chase
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import GpuDevice
 
+KERNELS = (("caches.cu", ""),)  # compiled ahead
 VECTOR_BYTES = 16  # of kernels/caches.cu
 GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks per multiprocessor
 # Blocks by which each pass over the L2's set is shifted, so that neighbours follow one another over the same lines.
@@ -43,16 +45,34 @@ class CacheLaunch(NamedTuple):
     times_read: int  # how often a step reads the set, over all blocks
 
 
-def bandwidth_benchmarks(device: "GpuDevice", level: str) -> list[BandwidthBenchmark]:
-    """Return the ceilings of one level: l2, l1 or shared."""
-    if level == "l2":
-        return _l2_benchmarks(device)
-    largest_set_bytes = device.l1_bytes // 2
-    if level == "shared":
-        largest_set_bytes = min(device.limits.shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES)
-    size = 1 << min(64 * KIB, largest_set_bytes).bit_length() - 1  # rounded down to a power of two
+def _l1_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
+    return _own_set_benchmarks(device, "l1", device.l1_bytes // 2)
+
+
+def _shared_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
+    largest = min(device.limits.shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES)
+    return _own_set_benchmarks(device, "shared", largest)
+
+
+def _own_set_benchmarks(device: "GpuDevice", level: str, largest_set_bytes: int) -> list[BandwidthBenchmark]:
+    size = _set_bytes(largest_set_bytes)
     launches = _l1_launches(device, f"read_{level}", size)
     return [_cache_benchmark(device, level, level, size, launches, OWN_SET_TEXT)]
+
+
+def _set_bytes(largest: int) -> int:
+    """Return the size of a multiprocessor's set: at most 64 KiB, rounded down to a power of two."""
+    return 1 << min(64 * KIB, largest).bit_length() - 1
+
+
+def _chase_l1(device: "GpuDevice") -> PointerChase:
+    """Return a chase whose steps make many laps of the chain."""
+    return make_pointer_chase(device, min(16 * KIB, device.l1_bytes // 4), 1 << 18, "chase_l1")
+
+
+def _chase_l2(device: "GpuDevice") -> PointerChase:
+    """Return a chase whose steps make one lap of the chain, which the previous launch has left in the L2."""
+    return make_pointer_chase(device, min(2 * MIB, device.last_level_cache_bytes // 4), 1 << 14)
 
 
 def _l2_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
@@ -176,6 +196,11 @@ def _l2_launches(
 
 def _rotate_steps(steps: list[Step]) -> Step:
     return lambda index: steps[index % len(steps)](index)
+
+
+# The benchmarks and the latency of each target of core/levels.py that a cache or shared memory serves.
+BENCHMARKS = {"l2": _l2_benchmarks, "l1": _l1_benchmarks, "shared": _shared_benchmarks}
+CHASES = {"l1": _chase_l1, "l2": _chase_l2}
 
 
 # ---------------------------------------------------------------- the sweep over working sets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofline.core import levels
 from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES
-from roofline.core.terms import DeviceKind
+from roofline.core.terms import DeviceKind, UnsupportedError
 from roofline.devices import datasheets
 from roofline.devices.base import BandwidthBenchmark, GpuLimits, Identity, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
@@ -18,7 +18,6 @@ from roofline.devices.gpu.energy_kernels import make_energy_kernels
 from roofline.devices.gpu.gpu_host_costs import host_cost_benchmarks
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.peer_benchmarks import PeerPair
-from roofline.devices.gpu.pointer_chase import LOADS_PER_STEP, make_pointer_chase
 
 if TYPE_CHECKING:
     from cupy import RawKernel
@@ -47,7 +46,7 @@ class PlannedGpu:
     """
 
     kind: DeviceKind = "gpu"
-    ceiling_kernels = (*gpu_fma.KERNELS, *instruction_kernels.KERNELS, ("caches.cu", ""), ("memory.cu", ""))
+    ceiling_kernels = (*gpu_fma.KERNELS, *instruction_kernels.KERNELS, *cache_benchmarks.KERNELS, ("memory.cu", ""))
 
     def __init__(self, identity: Identity, peer: Identity | None = None):
         if identity.fault:
@@ -217,10 +216,15 @@ class GpuDevice(PlannedGpu):
 
     # -- ceilings
 
-    def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
-        if level in ("l2", "l1", "shared"):
-            return cache_benchmarks.bandwidth_benchmarks(self, level)
-        return hbm_benchmarks.bandwidth_benchmarks(self, level, size_bytes)
+    def bandwidth_benchmarks(self, target: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
+        """Return the benchmarks of a target. Raises UnsupportedError where this architecture lacks its level."""
+        row = levels.TARGETS[target]
+        if self.capability < row.since:
+            title, needed = levels.LEVELS[row.level].title, "{}.{}".format(*row.since)
+            raise UnsupportedError(f"compute capability {self.identity.compute_capability}, {title} needs {needed}")
+        if target in cache_benchmarks.BENCHMARKS:
+            return cache_benchmarks.BENCHMARKS[target](self)
+        return hbm_benchmarks.BENCHMARKS[target](self, size_bytes)
 
     def open_peer_pair(self, size_bytes: int | None) -> PeerPair:
         """Return this card and its peer, with arrays of `size_bytes` on both; None: as large as needed.
@@ -229,8 +233,9 @@ class GpuDevice(PlannedGpu):
         """
         return PeerPair(self, size_bytes)
 
-    def pointer_chase(self, level: str) -> PointerChase | None:
-        return make_pointer_chase(self, level) if level in LOADS_PER_STEP else None
+    def pointer_chase(self, target: str) -> PointerChase | None:
+        make_chase = {**cache_benchmarks.CHASES, **hbm_benchmarks.CHASES}.get(target)
+        return make_chase(self) if make_chase else None
 
     # Functions of other modules whose first argument is the device.
     candidate_fma_workloads = gpu_fma.candidate_fma_workloads

@@ -9,8 +9,9 @@ import numpy
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import ACCESS_PATTERNS, Array
 from roofline.core.units import GIB
-from roofline.devices.base import BandwidthBenchmark, Step
+from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
 from roofline.devices.gpu.cuda_arrays import TriadArrays
+from roofline.devices.gpu.pointer_chase import evicting_bytes, make_pointer_chase
 
 if TYPE_CHECKING:
     from cupy import RawKernel
@@ -48,17 +49,13 @@ class KernelGrid(NamedTuple):
     threads: int  # of a block
 
 
-def bandwidth_benchmarks(device: "GpuDevice", level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
-    """Return the benchmarks of device memory, of the driver's copies in it (d2d), or of the host link (h2d, d2h).
+def _hbm_benchmarks(device: "GpuDevice", size_bytes: int | None) -> list[BandwidthBenchmark]:
+    return [_hbm_benchmark(device, mix, array_bytes(device, size_bytes)) for mix in ACCESS_PATTERNS]
 
-    Arrays have `size_bytes` each; None: as large as device memory needs. The host link needs a size.
-    """
-    if level == "hbm":
-        size = array_bytes(device, size_bytes)
-        return [_hbm_benchmark(device, mix, size) for mix in ACCESS_PATTERNS]
-    if level == "d2d":
-        return [_device_copy_benchmark(device, array_bytes(device, size_bytes))]
-    return [_host_copy_benchmark(device, level, size_bytes, pinned) for pinned in (True, False)]
+
+def _chase_hbm(device: "GpuDevice") -> PointerChase:
+    """Return a chase that meets no line twice in a step."""
+    return make_pointer_chase(device, evicting_bytes(device), 1 << 12)
 
 
 def array_bytes(device: "GpuDevice", size_bytes: int | None) -> int:
@@ -215,7 +212,8 @@ def require_sum(device: "GpuDevice", read: Callable[[], object], expected: int, 
         raise ArithmeticError(f"the words read add up to {word_sum}, and {words:,} words there to {expected}")
 
 
-def _device_copy_benchmark(device: "GpuDevice", size: int) -> BandwidthBenchmark:
+def _device_copy_benchmarks(device: "GpuDevice", size_bytes: int | None) -> list[BandwidthBenchmark]:
+    size = array_bytes(device, size_bytes)
     source = device.normal((size // 4,), COMMON_DTYPE, seed=0)
     destination = device.xp.zeros_like(source)
 
@@ -227,7 +225,7 @@ def _device_copy_benchmark(device: "GpuDevice", size: int) -> BandwidthBenchmark
         copy(0)
         return require_copied(have_same_bits(device, source, destination))
 
-    return BandwidthBenchmark(
+    benchmark = BandwidthBenchmark(
         name="d2d",
         level="hbm",
         mix="copy",
@@ -236,6 +234,7 @@ def _device_copy_benchmark(device: "GpuDevice", size: int) -> BandwidthBenchmark
         steps_by_grid={"the driver's copy": copy},
         verify=verify,
     )
+    return [benchmark]
 
 
 def have_same_bits(device: "GpuDevice", source: Array, destination: Array) -> bool:
@@ -255,8 +254,17 @@ def require_copied(equal: bool) -> str:
 # ---------------------------------------------------------------- between host and device
 
 
-def _host_copy_benchmark(device: "GpuDevice", level: str, size_bytes: int, pinned: bool) -> BandwidthBenchmark:
-    source, returned = (_allocate_on_host(device, size_bytes, pinned) for _ in range(2))
+def _from_host_benchmarks(device: "GpuDevice", size_bytes: int | None) -> list[BandwidthBenchmark]:
+    return [_host_copy_benchmark(device, "h2d", size_bytes, pinned) for pinned in (True, False)]
+
+
+def _to_host_benchmarks(device: "GpuDevice", size_bytes: int | None) -> list[BandwidthBenchmark]:
+    return [_host_copy_benchmark(device, "d2h", size_bytes, pinned) for pinned in (True, False)]
+
+
+def _host_copy_benchmark(device: "GpuDevice", target: str, size_bytes: int | None, pinned: bool) -> BandwidthBenchmark:
+    size = array_bytes(device, size_bytes)
+    source, returned = (_allocate_on_host(device, size, pinned) for _ in range(2))
     _fill_repeating(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), source)
     on_device = device.xp.zeros(source.size, numpy.uint32)
     runtime = device.xp.cuda.runtime
@@ -277,16 +285,16 @@ def _host_copy_benchmark(device: "GpuDevice", level: str, size_bytes: int, pinne
         return require_copied(numpy.array_equal(source, returned))
 
     to_device()
-    direction = "from" if level == "h2d" else "to"
+    direction = "from" if target == "h2d" else "to"
     memory = "pinned memory" if pinned else "pageable memory, which the driver copies through its own pinned buffer"
     return BandwidthBenchmark(
-        name=level if pinned else f"{level}_pageable",
+        name=target if pinned else f"{target}_pageable",
         level="pcie",
         mix="copy",
         host_memory="pinned" if pinned else "pageable",
         counting_rule=f"bytes transferred, once, {direction} {memory}",
         counted_bytes=source.nbytes,
-        steps_by_grid={"the driver's copy": to_device if level == "h2d" else to_host},
+        steps_by_grid={"the driver's copy": to_device if target == "h2d" else to_host},
         verify=verify,
         most_timed_blocks=HOST_TIMED_BLOCKS,
         least_samples=HOST_SAMPLES,
@@ -303,3 +311,13 @@ def _fill_repeating(pattern: numpy.ndarray, target: numpy.ndarray) -> None:
     repeated = target.size // pattern.size * pattern.size
     target[:repeated].reshape(-1, pattern.size)[:] = pattern
     target[repeated:] = pattern[: target.size - repeated]
+
+
+# The benchmarks and the latency of each target of core/levels.py that device memory or the host link serves.
+BENCHMARKS = {
+    "hbm": _hbm_benchmarks,
+    "d2d": _device_copy_benchmarks,
+    "h2d": _from_host_benchmarks,
+    "d2h": _to_host_benchmarks,
+}
+CHASES = {"hbm": _chase_hbm}

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy
 
 from roofline.core.terms import Array
-from roofline.core.units import KIB, MIB
 from roofline.devices.base import PointerChase
 
 if TYPE_CHECKING:
@@ -13,20 +12,19 @@ if TYPE_CHECKING:
 
 LINE_BYTES = 128
 WORD_BYTES = 8  # an address
-# A step makes many laps of the chain in `l1`, and one in `l2`, where the previous launch has left the chain; in `hbm`
-# it meets no line twice.
-LOADS_PER_STEP = {"l1": 1 << 18, "l2": 1 << 14, "hbm": 1 << 12}
 CHAIN_L2_SIZES = 8
 
 
-def make_pointer_chase(device: "GpuDevice", level: str) -> PointerChase:
-    """Return a step of dependent 8-byte loads from a level, their number, and a check of where they lead."""
-    l2 = device.last_level_cache_bytes
-    evicting_bytes = min(CHAIN_L2_SIZES * l2, device.identity.memory_free_bytes // 8)
-    size = {"l1": min(16 * KIB, device.l1_bytes // 4), "l2": min(2 * MIB, l2 // 4), "hbm": evicting_bytes}[level]
+def evicting_bytes(device: "GpuDevice") -> int:
+    """Return the size of a chain that leaves nothing of itself in the L2."""
+    return min(CHAIN_L2_SIZES * device.last_level_cache_bytes, device.identity.memory_free_bytes // 8)
+
+
+def make_pointer_chase(device: "GpuDevice", size: int, loads: int, kernel_name: str = "chase") -> PointerChase:
+    """Return a step of `loads` dependent 8-byte loads from a chain of `size` bytes, their number, and a check."""
     words, addresses = allocate_chain(device, size)
-    device.xp.zeros(evicting_bytes, numpy.uint8)  # leaves nothing of the chain in the L2
-    return make_chase_step(device, words, addresses, LOADS_PER_STEP[level], "chase_l1" if level == "l1" else "chase")
+    device.xp.zeros(evicting_bytes(device), numpy.uint8)  # leaves nothing of the chain in the L2
+    return make_chase_step(device, words, addresses, loads, kernel_name)
 
 
 def allocate_chain(device: "GpuDevice", size: int) -> tuple[Array, numpy.ndarray]:
