@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from roofline.core.terms import Array
-from roofline.devices.base import PointerChase
+from roofline.devices.base import PointerChase, Step
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import GpuDevice
@@ -57,12 +57,14 @@ def make_chase_step(device: "GpuDevice", words: Array, addresses: Array, loads: 
         first_address = numpy.uint64(addresses[index * loads % len(addresses)])
         kernel((1,), (1,), (words, first_address, numpy.uint32(loads), last_address))
 
-    def verify() -> str:
-        device.poison(last_address)
-        step(0)
-        device.synchronize()
-        if int(device.to_host(last_address)[0]) != int(addresses[loads % len(addresses)]):
-            raise ArithmeticError("the loads did not lead where the chain leads")
-        return "the last address loaded against that of the chain"
+    return step, loads, lambda: require_chain_end(device, step, last_address, addresses[loads % len(addresses)])
 
-    return step, loads, verify
+
+def require_chain_end(device: "GpuDevice", step: Step, last_address: Array, expected: numpy.uint64) -> str:
+    """Run a step from the chain's beginning, and return what was compared. Raises ArithmeticError if it led astray."""
+    device.poison(last_address)
+    step(0)
+    device.synchronize()
+    if int(device.to_host(last_address)[0]) != int(expected):
+        raise ArithmeticError("the loads did not lead where the chain leads")
+    return "the last address loaded against that of the chain"
