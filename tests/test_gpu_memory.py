@@ -7,11 +7,13 @@ import numpy
 import pytest
 from fake_gpu import nvml_card, open_gpu, record_launches, use_nvml
 
+from roofline.core.levels import TARGETS
+from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB, MIB
 from roofline.devices.gpu import nvml
 
 RAGGED = MIB // 4 + 32 * 7
-CACHES = ("l2", "l1", "shared")
+CACHES = ("l2", "l1", "shared", "dsmem")
 # What CUDA reports of cards of three kinds; on a T4 one block may have all of the shared memory.
 PROPERTIES = ("MultiProcessorCount", "L2CacheSize", "MaxSharedMemoryPerBlockOptin", "MaxSharedMemoryPerMultiprocessor")
 PROPERTIES += ("MaxThreadsPerMultiProcessor",)
@@ -63,14 +65,19 @@ def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
 @pytest.mark.parametrize("level", CACHES)
 def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeypatch, any_card, level):
     device = any_card
+    if device.capability < TARGETS[level].since:
+        with pytest.raises(UnsupportedError, match="needs 9"):
+            device.bandwidth_benchmarks(level, None)
+        return
     launches = record_launches(monkeypatch, device)
-    holds = {"l2": device.last_level_cache_bytes, "l1": device.l1_bytes, "shared": device.l1_bytes}[level]
+    holds = device.last_level_cache_bytes if level == "l2" else device.l1_bytes
     for benchmark in device.bandwidth_benchmarks(level, None):
         assert benchmark.steps_by_grid and (benchmark.level, benchmark.mix) == (level, "read")
         for grid, step in benchmark.steps_by_grid.items():
             step(0)
             name, blocks, threads, arguments = launches[-1]
-            assert threads * blocks <= device.max_threads * device.multiprocessors
+            waves = 8 if level == "dsmem" else 1
+            assert threads * blocks <= device.max_threads * device.multiprocessors * waves
             scalars = [int(value) for value in arguments if numpy.ndim(value) == 0]
             vectors, passes = scalars[0], scalars[1 if level != "l1" else 2]
             readers = 1 if name == "read_l2" else blocks  # which share the set out, or read all of it each
@@ -79,7 +86,7 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
             assert benchmark.verify(grid)
 
 
-@pytest.mark.parametrize("level", ["l1", "l2", "hbm"])
+@pytest.mark.parametrize("level", ["l1", "l2", "dsmem", "hbm"])
 def test_the_loads_of_a_chain_lead_where_it_leads(gpu, level):
     step, loads, verify = gpu.pointer_chase(level)
     for index in range(3):

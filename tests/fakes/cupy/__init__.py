@@ -112,8 +112,8 @@ TYPES = {  # of arrays only the size of the items is compared
     "Tensors": "V96",
 }
 BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
-SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##DEPTH)?\(([^)]*)\)')
-DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
+SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##(?:DEPTH|BLOCKS))?\(([^)]*)\)')
+DEPTHS = re.compile(r"^(?:AT_DEPTH|READ_CLUSTER)\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR = 4
 CHUNK = 1 << 16  # items that stay in a cache with their temporaries
 DISTINCT = (1 << 20) - 3  # random numbers, which larger arrays repeat
@@ -411,6 +411,13 @@ def _chase(given):
     took("load", int(given.steps))
 
 
+def _chase_dsmem(given):
+    at, links = int(given.first_offset), given.links.reshape(-1)
+    for _ in range(int(given.steps) % len(given.links)):
+        at = int(links[at // 8])
+    given.last_offset[0] = at
+
+
 KERNELS = {
     "chase": _chase,
     "chase_l1": _chase,
@@ -439,6 +446,8 @@ KERNELS = {
     "read_l2": lambda given: _add(given.word_sum, _words(given.words, given.vectors), given.passes),
     "read_l2_broadcast": _read_by_all,
     "read_shared": _read_by_all,
+    "read_dsmem": _read_by_all,
+    "chase_dsmem": _chase_dsmem,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
     **{f"fold_{dtype}": _fold for dtype in gpu_fma.FOLD_FACTORS},
 }
@@ -563,6 +572,7 @@ def _profiler_starts():
 
 
 cuda = SimpleNamespace(
+    driver=SimpleNamespace(funcSetAttribute=lambda *attribute: None, CUDADriverError=RuntimeError),
     runtime=SimpleNamespace(
         **{f"cudaDevAttr{name}": name for name in PROPERTIES},
         deviceGetAttribute=lambda name, index: PROPERTIES[name],

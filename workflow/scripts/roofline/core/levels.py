@@ -44,9 +44,11 @@ class Target:
 
 _NEAREST, _SHARED_BYTES = "L1 and shared memory", "shared_memory_per_multiprocessor_bytes"
 _TOTAL = "memory_total_bytes"
+_CLUSTERS = tuple(f"dsmem_{blocks}" for blocks in (2, 4, 8, 16))
 _LEVEL_ROWS = (
     Level("l1", "L1", "cache", _NEAREST, _SHARED_BYTES, True, ("l1",), "l1"),
     Level("shared", "shared memory", "cache", _NEAREST, _SHARED_BYTES, True, ("shared",), "shared", 128),
+    Level("dsmem", "shared memory of a cluster", "cache", "distributed shared memory", shown=_CLUSTERS),
     Level("l2", "L2", "cache", "L2", "l2_bytes", False, ("l2",), "l2"),
     Level("l3", "L3", "cache"),
     Level("hbm", "HBM", "memory", "device memory", _TOTAL, shown=("hbm_read", "d2d"), transaction_roof="hbm_read"),
@@ -65,6 +67,7 @@ _TARGET_ROWS = (
     Target("l2", "gpu", level="l2", job="l2"),
     Target("l1", "gpu", level="l1", job="l2"),
     Target("shared", "gpu", level="shared", job="l2"),
+    Target("dsmem", "gpu", level="dsmem", job="l2", since=(9, 0)),
     Target("h2d", "gpu", level="pcie", job="h2d", uses_transfer_size=True),
     Target("d2h", "gpu", level="pcie", job="h2d", uses_transfer_size=True),
     Target("p2p", "gpu", level="p2p", job="p2p", arrays=4),

@@ -7,7 +7,7 @@ import numpy
 from roofline.core.units import KIB, MIB
 from roofline.devices.base import RESERVED_SHARED_BYTES, BandwidthBenchmark, PointerChase, Step, SweepBenchmark
 from roofline.devices.gpu.hbm_benchmarks import ROUND_BYTES, make_launch_step, pattern_sum, require_sum, write_pattern
-from roofline.devices.gpu.pointer_chase import make_pointer_chase
+from roofline.devices.gpu.pointer_chase import make_pointer_chase, require_chain_end, shuffle_chain
 
 if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import GpuDevice
@@ -18,6 +18,10 @@ GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # thread
 # Blocks by which each pass over the L2's set is shifted, so that neighbours follow one another over the same lines.
 NEIGHBOUR_SHIFTS = (1, 2)
 BROADCAST_THREADS = (512, 1024)
+CLUSTER_BLOCKS = (2, 4, 8, 16)
+PORTABLE_CLUSTER_BLOCKS, NON_PORTABLE_CLUSTER_ATTRIBUTE = 8, 14  # of CUDA's CUfunction_attribute
+CLUSTER_WAVES, CLUSTER_STEP_BYTES = 8, 8 * MIB  # bytes that a block of one of so many waves reads
+DSMEM_CHAIN_LINES, CHASE_THREADS = 128, 256
 TIMED_BLOCKS = 5  # of which the fastest counts
 # Bytes that one step reads on each multiprocessor: an L1 and an L2 deliver them in one or two milliseconds.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 128 * MIB
@@ -35,6 +39,7 @@ SET_PLACEMENTS = 16
 
 SHARED_SET_TEXT = "that they share out among them, past L1"
 BROADCAST_TEXT = "that each of them reads whole, all at once, past L1"
+NEXT_BLOCK_TEXT = "that each of them reads in the shared memory of the next one, in clusters of {}"
 OWN_SET_TEXT = "that each of them reads again and again"
 
 
@@ -46,23 +51,25 @@ class CacheLaunch(NamedTuple):
 
 
 def _l1_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
-    return _own_set_benchmarks(device, "l1", device.l1_bytes // 2)
+    return _own_set_benchmarks(device, "l1", _set_bytes(device.l1_bytes // 2))
 
 
 def _shared_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
-    largest = min(device.limits.shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES)
-    return _own_set_benchmarks(device, "shared", largest)
+    return _own_set_benchmarks(device, "shared", _shared_set_bytes(device))
 
 
-def _own_set_benchmarks(device: "GpuDevice", level: str, largest_set_bytes: int) -> list[BandwidthBenchmark]:
-    size = _set_bytes(largest_set_bytes)
-    launches = _l1_launches(device, f"read_{level}", size)
+def _own_set_benchmarks(device: "GpuDevice", level: str, size: int) -> list[BandwidthBenchmark]:
+    launches = _own_set_launches(device, f"read_{level}", size)
     return [_cache_benchmark(device, level, level, size, launches, OWN_SET_TEXT)]
 
 
 def _set_bytes(largest: int) -> int:
     """Return the size of a multiprocessor's set: at most 64 KiB, rounded down to a power of two."""
     return 1 << min(64 * KIB, largest).bit_length() - 1
+
+
+def _shared_set_bytes(device: "GpuDevice") -> int:
+    return _set_bytes(min(device.limits.shared_per_block, device.l1_bytes - RESERVED_SHARED_BYTES))
 
 
 def _chase_l1(device: "GpuDevice") -> PointerChase:
@@ -124,25 +131,35 @@ def _cache_benchmark(
     )
 
 
-def _l1_launches(device: "GpuDevice", kernel_name: str, size: int) -> dict[str, CacheLaunch]:
-    """Return the launches of each grid that fits, by its name. Every block reads the same set of `size` bytes."""
+def _own_set_launches(
+    device: "GpuDevice", kernel_name: str, size: int, cluster_blocks: int = 1
+) -> dict[str, CacheLaunch]:
+    """Return the launches of each grid that fits, by its name. Every block reads the same set of `size` bytes.
+
+    Blocks of a cluster read one another's copies of it, in several waves: not every number of multiprocessors is a
+    multiple of a cluster's.
+    """
     kernel, words = device.load_kernel("caches.cu", kernel_name), device.cache_buffer(size)
+    waves, step_bytes = (CLUSTER_WAVES, CLUSTER_STEP_BYTES) if cluster_blocks > 1 else (1, L1_STEP_BYTES)
     vectors = numpy.uint32(size // VECTOR_BYTES)
-    if kernel_name == "read_shared":  # each block copies the set to its shared memory
+    if kernel_name == "read_l1":
+        shared_bytes, set_arguments = 0, (words, vectors, numpy.uint32(0))  # 0 vectors lie between two blocks' sets
+    else:  # each block copies the set to its shared memory
         shared_bytes, set_arguments = size, (words, vectors)
         kernel.max_dynamic_shared_size_bytes = shared_bytes
-    else:
-        shared_bytes, set_arguments = 0, (words, vectors, numpy.uint32(0))  # 0 vectors lie between two blocks' sets
-    passes = max(1, L1_STEP_BYTES // size // 8) * 8  # a multiple of every number of blocks: all grids read as much
+    if cluster_blocks > PORTABLE_CLUSTER_BLOCKS:
+        device.xp.cuda.driver.funcSetAttribute(kernel.kernel.ptr, NON_PORTABLE_CLUSTER_ATTRIBUTE, 1)
+    passes = max(1, step_bytes // size // 8) * 8  # a multiple of every number of blocks: all grids read as much
     launches = {}
     for threads, blocks_per_sm in GRIDS:
         fits = threads * blocks_per_sm <= device.max_threads
         if not fits or (shared_bytes + RESERVED_SHARED_BYTES) * blocks_per_sm > device.l1_bytes:
             continue
-        blocks, block_passes = blocks_per_sm * device.multiprocessors, passes // blocks_per_sm
+        clusters, block_passes = waves * device.multiprocessors // cluster_blocks, passes // blocks_per_sm
+        blocks = blocks_per_sm * clusters * cluster_blocks
         arguments = (*set_arguments, numpy.uint32(block_passes), device.word_sum, device.kernel_clock)
         step = make_launch_step(kernel, blocks, threads, arguments, shared_bytes)
-        name = f"{blocks_per_sm} blocks per multiprocessor, {threads} threads"
+        name = f"{waves * blocks_per_sm} blocks per multiprocessor, {threads} threads"
         launches[name] = CacheLaunch(step, times_read=block_passes * blocks)
     return launches
 
@@ -198,9 +215,43 @@ def _rotate_steps(steps: list[Step]) -> Step:
     return lambda index: steps[index % len(steps)](index)
 
 
+def _dsmem_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
+    """Return reads of another multiprocessor's shared memory, for each size of a cluster that this card can launch."""
+    size, benchmarks = _shared_set_bytes(device), []
+    for blocks in CLUSTER_BLOCKS:
+        launches = _own_set_launches(device, f"read_dsmem_{blocks}", size, cluster_blocks=blocks)
+        try:
+            next(iter(launches.values())).step(0)
+            device.synchronize()
+        except device.xp.cuda.driver.CUDADriverError:  # clusters of this size are not allowed
+            break
+        text = NEXT_BLOCK_TEXT.format(blocks)
+        benchmarks.append(_cache_benchmark(device, f"dsmem_{blocks}", "dsmem", size, launches, text))
+    return benchmarks
+
+
+def _chase_dsmem(device: "GpuDevice") -> PointerChase:
+    """Return a chase through the shared memory of another multiprocessor: many laps of a chain of 16 KiB."""
+    links, offsets = shuffle_chain(0, DSMEM_CHAIN_LINES)
+    words, loads = device.to_device(links), 1 << 14
+    kernel, last_offset = device.load_kernel("caches.cu", "chase_dsmem"), device.xp.zeros(1, numpy.uint64)
+
+    def step(index: int) -> None:
+        first_offset = numpy.uint64(offsets[index * loads % len(offsets)])
+        arguments = (words, numpy.uint32(links.size), first_offset, numpy.uint32(loads), last_offset)
+        kernel((2,), (CHASE_THREADS,), arguments, shared_mem=links.nbytes)
+
+    return step, loads, lambda: require_chain_end(device, step, last_offset, offsets[loads % len(offsets)])
+
+
 # The benchmarks and the latency of each target of core/levels.py that a cache or shared memory serves.
-BENCHMARKS = {"l2": _l2_benchmarks, "l1": _l1_benchmarks, "shared": _shared_benchmarks}
-CHASES = {"l1": _chase_l1, "l2": _chase_l2}
+BENCHMARKS = {
+    "l2": _l2_benchmarks,
+    "l1": _l1_benchmarks,
+    "shared": _shared_benchmarks,
+    "dsmem": _dsmem_benchmarks,
+}
+CHASES = {"l1": _chase_l1, "l2": _chase_l2, "dsmem": _chase_dsmem}
 
 
 # ---------------------------------------------------------------- the sweep over working sets

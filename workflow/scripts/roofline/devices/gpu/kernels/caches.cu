@@ -128,3 +128,73 @@ extern "C" __global__ void read_shared(const Vector* words, unsigned int vectors
     add_to_word_sum(thread_sum, word_sum);
     watch.report(cycles_and_ns);
 }
+
+#if __CUDA_ARCH__ >= 900
+// Distributed shared memory: the blocks of a cluster lie on multiprocessors of their own and read one another's.
+
+__device__ __forceinline__ Vector load_cluster(unsigned int address) {
+    Vector v;
+    asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "r"(address));
+    return v;
+}
+
+__device__ __forceinline__ unsigned int rank_in_cluster() {
+    unsigned int rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// The address, for all blocks of the cluster, of what begins at `shared` in the block of that rank.
+__device__ __forceinline__ unsigned int address_in_block(const void* shared, unsigned int rank) {
+    unsigned int address;
+    const unsigned int own = (unsigned int)__cvta_generic_to_shared(shared);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(own), "r"(rank));
+    return address;
+}
+
+// Also keeps a block, whose shared memory others read, until all have read.
+__device__ __forceinline__ void wait_for_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Every block copies the set to its shared memory, and reads that of the block with the next rank.
+#define READ_CLUSTER(BLOCKS)                                                                                       \
+    extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1)                                                      \
+        read_dsmem_##BLOCKS(const Vector* words, unsigned int vectors, unsigned int passes,                        \
+                            unsigned int* word_sum, unsigned long long* cycles_and_ns) {                           \
+        extern __shared__ Vector set[];                                                                            \
+        for (unsigned int i = threadIdx.x; i < vectors; i += blockDim.x) set[i] = words[i];                        \
+        const unsigned int start = address_in_block(set, (rank_in_cluster() + 1) % BLOCKS);                        \
+        const auto load = [=](unsigned int i) { return load_cluster(start + i * (unsigned int)sizeof(Vector)); };  \
+        wait_for_cluster();                                                                                        \
+        const Stopwatch watch;                                                                                     \
+        unsigned int thread_sum = 0;                                                                               \
+        for (unsigned int pass = 0; pass < passes; ++pass) read_once(load, vectors, thread_sum);                   \
+        add_to_word_sum(thread_sum, word_sum);                                                                     \
+        watch.report(cycles_and_ns);                                                                               \
+        wait_for_cluster();                                                                                        \
+    }
+READ_CLUSTER(2)
+READ_CLUSTER(4)
+READ_CLUSTER(8)
+READ_CLUSTER(16)
+
+// The first of two blocks follows a chain of offsets through the shared memory of the second.
+extern "C" __global__ void __cluster_dims__(2, 1, 1)
+    chase_dsmem(const unsigned long long* links, unsigned int count, unsigned long long first_offset,
+                unsigned int steps, unsigned long long* last_offset) {
+    extern __shared__ uint2 lines[];
+    const unsigned int start = address_in_block(lines, 1);
+    for (unsigned int i = threadIdx.x; i < count; i += blockDim.x) lines[i].x = start + (unsigned int)links[i];
+    wait_for_cluster();
+    if (rank_in_cluster() == 0 && threadIdx.x == 0) {
+        unsigned int address = start + (unsigned int)first_offset;
+        for (unsigned int step = 0; step < steps; ++step)
+            asm volatile("ld.shared::cluster.u32 %0, [%0];" : "+r"(address));
+        *last_offset = address - start;
+    }
+    wait_for_cluster();
+}
+#endif
