@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the launcher reads these tables without NumPy
 FAST_ACCUMULATION = "fp32 with fast accumulation"  # of fp8, which keeps fewer bits of partial sums
 
 
-class Output(NamedTuple):
+class ProductOutput(NamedTuple):
     """A dtype that a product is written in, and the dtype of its sums."""
 
     dtype: str
@@ -32,10 +32,10 @@ class BlockScales(NamedTuple):
 
 
 class OperandScales(NamedTuple):
-    """The block scales of A, the activations, and of B, the weights."""
+    """The block scales of A and of B."""
 
-    a: BlockScales
-    b: BlockScales
+    activations: BlockScales
+    weights: BlockScales
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Dtype:
     name: str
     bits: int  # of a number in memory
     array: str  # the type of a number on the host, of NumPy or ml_dtypes
-    outputs: tuple[Output, ...] = ()  # the first is the ceiling, the others are variants; none: it is not multiplied
+    outputs: tuple[ProductOutput, ...] = ()  # the first is the ceiling, the others variants; none: it is not multiplied
     tolerance: float = 0.0
     standard_deviation: float = 1.0  # of the random numbers that it is measured on
     pipe: str = ""  # letter of its CUDA-core pipe, by which a register-only ceiling is measured
@@ -73,23 +73,32 @@ class Dtype:
         """Return the bytes of `count` numbers without scales, rounded up."""
         return math.ceil(self.bits * count / 8)
 
-    def operand_bytes(self, rows: int, k: int, operand: Literal["a", "b"]) -> int:
-        """Return the bytes of an operand with `rows` rows or columns of k numbers, and of its scales."""
+    def operand_bytes(self, rows: int, depth: int, operand: Literal["activations", "weights"]) -> int:
+        """Return the bytes of an operand with `rows` rows or columns of `depth` numbers along k, and of its scales."""
         if self.scales is None:
-            return self.bytes(rows * k)
+            return self.bytes(rows * depth)
         blocks = getattr(self.scales, operand)
-        factors = math.ceil(rows / blocks.across) * math.ceil(k / blocks.along_k)
-        return self.bytes(rows * k) + math.ceil(blocks.bits * factors / 8)
+        factors = math.ceil(rows / blocks.across) * math.ceil(depth / blocks.along_k)
+        return self.bytes(rows * depth) + math.ceil(blocks.bits * factors / 8)
 
 
 _ROWS = (
-    Dtype("fp64", 64, "float64", (Output("fp64", "fp64"),), 1e-12, pipe="d"),
-    Dtype("fp32", 32, "float32", (Output("fp32", "fp32"),), 1e-5, pipe="f"),
-    Dtype("tf32", 32, "float32", (Output("fp32", "fp32"),), 2e-3),
-    Dtype("fp16", 16, "float16", (Output("fp16", "fp32"),), 2e-3, pipe="h", numbers_per_instruction=2),
-    Dtype("bf16", 16, "bfloat16", (Output("bf16", "fp32"),), 1e-2),
-    Dtype("fp8_e4m3", 8, "float8_e4m3fn", (Output("bf16", FAST_ACCUMULATION), Output("bf16", "fp32")), 1e-2),
-    Dtype("int8", 8, "int8", (Output("int8", "int32"), Output("int32", "int32")), 1e-3, standard_deviation=32.0),
+    Dtype("fp64", 64, "float64", (ProductOutput("fp64", "fp64"),), 1e-12, pipe="d"),
+    Dtype("fp32", 32, "float32", (ProductOutput("fp32", "fp32"),), 1e-5, pipe="f"),
+    Dtype("tf32", 32, "float32", (ProductOutput("fp32", "fp32"),), 2e-3),
+    Dtype("fp16", 16, "float16", (ProductOutput("fp16", "fp32"),), 2e-3, pipe="h", numbers_per_instruction=2),
+    Dtype("bf16", 16, "bfloat16", (ProductOutput("bf16", "fp32"),), 1e-2),
+    Dtype(
+        "fp8_e4m3", 8, "float8_e4m3fn", (ProductOutput("bf16", FAST_ACCUMULATION), ProductOutput("bf16", "fp32")), 1e-2
+    ),
+    Dtype(
+        "int8",
+        8,
+        "int8",
+        (ProductOutput("int8", "int32"), ProductOutput("int32", "int32")),
+        1e-3,
+        standard_deviation=32.0,
+    ),
     Dtype("int32", 32, "int32"),
 )
 DTYPES = {dtype.name: dtype for dtype in _ROWS}

@@ -46,7 +46,7 @@ class RateClass(StrictModel):
     factors: dict[Literal[TENSOR_DTYPES], Annotated[float, Field(ge=0, le=1)]]
 
 
-class Architecture(StrictModel):
+class ArchitectureRates(StrictModel):
     """The rates of one multiprocessor of a compute capability."""
 
     name: Text
@@ -90,7 +90,7 @@ class Datasheets(StrictModel):
 
     schema_version: Literal[1]
     rate_classes: dict[str, RateClass]
-    architectures: dict[CapabilityText, Architecture]
+    architectures: dict[CapabilityText, ArchitectureRates]
     nvlink: dict[CapabilityText, NvlinkEntry]
     cards: dict[str, CardModel]
 

@@ -97,6 +97,7 @@ class PlannedGpu:
         return f"{dtype if DTYPES[dtype].pipe else COMMON_DTYPE}_fma"
 
     def memory_ceiling_names(self, mix: str) -> list[str]:
+        """Return the names of the memory ceilings that an access pattern may be under, best first."""
         return levels.memory_ceiling_names(self.kind, mix)
 
     def emulation_note(self, dtype: str) -> str | None:

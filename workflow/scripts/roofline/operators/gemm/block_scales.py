@@ -15,8 +15,8 @@ class ScaleFactors:
         import numpy
 
         random = numpy.random.default_rng(seed)
-        self._blocks = {"a": scales.a, "b": scales.b}
-        sides = {"a": shape.m, "b": shape.n}
+        self._blocks = scales._asdict()
+        sides = {"activations": shape.m, "weights": shape.n}
         self._host = {
             name: random.uniform(SMALLEST, LARGEST, scale_factors_shape(blocks, sides[name], shape.k)).astype("float32")
             for name, blocks in self._blocks.items()
@@ -26,10 +26,10 @@ class ScaleFactors:
     @property
     def addresses(self) -> tuple[int, int]:
         """The addresses of A's and of B's factors on the device."""
-        return self._device["a"].data.ptr, self._device["b"].data.ptr
+        return self._device["activations"].data.ptr, self._device["weights"].data.ptr
 
     def scaled(self, operand: str, block: Array, part: slice) -> Array:
-        """Return the rows of "a" or columns of "b" of this part, [part, k] in float64, each number times its factor."""
+        """Return rows of A (activations) or columns of B (weights), [part, k] in float64, times their factors."""
         import numpy
 
         blocks, factors = self._blocks[operand], self._host[operand]

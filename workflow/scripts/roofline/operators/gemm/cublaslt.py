@@ -13,7 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
-from roofline.core.dtypes import DTYPES, FAST_ACCUMULATION, BlockScales, Output
+from roofline.core.dtypes import DTYPES, FAST_ACCUMULATION, BlockScales, ProductOutput
 from roofline.core.terms import UnsupportedError
 
 BINDINGS = "nvmath.bindings.cublasLt"  # a module that takes 0.4 s to import
@@ -50,7 +50,7 @@ class GemmProblem(NamedTuple):
     dtype: str
     shape: GemmShape
     layout: str
-    output: Output
+    output: ProductOutput
 
 
 def layouts(dtype: str) -> tuple[str, ...]:

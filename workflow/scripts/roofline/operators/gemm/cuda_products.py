@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, Output, array_dtype, dtype_bytes
+from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, ProductOutput, array_dtype, dtype_bytes
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.base import CudaDevice, Step, Workload
 from roofline.operators.gemm import cublaslt, tensor_matmul
@@ -79,7 +79,7 @@ class CublasLtWorkloads:
         self._d = device.xp.empty(_widest_output_bytes(dtype) * most_results, "uint8")
         self._factors = {shape: ScaleFactors(device, scales, shape, seed) for shape in shapes if scales}
 
-    def candidates(self, output: Output) -> Iterator[Workload]:
+    def candidates(self, output: ProductOutput) -> Iterator[Workload]:
         """Yield the heuristic's first choice for every shape and layout, then every second choice, and so on."""
         offered = []
         for shape, layout in itertools.product(self._shapes, cublaslt.layouts(self._dtype)):
@@ -146,22 +146,22 @@ class CublasLtWorkloads:
         m, n, k = (spec.shape[side] for side in "mnk")
         self._device.synchronize()
         rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, SAMPLED_COLUMNS)
-        a_blocks = self._copy_operand("a", spec, rows, by_rows=spec.layout[0] == "T")
-        b_blocks = self._copy_operand("b", spec, columns, by_rows=spec.layout[1] == "N")
+        a_blocks = self._copy_operand("activations", spec, rows, by_rows=spec.layout[0] == "T")
+        b_blocks = self._copy_operand("weights", spec, columns, by_rows=spec.layout[1] == "N")
         d_matrix = DeviceMatrix(self._d, array_dtype(spec.output), n, m)
         d_blocks = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
         label = f"{self._dtype} product {m} x {n} x {k} {spec.layout} by {spec.library}"
-        output = Output(spec.output, spec.accumulation)
+        output = ProductOutput(spec.output, spec.accumulation)
         return _compare_blocks(label, self._dtype, output, a_blocks, b_blocks, d_blocks)
 
     def _copy_operand(self, name: str, spec: WorkloadSpec, parts: list[slice], by_rows: bool) -> list[Array]:
         """Return these rows of A or columns of B, [part, k] each, times their scale factors."""
-        m, n, k = (spec.shape[side] for side in "mnk")
-        buffer, length = {"a": (self._a, m), "b": (self._b, n)}[name]
-        sides = (length, k) if by_rows else (k, length)
+        buffer, side = {"activations": (self._a, "m"), "weights": (self._b, "n")}[name]
+        length, depth = spec.shape[side], spec.shape["k"]
+        sides = (length, depth) if by_rows else (depth, length)
         matrix = DeviceMatrix(buffer, array_dtype(self._dtype), *sides)
         blocks = [_copy_block(matrix, rows=part) if by_rows else _copy_block(matrix, columns=part).T for part in parts]
-        factors = self._factors.get(GemmShape(m, n, k))
+        factors = self._factors.get(GemmShape(**spec.shape))
         return (
             [factors.scaled(name, block, part) for block, part in zip(blocks, parts, strict=True)]
             if factors
@@ -256,7 +256,9 @@ def _cupy_workload(device: CudaDevice, dtype: str, size: int, seed: int) -> Work
     )
 
 
-def _compare_blocks(label: str, dtype: str, output: Output, a_blocks: list, b_blocks: list, c_blocks: list) -> Check:
+def _compare_blocks(
+    label: str, dtype: str, output: ProductOutput, a_blocks: list, b_blocks: list, c_blocks: list
+) -> Check:
     """Compare the blocks of C where these rows of A and columns of B meet, [rows, k] each."""
     import numpy
 
@@ -288,7 +290,7 @@ def rebuild_workload(device: CudaDevice, dtype: str, size: int, product: Workloa
     workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
     if product.library == tensor_matmul.LIBRARY_NAME:
         return next(workloads.own_kernel_workloads())
-    for workload in workloads.candidates(Output(product.output, product.accumulation)):
+    for workload in workloads.candidates(ProductOutput(product.output, product.accumulation)):
         if workload.product == product:
             return workload
     raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")

@@ -2,7 +2,7 @@
 
 import math
 
-from roofline.core.dtypes import DTYPES, Output, dtype_bytes, relative_error, require_close
+from roofline.core.dtypes import DTYPES, ProductOutput, dtype_bytes, relative_error, require_close
 from roofline.core.terms import Array
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
@@ -16,7 +16,7 @@ def gemm_flops(m: int, n: int, k: int) -> int:
 def gemm_bytes(m: int, n: int, k: int, dtype: str, output: str | None = None) -> int:
     """Return the bytes of A, B and C once each; `output` is the dtype of C, where it differs."""
     operand = DTYPES[dtype]
-    operands_bytes = operand.operand_bytes(m, k, "a") + operand.operand_bytes(n, k, "b")
+    operands_bytes = operand.operand_bytes(m, k, "activations") + operand.operand_bytes(n, k, "weights")
     return operands_bytes + dtype_bytes(output or dtype, m * n)
 
 
@@ -32,7 +32,7 @@ def library_choice(library: str, shape: dict[str, int], layout: str, accumulatio
     )
 
 
-def result_scale(dtype: str, output: Output, k: int) -> float:
+def result_scale(dtype: str, output: ProductOutput, k: int) -> float:
     """Return the factor of the sums: for integers narrower than their sums one that gives them the spread of the
     operands, else 1."""
     if DTYPES[output.dtype].is_float or output.dtype == output.accumulation:
@@ -40,7 +40,7 @@ def result_scale(dtype: str, output: Output, k: int) -> float:
     return 1 / (DTYPES[dtype].standard_deviation * math.sqrt(k))
 
 
-def compare_product(label: str, dtype: str, output: Output, a: Array, b: Array, c: Array) -> Check:
+def compare_product(label: str, dtype: str, output: ProductOutput, a: Array, b: Array, c: Array) -> Check:
     """Compare C (m x n) with A B in float64, scaled and rounded as C is; A is m x k, B is k x n, all on the host.
 
     Raises ArithmeticError with `label` if the relative error is above the dtype's tolerance.
