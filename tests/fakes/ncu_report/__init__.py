@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-IAction = SimpleNamespace(WorkloadType_KERNEL=0, WorkloadType_RANGE=1, WorkloadType_GRAPH=2, NameBase_DEMANGLED=2)
 OF_EVERY_KERNEL = ("device__attribute_", "launch__")
 
 
 class Action:
+    WorkloadType_KERNEL, NameBase_DEMANGLED = 0, 2
+
     def __init__(self, name: str, values: dict):
         self._name, self._values = name, values
 
@@ -17,7 +18,7 @@ class Action:
         return self._name
 
     def workload_type(self) -> int:
-        return IAction.WorkloadType_KERNEL
+        return self.WorkloadType_KERNEL
 
     def metric_by_name(self, name: str):
         if name not in self._values and not name.startswith(OF_EVERY_KERNEL):

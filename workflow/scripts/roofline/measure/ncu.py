@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
-from types import ModuleType
 from typing import Any
 
 from roofline.core.formatting import join_words
@@ -192,11 +191,9 @@ def read_report(path: Path, extract_counts: ExtractCounts) -> NcuReport:
         raise UserError(f"{path}: no such file")
     if not path.read_bytes().startswith(MAGIC):
         raise UserError(f"{path}: not a report of Nsight Compute (.ncu-rep)")
-    import ncu_report
-
     try:
         with _silenced_stderr():  # the library describes there what is damaged
-            report = _read_launches(ncu_report, path, extract_counts)
+            report = _read_launches(path, extract_counts)
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: a damaged report ({why})") from None
@@ -224,18 +221,19 @@ def _silenced_stderr() -> Iterator[None]:
         os.close(terminal)
 
 
-def _read_launches(ncu_report: ModuleType, path: Path, extract_counts: ExtractCounts) -> NcuReport:
-    kinds, report = ncu_report.IAction, NcuReport(make_printable(str(path)))
+def _read_launches(path: Path, extract_counts: ExtractCounts) -> NcuReport:
+    import ncu_report
+
+    report = NcuReport(make_printable(str(path)))
     for profiled_range in ncu_report.load_report(str(path)):
         for action in profiled_range:
-            if action.workload_type() != kinds.WorkloadType_KERNEL:
+            if action.workload_type() != action.WorkloadType_KERNEL:
                 report.left_out += 1
                 continue
             card = _profiled_gpu(action)
             report.cards.append(card)
             try:
-                kernel = _profiled_kernel(action, kinds.NameBase_DEMANGLED, extract_counts, card.capability)
-                report.kernels.append(kernel)
+                report.kernels.append(_profiled_kernel(action, extract_counts, card.capability))
             except LookupError as error:
                 report.failed[make_printable(action.name())] = error.args[0]
     return report
@@ -258,9 +256,7 @@ def _profiled_gpu(action: Action) -> ProfiledGpu:
     return ProfiledGpu(make_printable(name), capability, attribute("multiprocessor_count"), attribute("total_memory"))
 
 
-def _profiled_kernel(
-    action: Action, demangled: int, extract_counts: ExtractCounts, capability: Capability
-) -> ProfiledKernel:
+def _profiled_kernel(action: Action, extract_counts: ExtractCounts, capability: Capability) -> ProfiledKernel:
     """Return a launch and its counts. Raises LookupError if it lacks a metric."""
 
     def value(name: str) -> float | None:
@@ -273,7 +269,7 @@ def _profiled_kernel(
     code = action.metric_by_name(CODE_METRIC)
     return ProfiledKernel(
         name=make_printable(action.name()),
-        signature=make_printable(action.name(demangled)),
+        signature=make_printable(action.name(action.NameBase_DEMANGLED)),
         code=code.as_uint64(0) if code is not None and code.num_instances() else None,
         grid=extent("grid"),
         block=extent("block"),
