@@ -31,7 +31,6 @@ UNKNOWN_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([a-z0-9_]+)")
 NO_READER = "ncu-report, the Python package that reads Nsight Compute's reports, is not installed"
 UNIT_PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 UNIT = re.compile(r"(n|u|m|K|k|M|G|T)?(byte|second|s|hz|cycle|inst|sector)s?", re.IGNORECASE)
-PERCENT = ("%", "percent")
 MAGIC = b"NVR\0"  # the first bytes of a report
 CODE_METRIC = "launch__function_pcs"  # its first instance: where the function's code begins
 Capability = tuple[int, int]
@@ -93,20 +92,17 @@ def profile(program: Path, script: Path, argument: str, metrics: Sequence[str], 
     Return the last line that the script printed. Metrics that this version of ncu does not know are left out. Raises
     UnsupportedError with the reason if nothing was counted.
     """
-    metrics = list(metrics)
-    while True:
-        options = [*OPTIONS, "--profile-from-start", "off", "--metrics", ",".join(metrics)]
+    known_metrics, asked_metrics = list(metrics), None
+    while known_metrics != asked_metrics:
+        asked_metrics = known_metrics
+        options = [*OPTIONS, "--profile-from-start", "off", "--metrics", ",".join(asked_metrics)]
         options += ["--force-overwrite", "--export", str(report)]
         status, output = _run_program([str(program), *options, sys.executable, str(script), argument])
         refused = set(UNKNOWN_METRIC.findall(output))
-        known_metrics = [name for name in metrics if name.split(".")[0] not in refused]
-        if known_metrics == metrics:
-            break
-        metrics = known_metrics
+        known_metrics = [name for name in asked_metrics if name.split(".")[0] not in refused]
     errors, lines = ERROR.findall(output), output.strip().splitlines() or ["it printed nothing"]
     last_line = next((line for line in reversed(lines) if not line.startswith("==")), lines[-1]).strip()
-    permission = next((line for line in errors if PERMISSION.search(line)), None)
-    if permission:
+    if permission := next((line for line in errors if PERMISSION.search(line)), None):
         raise UnsupportedError(permission.split(". ")[0].rstrip("."))
     if status is None:
         raise UnsupportedError(f"ncu did not end within {TIMEOUT_S} s")
@@ -284,7 +280,7 @@ def unit_scale(unit: str) -> float:
 
 
 def _scale(unit: str) -> float:
-    if unit in PERCENT:
+    if unit in ("%", "percent"):
         return 0.01
     match = UNIT.fullmatch(unit)
     return UNIT_PREFIXES[match[1] or ""] if match else 1.0
