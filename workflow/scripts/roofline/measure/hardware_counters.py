@@ -1,7 +1,7 @@
 """Counters of three representative cells, each a step under Nsight Compute in another process, and its report read."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -28,11 +28,10 @@ def choose_representative_jobs(jobs: Iterable[tuple[Operator, Job]]) -> list[tup
     """
     remaining = [(operator, job, _job_amounts(operator, job)) for operator, job in jobs]
     representative_jobs = []
-    for amount_index in range(3):
-        if remaining:
-            values = [amounts[amount_index] for _, _, amounts in remaining]
-            operator, job, _ = remaining.pop(values.index(max(values)))
-            representative_jobs.append((operator.rule, job))
+    for amount_index in range(min(3, len(remaining))):
+        values = [amounts[amount_index] for _, _, amounts in remaining]
+        operator, job, _ = remaining.pop(values.index(max(values)))
+        representative_jobs.append((operator.rule, job))
     return representative_jobs
 
 
@@ -110,16 +109,10 @@ def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Pa
         kernels = ncu.read_report(report, lambda value, _: {name: value(name) for name in metrics}).kernels
     except UserError as error:
         raise UnsupportedError(f"ncu counted nothing: {error}") from None
-    runs = _runs_between_markers(kernels)
+    runs = groupby(kernels, key=lambda kernel: MARKER_KERNEL in kernel.name)
+    kernels_of_cells = (list(run) for is_marker, run in runs if not is_marker)
     # Nothing was launched where the device has no implementation.
-    return [_counted_cell(fields, next(runs), capability) if fields else None for fields in declared]
-
-
-def _runs_between_markers(kernels: Iterable[ncu.ProfiledKernel]) -> Iterator[list[ncu.ProfiledKernel]]:
-    """Yield the kernels of each cell: each run of kernels that are not the marker."""
-    for is_marker, run in groupby(kernels, key=lambda kernel: MARKER_KERNEL in kernel.name):
-        if not is_marker:
-            yield list(run)
+    return [_counted_cell(fields, next(kernels_of_cells), capability) if fields else None for fields in declared]
 
 
 def _counted_cell(declared: dict, kernels: list[ncu.ProfiledKernel], capability: tuple[int, int]) -> CountedCell:
