@@ -29,14 +29,6 @@ class Seals:
     constants: Mapping[str, float]
 
 
-class PlannedCase(NamedTuple):
-    """A case that the device computes, by which implementations, and the number of copies of its inputs."""
-
-    case: Case
-    implementations: list[type[Implementation]]
-    copy_count: int
-
-
 @dataclass(frozen=True)
 class JobPlan:
     """A job of an operator on a device: by which implementations (None: all), and with cold or warm inputs."""
@@ -47,14 +39,14 @@ class JobPlan:
     implementation_names: list[str] | None
     cold: bool
 
-    def cases(self) -> Iterator[PlannedCase]:
-        """Yield each case of the job that the device computes."""
+    def cases(self) -> Iterator[tuple[Case, list[type[Implementation]], int]]:
+        """Yield each case that the device computes, by which implementations, and the number of copies of inputs."""
         operator, device = self.operator, self.device
         variants = operator.implementations_on(device.kind, self.implementation_names)
         for case in self.job.cases:
             implementations = [variant for variant in variants if not skip_reason(operator, variant, device, case)]
             if implementations:
-                yield PlannedCase(case, implementations, self.choose_copy_count(case, implementations))
+                yield case, implementations, self.choose_copy_count(case, implementations)
 
     def choose_copy_count(self, case: Case, implementations: list[type[Implementation]]) -> int:
         """Return the number of copies of the inputs: one if they are to be warm, else as many as make them cold."""
@@ -152,8 +144,7 @@ def list_skipped(plan: JobPlan) -> list[str]:
     lines = []
     for implementation in plan.operator.implementations_on(plan.device.kind, plan.implementation_names):
         for case in plan.job.cases:
-            reason = skip_reason(plan.operator, implementation, plan.device, case)
-            if reason:
+            if reason := skip_reason(plan.operator, implementation, plan.device, case):
                 lines.append(f"{implementation.name} skipped: {reason}")
     return list(dict.fromkeys(lines))
 
