@@ -22,7 +22,7 @@ from roofline.core.repeatability import relative_spread
 from roofline.core.terms import UnsupportedError
 from roofline.devices.base import Workload
 from roofline.measure import compute_ceiling
-from roofline.measure.compute_ceiling import CeilingTarget, GemmSizes, choose_finalists
+from roofline.measure.compute_ceiling import CeilingTarget, choose_finalists
 from roofline.measure.protocol import TimingBudget
 from roofline.measure.search import CandidateTrial
 from roofline.operators.gemm import gemm_arithmetic
@@ -49,7 +49,7 @@ def test_finalists_are_of_the_leading_shapes_each_with_its_shortest_trial():
 
 # About a millisecond a step: samples are rounded to a tenth of a nanosecond.
 REFERENCE, BEST, LARGE, SUSTAINED_S = 2048, 4096, 8192, 3.0
-SIZES = GemmSizes(candidates=REFERENCE, reference=REFERENCE)
+SIZES = {"size": REFERENCE, "reference_size": REFERENCE}
 
 
 class Card(FakeDevice):
@@ -125,7 +125,7 @@ def measured(device, ceiling="fp16", datasheet_tflops=160.0, sustained_s=SUSTAIN
     """The ceiling, whose figures follow from its samples."""
     figures = datasheet_figures(peaks={"fp16": datasheet_peak(datasheet_tflops)})
     record = device_record("cpu" if device.kind == "cpu" else "gpu0", datasheet=figures)
-    target = CeilingTarget(device, record, ceiling, SIZES, TimingBudget(3, 20, 1.0), sustained_s)
+    target = CeilingTarget(device, record, ceiling, **SIZES, budget=TimingBudget(3, 20, 1.0), sustained_s=sustained_s)
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(compute_ceiling, "workloads_module", lambda device: device)
         found, measurements = compute_ceiling.measure_compute_ceiling(target, seals_for(record, Gemm()))
@@ -255,7 +255,7 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
 
     lacking = SimpleNamespace(reference_workload=reference_workload)
     monkeypatch.setattr(compute_ceiling, "workloads_module", lambda device: lacking)
-    options = {"sizes": SIZES, "budget": TimingBudget(3, 20, 1.0), "sustained_s": 0}
+    options = {**SIZES, "budget": TimingBudget(3, 20, 1.0), "sustained_s": 0}
     found = peak_flops.measure_ceiling(Card(), "fp8_e4m3", path, seals, **options)
     assert (found.skipped_reason, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}

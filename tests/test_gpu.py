@@ -14,7 +14,6 @@ from roofline.core.statistics import median
 from roofline.core.units import MIB
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.discovery import describe_device, open_device
-from roofline.measure.compute_ceiling import GemmSizes
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import read, write
@@ -96,9 +95,9 @@ def sealed(monkeypatch, record, tmp_path):
 def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, references):
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
-    sizes, budget = GemmSizes(candidates=2048, reference=2048), TimingBudget(3, 50, 0.3)
+    sizes, budget = {"size": 2048, "reference_size": 2048}, TimingBudget(3, 50, 0.3)
     found = peak_flops.measure_ceiling(
-        device, ceiling, *sealed(Gemm()), sizes=sizes, budget=budget, sustained_s=sustained_s
+        device, ceiling, *sealed(Gemm()), **sizes, budget=budget, sustained_s=sustained_s
     )
     peak = found.peak
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)

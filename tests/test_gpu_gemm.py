@@ -124,8 +124,8 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     # Without a rate: the stand-in's multiply-adds are over sooner than any card's.
     peaks = {ceiling: datasheet_peak(1e-9, operations_per_clock_per_multiprocessor=None)}
     record = device_record("gpu0", datasheet=datasheet_figures(peaks=peaks))
-    sizes, budget = compute_ceiling.GemmSizes(candidates=SIZE, reference=SIZE), TimingBudget(1, 5, 0.1)
-    target = compute_ceiling.CeilingTarget(device, record, ceiling, sizes, budget, sustained_s=0.05)
+    budget = TimingBudget(1, 5, 0.1)
+    target = compute_ceiling.CeilingTarget(device, record, ceiling, SIZE, SIZE, budget, sustained_s=0.05)
     peak, measurements = compute_ceiling.measure_compute_ceiling(target, seals_for(record, Gemm()))
     by_product = not ceiling.endswith("_fma")
     ours = ceiling == "bf16"

@@ -6,7 +6,7 @@ from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UnsupportedError
 from roofline.devices import discovery
 from roofline.devices.base import Device
-from roofline.measure.compute_ceiling import CeilingTarget, GemmSizes, measure_compute_ceiling
+from roofline.measure.compute_ceiling import CeilingTarget, measure_compute_ceiling
 from roofline.measure.operator_job import Seals
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.cublaslt import BINDINGS
@@ -24,7 +24,8 @@ def measure_ceiling(
     device_path: str,
     seals: dict[str, str],
     *,
-    sizes: GemmSizes,
+    size: int,
+    reference_size: int,
     budget: TimingBudget,
     sustained_s: float | None,
 ) -> PeakFlopsRecord:
@@ -37,7 +38,9 @@ def measure_ceiling(
     skipped_reason, peak, measurements = None, None, []
     watch = Stopwatch()
     try:
-        target = CeilingTarget(device, record, ceiling, sizes=sizes, budget=budget, sustained_s=sustained_s)
+        target = CeilingTarget(
+            device, record, ceiling, size=size, reference_size=reference_size, budget=budget, sustained_s=sustained_s
+        )
         peak, measurements = measure_compute_ceiling(target, sealed)
     except UnsupportedError as reason:
         skipped_reason = str(reason)
@@ -66,7 +69,8 @@ if __name__ == "__main__":
                 ceiling,
                 snakemake.input.device,
                 seals_of(snakemake.input),
-                sizes=GemmSizes(params.size, params.reference_size),
+                size=params.size,
+                reference_size=params.reference_size,
                 budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
                 sustained_s=params.sustained_s,
             )

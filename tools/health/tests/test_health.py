@@ -63,8 +63,7 @@ class StandIn:
             rates = [memory_ceiling.measure_bandwidth(self.device, self.record, stream, BUDGET) for stream in streams]
             return BandwidthRecord(**JOB, name=what, bandwidths=rates)
         seals = seals_for(self.record, Gemm())
-        sizes = compute_ceiling.GemmSizes(candidates=256, reference=256)
-        target = compute_ceiling.CeilingTarget(self.device, self.record, what, sizes, BUDGET, sustained_s=0)
+        target = compute_ceiling.CeilingTarget(self.device, self.record, what, 256, 256, BUDGET, sustained_s=0)
         peak, _ = compute_ceiling.measure_compute_ceiling(target, seals)
         return PeakFlopsRecord(**JOB, name=what, skipped_reason=None, peak=peak)
 

@@ -47,21 +47,17 @@ WorkloadTrial = search.CandidateTrial[Workload]
 
 
 @dataclass(frozen=True)
-class GemmSizes:
-    """Sizes of square GEMMs: the candidates' shapes follow from the first, the reference has the second."""
-
-    candidates: int
-    reference: int
-
-
-@dataclass(frozen=True)
 class CeilingTarget:
-    """A compute ceiling to find, in blocks of this budget; for GEMMs on a GPU `sustained_s` seconds of load follow."""
+    """A compute ceiling to find, in blocks of this budget; for GEMMs on a GPU `sustained_s` seconds of load follow.
+
+    The candidates' shapes follow from `size`, that of a square GEMM. The reference GEMM is of `reference_size`.
+    """
 
     device: Device
     record: DeviceRecord
     ceiling: str
-    sizes: GemmSizes
+    size: int
+    reference_size: int
     budget: TimingBudget
     sustained_s: float | None
 
@@ -78,7 +74,7 @@ class CeilingTarget:
     def references(self) -> Iterator[Workload]:
         """Yield the reference GEMM, then the kernels of ours that compute it. Register-only kernels have none."""
         if self.gemms:
-            device, ceiling, size = self.device, self.ceiling, self.sizes.reference
+            device, ceiling, size = self.device, self.ceiling, self.reference_size
             yield self.gemms.reference_workload(device, ceiling, size, REFERENCE_SEED)
             yield from self.gemms.own_reference_workloads(device, ceiling, size, REFERENCE_SEED)
 
@@ -86,14 +82,13 @@ class CeilingTarget:
         """Return the workloads that the search tries: of GEMMs those of at most so many FLOPs."""
         if not self.gemms:
             return self.device.candidate_fma_workloads(self.ceiling, CANDIDATES_SEED)
-        size = self.sizes.candidates
-        return self.gemms.candidate_workloads(self.device, self.ceiling, size, most_flops, CANDIDATES_SEED)
+        return self.gemms.candidate_workloads(self.device, self.ceiling, self.size, most_flops, CANDIDATES_SEED)
 
     def rebuild(self, spec: WorkloadSpec) -> Workload:
         """Return the candidate that a record describes, on new numbers."""
         if not self.gemms:
             return self.device.rebuild_fma_workload(self.ceiling, spec, REPEATS_SEED)
-        return self.gemms.rebuild_workload(self.device, self.ceiling, self.sizes.candidates, spec, REPEATS_SEED)
+        return self.gemms.rebuild_workload(self.device, self.ceiling, self.size, spec, REPEATS_SEED)
 
     def variants(self, spec: WorkloadSpec) -> Iterable[list[Workload]]:
         """Return the candidates for each variant of a GEMM: another output or accumulation."""
