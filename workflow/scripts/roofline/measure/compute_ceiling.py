@@ -198,7 +198,6 @@ def _peak_record(
     tflops = max(median.tflops, load.tflops if load else 0.0)
     reports = any(state.throttle_reasons is not None for block in repeated.blocks for state in block.states)
     clock_block = _clock_block(repeated.blocks, median)
-    clock_tflops = _clock_tflops(peak, target.record, clock_block.sm_clock_mhz)
     all_throttled = any(block.timing.all_throttled for block in repeated.blocks) or bool(load and load.all_throttled)
     measured = PeakFlops(
         workload="gemm" if reference else "fma",
@@ -209,7 +208,7 @@ def _peak_record(
         sustained_tflops=load.tflops if load else None,
         datasheet_tflops=peak.tflops if peak else None,
         sm_clock_mhz=clock_block.sm_clock_mhz,
-        fraction_of_clock=clock_block.tflops / clock_tflops if clock_tflops else None,
+        fraction_of_clock=_fraction_of_clock(peak, target.record, clock_block),
         inputs=median.inputs,
         throttle_reasons=sorted({*(burst_throttle_reasons or []), *(load.throttle_reasons if load else [])}),
         burst_throttle_reasons=burst_throttle_reasons,
@@ -245,12 +244,12 @@ def _remarks(load: Sustained | None) -> list[str]:
     return [f"the host left the device without work in {starved} of {points} moments of load, which do not count"]
 
 
-def _clock_tflops(peak: DatasheetPeak | None, record: DeviceRecord, clock_mhz: float | None) -> float | None:
-    """Return what the units can do at a clock; None where their rate or the clock is not known."""
-    if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
+def _fraction_of_clock(peak: DatasheetPeak | None, record: DeviceRecord, block: WorkloadBlock) -> float | None:
+    """Return a block's rate over what the units can do at its clock; None where their rate or clock is not known."""
+    rate = peak and peak.operations_per_clock_per_multiprocessor
+    if not rate or not block.sm_clock_mhz:
         return None
-    rate, multiprocessors = peak.operations_per_clock_per_multiprocessor, record.hardware["multiprocessors"]
-    return datasheets.clock_peak_tflops(rate, multiprocessors, clock_mhz)
+    return block.tflops / datasheets.clock_peak_tflops(rate, record.hardware["multiprocessors"], block.sm_clock_mhz)
 
 
 def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload) -> Measurement:
