@@ -66,11 +66,6 @@ class CeilingTarget:
         """The module of its GEMMs; None if the device's register-only kernels reach it."""
         return None if self.ceiling in REGISTER_ONLY_DTYPES else workloads_module(self.device)
 
-    @property
-    def rest_s(self) -> float:
-        """The seconds of rest before a block."""
-        return REST_S if self.gemms else SHORT_REST_S
-
     def references(self) -> Iterator[Workload]:
         """Yield the reference GEMM, then the kernels of ours that compute it. Register-only kernels have none."""
         if self.gemms:
@@ -78,10 +73,11 @@ class CeilingTarget:
             yield self.gemms.reference_workload(device, ceiling, size, REFERENCE_SEED)
             yield from self.gemms.own_reference_workloads(device, ceiling, size, REFERENCE_SEED)
 
-    def candidates(self, most_flops: float) -> Iterable[Workload]:
-        """Return the workloads that the search tries: of GEMMs those of at most so many FLOPs."""
-        if not self.gemms:
+    def candidates(self, reference: Measurement | None) -> Iterable[Workload]:
+        """Return the workloads that the search tries; the rate of the reference limits the size of GEMMs."""
+        if not reference:
             return self.device.candidate_fma_workloads(self.ceiling, CANDIDATES_SEED)
+        most_flops = _most_flops(self.device, reference)
         return self.gemms.candidate_workloads(self.device, self.ceiling, self.size, most_flops, CANDIDATES_SEED)
 
     def rebuild(self, spec: WorkloadSpec) -> Workload:
@@ -259,7 +255,7 @@ def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload
     declared = declare_cell(cell, None, seals, cold=False)
     block = _time_checked(target, workload, target.budget)
     gpu_time, doubts = time_device_checked(
-        device, workload.step, block.timing, time_budget_s=budget_s, rest=lambda: _rest(device, target.rest_s)
+        device, workload.step, block.timing, time_budget_s=budget_s, rest=lambda: _rest(device, REST_S)
     )
     return Measurement(
         **declared,
@@ -286,7 +282,7 @@ def _rank_candidates(target: CeilingTarget, reference: Measurement | None) -> tu
     FLOP/s of blocks. Without a counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
-    workloads = list(target.candidates(_most_flops(device, reference)))
+    workloads = list(target.candidates(reference))
     trials, search_record = _try_workloads(device, workloads, target.budget.time_budget_s)
     finalist_tflops: dict[int, float] = {}  # by index of the trial
     if reference and trials[0].clock_mhz:
@@ -306,10 +302,8 @@ def _rank_candidates(target: CeilingTarget, reference: Measurement | None) -> tu
     return [candidates[index] for index in order], search_record
 
 
-def _most_flops(device: Device, reference: Measurement | None) -> float:
+def _most_flops(device: Device, reference: Measurement) -> float:
     """Return the FLOPs of the largest candidates: those that take LONGEST_WORKLOAD_S at the rate of the reference."""
-    if reference is None:
-        return 0.0
     most_flops = LONGEST_WORKLOAD_S[device.kind] * (_caller_tflops(reference) * 1e12)
     return max(most_flops, reference.flops) if device.kind == "gpu" else most_flops
 
@@ -415,7 +409,7 @@ def _time_checked(target: CeilingTarget, workload: Workload, budget: TimingBudge
     check = workload.run_and_check()
     # On a synchronous device the check ran the workload too, and may have been the warm-up.
     checked_s = time.monotonic() - start if DEVICE_TRAITS[device.kind].synchronous else None
-    _rest(device, target.rest_s)
+    _rest(device, REST_S if target.gemms else SHORT_REST_S)
     log = StateLog(device)
     log.read("before")
     timing = time_caller(device, workload.step, budget, checked_s)
