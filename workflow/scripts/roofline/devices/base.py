@@ -155,15 +155,14 @@ class AccessLimitKernel:
 
 
 class EnergyKernel(NamedTuple):
-    """One point of the energy roofline: `multiplies` multiply-adds on each number that is read, by `blocks` blocks per
-    multiprocessor."""
+    """One point of the energy roofline: what it reads and computes, and how it is run and checked."""
 
     dtype: str
-    multiplies: int
-    blocks: int
+    multiply_adds_per_number: int
+    blocks_per_multiprocessor: int
     flops_per_byte: float
     bytes: int  # of one pass
-    run: Callable[[int], None]  # with the number of passes
+    run: Callable[[int, int], None]  # with the number of passes, and of the step, which does not matter
     verify: Callable[[], None]  # raises ArithmeticError
 
 

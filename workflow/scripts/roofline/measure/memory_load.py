@@ -1,11 +1,12 @@
 """What a GPU's memory sustains, and what it draws: reads, copies, and the points of the energy roofline."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from math import ceil
 
 from roofline.devices.base import CudaDevice, Device, Step
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
+from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import WorkloadSpec
 from roofline.records.energy_record import EnergyPoint, LoadFigures, MemoryLoad
 
@@ -20,22 +21,15 @@ def measure_energy_points(device: CudaDevice, seconds: float) -> Iterator[Energy
     """
     for kernel in device.make_energy_kernels():
         kernel.verify()
-        *_, pass_s = device.time_steps(partial(_run_passes, kernel.run, 1), 2)
+        *_, pass_s = device.time_steps(partial(kernel.run, 1), 2)
         passes = ceil(LEAST_LAUNCH_S / pass_s)
-        step = partial(_run_passes, kernel.run, passes)
-        load = measure_memory_load(device, step, passes * kernel.bytes, passes * pass_s, seconds)
-        if load:
+        step = partial(kernel.run, passes)
+        if load := measure_memory_load(device, step, passes * kernel.bytes, passes * pass_s, seconds):
             yield EnergyPoint(
-                dtype=kernel.dtype,
-                multiply_adds_per_number=kernel.multiplies,
-                blocks_per_multiprocessor=kernel.blocks,
+                **copy_fields(kernel, "dtype", "multiply_adds_per_number", "blocks_per_multiprocessor"),
                 intensity_flops_per_byte=kernel.flops_per_byte,
                 sustained=load,
             )
-
-
-def _run_passes(run: Callable[[int], None], count: int, index: int) -> None:
-    run(count)
 
 
 def measure_memory_load(
@@ -50,5 +44,5 @@ def measure_memory_load(
     load = measure_sustained_once(device, LoadedWork(step, size_bytes, spec), seconds, step_s)
     if load is None:
         return None
-    figures = load.model_dump(include={*LoadFigures.model_fields})
-    return MemoryLoad(**figures, gb_per_s=1e3 * load.tflops)  # of bytes: 1e12 of them per second
+    gb_per_s = 1e3 * load.tflops  # of bytes: 1e12 of them per second
+    return MemoryLoad(**shared_fields(load, LoadFigures), gb_per_s=gb_per_s)

@@ -51,13 +51,13 @@ def _make_energy_kernel(
     sums = device.empty((grid_blocks * THREADS,), dtype)
     numbers_per_vector = VECTOR_BYTES // dtype_bytes(dtype)
 
-    def run(passes: int, items: int = numbers.size) -> None:
+    def run(passes: int, index: int, items: int = numbers.size) -> None:
         vectors_and_passes = numpy.uint64(items // numbers_per_vector), numpy.uint32(passes)
         arguments = (numbers, *vectors_and_passes, number(FACTOR), number(ADDEND), sums)
         kernel((grid_blocks,), (THREADS,), arguments)
 
     def verify() -> None:
-        run(1, CHECKED_ITEMS)
+        run(1, 0, CHECKED_ITEMS)
         power = FACTOR**multiplies
         expected = power * checked_sum + CHECKED_ITEMS * ADDEND * (1 - power) / (1 - FACTOR)
         error = abs(float(device.to_host(sums).sum(dtype=numpy.float64)) / expected - 1)
