@@ -181,9 +181,8 @@ def name_levels(
     """
     plateaus, unmatched = [], dict(capacities)
     for level in levels:
-        name = match_capacity(level, unmatched)
-        if any(spans(level, size) for size in capacities.values()):
-            name = None
+        across_capacity = any(spans(level, size) for size in capacities.values())
+        name = None if across_capacity else match_capacity(level, unmatched)
         if name is None and not level.knee_bytes and cached_bytes is not None:
             name = MEMORY_PLATEAU if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
         capacity = unmatched.pop(name, None) if name else None
