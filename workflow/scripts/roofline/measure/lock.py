@@ -47,10 +47,9 @@ def take_locks(lock_names: Collection[str]) -> list[int]:
     PermissionError, in one line, if files of another user are in the way.
     """
     gpus = sorted({*lock_names} - {*LOCKS_TAKEN_LAST})
-    host_is_shared = bool(gpus)
     files = [_take_lock(name, shared=False) for name in gpus]
-    if host_is_shared or HOST_LOCK in lock_names:
-        files.append(_take_lock(HOST_LOCK, shared=host_is_shared))
+    if gpus or HOST_LOCK in lock_names:
+        files.append(_take_lock(HOST_LOCK, shared=bool(gpus)))
     if HOST_PATH_LOCK in lock_names:
         files.append(_take_lock(HOST_PATH_LOCK, shared=False))
     return files
