@@ -85,9 +85,8 @@ def _warm_up(
         return (steps < budget.warmup or still_faster) and time.monotonic() + last_step_s < deadline
 
     while steps == 0 or wants_more():
-        step_s = device.time_steps(step, 1, first=steps)[0]
-        still_faster = still_faster and step_s < last_step_s
-        last_step_s = step_s
+        previous_step_s, last_step_s = last_step_s, device.time_steps(step, 1, first=steps)[0]
+        still_faster = still_faster and last_step_s < previous_step_s
         steps += 1
     return steps, last_step_s
 
@@ -136,11 +135,10 @@ def time_device_checked(
         second_timing = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=STEPS_QUEUED_AGAIN)
         if second_timing and second_timing.median_s < timing.median_s:
             timing = second_timing
-    doubts = []
     excess_share = timing.median_s / caller.median_s - 1
     if excess_share > LONGER_FACTOR - 1 and excess_share * caller.median_s > 2 * TICK_S:
-        doubts.append(f"the device's time is {100 * excess_share:.3g} % above the caller's, measured twice")
-    return timing, doubts
+        return timing, [f"the device's time is {100 * excess_share:.3g} % above the caller's, measured twice"]
+    return timing, []
 
 
 def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
@@ -163,7 +161,6 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
 
     On a CPU at least LEAST_CPU_SAMPLES are taken. The readings of the device go to `log`.
     """
-    most_samples = budget.iterations
     least_samples = budget.fewest_samples(DEVICE_TRAITS[device.kind].synchronous)
     start = time.monotonic()
     warm_up_steps = max(1, budget.warmup)
@@ -177,7 +174,7 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
         samples: list[float] = []
         earlier_states = len(log.states)
         log.read("before")
-        for target in statistics.precision_check_counts(min(FIRST_LOOK_SAMPLES, most_samples), most_samples):
+        for target in statistics.precision_check_counts(FIRST_LOOK_SAMPLES, budget.iterations):
             while count := _batch_size(len(samples), target, least_samples, step_s, deadline):
                 read_during = partial(log.read, "during") if count * step_s >= READ_DURING_S else None
                 batch = device.time_steps(step, count, next_step, read_during)
@@ -187,7 +184,7 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
             if precise or len(samples) < target:
                 break
         log.read("after")
-        timing = make_timing(CALLER_METHOD, warm_up_steps, most_samples, samples, precise)
+        timing = make_timing(CALLER_METHOD, warm_up_steps, budget.iterations, samples, precise)
         return flag_throttled(timing, log.states[earlier_states:])
 
     return _time_undisturbed(device, time_block, "caller")
