@@ -1,7 +1,7 @@
 """Counters of three representative cells, each a step under Nsight Compute in another process, and its report read."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -21,18 +21,16 @@ SEVERAL_KERNELS_REASON = "kernels are counted one by one, and caches emptied bet
 # ---------------------------------------------------------------- which cells
 
 
-def choose_representative_jobs(jobs: Iterable[tuple[Operator, Job]]) -> list[tuple[str, Job]]:
-    """Return three jobs of one case each, with the rules of their operators.
+def choose_representative_jobs(jobs: Iterable[tuple[Operator, Job]]) -> Iterator[tuple[str, Job]]:
+    """Yield three jobs of one case each, with the rules of their operators.
 
     They have the most FLOPs per byte, the most bytes read, and the most bytes written. There may be fewer jobs.
     """
     remaining = [(operator, job, _job_amounts(operator, job)) for operator, job in jobs]
-    representative_jobs = []
     for amount_index in range(min(3, len(remaining))):
         values = [amounts[amount_index] for _, _, amounts in remaining]
         operator, job, _ = remaining.pop(values.index(max(values)))
-        representative_jobs.append((operator.rule, job))
-    return representative_jobs
+        yield operator.rule, job
 
 
 def _job_amounts(operator: Operator, job: Job) -> tuple[float, int, int]:

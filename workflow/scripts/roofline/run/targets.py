@@ -40,7 +40,7 @@ class Cells:
             on_counted_gpu = self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
             if on_counted_gpu and (job := operator.profiled(self.config)):
                 candidates.append((operator, job))
-        self.counted = choose_representative_jobs(candidates)
+        self.counted = list(choose_representative_jobs(candidates))
 
     def measures_all(self, device: str) -> bool:
         """Return whether more is measured than comparing a CPU with a GPU needs. By default it is not on a CPU that has
