@@ -99,8 +99,7 @@ def list_kernels(plan: JobPlan) -> set[tuple]:
     """Return the kernels of a job's cells and of the smallest cases, as far as they are known without arrays."""
     kernels: set[tuple] = set()
     for case, implementations, _ in plan.cases():
-        smallest = plan.operator.smallest(case)
-        sizes = [case, smallest] if smallest else [case]
+        sizes = [size for size in (case, plan.operator.smallest(case)) if size]
         for implementation in implementations:
             for size in sizes:
                 with contextlib.suppress(Exception):  # what is wrong shows when the cell is prepared
