@@ -99,15 +99,11 @@ def _run_id() -> str:
 
 def _say_waiting(name: str, file: int) -> None:
     """Say once per run that a lock is waited for, unless this run itself holds it."""
-    if os.pread(file, 20, 0).decode() != _run_id() and _is_first():
-        print(f"waiting for {name}: another run measures on this machine", file=sys.stderr, flush=True)
-
-
-def _is_first() -> bool:
-    """Return whether no other job of this run has said that it waits."""
+    if os.pread(file, 20, 0).decode() == _run_id():
+        return
     try:
         if path := os.environ.get(FIRST_WAIT_VARIABLE):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except OSError:
-        return False
-    return True
+        return  # another job of this run has said it
+    print(f"waiting for {name}: another run measures on this machine", file=sys.stderr, flush=True)
