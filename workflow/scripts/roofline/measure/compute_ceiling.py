@@ -282,8 +282,7 @@ def _rank_candidates(target: CeilingTarget, reference: Measurement | None) -> tu
     FLOP/s of blocks. Without a counted clock, as on a CPU, FLOP/s order them all.
     """
     device = target.device
-    workloads = list(target.candidates(reference))
-    trials, search_record = _try_workloads(device, workloads, target.budget.time_budget_s)
+    trials, search_record = _try_workloads(device, list(target.candidates(reference)), target.budget.time_budget_s)
     finalist_tflops: dict[int, float] = {}  # by index of the trial
     if reference and trials[0].clock_mhz:
         finalist_tflops = _time_finalists(device, trials)
