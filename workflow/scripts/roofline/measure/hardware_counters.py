@@ -107,6 +107,7 @@ def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Pa
         kernels = ncu.read_report(report, lambda value, _: {name: value(name) for name in metrics}).kernels
     except UserError as error:
         raise UnsupportedError(f"ncu counted nothing: {error}") from None
+    # The kernels of a cell are a run of kernels that are not the marker.
     runs = groupby(kernels, key=lambda kernel: MARKER_KERNEL in kernel.name)
     kernels_of_cells = (list(run) for is_marker, run in runs if not is_marker)
     # Nothing was launched where the device has no implementation.
