@@ -131,7 +131,6 @@ extern "C" __global__ void read_shared(const Vector* words, unsigned int vectors
 
 #if __CUDA_ARCH__ >= 900
 // Distributed shared memory: the blocks of a cluster lie on multiprocessors of their own and read one another's.
-
 __device__ __forceinline__ Vector load_cluster(unsigned int address) {
     Vector v;
     asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
