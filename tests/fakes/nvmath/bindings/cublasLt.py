@@ -117,6 +117,18 @@ def matmul_algo_config_get_attribute(algorithm, name, value, size, written_size)
         ctypes.c_int32.from_address(value).value = ctypes.c_uint64.from_address(algorithm).value
 
 
+def _scaled(matrix, mode, address):
+    """A matrix [rows, k] times its factors: one for 128 of k (mode 4), or for 128 rows and 128 of k (mode 5)."""
+    if not mode:
+        return matrix
+    rows, k = matrix.shape
+    of_k, of_rows = -(-k // 128), -(-rows // 128)
+    shape = {4: (of_k, rows), 5: (of_rows, -(-of_k // 4) * 4)}[mode]
+    values = numpy.ctypeslib.as_array((ctypes.c_float * (shape[0] * shape[1])).from_address(address)).reshape(shape)
+    row, column = numpy.ogrid[:rows, :k]
+    return matrix * (values[column // 128, row] if mode == 4 else values[row // 128, column // 128])
+
+
 def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, *others):
     import cupy
 
@@ -130,7 +142,10 @@ def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layo
     assert SCALES[how.scale].from_address(beta).value == 0
     wide = numpy.float64 if _OBJECTS[a_layout].kind in (1, 3) else numpy.float32
     left, right = _stored(a, a_layout).astype(wide), _stored(b, b_layout).astype(wide)
-    product = (left.T if how.TRANSA else left) @ (right.T if how.TRANSB else right)
+    left, right = left.T if how.TRANSA else left, right.T if how.TRANSB else right
+    left = _scaled(left, getattr(how, "A_SCALE_MODE", 0), getattr(how, "A_SCALE_POINTER", 0))
+    right = _scaled(right.T, getattr(how, "B_SCALE_MODE", 0), getattr(how, "B_SCALE_POINTER", 0)).T
+    product = left @ right
     cupy.took(numpy.dtype(TYPES[_OBJECTS[a_layout].kind]).name, 2 * product.size * (left.size // product.shape[0]))
     product = written(SCALES[how.scale].from_address(alpha).value * product.astype(numpy.float64))
     if product is not None:

@@ -58,7 +58,7 @@ ARCHITECTURES = (  # Volta, Turing, Ampere, Ada, Hopper, Blackwell
     Architecture((8, 0), _AMPERE | _FP64, _SYNC, 164, 163, _COUNTERS_8_0),
     Architecture((8, 6), _AMPERE, _SYNC, 100, 99, _COUNTERS_8_0),
     Architecture((8, 9), _ADA, _SYNC, 100, 99, _COUNTERS_8_9),
-    Architecture((9, 0), _ADA | _FP64, "wgmma m64n256k16", 228, 227, _COUNTERS_9_0, clusters=True),
+    Architecture((9, 0), _ADA | _FP64 | {"fp8_block"}, "wgmma m64n256k16", 228, 227, _COUNTERS_9_0, clusters=True),
     Architecture((10, 0), _ADA | _FP64, _TCGEN05, 228, 227, _COUNTERS_10_0, access_bytes=32, clusters=True),
     Architecture((10, 3), _ADA | _FP64, _TCGEN05, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
     Architecture((12, 0), _ADA, _SYNC, 100, 99, _COUNTERS_10_3, access_bytes=32, clusters=True),

@@ -92,6 +92,16 @@ _ROWS = (
         "fp8_e4m3", 8, "float8_e4m3fn", (ProductOutput("bf16", FAST_ACCUMULATION), ProductOutput("bf16", "fp32")), 1e-2
     ),
     Dtype(
+        "fp8_block",
+        8,
+        "float8_e4m3fn",
+        (ProductOutput("bf16", "fp32"),),
+        1e-2,
+        scales=OperandScales(BlockScales(1, 128), BlockScales(128, 128)),
+        rated_as="fp8_e4m3",
+        measured_from="thorough",
+    ),
+    Dtype(
         "int8",
         8,
         "int8",

@@ -13,6 +13,7 @@ DTYPE_COLOURS = {
     "fp16": "#0072B2",
     "bf16": "#882255",
     "fp8_e4m3": "#CC79A7",
+    "fp8_block": "#56B4E9",
     "int8": "#000000",
 }
 OTHER_DTYPE = "#777777"
