@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from formulas.base import Call, CallWork, Tensor, find_formula
+from formulas.base import Call, CallWork, Tensor, UnknownTypeError, find_formula
 from trace_events import MISSHAPED, Event, Trace
 
 from roofline.api import group_by
@@ -139,12 +139,15 @@ def _operator_label(operator: Event, event: Event) -> CallLabel:
     shape = ", ".join(dict.fromkeys("x".join(map(str, tensor.dims)) for tensor in call.tensors()[:4] if tensor.dims))
     if formula is None:
         return CallLabel(call.name, shape, lacking=call.name)
+    work, lacking = None, f"{call.name} with these inputs"
     try:
         work = formula(call)
+    except UnknownTypeError as error:
+        lacking = f"{call.name} of {error}"
     except (*MISSHAPED, IndexError, ZeroDivisionError):  # other inputs than it expects
-        work = None
+        pass
     if work is None:
-        return CallLabel(call.name, shape, lacking=f"{call.name} with these inputs")
+        return CallLabel(call.name, shape, lacking=lacking)
     return CallLabel(call.name, work.shape or shape, work)
 
 

@@ -11,9 +11,32 @@ from importlib import import_module
 from math import prod
 from pathlib import Path
 
-ITEM_BYTES = {"double": 8, "long int": 8, "long": 8, "c10::Half": 2, "c10::BFloat16": 2, "short": 2}
-ITEM_BYTES |= {"bool": 1, "signed char": 1, "unsigned char": 1}
-DTYPES = {"float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8"}
+import ml_dtypes  # noqa: F401  NumPy knows its types once it is loaded
+import numpy
+
+from roofline.api import DTYPES
+
+# NumPy's names of types by PyTorch's, in which GCC and nvcc differ.
+ARRAY_TYPES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
+ARRAY_TYPES |= {"bool": "bool", "signed char": "int8", "unsigned char": "uint8", "int": "int32"}
+ARRAY_TYPES |= {"short": "int16", "short int": "int16", "long": "int64", "long int": "int64"}
+ARRAY_TYPES |= {"unsigned short": "uint16", "short unsigned int": "uint16", "unsigned int": "uint32"}
+ARRAY_TYPES |= {"unsigned long": "uint64", "long unsigned int": "uint64"}
+ARRAY_TYPES |= {"c10::complex<float>": "complex64", "c10::complex<double>": "complex128"}
+ARRAY_TYPES |= {"c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e4m3fn"}  # are multiplied alike
+ARRAY_TYPES |= {"c10::Float8_e8m0fnu": "uint8", "c10::Float4_e2m1fn_x2": "uint8"}  # a scale; two numbers
+DTYPE_NAMES = {dtype.array: dtype.stored_as for dtype in DTYPES.values()}
+
+
+class UnknownTypeError(LookupError):
+    """A type of PyTorch, by its name, whose size or arithmetic is not known."""
+
+
+def item_bytes(type_name: str) -> int:
+    """Return the bytes of an element of a type by PyTorch's name. Raises UnknownTypeError."""
+    if type_name not in ARRAY_TYPES:
+        raise UnknownTypeError(type_name)
+    return numpy.dtype(ARRAY_TYPES[type_name]).itemsize
 
 
 @dataclass(frozen=True)
@@ -26,11 +49,13 @@ class Tensor:
 
     @property
     def item_bytes(self) -> int:
-        return 1 if "Float8" in self.type else ITEM_BYTES.get(self.type, 4)
+        return item_bytes(self.type)
 
     @property
     def dtype(self) -> str:
-        return "fp8_e4m3" if "Float8" in self.type else DTYPES.get(self.type, "fp32")
+        """The project's name of the type, or NumPy's if it has none."""
+        array_type = ARRAY_TYPES.get(self.type, self.type)
+        return DTYPE_NAMES.get(array_type, array_type)
 
     @property
     def count(self) -> int:

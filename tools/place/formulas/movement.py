@@ -3,10 +3,10 @@
 import re
 from math import prod
 
-from formulas.base import Call, CallWork, Tensor, count_bytes, formula
+from formulas.base import Call, CallWork, count_bytes, formula, item_bytes
 
 # A trace holds no types of lists of tensors. The names of their kernels do.
-ITEM = re.compile(r"OpaqueType<(\d+)|\b(c10::BFloat16|c10::Half|float|double|long)\b")
+ITEM = re.compile(r"OpaqueType<(\d+)|\b(c10::BFloat16|c10::Half|c10::complex<\w+>|float|double|long)(?!\w)")
 
 
 @formula("copy_")
@@ -27,8 +27,8 @@ def reduction_work(call: Call) -> CallWork:
     rank = len(tensor.dims)
     reduced_axes = {axis % rank for axis in axes if rank} or set(range(rank))
     outputs = prod(size for axis, size in enumerate(tensor.dims) if axis not in reduced_axes)
-    item_bytes = 8 if call.name.startswith("arg") else tensor.item_bytes
-    return CallWork(tensor.count, tensor.bytes, outputs * item_bytes)
+    result_bytes = outputs * (8 if call.name.startswith("arg") else tensor.item_bytes)
+    return CallWork(tensor.count, tensor.bytes, result_bytes)
 
 
 @formula("index_select", "gather", "embedding")
@@ -57,20 +57,20 @@ def list_work(call: Call) -> CallWork | None:
     of the kernel no type.
     """
     counts = [sum(tensor.count for tensor in tensors) for tensors in call.inputs if isinstance(tensors, tuple)]
-    item_bytes = _item_bytes(call.kernel)
-    if item_bytes is None or not sum(counts):
+    element_bytes = _element_bytes(call.kernel)
+    if element_bytes is None or not sum(counts):
         return None
     lists_written = 3 if "adam" in call.name else 1
     if "norm" in call.name:
         lists_written = 0
     flops = 0 if call.name == "cat" else sum(counts)
-    return CallWork(flops, item_bytes * sum(counts), item_bytes * counts[0] * lists_written)
+    return CallWork(flops, element_bytes * sum(counts), element_bytes * counts[0] * lists_written)
 
 
-def _item_bytes(kernel: str) -> int | None:
+def _element_bytes(kernel: str) -> int | None:
     """Return the bytes of an element that the name of a kernel tells; None if it tells none."""
     item = ITEM.search(kernel)
     if not item:
         return None
     opaque_bytes, name = item.groups()
-    return int(opaque_bytes) if opaque_bytes else Tensor((), (), name).item_bytes
+    return int(opaque_bytes) if opaque_bytes else item_bytes(name)

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from math import prod
 
-from formulas.base import Call, CallWork, Tensor, count_bytes, formula
+from formulas.base import Call, CallWork, Tensor, UnknownTypeError, count_bytes, formula, item_bytes
+from roofline.api import DTYPES
 
 TENSOR_CORES = re.compile(r"tf32|s1688|s884|nvjet")  # of a kernel that multiplies fp32
 KERNEL_NAMES = {"fp8_e4m3": re.compile(r"e4m3|e5m2|fp8|nvjet_q"), "int8": re.compile(r"imma|i8816|i16832|s8_s8")}
@@ -13,7 +14,12 @@ RESULT_TYPE = 6  # the argument of _scaled_mm
 
 
 def product_dtype(call: Call, operand: Tensor) -> str:
-    """Return the dtype of the arithmetic, by the kernel's name, then by the type of the operands."""
+    """Return the dtype of the arithmetic, by the kernel's name, then by the type of the operands.
+
+    Raises UnknownTypeError for operands of a type without a dtype, such as complex numbers.
+    """
+    if operand.dtype not in DTYPES:
+        raise UnknownTypeError(operand.type)
     for dtype, pattern in KERNEL_NAMES.items():
         if pattern.search(call.kernel):
             return dtype
@@ -25,7 +31,7 @@ def product_work(call: Call, a: Tensor, b: Tensor, added: Sequence[Tensor] = (),
     *batch, m, k = a.dims
     n = b.dims[-1] if len(b.dims) > 1 else 1
     count = prod(batch)
-    written_bytes = count * m * n * Tensor((), (), result_type or a.type).item_bytes
+    written_bytes = count * m * n * item_bytes(result_type or a.type)
     shape = f"{m} x {n} x {k}, {count} times" if count > 1 else f"{m} x {n} x {k}"
     read_bytes = count_bytes([a, b, *added])
     return CallWork(2 * count * m * n * k, read_bytes, written_bytes, product_dtype(call, a), True, shape)

@@ -112,6 +112,8 @@ SQUARE = tensor(4, 64)
         ("embedding_dense_backward", [tensor(5, 64), tensor(5, kind=LONG), "9"], 320, 2 * 320 + 40 + 1152, "fp32"),
         ("max_pool2d_with_indices", [IMAGE, "[3, 3]", "[2, 2]", *["[1, 1]"] * 2], 73728, 65536 + 10 * 8192, "fp32"),
         ("native_dropout", [SQUARE, "0.1", "True"], 256, 256 * (2 + 2 + 1), "fp32"),
+        ("mul", [tensor(4, 64, kind="c10::complex<double>")] * 2, 256, 16 * 3 * 256, "fp32"),
+        ("cumsum", [tensor(4, 64, kind="c10::Float4_e2m1fn_x2")], 256, 2 * 256, "fp32"),
         ("triton_poi_fused_copy_1", [SQUARE, tensor(8, 64), "256"], 0, 2 * 512, "fp32"),
         ("triton_red_fused_mean_0", [SQUARE, tensor(64), SQUARE, "4"], 0, 2 * (512 + 64), "fp32"),
         ("triton_tem_fused_mm_3", [SQUARE, tensor(64, 8), tensor(4, 8)], 4096, 2 * (256 + 512 + 32), "bf16"),
@@ -139,6 +141,8 @@ def test_types_of_lists_and_arithmetic_follow_from_the_kernel():
     assert (adam.read_bytes, adam.write_bytes) == (4 * 4 * 19, 4 * 3 * 19)
     cat = find_formula("cat")(Call("cat", (lists, "0"), "CatArrayBatchedCopy<OpaqueType<2u>>"))
     assert (cat.read_bytes, cat.write_bytes) == (38, 38)
+    norm = find_formula("_foreach_norm")(Call("_foreach_norm", (lists,), "lpnorm<c10::complex<double>, float>"))
+    assert norm.read_bytes == 16 * 19
     pair = (tensor(4, 4, kind=FP32), tensor(4, 4, kind=FP32))
     assert find_formula("mm")(Call("mm", pair, "sm80_xmma_gemm_f32f32_tf32f32")).dtype == "tf32"
     assert find_formula("mm")(Call("mm", pair, "ampere_sgemm_128x64")).dtype == "fp32"
@@ -183,12 +187,18 @@ def test_what_has_no_formula_has_a_time_and_no_share(sections):
     trace = Written()
     trace.call("my::op", 0, 50, tensor(64))
     trace.call("aten::mm", 100, 50, tensor(64))  # too few inputs
+    trace.call("aten::mul", 300, 50, tensor(64, kind="c10::qint8"), tensor(64, kind="c10::qint8"))
+    trace.call("aten::mv", 400, 50, tensor(8, 8, kind="c10::complex<float>"), tensor(8, kind="c10::complex<float>"))
     trace.kernel("bare", 200, 50, launch=190.0)
     (section,) = sections(trace)
     lacking = {row.label.lacking for row in section.kernels if row.name != "idle"}
-    assert lacking == {"my::op", "mm with these inputs", trace_calls.NO_OPERATOR}
+    assert lacking == {
+        *("my::op", "mm with these inputs", trace_calls.NO_OPERATOR),
+        *("mul of c10::qint8", "mv of c10::complex<float>"),
+    }
     assert not any(row.roofs or (row.saving_s and row.name != "idle") for row in section.kernels)
-    assert "my::op" in " ".join(trace_page.step_notes(section))
+    notes = " ".join(trace_page.step_notes(section))
+    assert "my::op" in notes and "mul of c10::qint8" in notes
 
 
 # Of a step: what its events took, microseconds; FLOPs by torch.utils.flop_counter, which ignores the causal mask.
