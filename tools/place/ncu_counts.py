@@ -4,7 +4,6 @@ Counters have the names of the command below, or those of the sections of Nsight
 of a sum, per second or per cycle; like its own roofline charts, we multiply by the time and the clock of the kernel.
 """
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from math import fsum
 from pathlib import Path
@@ -47,10 +46,8 @@ def collect_command(capability: Capability) -> str:
     Clocks and caches stay as the program has them. Machine code is left out: placing does not read it, and it is most
     of a report of PyTorch.
     """
-    options = ["--clock-control", "none", "--cache-control", "none", "--import-sass", "no"]
-    return shlex.join(
-        ["ncu", *options, "--metrics", ",".join(list_metrics(capability)), "--export", "my", "python", "my.py"]
-    )
+    metrics = ",".join(list_metrics(capability))
+    return f"ncu --clock-control none --cache-control none --import-sass no --metrics {metrics} --export my python my.py"
 
 
 def flops_counters(capability: Capability) -> dict[Pipe, dict[str, int]]:
