@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
+from os.path import basename
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,8 @@ def span(values: Iterable[float]) -> str:
     return str(min(rounded)) if min(rounded) == max(rounded) else f"{min(rounded)} to {max(rounded)}"
 
 
-def file_name(path: str) -> str:
-    """Return the name of a file without its folders."""
-    return Path(path).name
-
-
 TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined)
-FILTERS = (api.count_words, api.duration, api.join_words, api.percent, file_name, pipe_words, roof_name, span)
+FILTERS = (api.count_words, api.duration, api.join_words, api.percent, basename, pipe_words, roof_name, span)
 TEMPLATES.filters |= {function.__name__: function for function in FILTERS}
 
 

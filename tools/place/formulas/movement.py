@@ -57,20 +57,13 @@ def list_work(call: Call) -> CallWork | None:
     of the kernel no type.
     """
     counts = [sum(tensor.count for tensor in tensors) for tensors in call.inputs if isinstance(tensors, tuple)]
-    element_bytes = _element_bytes(call.kernel)
-    if element_bytes is None or not sum(counts):
+    item = ITEM.search(call.kernel)
+    if item is None or not sum(counts):
         return None
+    opaque_bytes, type_name = item.groups()
+    element_bytes = int(opaque_bytes) if opaque_bytes else item_bytes(type_name)
     lists_written = 3 if "adam" in call.name else 1
     if "norm" in call.name:
         lists_written = 0
     flops = 0 if call.name == "cat" else sum(counts)
     return CallWork(flops, element_bytes * sum(counts), element_bytes * counts[0] * lists_written)
-
-
-def _element_bytes(kernel: str) -> int | None:
-    """Return the bytes of an element that the name of a kernel tells; None if it tells none."""
-    item = ITEM.search(kernel)
-    if not item:
-        return None
-    opaque_bytes, name = item.groups()
-    return int(opaque_bytes) if opaque_bytes else item_bytes(name)
