@@ -46,8 +46,8 @@ def collect_command(capability: Capability) -> str:
     Clocks and caches stay as the program has them. Machine code is left out: placing does not read it, and it is most
     of a report of PyTorch.
     """
-    metrics = ",".join(list_metrics(capability))
-    return f"ncu --clock-control none --cache-control none --import-sass no --metrics {metrics} --export my python my.py"
+    options = "--clock-control none --cache-control none --import-sass no"
+    return f"ncu {options} --metrics {','.join(list_metrics(capability))} --export my python my.py"
 
 
 def flops_counters(capability: Capability) -> dict[Pipe, dict[str, int]]:

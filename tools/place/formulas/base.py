@@ -13,18 +13,12 @@ from pathlib import Path
 
 import ml_dtypes  # noqa: F401  NumPy knows its types once it is loaded
 import numpy
+import yaml
 
 from roofline.api import DTYPES
 
-# NumPy's names of types by PyTorch's, in which GCC and nvcc differ.
-ARRAY_TYPES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
-ARRAY_TYPES |= {"bool": "bool", "signed char": "int8", "unsigned char": "uint8", "int": "int32"}
-ARRAY_TYPES |= {"short": "int16", "short int": "int16", "long": "int64", "long int": "int64"}
-ARRAY_TYPES |= {"unsigned short": "uint16", "short unsigned int": "uint16", "unsigned int": "uint32"}
-ARRAY_TYPES |= {"unsigned long": "uint64", "long unsigned int": "uint64"}
-ARRAY_TYPES |= {"c10::complex<float>": "complex64", "c10::complex<double>": "complex128"}
-ARRAY_TYPES |= {"c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e4m3fn"}  # are multiplied alike
-ARRAY_TYPES |= {"c10::Float8_e8m0fnu": "uint8", "c10::Float4_e2m1fn_x2": "uint8"}  # a scale; two numbers
+# NumPy's names of types by PyTorch's.
+ARRAY_TYPES = yaml.safe_load(Path(__file__).with_name("types.yaml").read_text(encoding="utf-8"))
 DTYPE_NAMES = {dtype.array: dtype.stored_as for dtype in DTYPES.values()}
 
 
