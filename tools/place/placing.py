@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Any, Literal
+from typing import Any
 
 import ncu_counts
 
@@ -17,7 +17,6 @@ FP16_PIPE = ("cuda_core", "fp16")  # compilers have it convert and make constant
 Ceiling = api.ComputeCeiling | api.MemoryCeiling
 Ceilings = Sequence[Ceiling]
 Number = float | None  # None: not known
-Pipe = tuple[str | None, str | None]  # the unit and dtype of FLOPs; None for bytes
 Launches = Sequence[api.ncu.ProfiledKernel]  # of one kernel with one grid and block
 Totals = dict[ncu_counts.Key, float]  # of all these launches
 
@@ -93,6 +92,44 @@ class Profile:
     kernels: list[Placed]
 
 
+@dataclass(frozen=True)
+class RoofModel:
+    """What ceilings say of a launch that takes `mean_s` at a clock."""
+
+    ceilings: Ceilings
+    mean_s: Number
+    clock_mhz: Number = None  # ceilings that were measured at a higher one are scaled to it, but not those of memory
+
+    def roof_of_flops(self, flops: float, dtype: str, unit: str | None = None) -> LaunchRoof:
+        """Return the roof of FLOPs: the highest ceiling of their dtype, on a unit or on any."""
+        peaks = [ceiling for ceiling in self.ceilings if ceiling.kind == "compute" and ceiling.dtype == dtype]
+        peaks = [peak for peak in peaks if unit in (None, peak.compute_unit)]
+        peak = max(peaks, key=lambda peak: peak.tflops, default=None)
+        return self._roof("compute", peak, flops, peak.compute_unit if peak else unit, dtype)
+
+    def roof_of_bytes(self, level: str, moved: float, names: Sequence[str]) -> LaunchRoof:
+        """Return the roof of bytes of a level: the first of the ceilings of these names that was measured."""
+        by_name = {ceiling.name: ceiling for ceiling in self.ceilings}
+        return self._roof(level, next((by_name[name] for name in names if name in by_name), None), moved)
+
+    def _roof(
+        self, level: str, ceiling: Ceiling | None, amount: float, unit: str | None = None, dtype: str | None = None
+    ) -> LaunchRoof:
+        if ceiling is None:
+            return LaunchRoof(level, None, amount, unit=unit, dtype=dtype)
+        rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
+        scale = None
+        clock_mhz = None if level == "memory" else self.clock_mhz
+        if clock_mhz and ceiling.sm_clock_mhz and clock_mhz < LOCKED * ceiling.sm_clock_mhz:
+            scale = clock_mhz / ceiling.sm_clock_mhz
+        least_s = amount / (rate * (scale or 1.0))
+        share = least_s / self.mean_s if self.mean_s else None
+        sustained_share = None
+        if ceiling.kind == "compute" and ceiling.sustained_tflops and share is not None and scale is None:
+            sustained_share = share * ceiling.tflops / ceiling.sustained_tflops
+        return LaunchRoof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
+
+
 def find_ceilings(path: str, card: str, run: api.Run) -> tuple[str, Ceilings]:
     """Return the name of the GPU of a run that is a card of this model, and its ceilings.
 
@@ -146,12 +183,9 @@ def _place_kernel(
     flops = {key: total / count for key, total in totals.items() if isinstance(key, tuple)}
     counted = [amount for pipe, amount in flops.items() if pipe != FP16_PIPE]
     missing, missing_flops = _missing(first.counts, totals)
-    roofs = []
-    for (unit, dtype), amount in flops.items():
-        if amount:
-            peak = find_peak(ceilings, dtype, unit)
-            roofs.append(make_roof("compute", peak, amount, clock_mhz, mean_s, (unit, dtype)))
-    roofs += _memory_roofs(totals, count, ceilings, clock_mhz, mean_s)
+    model = RoofModel(ceilings, mean_s, clock_mhz)
+    roofs = [model.roof_of_flops(amount, dtype, unit) for (unit, dtype), amount in flops.items() if amount]
+    roofs += _memory_roofs(totals, count, model)
     counted_flops = fsum(counted) if counted else None
     fields = rate_launches(count, total_s, report_s, counted_flops, roofs)
     fields |= find_limit(mean_s, roofs, start_s, complete=set(missing) <= {"instructions"})
@@ -210,67 +244,29 @@ def _clock_mhz(launches: Launches, totals: Totals) -> Number:
     return megacycles / totals["duration_s"]
 
 
-def find_peak(ceilings: Ceilings, dtype: str, unit: str | None = None) -> api.ComputeCeiling | None:
-    """Return the highest ceiling of a dtype, on a unit or on any; None if none was measured."""
-    peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute" and ceiling.dtype == dtype]
-    return max(
-        (peak for peak in peaks if unit in (None, peak.compute_unit)), key=lambda peak: peak.tflops, default=None
-    )
-
-
-def _memory_roofs(
-    totals: Totals, count: int, ceilings: Ceilings, clock_mhz: Number, mean_s: Number
-) -> Iterable[LaunchRoof]:
-    """Yield the roofs of L1, L2 and memory whose bytes are known; memory has the ceiling of its access pattern."""
+def _memory_roofs(totals: Totals, count: int, model: RoofModel) -> Iterable[LaunchRoof]:
+    """Yield the roofs of L1, L2 and memory whose bytes are known."""
     moved = {level: totals[name] for level, name in CACHES.items() if name in totals}
     may_use_tma = totals.get("tma_instructions") != 0  # or their number is not known
     if may_use_tma and len(moved) == len(CACHES) and moved["l1"] < PASSED_BY * moved["l2"]:
         del moved["l1"]
     for level, amount in moved.items():
-        yield make_roof(level, find_ceiling(ceilings, level), amount / count, clock_mhz, mean_s)
-    pattern, amount = "read", totals.get("memory_bytes")
+        yield model.roof_of_bytes(level, amount / count, [level])
+    read, written = totals.get("memory_bytes"), 0.0
     if totals.keys() >= set(ncu_counts.MEMORY_BYTES):
         read, written = (totals[name] for name in ncu_counts.MEMORY_BYTES)
-        pattern, amount = access_pattern(read, written), read + written
-    if amount is not None:
-        ceiling = find_ceiling(ceilings, *api.memory_ceilings("gpu", pattern))
-        yield make_roof("memory", ceiling, amount / count, None, mean_s)
+    if read is not None:
+        yield model.roof_of_bytes("memory", (read + written) / count, memory_ceilings(read, written))
 
 
-def find_ceiling(ceilings: Ceilings, *names: str) -> Ceiling | None:
-    """Return the first of these ceilings that was measured; None if none was."""
-    by_name = {ceiling.name: ceiling for ceiling in ceilings}
-    return next((by_name[name] for name in names if name in by_name), None)
-
-
-def access_pattern(read_bytes: float, write_bytes: float) -> Literal["read", "write", "copy"]:
-    """Return the access pattern of the memory ceiling to compare with."""
-    moved = read_bytes + write_bytes
+def memory_ceilings(read_bytes: float, write_bytes: float) -> list[str]:
+    """Return the names of the ceilings of memory that bytes are under by their access pattern, best first."""
+    moved, pattern = read_bytes + write_bytes, "copy"
     if read_bytes >= MOSTLY * moved:
-        return "read"
-    return "write" if write_bytes >= MOSTLY * moved else "copy"
-
-
-def make_roof(
-    level: str, ceiling: Ceiling | None, amount: float, clock_mhz: Number, mean_s: Number, pipe: Pipe = (None, None)
-) -> LaunchRoof:
-    """Return the roof of `amount` FLOPs or bytes under a ceiling, scaled to the clock of the kernel if that is lower.
-
-    `clock_mhz` is None for memory, which has its own clock; `ceiling` is None if it was not measured.
-    """
-    unit, dtype = pipe
-    if ceiling is None:
-        return LaunchRoof(level, None, amount, unit=unit, dtype=dtype)
-    rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
-    scale = None
-    if clock_mhz and ceiling.sm_clock_mhz and clock_mhz < LOCKED * ceiling.sm_clock_mhz:
-        scale = clock_mhz / ceiling.sm_clock_mhz
-    least_s = amount / (rate * (scale or 1.0))
-    share = least_s / mean_s if mean_s else None
-    sustained_share = None
-    if ceiling.kind == "compute" and ceiling.sustained_tflops and share is not None and scale is None:
-        sustained_share = share * ceiling.tflops / ceiling.sustained_tflops
-    return LaunchRoof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
+        pattern = "read"
+    elif write_bytes >= MOSTLY * moved:
+        pattern = "write"
+    return api.memory_ceilings("gpu", pattern)
 
 
 def _missing(counts: Iterable[ncu_counts.Key], totals: Totals) -> tuple[list[str], dict[str, list[str]]]:

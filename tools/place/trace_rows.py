@@ -10,7 +10,7 @@ from trace_calls import CallLabel, label_events
 from trace_events import Event, Trace
 from trace_steps import TraceSteps, find_step, overlap_s
 
-from roofline.api import Run, UserError, group_by, memory_ceilings
+from roofline.api import Run, UserError, group_by
 
 UNNAMED_CARD = "a GPU without a name"
 START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 us
@@ -102,7 +102,8 @@ def _operation(
     work = label.work
     total_s, calls = fsum(event.seconds for event in events), max(1, sum(event.is_call for event in events))
     overlapped = min(1.0, fsum(event.overlap_s for event in events) / total_s) if total_s else 0.0
-    roofs = list(list_roofs(label, ceilings, l2_bytes, total_s / calls)) if work and total_s else []
+    model = placing.RoofModel(ceilings, total_s / calls)
+    roofs = list(list_roofs(label, model, l2_bytes)) if work and total_s else []
     fields = placing.rate_launches(calls, total_s, step_s, work and work.flops, roofs)
     fields |= placing.find_limit(total_s / calls, roofs, START_S * len(events) / calls, complete=bool(roofs))
     savings_s = [max(0.0, total_s - calls * bound_s) * (1 - overlapped) for bound_s in _bounds_s(roofs)]
@@ -132,23 +133,21 @@ def _signature(label: CallLabel, overlapped: float) -> str:
     return f"{name}{inferred_mark}{overlap_mark} {label.shape}"
 
 
-def list_roofs(
-    label: CallLabel, ceilings: placing.Ceilings, l2_bytes: int, mean_s: float
-) -> Iterable[placing.LaunchRoof]:
-    """Yield the roofs of a call that takes `mean_s`: compute, memory, L2.
+def list_roofs(label: CallLabel, model: placing.RoofModel, l2_bytes: int) -> Iterable[placing.LaunchRoof]:
+    """Yield the roofs of a call: compute, memory, L2.
 
     Bytes that fit in the L2 are under its roof too: they may have been there already.
     """
     work = label.work
     if work.flops:
-        peak = placing.find_peak(ceilings, work.dtype)
-        yield placing.make_roof("compute", peak, work.flops, None, mean_s, (peak and peak.compute_unit, work.dtype))
-    pattern = placing.access_pattern(work.read_bytes, work.write_bytes)
-    names = [_copy_ceiling(label.name)] if label.kind == "copy" else memory_ceilings("gpu", pattern)
-    yield placing.make_roof("memory", placing.find_ceiling(ceilings, *names), work.moved_bytes, None, mean_s)
-    l2 = placing.find_ceiling(ceilings, "l2")
-    if work.moved_bytes < l2_bytes and label.kind != "copy" and l2:
-        yield placing.make_roof("l2", l2, work.moved_bytes, None, mean_s)
+        yield model.roof_of_flops(work.flops, work.dtype)
+    if label.kind == "copy":
+        yield model.roof_of_bytes("memory", work.moved_bytes, [_copy_ceiling(label.name)])
+        return
+    yield model.roof_of_bytes("memory", work.moved_bytes, placing.memory_ceilings(work.read_bytes, work.write_bytes))
+    l2_roof = model.roof_of_bytes("l2", work.moved_bytes, ["l2"])
+    if work.moved_bytes < l2_bytes and l2_roof.ceiling:
+        yield l2_roof
 
 
 def _copy_ceiling(name: str) -> str:
