@@ -131,14 +131,8 @@ def explain_collecting(card: str) -> str:
     capability = device.hardware["compute_capability"]
     command = ncu_counts.collect_command(tuple(map(int, capability.split("."))))
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
-    return (
-        f"Collect a trace of a PyTorch program:\n\n{collect}\n\n"
-        f"Then place it, on any machine:\n\nmake place TRACE=my.json.gz{with_card}\n\n"
-        f"Or collect a report of counters, with your program in place of `python my.py` (metrics are named for "
-        f"compute capability {capability}, that of {device.name}; CARD=a run names another card):\n\n"
-        f"{command}\n\n"
-        f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
-    )
+    template = place_page.TEMPLATES.get_template("collecting.j2")
+    return template.render(collect=collect, device=device, command=command, with_card=with_card)
 
 
 def format_profile(profile: placing.Profile, source: str) -> list[str]:
