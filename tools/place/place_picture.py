@@ -110,7 +110,7 @@ def _draw_dots(axes: Axes, kernels: Sequence[Placed]) -> None:
             ranks_by_place.setdefault(_find_near(place, ranks_by_place) or place, []).append(rank)
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
     for place, ranks in ranks_by_place.items():
-        position = axes.transData.inverted().transform([length * axes.figure.dpi / 72 for length in place])
+        position = axes.transData.inverted().transform(place)
         axes.annotate(", ".join(map(str, sorted(ranks))), position, (4, 2), textcoords="offset points", **look)
 
 
@@ -122,7 +122,7 @@ def _find_near(place: tuple[float, float], places: Iterable[tuple[float, float]]
 
 def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
     """Return the place of a point on the paper, once the limits of the axes are set."""
-    return tuple(axes.transData.transform((x, y)) * 72 / axes.figure.dpi)
+    return tuple(axes.transData.transform((x, y)))
 
 
 def drawable_kernels(profile: Profile) -> list[Placed]:
