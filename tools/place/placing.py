@@ -1,7 +1,7 @@
 """Kernels of a user's program under the ceilings that were measured of the card."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import Any
 
@@ -105,18 +105,16 @@ class RoofModel:
         peaks = [ceiling for ceiling in self.ceilings if ceiling.kind == "compute" and ceiling.dtype == dtype]
         peaks = [peak for peak in peaks if unit in (None, peak.compute_unit)]
         peak = max(peaks, key=lambda peak: peak.tflops, default=None)
-        return self._roof("compute", peak, flops, peak.compute_unit if peak else unit, dtype)
+        return replace(self._roof("compute", peak, flops), unit=peak.compute_unit if peak else unit, dtype=dtype)
 
     def roof_of_bytes(self, level: str, moved: float, names: Sequence[str]) -> LaunchRoof:
         """Return the roof of bytes of a level: the first of the ceilings of these names that was measured."""
-        by_name = {ceiling.name: ceiling for ceiling in self.ceilings}
-        return self._roof(level, next((by_name[name] for name in names if name in by_name), None), moved)
+        measured = (ceiling for name in names for ceiling in self.ceilings if ceiling.name == name)
+        return self._roof(level, next(measured, None), moved)
 
-    def _roof(
-        self, level: str, ceiling: Ceiling | None, amount: float, unit: str | None = None, dtype: str | None = None
-    ) -> LaunchRoof:
+    def _roof(self, level: str, ceiling: Ceiling | None, amount: float) -> LaunchRoof:
         if ceiling is None:
-            return LaunchRoof(level, None, amount, unit=unit, dtype=dtype)
+            return LaunchRoof(level, None, amount)
         rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
         scale = None
         clock_mhz = None if level == "memory" else self.clock_mhz
@@ -127,7 +125,7 @@ class RoofModel:
         sustained_share = None
         if ceiling.kind == "compute" and ceiling.sustained_tflops and share is not None and scale is None:
             sustained_share = share * ceiling.tflops / ceiling.sustained_tflops
-        return LaunchRoof(level, ceiling.name, amount, least_s, share, scale, unit, dtype, sustained_share)
+        return LaunchRoof(level, ceiling.name, amount, least_s, share, scale, sustained_share=sustained_share)
 
 
 def find_ceilings(path: str, card: str, run: api.Run) -> tuple[str, Ceilings]:
