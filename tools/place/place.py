@@ -40,7 +40,11 @@ COLLECT = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)  # in
 
 def main(arguments: list[str]) -> int:
     """Run the command and return its status: 0, or 1 for wrong input, which is described in one line."""
-    options = parse_arguments(arguments)
+    parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
+    parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz")
+    parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
+    options = parser.parse_args(arguments)
     try:
         if options.trace:
             print(place_trace_file(options.trace, options.card))
@@ -52,15 +56,6 @@ def main(arguments: list[str]) -> int:
         print(error)
         return 1
     return 0
-
-
-def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """Return the options of the command line: report, trace, card."""
-    parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
-    parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz")
-    parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
-    return parser.parse_args(arguments)
 
 
 def place_report_file(report: str, card: str) -> str:
@@ -128,8 +123,7 @@ def explain_collecting(card: str) -> str:
         card, run = REFERENCE, read_card(REFERENCE)
     collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
     device = next(iter(placing.measured_gpus(run).values()))
-    capability = device.hardware["compute_capability"]
-    command = ncu_counts.collect_command(tuple(map(int, capability.split("."))))
+    command = ncu_counts.collect_command(tuple(map(int, device.hardware["compute_capability"].split("."))))
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     template = place_page.TEMPLATES.get_template("collecting.j2")
     return template.render(collect=collect, device=device, command=command, with_card=with_card)

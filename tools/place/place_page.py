@@ -17,7 +17,7 @@ import roofline.api as api
 
 LEVELS = {"compute": "compute", "l1": api.LEVEL_TITLES["l1"], "l2": api.LEVEL_TITLES["l2"], "memory": "memory"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
-QUANTITIES = {"flops": "FLOPs"} | {level: f"traffic of {LEVELS[level]}" for level in ("memory", "l2", "l1")}
+QUANTITIES = {level: f"traffic of {LEVELS[level]}" for level in ("memory", "l2", "l1")}
 LONGEST_NAME = 96  # characters of a kernel's name, with the functor of PyTorch's elementwise kernels
 ROWS, SENTENCES = 200, 8  # kernels in the table, and with a sentence
 FEW_BLOCKS = 0.5  # of the multiprocessors: fewer blocks leave most of them idle
@@ -104,12 +104,9 @@ def profile_notes(profile: Profile, source: str) -> list[str]:
 
 
 def _missing_quantities(kernel: Placed) -> Iterable[str]:
+    flops = [f"FLOPs of {api.join_words(dtypes)} on {UNITS[unit]}" for unit, dtypes in kernel.missing_flops.items()]
     for quantity in kernel.missing:
-        if quantity == "flops":
-            for unit, dtypes in kernel.missing_flops.items():
-                yield f"FLOPs of {api.join_words(dtypes)} on {UNITS[unit]}"
-        else:
-            yield QUANTITIES.get(quantity, quantity)
+        yield from flops if quantity == "flops" else [QUANTITIES.get(quantity, quantity)]
 
 
 def missing_command(profile: Profile) -> str | None:
