@@ -120,13 +120,9 @@ def _label(operator: Event | None, event: Event) -> CallLabel:
         return CallLabel(event.name, kind="collective")
     if operator is not None:
         return _operator_label(operator, event)
-    if event.kind != "kernel":
-        return _copy_label(event)
-    return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
-
-
-def _copy_label(event: Event) -> CallLabel:
-    """Return the label of a copy or a memset. Over the link only the bytes that are read count: they cross it once."""
+    if event.kind == "kernel":
+        return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
+    # A copy or a memset. Over the link only the bytes that are read count: they cross it once.
     moved, over_link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
     work = CallWork(0, moved if event.kind == "gpu_memcpy" else 0, 0 if over_link else moved)
     return CallLabel(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
