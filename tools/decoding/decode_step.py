@@ -63,7 +63,6 @@ class DecodeStep(Operator):
     name, title = "decode_step", "a model's decode step"
     counted = "weights without the embedding table, and K/V, once"
     Settings, unit, implementations = DecodeStepSettings, "tensor_core", (Chain,)
-    tolerance: ClassVar = {"fp16": 2e-3, "bf16": 1e-2}
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
 
     def jobs(self, config: Any) -> list[Job]:
