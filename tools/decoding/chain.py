@@ -122,13 +122,13 @@ class Chain(Implementation):
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: arrays[name] for name in ("bias", "query_norm", "key_norm") if name in arrays}
             heads |= {"keys": arrays["keys"], "values": arrays["values"], "turns": self.rotations}
-            qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], self.query, **heads)
+            qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
             attend = make_attend(arrays["keys"], arrays["values"])
             output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
-            gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], self.gated)
+            gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
             launches += [qkv, attend, output, gate_up, down]
-        head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], self.logits)
+        head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], y=self.logits)
         return [*launches, head]
 
     def _make_embed(self) -> Launch:
@@ -155,13 +155,10 @@ class Chain(Implementation):
 
         return make_attend
 
-    def _make_normed_product(
-        self, epilogue: int, squares_parts: int, weights: Array, y: Array, **tensors: Array
-    ) -> Launch:
+    def _make_normed_product(self, kind: int, squares_parts: int, weights: Array, **tensors: Array) -> Launch:
         """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""
-        launch, _ = self._make_product(
-            epilogue, self.scaled, weights, squares_parts, y=y, squares=self.squares, **tensors
-        )
+        tensors["squares"] = self.squares
+        launch, _ = self._make_product(kind, self.scaled, weights, squares_parts, **tensors)
         return launch
 
     def _make_added_product(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[Launch, int]:
@@ -195,12 +192,7 @@ class Chain(Implementation):
     @cached_property
     def captured_graph(self) -> Any:
         launches = self.make_launches()
-
-        def launch_all() -> None:
-            for launch in launches:
-                launch()
-
-        return self.device.capture_graph(launch_all)
+        return self.device.capture_graph(lambda: [launch() for launch in launches])
 
     def step(self, scope: str | None) -> Callable[[int], Array]:
         graph, stream = self.captured_graph, self.device.stream
