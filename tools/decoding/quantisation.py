@@ -202,24 +202,20 @@ def _read_compressed_tensors(fields: Fields, plain: NumberFormat) -> tuple[Rules
     fields.read_choice("format", COMPRESSED_FORMATS)
     if sparsity := fields.read_mapping("sparsity_config"):
         _open_fields(sparsity, f"{PREFIX}sparsity_config.").read_choice("format", ("dense", None))
-    names, patterns, linears = [], [], []
+    rules: Rules = []
     for name, config in (fields.read_mapping("config_groups") or {}).items():
         group = _open_fields(config, f"{PREFIX}config_groups.{name}.")
         group.read_choice("format", COMPRESSED_FORMATS)
         number_format = _read_group_weights(group, plain)
-        for target in group.read_names("targets") or []:
-            if target == "Linear":
-                linears.append(("re:", number_format))
-            elif target.startswith("re:"):
-                patterns.append((target, number_format))
-            else:
-                names.append((target, number_format))
+        rules += [(target, number_format) for target in group.read_names("targets") or []]
         group.require_nothing_else()
-    if not (names or patterns or linears):
+    if not rules:
         raise BadModel(f"{PREFIX}config_groups: allowed: groups with targets and weights")
-    if classes := [name for name, _ in names if "." not in name and name != "lm_head"]:
+    names = [name for name, _ in rules if name not in ("Linear", "lm_head") and not name.startswith("re:")]
+    if classes := [name for name in names if "." not in name]:
         raise BadModel(f"{PREFIX}config_groups: targets {format_value(classes)}; allowed: Linear, names, re:")
-    return names + patterns + linears, plain
+    rules.sort(key=lambda rule: rule[0].startswith("re:"))  # no name of a module is Linear
+    return rules, next((number_format for name, number_format in rules if name == "Linear"), plain)
 
 
 def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
@@ -234,13 +230,10 @@ def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
     group_block = (1, group_size) if group_size and group_size > 0 else None
     blocks = {"tensor": None, "channel": ROW_BLOCK, "group": group_block, "tensor_group": group_block}
     blocks["block"] = block_structure
-    strategy = fields.read_choice("strategy", (*blocks, None))
-    if not strategy and group_size:
-        strategy = "group" if group_block else "channel"
-    elif not strategy:
-        strategy = "block" if block_structure else "tensor"
-    block = blocks[strategy]
-    if block is None and strategy != "tensor":
+    block = group_block or (ROW_BLOCK if group_size else block_structure)
+    if strategy := fields.read_choice("strategy", (*blocks, None)):
+        block = blocks[strategy]
+    if block is None and strategy not in ("tensor", None):
         raise BadModel(f"{fields.prefix}strategy: {strategy} without its sizes")
     symmetric, _ = fields.read_flag("symmetric"), fields.read_flag("dynamic")
     fields.require_nothing_else()
