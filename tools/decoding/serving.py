@@ -47,15 +47,12 @@ def add_request_rates(
     """Return the steps, with the output rate of a batch of such requests if an answer is asked for."""
     if not request.answer:
         return [*steps]
-    with_rates = []
-    for step in steps:
-        seconds = _batch_s(model, card, request, cache, step.batch)
-        with_rates.append(replace(step, output_tokens_per_s=step.batch * request.answer / seconds))
-    return with_rates
+    rates = [_output_rate(model, card, request, cache, step.batch) for step in steps]
+    return [replace(step, output_tokens_per_s=rate) for step, rate in zip(steps, rates, strict=True)]
 
 
-def _batch_s(model: Model, card: CardLimits, request: GenerationRequest, cache: NumberFormat, batch: int) -> float:
-    """Return the seconds of a batch: one prompt after another, each with its first token, then the steps.
+def _output_rate(model: Model, card: CardLimits, request: GenerationRequest, cache: NumberFormat, batch: int) -> float:
+    """Return the output tokens per second of a batch: one prompt after another, each with its first token, then steps.
 
     A step makes a token of every answer. Its bytes and FLOPs are linear in the context between the sizes of windows.
     """
@@ -69,4 +66,4 @@ def _batch_s(model: Model, card: CardLimits, request: GenerationRequest, cache: 
     contexts = numpy.arange(first + 1, last + 1)
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
     compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
-    return batch * prompt_s + float(numpy.maximum(memory_times, compute_times).sum())
+    return batch * request.answer / (batch * prompt_s + float(numpy.maximum(memory_times, compute_times).sum()))
