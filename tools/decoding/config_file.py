@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ from architecture import Model
 from config_fields import BadModel
 from families import build_model
 
-SHIPPED = Path(__file__).with_name("shipped.yaml")
+# The source and the config of each model that comes with the code, by name.
+SHIPPED_MODELS = yaml.safe_load(Path(__file__).with_name("shipped.yaml").read_text(encoding="utf-8"))
 CONFIG = "config.json"
 # Tools that leave config.json as it was write one of these next to it, without the name of the method.
 METHODS_BY_FILE = {"hf_quant_config.json": "modelopt", "quantize_config.json": "gptq"}
-
-
-@cache
-def shipped_models() -> dict[str, dict]:
-    """Return the source and the config of each model that comes with the code, by name."""
-    return yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
 
 
 def find_model(model: str) -> dict[str, Any]:
@@ -29,12 +23,12 @@ def find_model(model: str) -> dict[str, Any]:
 
     `model` is a name of the list, the path of a config.json, or that of a folder with one. Raises BadModel.
     """
-    shipped = ", ".join(shipped_models())
+    shipped = ", ".join(SHIPPED_MODELS)
     if not model or not model.isprintable():
         raise BadModel(f"MODEL: {model!r} is not a model; allowed: the path of a config.json, or {shipped}")
     path = Path(model) / CONFIG if Path(model).is_dir() else Path(model)
-    if model.lower() in shipped_models() and not path.exists():
-        return {"name": model.lower(), **shipped_models()[model.lower()]}
+    if model.lower() in SHIPPED_MODELS and not path.exists():
+        return {"name": model.lower(), **SHIPPED_MODELS[model.lower()]}
     if not path.is_file():
         raise BadModel(f"{model}: no such file or {CONFIG} in it; allowed: a {CONFIG}, a folder with one, or {shipped}")
     config, source = _read_json(path), model
@@ -76,4 +70,4 @@ def read_model(entry: Mapping[str, Any]) -> Model:
     try:
         return build_model(name, source, entry["config"])
     except BadModel as error:
-        raise BadModel(f"{name if name in shipped_models() else source}: {error}") from None
+        raise BadModel(f"{name if name in SHIPPED_MODELS else source}: {error}") from None

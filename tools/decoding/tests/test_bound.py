@@ -16,7 +16,7 @@ from workflow_run import CHECKOUT
 
 from roofline.api import open_run
 
-NAMES = list(config_file.shipped_models())
+NAMES = list(config_file.SHIPPED_MODELS)
 MODELS = {name: config_file.read_model(config_file.find_model(name)) for name in NAMES}
 CARD = CardCeilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
 BF16 = PLAIN_FORMATS["bf16"]

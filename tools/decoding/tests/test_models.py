@@ -6,8 +6,8 @@ from config_file import BadModel
 from families import build_model
 from number_formats import PLAIN_FORMATS
 
-NAMES = list(config_file.shipped_models())
-LLAMA = config_file.shipped_models()["llama-3-8b"]["config"]
+NAMES = list(config_file.SHIPPED_MODELS)
+LLAMA = config_file.SHIPPED_MODELS["llama-3-8b"]["config"]
 # Parameters as the authors or Hugging Face's index print them, bytes of all tensors, numbers cached for 1000 tokens.
 PUBLISHED = {
     "llama-3.2-1b": (1_235_814_400, 2_471_628_800, 16 * 2 * 8 * 64 * 1000),
@@ -31,7 +31,7 @@ def model(name, **changed):
 
 
 def without(name, *fields):
-    return {key: value for key, value in config_file.shipped_models()[name]["config"].items() if key not in fields}
+    return {key: value for key, value in config_file.SHIPPED_MODELS[name]["config"].items() if key not in fields}
 
 
 @pytest.mark.parametrize("name", NAMES)

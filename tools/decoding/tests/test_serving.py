@@ -26,7 +26,7 @@ A100 = "NVIDIA A100-SXM4-80GB"
 
 
 def model(name, **changed):
-    return build_model(name, "made up", config_file.shipped_models()[name]["config"] | changed)
+    return build_model(name, "made up", config_file.SHIPPED_MODELS[name]["config"] | changed)
 
 
 def total(step, what, part=None):
