@@ -100,13 +100,11 @@ def parse_arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--cache", type=parse_cache_dtype, help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
-    parser.add_argument("--in", type=partial(parse_count, "IN"), default=0, dest="prompt", help="tokens of a prompt")
-    parser.add_argument("--prefix", type=partial(parse_count, "PREFIX"), default=0, help="those of it that are cached")
-    parser.add_argument(
-        "--out", type=partial(parse_count, "OUT"), default=0, dest="answer", help="tokens of its answer"
-    )
+    parser.add_argument("--in", type=partial(parse_count, "IN"), dest="prompt", help="tokens of a prompt")
+    parser.add_argument("--prefix", type=partial(parse_count, "PREFIX"), help="those of it that are cached")
+    parser.add_argument("--out", type=partial(parse_count, "OUT"), dest="answer", help="tokens of its answer")
     arguments = parser.parse_args(argv)
-    request = GenerationRequest(arguments.prompt, arguments.prefix, arguments.answer)
+    request = GenerationRequest(arguments.prompt or 0, arguments.prefix or 0, arguments.answer or 0)
     if request.cached and request.cached >= request.prompt:
         raise api.UserError(f"PREFIX: {request.cached}; allowed: fewer tokens than IN ({request.prompt})")
     if request.answer and (arguments.context or not request.prompt):
@@ -191,8 +189,7 @@ def load_card(name: str) -> CardLimits:
     for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
         ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings if ceiling.device == device}
         read_names = [level for level in api.memory_ceilings(record.device_kind, "read") if level in ceilings]
-        compute = [ceiling for ceiling in ceilings.values() if ceiling.kind == "compute"]
-        products = {ceiling.name: ceiling for ceiling in compute if ceiling.workload == "gemm"}
+        products = {name: ceiling for name, ceiling in ceilings.items() if name in api.datasheets.PRODUCT_DTYPES}
         if not read_names or not products:
             continue
         read = ceilings[read_names[0]]
@@ -215,9 +212,8 @@ def load_card(name: str) -> CardLimits:
 
 def load_datasheet_card(name: str) -> CardLimits:
     """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
-    cards = {}
-    for card in api.datasheets.read_datasheets(DATASHEETS)["cards"].values():
-        cards |= dict.fromkeys(card["device_names"], card)
+    sheets = api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
+    cards = {device_name: card for card in sheets for device_name in card["device_names"]}
     similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
     if name not in cards and len(similar) != 1:
         hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
