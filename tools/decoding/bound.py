@@ -9,7 +9,7 @@ from architecture import Model, Part
 from number_formats import SUBSTITUTE_DTYPES, NumberFormat
 from operations import ModelOperation, step_operations
 
-from roofline.api import datasheets
+from roofline.api import DTYPES, datasheets
 
 LARGEST_BATCH = 1 << 20
 
@@ -27,9 +27,8 @@ class CardCeilings:
 
     def substitute_dtype(self, dtype: str) -> str:
         """Return the dtype that the card multiplies in: this one, or another if it lacks this one. Raises NoCeiling."""
-        candidates = (dtype,) if dtype == "fp32" else (dtype, *SUBSTITUTE_DTYPES)
-        for candidate in candidates:
-            if candidate in self.tflops:
+        for candidate in (dtype, *SUBSTITUTE_DTYPES):
+            if candidate in self.tflops and DTYPES[candidate].bits >= DTYPES[dtype].bits:
                 return candidate
         raise NoCeiling(f"no GEMM ceiling for {dtype} or for a dtype that could replace it")
 
@@ -103,9 +102,11 @@ def bound_step(operations: Sequence[ModelOperation], ceilings: CardCeilings) -> 
 class DecodeStepBound:
     """The bound of one token for each of a batch of sequences, of `context` tokens with the new one."""
 
+    model: Model
+    card: CardLimits
+    cache_format: NumberFormat
     batch: int
     context: int
-    has_routed_experts: bool
     expected: Bound  # with the experts that uniform routing uses
     bound: Bound  # with the fewest experts; the same for a dense model
     sustained_s: float | None  # with the experts that uniform routing uses
@@ -113,7 +114,6 @@ class DecodeStepBound:
     fits: bool | None
     largest_batch: int | None  # at this context
     compute_bound_batch: int | None  # the smallest one, at this context
-    card: CardLimits
     output_tokens_per_s: float | None = None  # of whole requests, prefill included
 
     @property
@@ -154,9 +154,11 @@ def bound_steps(
             memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, cache_format)
             bounds.append(
                 DecodeStepBound(
+                    model=model,
+                    card=card,
+                    cache_format=cache_format,
                     batch=batch,
                     context=context,
-                    has_routed_experts=model.has_routed_experts,
                     expected=bound_step(expected, card.burst),
                     bound=bound_step(fewest, card.burst),
                     sustained_s=sustained_step_s(expected, card),
@@ -164,7 +166,6 @@ def bound_steps(
                     fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
                     largest_batch=largest_batch,
                     compute_bound_batch=compute_bound_batch,
-                    card=card,
                 )
             )
     return bounds

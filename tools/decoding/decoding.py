@@ -27,7 +27,7 @@ from architecture import Model
 from bound import CardCeilings, CardLimits, DecodeStepBound, NoCeiling, bound_steps, datasheet_ceilings
 from config_file import BadModel
 from dense import NotDense, read_dense
-from number_formats import CACHE_DTYPES, PLAIN_FORMATS, NumberFormat
+from number_formats import CACHE_DTYPES, PLAIN_FORMATS
 from serving import GenerationRequest
 from speed_tables import MeasuredStep, MeasuredSteps
 
@@ -60,26 +60,23 @@ def main(argv: list[str]) -> int:
         steps = []
         for card in cards:
             bounds = bound_steps(model, card, batches, contexts, cache_format)
-            steps.append(serving.add_request_rates(model, card, request, cache_format, bounds))
+            steps.append(serving.add_request_rates(bounds, request))
         measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
-        figure = speed_picture.draw_speeds(model.name, cards, steps, measured)
+        figure = speed_picture.draw_speeds(steps, measured)
         api.figure_style.save(figure, [picture], DPI)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
-    lines = []
-    for card, card_steps in zip(cards, steps, strict=True):
-        first_token = serving.describe_first_token(model, card, request, cache_format)
-        lines.append(describe_speed(model, card, card_steps) + first_token)
+    lines = [describe_speed(on_card) + serving.describe_first_token(on_card[0], request) for on_card in steps]
     if reason:
         lines.append(f"Not measured: {reason}.")
-    lines += [describe_model(model, card, cache_format, contexts[0]) for card in cards]
+    lines += [describe_model(on_card[0]) for on_card in steps]
     if len(cards) == 1:
         table = speed_tables.build_card_table(steps[0], measured)
     else:
-        table = speed_tables.build_comparison_table(cards, steps)
+        table = speed_tables.build_comparison_table(steps)
     # Cards may share a line.
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     paragraphs = [textwrap.fill(line, width, break_on_hyphens=False) for line in dict.fromkeys(lines)]
@@ -281,22 +278,23 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
 # ---------------------------------------------------------------- words
 
 
-def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBound]) -> str:
+def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
     """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
     first, step_by_context = steps[0], {step.context: step for step in steps}
+    model, weights = first.model, api.capacity(first.model.weight_bytes)
     parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2))
     speed = f"at most {api.number(first.most_tokens_per_s)} tokens/s"
-    if first.has_routed_experts:
+    if model.has_routed_experts:
         speed = f"{api.number(first.tokens_per_s)} tokens/s expected by uniform routing, {speed},"
     limit = f"{first.expected.limited_by}-bound: {parts}"
-    lines = f"{model.name} on {card.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
+    lines = f"{model.name} on {first.card.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(step.largest_batch for step in step_by_context.values()):
-        return f"{lines}It does not fit: the weights alone take {api.capacity(model.weight_bytes)}."
+        return f"{lines}It does not fit: the weights alone take {weights}."
     else:
         rooms = [f"{step.largest_batch} sequences of {context} tokens" for context, step in step_by_context.items()]
-        lines += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {' or '.join(rooms)}. "
+        lines += f"Weights take {weights} and leave room for {' or '.join(rooms)}. "
     compute_bound = [step for step in step_by_context.values() if step.compute_bound_batch]
     if not compute_bound:
         return f"{lines}Memory-bound at every batch that fits."
@@ -304,13 +302,14 @@ def describe_speed(model: Model, card: CardLimits, steps: Sequence[DecodeStepBou
     return f"{lines}Compute-bound from {api.join_words(starts)}."
 
 
-def describe_model(model: Model, card: CardLimits, cache_format: NumberFormat, context: int) -> str:
+def describe_model(step: DecodeStepBound) -> str:
     """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
+    model, card, cache_format = step.model, step.card, step.cache_format
     lines = f"{_format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         lines += f", {_format_count(model.active_parameters)} active"
-    sequence = api.capacity(model.cache_bytes(context, cache_format))
-    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {context} tokens"
+    sequence = api.capacity(model.cache_bytes(step.context, cache_format))
+    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {step.context} tokens"
     lines += f"; reads limited by {card.memory_ceiling}"
     formats = [*(linear.format for linear in model.linears), model.head.format, cache_format]
     for dtype in dict.fromkeys(number_format.product_dtype for number_format in formats):

@@ -27,7 +27,7 @@ PLAIN_FORMATS["fp8"] = NumberFormat("fp8", 8, "fp8_e4m3")
 CACHE_DTYPES = ("bf16", "fp16", "fp8")
 # By the names of Hugging Face.
 HUGGING_FACE_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-# A card without products of a dtype uses the first of these that it has. Nothing replaces fp32.
+# A card without products of a dtype uses the first of these that it has and that is not narrower.
 SUBSTITUTE_DTYPES = ("bf16", "fp16", "fp32")
 
 ROW_BLOCK = (1, 1 << 62)  # a block that holds a row

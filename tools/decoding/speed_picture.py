@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import cycle
 
-from bound import CardLimits, DecodeStepBound
+from bound import DecodeStepBound
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from speed_tables import MeasuredSteps
@@ -17,27 +17,25 @@ HEAD_PT, PANEL_PT, AXIS_PT = 78.0, 190.0, 52.0
 
 
 @style.styled()
-def draw_speeds(
-    model: str, cards: Sequence[CardLimits], steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps
-) -> Figure:
+def draw_speeds(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> Figure:
     """Return the picture of a model's `steps` on each card, with a cross for each measured step."""
-    height = HEAD_PT + len(cards) * (PANEL_PT + AXIS_PT)
-    figure = style.new_titled_figure(height, f"Decode speed of {model}: upper bound", [LEGEND])
+    height = HEAD_PT + len(steps) * (PANEL_PT + AXIS_PT)
+    figure = style.new_titled_figure(height, f"Decode speed of {steps[0][0].model.name}: upper bound", [LEGEND])
     margins = style.subplot_margins(height, top=HEAD_PT, bottom=AXIS_PT) | {"hspace": AXIS_PT / PANEL_PT}
-    grid = figure.subplots(len(cards), 1, squeeze=False, gridspec_kw=margins)
-    for axes, card, card_steps in zip(grid.flat, cards, steps, strict=True):
-        _draw_panel(axes, card.title, card_steps, measured)
+    grid = figure.subplots(len(steps), 1, squeeze=False, gridspec_kw=margins)
+    for axes, card_steps in zip(grid.flat, steps, strict=True):
+        _draw_panel(axes, card_steps, measured)
     return figure
 
 
-def _draw_panel(axes: Axes, title: str, steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> None:
-    axes.set_title(style.shorten_middle(title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
+def _draw_panel(axes: Axes, steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> None:
+    axes.set_title(style.shorten_middle(steps[0].card.title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
     contexts = dict.fromkeys(step.context for step in steps)
     for colour, context in zip(cycle(CONTEXT_COLOURS), contexts, strict=False):
         line_steps = sorted((step for step in steps if step.context == context), key=lambda step: step.batch)
         batches, look = [step.batch for step in line_steps], {"color": colour, "lw": 1.3, "zorder": 3}
         axes.plot(batches, [step.tokens_per_s for step in line_steps], label=f"context {context}", **look)
-        if line_steps[0].has_routed_experts:
+        if line_steps[0].model.has_routed_experts:
             axes.plot(batches, [step.most_tokens_per_s for step in line_steps], ls=(0, (3, 2)), **look)
         measured_batches = [batch for batch in batches if (batch, context) in measured]
         speeds = [batch / measured[batch, context].seconds for batch in measured_batches]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from bound import CardLimits, DecodeStepBound
+from bound import DecodeStepBound
 
 import roofline.api as api
 
@@ -38,7 +38,7 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
         "batch": str(step.batch),
         "context": str(step.context),
         **_format_speeds(step),
-        "step by uniform routing": api.duration(step.expected.seconds) if step.has_routed_experts else "-",
+        "step by uniform routing": api.duration(step.expected.seconds) if step.model.has_routed_experts else "-",
         "step at least": api.duration(step.bound.seconds),
         "measured": api.duration(measured.seconds) if measured else "-",
         "of the bound": api.percent(step.bound.seconds / measured.seconds) if measured else "-",
@@ -55,7 +55,7 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
 
 def _format_speeds(step: DecodeStepBound) -> dict[str, str]:
     """Return, by column, tokens per second and dollars; both of whole requests if their rate is known."""
-    basis = "by uniform routing" if step.has_routed_experts else "at most"
+    basis = "by uniform routing" if step.model.has_routed_experts else "at most"
     if step.output_tokens_per_s:
         numbers = {f"output tokens/s {basis}": step.output_tokens_per_s}
     else:
@@ -70,17 +70,15 @@ def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, flo
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
-def build_comparison_table(
-    cards: Sequence[CardLimits], steps: Sequence[Sequence[DecodeStepBound]]
-) -> api.MarkdownTable:
+def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:
     """Return speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
-    names = [card.name.removeprefix("NVIDIA ") for card in cards]
+    names = [card_steps[0].card.name.removeprefix("NVIDIA ") for card_steps in steps]
     names = [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
     rows = []
-    for card_steps in zip(*steps, strict=True):
-        row = [str(card_steps[0].batch), str(card_steps[0].context)]
+    for row_steps in zip(*steps, strict=True):
+        row = [str(row_steps[0].batch), str(row_steps[0].context)]
         prices = {}
-        for name, step in zip(names, card_steps, strict=True):
+        for name, step in zip(names, row_steps, strict=True):
             for cell in _format_speeds(step).values():
                 row.append(f"{cell}{UNFIT}" if step.fits is False and cell != "-" else cell)
             if step.fits is not False and step.usd_per_million_tokens:

@@ -139,7 +139,7 @@ def test_a_measured_step_is_shown_with_its_share_of_the_bound():
     first, other = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
     assert (first["of the bound"], first["J per token"], other["measured"]) == ("50 %", "2.5", "-")
     assert "measured" not in speed_tables.build_card_table(found, {}).columns
-    (axes,) = speed_picture.draw_speeds("llama-3-8b", [card], [found], times).axes
+    (axes,) = speed_picture.draw_speeds([found], times).axes
     (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert list(cross.get_xdata()) == [1] and list(cross.get_ydata()) == [found[0].tokens_per_s / 2]
 

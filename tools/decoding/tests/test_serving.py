@@ -76,7 +76,7 @@ def test_a_prompt_reads_the_experts_that_its_tokens_are_expected_to_use():
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b", "mixtral-8x7b", "deepseek-v3"])
 def test_a_mix_is_the_sum_of_its_prompts_and_of_every_step(name):
     found, request = model(name), GenerationRequest(100, 20, 60)  # gpt-oss: over its window of 128
-    (step,) = serving.add_request_rates(found, CARD, request, BF16, bound.bound_steps(found, CARD, [300], [159], BF16))
+    (step,) = serving.add_request_rates(bound.bound_steps(found, CARD, [300], [159], BF16), request)
     seconds = 300 * bound.bound_step(prefill_operations(found, 100, 20, BF16), CEILINGS).seconds
     for context in range(101, 160):
         seconds += bound.bound_step(step_operations(found, 300, context, BF16, expected=True), CEILINGS).seconds
@@ -109,7 +109,7 @@ def test_the_cheapest_card_on_which_a_batch_fits_is_named_within_100_columns():
     found, cards = model("mixtral-8x7b"), [replace(CARD, name="NVIDIA A"), replace(CARD, name="NVIDIA B")]
     cards = [cards[0], replace(cards[1], memory_bytes=200 * 10**9, usd_per_hour=3.7)]
     table = speed_tables.build_comparison_table(
-        cards, [bound.bound_steps(found, one, [8, 512], [1024], BF16) for one in cards]
+        [bound.bound_steps(found, one, [8, 512], [1024], BF16) for one in cards]
     )
     assert [row[-1] for row in table.rows] == ["A", "B"]
     one = speed_tables.build_card_table(bound.bound_steps(found, CARD, [8, 512], [8192], BF16), {})
