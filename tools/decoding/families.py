@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from architecture import Attention, Matrix, Model, ModelLayer, Part
 from config_fields import BadModel, Fields, format_value
-from number_formats import HUGGING_FACE_DTYPES, PLAIN_FORMATS, NumberFormat
+from number_formats import HUGGING_FACE_FORMATS, PLAIN_FORMATS, NumberFormat
 from quantisation import WeightFormats, read_formats
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -60,23 +60,6 @@ class LayerReader:
 
 
 AttentionParts = tuple[list[Matrix], list[Matrix], Attention]
-
-
-@dataclass(frozen=True)
-class Family:
-    """Biases and norms are as the family has them; a name is that of the field which says so."""
-
-    qkv_bias: bool | str = False
-    o_bias: bool | str = False
-    mlp_bias: bool | str = False
-    qk_norms: bool = False
-    sinks: bool = False
-    norms: int = 2  # of the layer
-    norm_vectors: int = 1  # of each norm: 2 for LayerNorm, whose weights have a bias
-    learned_positions: bool = False  # a table of them
-    windows: Callable[[LayerReader], Windows] = lambda reader: [None] * reader.layers
-    attention: Callable[[LayerReader], AttentionParts] | None = None  # None: grouped_attention
-    mlp: Callable[[LayerReader], list[Matrix]] | None = None  # None: gated_mlp
 
 
 def grouped_attention(reader: LayerReader) -> AttentionParts:
@@ -246,6 +229,23 @@ def deepseek_experts(reader: LayerReader, corrected: bool = True) -> list[Matrix
     return [router, *gated_mlp(reader, size, "mlp.experts.0", **experts), *shared_experts]
 
 
+@dataclass(frozen=True)
+class Family:
+    """Biases and norms are as the family has them; a name is that of the field which says so."""
+
+    qkv_bias: bool | str = False
+    o_bias: bool | str = False
+    mlp_bias: bool | str = False
+    qk_norms: bool = False
+    sinks: bool = False
+    norms: int = 2  # of the layer
+    norm_vectors: int = 1  # of each norm: 2 for LayerNorm, whose weights have a bias
+    learned_positions: bool = False  # a table of them
+    windows: Callable[[LayerReader], Windows] = lambda reader: [None] * reader.layers
+    attention: Callable[[LayerReader], AttentionParts] = grouped_attention
+    mlp: Callable[[LayerReader], list[Matrix]] = gated_mlp
+
+
 BIAS = "attention_bias"  # the field that says whether the matrices of attention have biases
 FAMILIES: dict[str, Family] = {
     "llama": Family(qkv_bias=BIAS, o_bias=BIAS, mlp_bias="mlp_bias"),
@@ -317,8 +317,7 @@ def _make_reader(config: Mapping[str, Any], model_type: str, nested: bool) -> La
     if config.get("quantization_config"):  # what is not quantised is in 16 bits then, whatever the family's default
         defaults = {**defaults, "torch_dtype": "bfloat16"}
     fields = Fields(config, defaults, ALIASES["any"] | ALIASES.get(model_type, {}))
-    dtype = HUGGING_FACE_DTYPES[fields.read_choice("torch_dtype", tuple(HUGGING_FACE_DTYPES))]
-    plain = PLAIN_FORMATS[dtype]
+    plain = HUGGING_FACE_FORMATS[fields.read_choice("torch_dtype", tuple(HUGGING_FACE_FORMATS))]
     hidden, layers = fields.read_whole("hidden_size"), fields.read_whole("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise BadModel(f"num_hidden_layers: {layers}; allowed: {MOST_LAYERS} or fewer")
@@ -332,9 +331,8 @@ def _make_reader(config: Mapping[str, Any], model_type: str, nested: bool) -> La
 
 def _read_layers(model_reader: LayerReader) -> Iterator[ModelLayer]:
     family = model_reader.family
-    read_attention, read_mlp = family.attention or grouped_attention, family.mlp or gated_mlp
     norms = [model_reader.make_norm(name) for name in NORM_NAMES[: family.norms]]
     for layer, window in enumerate(family.windows(model_reader)):
         reader = replace(model_reader, layer=layer, window=window)
-        linears, vectors, attention = read_attention(reader)
-        yield ModelLayer((*linears, *read_mlp(reader)), (*norms, *vectors), attention)
+        linears, vectors, attention = family.attention(reader)
+        yield ModelLayer((*linears, *family.mlp(reader)), (*norms, *vectors), attention)
