@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from roofline.api import DTYPES
+
 Block = tuple[int, int] | None  # of (outputs, inputs); None: the matrix
 
 
@@ -10,7 +12,7 @@ Block = tuple[int, int] | None  # of (outputs, inputs); None: the matrix
 class NumberFormat:
     """Numbers of `bits` bits, with `scale_bytes` for each block."""
 
-    name: str
+    name: str  # of the numbers alone
     bits: int
     product_dtype: str  # if the card has it
     block: Block = None
@@ -22,26 +24,25 @@ class NumberFormat:
         return -(-outputs * inputs * self.bits // 8) + math.ceil(blocks * self.scale_bytes)
 
 
-PLAIN_FORMATS = {name: NumberFormat(name, bits, name) for name, bits in (("bf16", 16), ("fp16", 16), ("fp32", 32))}
-PLAIN_FORMATS["fp8"] = NumberFormat("fp8", 8, "fp8_e4m3")
-CACHE_DTYPES = ("bf16", "fp16", "fp8")
-# By the names of Hugging Face.
-HUGGING_FACE_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 # A card without products of a dtype uses the first of these that it has and that is not narrower.
 SUBSTITUTE_DTYPES = ("bf16", "fp16", "fp32")
+PLAIN_FORMATS = {dtype: NumberFormat(dtype, DTYPES[dtype].bits, dtype) for dtype in SUBSTITUTE_DTYPES}
+# By the names of Hugging Face, which are those of arrays.
+HUGGING_FACE_FORMATS = {DTYPES[dtype].array: number_format for dtype, number_format in PLAIN_FORMATS.items()}
+PLAIN_FORMATS["fp8"] = NumberFormat("fp8", 8, "fp8_e4m3")
+CACHE_DTYPES = ("bf16", "fp16", "fp8")
 
 ROW_BLOCK = (1, 1 << 62)  # a block that holds a row
 
 
 def fp8_format(block: Block) -> NumberFormat:
     """Return FP8 with an fp32 scale for each block, or one for the matrix."""
-    blocks = f" in blocks of {block[0]} x {block[1]}" if block else ""
-    return NumberFormat(f"fp8{blocks}", 8, "fp8_e4m3", block, 4)
+    return NumberFormat("fp8", 8, "fp8_e4m3", block, 4)
 
 
 def fp4_format(group_size: int, product_dtype: str) -> NumberFormat:
     """Return MXFP4 or NVFP4: a scale of 8 bits for each group of inputs, products in 16 bits."""
-    return NumberFormat(f"fp4 in groups of {group_size}", 4, product_dtype, (1, group_size), 1)
+    return NumberFormat("fp4", 4, product_dtype, (1, group_size), 1)
 
 
 def integer_format(bits: int, block: Block, product_dtype: str, *, zero_points: bool) -> NumberFormat:
@@ -49,7 +50,7 @@ def integer_format(bits: int, block: Block, product_dtype: str, *, zero_points: 
     return NumberFormat(f"int{bits}", bits, product_dtype, block, 2 + zero_points * bits / 8)
 
 
-BITSANDBYTES_INT8 = NumberFormat("int8 by rows", 8, "int8", ROW_BLOCK, 4)
+BITSANDBYTES_INT8 = NumberFormat("int8", 8, "int8", ROW_BLOCK, 4)
 
 
 def bitsandbytes_4bit_format(double_quantised: bool) -> NumberFormat:
@@ -58,4 +59,4 @@ def bitsandbytes_4bit_format(double_quantised: bool) -> NumberFormat:
     A scale is in fp32. If it is quantised too, it has 8 bits, and 256 of them share one in fp32.
     """
     scale_bytes = 1 + 4 / 256 if double_quantised else 4
-    return NumberFormat("4 bits in groups of 64", 4, "bf16", (1, 64), scale_bytes)
+    return NumberFormat("4 bits", 4, "bf16", (1, 64), scale_bytes)
