@@ -150,8 +150,7 @@ def _read_gptq(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat
     number_format, rules = _read_group_format(fields, plain), []
     common = {key: fields.values[key] for key in ("bits", "group_size", "sym") if key in fields.values}
     for name, changes in (fields.read_mapping("dynamic") or {}).items():
-        changed_values = _open_fields(changes, f"{PREFIX}dynamic.").values
-        changed_fields = _open_fields({**common, **changed_values}, f"{PREFIX}dynamic.")
+        changed_fields = _open_fields(changes, f"{PREFIX}dynamic.", FIELD_DEFAULTS | common)
         changed_format = _read_group_format(changed_fields, plain)
         changed_fields.require_nothing_else()
         rules.append((f"re:{re.sub('^[+-]:', '', name)}", plain if name.startswith("-:") else changed_format))
