@@ -9,7 +9,6 @@ multiplied. Blocks that write it leave the sums of its squares, by which the nex
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy
@@ -77,16 +76,16 @@ class Chain(Implementation):
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
         self.weights = copies[0]
-        self._allocate_buffers(self.device.xp)
-        self._plan_attention(self.device.xp)
+        self._allocate_buffers()
+        self._plan_attention()
 
-    def _allocate_buffers(self, xp: ModuleType) -> None:
+    def _allocate_buffers(self) -> None:
         """Allocate the results of all kernels but attention's.
 
         Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow.
         """
         model, batch, rows = self.model, self.batch, max(products.FEWEST_OF_MANY, self.rows)
-        query_size = model.heads * model.head_size
+        query_size, xp = model.heads * model.head_size, self.device.xp
 
         def allocate(rows: int, columns: int) -> Array:
             return self.device.empty((rows, columns), self.case.dtype)
@@ -97,12 +96,12 @@ class Chain(Implementation):
         self.squares = xp.empty((model.hidden // LEAST_NUMBERS_PER_SQUARE_SUM, self.rows), xp.float32)
         self.rotations = xp.asarray(rotation_table(model, self.context - 1), xp.float32)
 
-    def _plan_attention(self, xp: ModuleType) -> None:
+    def _plan_attention(self) -> None:
         """Plan attention and allocate what its blocks leave for one another.
 
         These buffers are attributes since a graph does not keep its buffers alive.
         """
-        model = self.model
+        model, xp = self.model, self.device.xp
         shape = attention.AttentionShape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
         plan = attention.plan_attention(shape, self.case.dtype, self.device.limits)
         queries = self.batch * model.heads if plan.splits > 1 else 0
