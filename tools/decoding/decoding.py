@@ -38,8 +38,7 @@ FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
 DEFAULT_BATCHES, DEFAULT_CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
 DEFAULT_MEASURED_BATCHES = [1, 32]
 LARGEST_WHOLE = 1 << 30
-COUNT_RANGE = (1, LARGEST_WHOLE)
-PRICE_RANGE = (1e-9, 1e9)  # as in the config
+RANGES = {int: (1, LARGEST_WHOLE), float: (1e-9, 1e9)}  # of counts, and of prices as in the config
 MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
 DPI = 160
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
@@ -57,10 +56,8 @@ def main(argv: list[str]) -> int:
         request, cache_format = arguments.request, PLAIN_FORMATS[arguments.cache or model.cache_dtype]
         names = [name for name in arguments.card if name] or [str(api.RESULTS)]
         cards = set_prices([load_card(name) for name in names], arguments.price)
-        steps = []
-        for card in cards:
-            bounds = bound_steps(model, card, batches, contexts, cache_format)
-            steps.append(serving.add_request_rates(bounds, request))
+        bounds = [bound_steps(model, card, batches, contexts, cache_format) for card in cards]
+        steps = [serving.add_request_rates(on_card, request) for on_card in bounds]
         measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
@@ -120,24 +117,24 @@ def parse_cache_dtype(text: str) -> str:
 def parse_counts(variable: str, text: str) -> list[int]:
     """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
     allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
-    return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, COUNT_RANGE, allowed)))
+    return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, allowed)))
 
 
 def parse_count(variable: str, text: str) -> int:
     """Return a number. Raises UserError with the variable of make."""
-    (number,) = parse_numbers(variable, [text], int, COUNT_RANGE, f"a whole number from 1 to {LARGEST_WHOLE}")
+    (number,) = parse_numbers(variable, [text], int, f"a whole number from 1 to {LARGEST_WHOLE}")
     return number
 
 
 def parse_prices(text: str) -> list[float]:
     """Return the dollars per hour of each card, or one price for all. Raises UserError."""
     allowed = "dollars per card and hour, such as 2.5, or one for each card"
-    return parse_numbers("PRICE", text.split(","), float, PRICE_RANGE, allowed)
+    return parse_numbers("PRICE", text.split(","), float, allowed)
 
 
-def parse_numbers(variable: str, texts: list[str], kind: type, limits: tuple[float, float], allowed: str) -> list:
-    """Return numbers of a kind. Raises UserError if a text is none, or not within the limits."""
-    lowest, highest = limits
+def parse_numbers(variable: str, texts: list[str], kind: type, allowed: str) -> list:
+    """Return numbers of a kind. Raises UserError if a text is none, or not within the range of its kind."""
+    lowest, highest = RANGES[kind]
     try:
         numbers = [kind(text) for text in texts]
     except ValueError:
@@ -313,8 +310,7 @@ def describe_model(step: DecodeStepBound) -> str:
     lines += f"; reads limited by {card.memory_ceiling}"
     formats = [*(linear.format for linear in model.linears), model.head.format, cache_format]
     for dtype in dict.fromkeys(number_format.product_dtype for number_format in formats):
-        substitute = card.burst.substitute_dtype(dtype)
-        if substitute != dtype:
+        if (substitute := card.burst.substitute_dtype(dtype)) != dtype:
             lines += f"; {dtype} products limited by {substitute}"
     if model.assumed_defaults:
         lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed_defaults.items())}"
