@@ -102,9 +102,8 @@ class DecodeStep(Operator):
             return None
         weights = [array for layer in model.layers for array in (*layer.linears, *layer.vectors)]
         layers_bytes = sum(array.bytes for array in weights) + cache_bytes
-        free_for_layers = free_bytes - (needed_bytes - layers_bytes)
         layers = len(model.layers)
-        fitting_layers = max(0, int(free_for_layers * layers // layers_bytes))
+        fitting_layers = max(0, layers + (free_bytes - needed_bytes) * layers // layers_bytes)
         sizes = ", ".join(f"{name} {size}" for name, size in case.shape.items())
         needs = f"{capacity(needed_bytes)} needed at {sizes}, and {capacity(free_bytes)} free"
         return f"it does not fit: {needs}; {fitting_layers} of its {layers} layers would"
