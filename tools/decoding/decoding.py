@@ -91,13 +91,15 @@ def parse_arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
     parser.add_argument("--batch", type=partial(parse_counts, "BATCH"), help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=partial(parse_counts, "CONTEXT"), help="tokens of each sequence: 1024,8192")
-    parser.add_argument("--cache", type=parse_cache_dtype, help=", ".join(CACHE_DTYPES))
+    parser.add_argument("--cache", help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
     parser.add_argument("--in", type=partial(parse_count, "IN"), dest="prompt", help="tokens of a prompt")
     parser.add_argument("--prefix", type=partial(parse_count, "PREFIX"), help="those of it that are cached")
     parser.add_argument("--out", type=partial(parse_count, "OUT"), dest="answer", help="tokens of its answer")
     arguments = parser.parse_args(argv)
+    if arguments.cache not in (None, *CACHE_DTYPES):
+        raise api.UserError(f"CACHE: {arguments.cache!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
     request = GenerationRequest(arguments.prompt or 0, arguments.prefix or 0, arguments.answer or 0)
     if request.cached and request.cached >= request.prompt:
         raise api.UserError(f"PREFIX: {request.cached}; allowed: fewer tokens than IN ({request.prompt})")
@@ -105,13 +107,6 @@ def parse_arguments(argv: list[str]) -> Namespace:
         raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
     arguments.request = request
     return arguments
-
-
-def parse_cache_dtype(text: str) -> str:
-    """Return the dtype of K/V. Raises UserError for an unknown one."""
-    if text not in CACHE_DTYPES:
-        raise api.UserError(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
-    return text
 
 
 def parse_counts(variable: str, text: str) -> list[int]:
