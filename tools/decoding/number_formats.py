@@ -48,15 +48,3 @@ def fp4_format(group_size: int, product_dtype: str) -> NumberFormat:
 def integer_format(bits: int, block: Block, product_dtype: str, *, zero_points: bool) -> NumberFormat:
     """Return integers with a scale of 16 bits for each block, and maybe a zero point (GPTQ, AWQ)."""
     return NumberFormat(f"int{bits}", bits, product_dtype, block, 2 + zero_points * bits / 8)
-
-
-BITSANDBYTES_INT8 = NumberFormat("int8", 8, "int8", ROW_BLOCK, 4)
-
-
-def bitsandbytes_4bit_format(double_quantised: bool) -> NumberFormat:
-    """Return the 4 bits of bitsandbytes: a scale for each 64 numbers.
-
-    A scale is in fp32. If it is quantised too, it has 8 bits, and 256 of them share one in fp32.
-    """
-    scale_bytes = 1 + 4 / 256 if double_quantised else 4
-    return NumberFormat("4 bits", 4, "bf16", (1, 64), scale_bytes)

@@ -166,9 +166,11 @@ def _read_bitsandbytes(fields: Fields, plain: NumberFormat) -> tuple[Rules, Numb
     if in_4_bits == in_8_bits:
         raise BadModel(f"{PREFIX}load_in_4bit and load_in_8bit; allowed: one of them true")
     fields.read_choice("bnb_4bit_quant_type", ("nf4", "fp4", None))
-    double_quantised = fields.read_flag("bnb_4bit_use_double_quant")
-    four_bits = number_formats.bitsandbytes_4bit_format(double_quantised)
-    return [], number_formats.BITSANDBYTES_INT8 if in_8_bits else four_bits
+    # A scale of 64 numbers is in fp32. If it is quantised too, it has 8 bits, and 256 of them share one in fp32.
+    scale_bytes = 1 + 4 / 256 if fields.read_flag("bnb_4bit_use_double_quant") else 4
+    if in_8_bits:
+        return [], NumberFormat("int8", 8, "int8", ROW_BLOCK, 4)
+    return [], NumberFormat("4 bits", 4, "bf16", (1, 64), scale_bytes)
 
 
 def _read_modelopt(fields: Fields, plain: NumberFormat) -> tuple[Rules, NumberFormat]:
