@@ -58,7 +58,7 @@ def read_dense(entry: Mapping[str, Any]) -> DenseModel:
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     _require_dense(model, config, rotary)
     layer = model.layers[0]
-    linears = {_last_word(linear.name): linear for linear in layer.linears}
+    linears = {linear.name.rpartition(".")[2]: linear for linear in layer.linears}
     queries, keys = linears["q_proj"], linears["k_proj"]
     head_size = layer.attention.head_size
     return DenseModel(
@@ -76,10 +76,6 @@ def read_dense(entry: Mapping[str, Any]) -> DenseModel:
         theta=_read_number(config if config.get("rope_theta") else rotary, "rope_theta", DEFAULT_THETA),
         scaling=dict(rotary) if _scaling_type(rotary) in SCALING_NUMBERS else None,
     )
-
-
-def _last_word(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _read_number(mapping: Mapping[str, Any], name: str, default: float | None = None) -> float:
@@ -107,7 +103,7 @@ def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str,
         raise NotDense("its attention has a window")
     if any(linear.format.name not in WEIGHT_DTYPES for linear in (*linears, model.head)):
         raise NotDense("its weights are quantised, or not of 16 bits")
-    if any(linear.bias for linear in linears if _last_word(linear.name) not in BIASED):
+    if any(linear.bias for linear in linears if not linear.name.endswith(BIASED)):
         raise NotDense("it has biases next to those of queries, keys and values")
     if not isinstance(rotary, Mapping):
         raise NotDense(f"rope_scaling {rotary!r}; allowed: a mapping, or null")
