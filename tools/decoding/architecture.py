@@ -36,11 +36,6 @@ class Matrix:
         bias_bytes = self.bias.matrix_bytes(self.outputs, 1) if self.bias else 0
         return self.format.matrix_bytes(self.outputs, self.inputs) + bias_bytes
 
-    @property
-    def row_bytes(self) -> int:
-        """The stored size of the weights of one output: what a token reads of an embedding table."""
-        return self.format.matrix_bytes(1, self.inputs)
-
 
 @dataclass(frozen=True)
 class Attention:

@@ -47,7 +47,8 @@ def _list_operations(
     The head makes one token of each. `absorbed`: the form of latent attention that reads the latent as it is cached.
     """
     tokens = batch * new
-    operations = [_make_operation(table, tokens * table.row_bytes) for table in model.tables]
+    # Each token reads a row of an embedding table.
+    operations = [_make_operation(table, tokens * table.format.matrix_bytes(1, table.inputs)) for table in model.tables]
     for layer in model.layers:
         operations += [_make_product(linear, tokens, expected) for linear in layer.linears]
         operations += [_make_operation(vector, vector.bytes) for vector in layer.vectors]

@@ -32,7 +32,7 @@ def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_a
     model, batch, context = MODELS[name], 3, 100
     read = sum(one.count * one.bytes for one in step_operations(model, batch, context, BF16))
     tables = sum(one.bytes for one in model.tables)
-    rows = batch * sum(one.row_bytes for one in model.tables)
+    rows = batch * sum(one.format.matrix_bytes(1, one.inputs) for one in model.tables)
     head = model.head.bytes if model.tied else 0  # the table again, as a matrix
     assert read == model.weight_bytes - tables + rows + head + batch * model.cache_bytes(context, BF16)
 
