@@ -163,9 +163,8 @@ def set_prices(cards: list[CardLimits], prices: list[float] | None) -> list[Card
     if len(prices) not in (1, len(cards)):
         count = api.count_words(len(cards), "card")
         raise api.UserError(f"PRICE: {len(prices)} for {count}; allowed: one, or one for each")
-    if len(prices) == 1:
-        prices = prices * len(cards)
-    return [replace(card, usd_per_hour=price) for card, price in zip(cards, prices, strict=True)]
+    # Repeated often enough that one price is that of every card.
+    return [replace(card, usd_per_hour=price) for card, price in zip(cards, prices * len(cards), strict=False)]
 
 
 def load_card(name: str) -> CardLimits:
