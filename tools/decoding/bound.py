@@ -151,7 +151,6 @@ def bound_steps(
         for batch in batches:
             expected = step_operations(model, batch, context, cache_format, expected=True)
             fewest = step_operations(model, batch, context, cache_format)
-            memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, cache_format)
             bounds.append(
                 DecodeStepBound(
                     model=model,
@@ -162,8 +161,8 @@ def bound_steps(
                     expected=bound_step(expected, card.burst),
                     bound=bound_step(fewest, card.burst),
                     sustained_s=sustained_step_s(expected, card),
-                    memory_bytes=memory_bytes,
-                    fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
+                    memory_bytes=model.weight_bytes + batch * model.cache_bytes(context, cache_format),
+                    fits=None if largest_batch is None else batch <= largest_batch,
                     largest_batch=largest_batch,
                     compute_bound_batch=compute_bound_batch,
                 )
