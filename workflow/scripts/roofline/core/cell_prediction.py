@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from roofline.core import regimes, roofline_model
+from roofline.core.terms import Regime, RegimeLevel
 
 RIGHT_WITHIN_FACTOR = 2.0  # a right time differs from the measured one by no more
 CLOSE_WITHIN_FACTOR = 1.25  # a close one likewise
@@ -34,7 +35,7 @@ class CellCosts:
     floor_s: float = 0.0  # the work takes as long, however fast the memory is
     waits_s: float = 0.0  # waits for the memory, which its own transfers hide in part
     compute_share: float = 1.0  # of the compute ceiling
-    levels_s: Mapping[str, float] = field(default_factory=dict)  # of the other memory levels, by name
+    levels_s: Mapping[RegimeLevel, float] = field(default_factory=dict)  # of the other memory levels, by name
 
     def work_s(self, compute_s: float, memory_s: float) -> float:
         """Return the seconds of work that takes `compute_s` and `memory_s` at the full rates of its two ceilings."""
@@ -53,11 +54,11 @@ class ModelPrediction(NamedTuple):
     without FLOPs or a compute ceiling.
     """
 
-    regime: str
+    regime: Regime
     cpu_time_s: float | None
     gpu_time_s: float | None
     fraction_of_compute_peak: float | None
-    regime_level: str | None = None  # the memory level that sets the time of a memory-bound cell
+    regime_level: RegimeLevel | None = None  # the memory level that sets the time of a memory-bound cell
 
 
 def weighted_sum(terms: Mapping[str, float], constants: Mapping[str, float]) -> float:
@@ -84,7 +85,7 @@ def predict_cell(
     tflops: float | None,
     gb_per_s: float | None,
     costs: CellCosts,
-    memory_level: str | None = None,
+    memory_level: RegimeLevel | None = None,
 ) -> ModelPrediction:
     """Predict a cell under ceilings of `tflops` and `gb_per_s`; a ceiling that is not known (None) sets no limit.
 
@@ -101,7 +102,8 @@ def predict_cell(
     else:
         gpu_time_s, start_s = costs.start_s + work_s, costs.start_s
         cpu_time_s = max(overhead_s, gpu_time_s)
-    slowest_level, slowest_level_s = regimes.find_slowest_level({memory_level: memory_s, **costs.levels_s})
+    level_seconds = dict([(memory_level, memory_s), *costs.levels_s.items()])
+    slowest_level, slowest_level_s = regimes.find_slowest_level(level_seconds)
     regime = regimes.classify_regime(
         cpu_time_s=cpu_time_s, gpu_time_s=gpu_time_s, start_s=start_s, compute_s=compute_s, memory_s=slowest_level_s
     )

@@ -77,7 +77,7 @@ class Dtype:
         """Return the bytes of an operand with `rows` rows or columns of `depth` numbers along k, and of its scales."""
         if self.scales is None:
             return self.bytes(rows * depth)
-        blocks = getattr(self.scales, operand)
+        blocks = self.scales.activations if operand == "activations" else self.scales.weights
         factors = math.ceil(rows / blocks.across) * math.ceil(depth / blocks.along_k)
         return self.bytes(rows * depth) + math.ceil(blocks.bits * factors / 8)
 
@@ -146,7 +146,8 @@ def array_dtype(name: str) -> "numpy.dtype":
     import numpy
 
     array = DTYPES[name].array
-    return numpy.dtype(getattr(numpy, array, None) or getattr(ml_dtypes, array))
+    scalar: type[numpy.generic] = getattr(numpy, array, None) or getattr(ml_dtypes, array)
+    return numpy.dtype(scalar)
 
 
 def relative_error(result: "ArrayLike", reference: "ArrayLike") -> float:

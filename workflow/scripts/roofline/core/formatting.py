@@ -52,7 +52,7 @@ def capacity(count: float) -> str:
     return _in_units(count, (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)))
 
 
-def join_words(items: Iterable) -> str:
+def join_words(items: Iterable[object]) -> str:
     """Return the items as one phrase: "a, b and c"; empty without items."""
     *leading, last = [*map(str, items)] or [""]
     return f"{', '.join(leading)} and {last}" if leading else last

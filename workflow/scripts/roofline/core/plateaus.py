@@ -146,14 +146,14 @@ def _choose_cheapest_row(log_rates: list[float], plateaus: list[_FittedPlateau])
     predecessors: list[int | None] = []
     for plateau in plateaus:
         price = sum(START_PRICE if value < plateau.start else LOOSE_PRICE for value in log_rates[: plateau.first])
-        predecessor = None
+        predecessor: int | None = None
         # Plateaus that end before this one starts also started before it: their prices are known.
-        for index, row_price in enumerate(row_prices):
-            earlier = plateaus[index]
+        for number, row_price in enumerate(row_prices):
+            earlier = plateaus[number]
             if earlier.last < plateau.first and earlier.end - plateau.start >= jump:
                 joined = row_price + LOOSE_PRICE * (plateau.first - earlier.last - 1)
                 if joined < price:
-                    price, predecessor = joined, index
+                    price, predecessor = joined, number
         row_prices.append(price + plateau.price)
         predecessors.append(predecessor)
     if not plateaus:
@@ -183,5 +183,5 @@ def match_capacity(level: SweepLevel, capacities: dict[str, int]) -> str | None:
     if not level.knee_bytes:
         return next((name for name, size in capacities.items() if size >= level.last_bytes), None)
     ratio_by_name = {name: max(size / level.knee_bytes, level.knee_bytes / size) for name, size in capacities.items()}
-    name = min(ratio_by_name, key=ratio_by_name.get, default=None)
+    name = min(ratio_by_name, key=lambda name: ratio_by_name[name], default=None)
     return name if name and ratio_by_name[name] <= MATCH_FACTOR else None

@@ -1,8 +1,12 @@
 """The rule that names what sets the time of a cell, predicted or measured: see docs/prediction.md."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from roofline.core import roofline_model
+from roofline.core.terms import Regime
+
+LevelT = TypeVar("LevelT")
 
 # The implementation sets the time where roof and overheads together explain less than this share of it.
 EXPLAINED_SHARE = 0.5
@@ -20,13 +24,12 @@ def overhead_of_cell_s(*, cpu_time_s: float, gpu_time_s: float | None, start_s: 
     return min(waited_s + min(start_s or 0.0, gpu_time_s), cpu_time_s)
 
 
-def find_slowest_level(seconds: Mapping[str, float | None]) -> tuple[str | None, float | None]:
+def find_slowest_level(seconds: Mapping[LevelT, float | None]) -> tuple[LevelT, float | None] | tuple[None, None]:
     """Return the memory level that takes longest, and its seconds.
 
     A level whose rate is not known has None seconds and counts as zero; among equals the first counts.
     """
-    level = max(seconds, key=lambda name: seconds[name] or 0.0, default=None)
-    return level, seconds.get(level)
+    return max(seconds.items(), key=lambda pair: pair[1] or 0.0, default=(None, None))
 
 
 def classify_regime(
@@ -36,7 +39,7 @@ def classify_regime(
     start_s: float | None,
     compute_s: float | None,
     memory_s: float | None,
-) -> str | None:
+) -> Regime | None:
     """Return `implementation` where roof and overheads explain less than half of the CPU time; else the largest of
     `overhead`, `compute` and `memory`. None if a roof is not known and the overheads alone do not explain half.
 

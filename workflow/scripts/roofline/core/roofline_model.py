@@ -8,11 +8,12 @@ Infinity means 'no limit' and 'never'; records say it with a field instead.
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
-COMPUTE_BOUND = "compute"
-MEMORY_BOUND = "memory"
-OVERHEAD_BOUND = "overhead"
-IMPLEMENTATION_BOUND = "implementation"
+COMPUTE_BOUND: Final = "compute"
+MEMORY_BOUND: Final = "memory"
+OVERHEAD_BOUND: Final = "overhead"
+IMPLEMENTATION_BOUND: Final = "implementation"
 
 LANES_PER_WARP = 32
 SHARED_MEMORY_BANKS = 32

@@ -11,7 +11,7 @@ FEWEST_SAMPLES = 7  # a figure from fewer samples is marked, and nothing is conc
 STOPPING_CONFIDENCE = 0.99
 STOPPING_EFFECTIVE_COUNT = 50
 # Student's t that is exceeded with a probability of 2.5 %, for 1 to 30 degrees of freedom.
-STUDENT_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+STUDENT_T_975: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 STUDENT_T_975 += (2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)
 STUDENT_T_975 += (2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 
@@ -98,7 +98,7 @@ def is_precise(samples: Sequence[float], half_width: float = 0.005, confidence: 
         return False
     interval = median_interval(samples, confidence)
     middle = median(samples)
-    return bool(interval) and max(middle - interval[0], interval[1] - middle) <= half_width * abs(middle)
+    return interval is not None and max(middle - interval[0], interval[1] - middle) <= half_width * abs(middle)
 
 
 def precision_check_counts(minimum: int, maximum: int) -> list[int]:

@@ -6,14 +6,14 @@ What is not known is null; NaN and Infinity are refused. Keys carry their unit.
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roofline.core.terms import UserError
 from roofline.records.files import write_text
 
-RECORD_VERSION = 9  # of what measuring jobs write; roofline.json, the public format, has its own
+RECORD_VERSION: Final = 9  # of what measuring jobs write; roofline.json, the public format, has its own
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

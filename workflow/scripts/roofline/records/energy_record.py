@@ -19,7 +19,7 @@ class LoadEnergy(Record):
     @property
     def joules_per_work(self) -> float | None:
         """Joules per FLOP or byte; None if the figure is not relied on."""
-        return self.joules / self.work if self.joules and not self.reason else None
+        return self.joules / self.work if self.joules and self.work and not self.reason else None
 
 
 class Idle(Record):
@@ -78,6 +78,7 @@ class EnergyPoint(Record):
     def power_point(self) -> PowerPoint:
         """The rates and the power between the ticks; the energy of the point must be known."""
         energy = self.sustained.energy
+        assert energy and energy.work and energy.duration_s and energy.power_w  # else there would be a reason
         bytes_per_s = energy.work / energy.duration_s
         return PowerPoint(
             bytes_per_s=bytes_per_s, flops_per_s=self.intensity_flops_per_byte * bytes_per_s, power_w=energy.power_w

@@ -47,9 +47,9 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.repeated_keys: list[tuple[int, str]] = []
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: object) -> yaml.MappingNode:
         """Return a mapping as the base class does, and note its repeated keys."""
-        node = super().compose_mapping_node(anchor)
+        node = super().compose_mapping_node(anchor)  # type: ignore[arg-type]  # a name or None; the stubs say a dict
         keys = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -67,12 +67,13 @@ def read_yaml(path: Path | str) -> Any:
         content = loader.get_single_data()
     except ValueError as error:  # not UTF-8, or an invalid date or number
         raise UserError(f"{path}: cannot be read ({error})") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        problem = error.problem or str(error).splitlines()[0]
         problem = f"{error.context}, {problem}" if problem.startswith("but ") else problem
         raise UserError(f"{path}{line}: {problem}") from None
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     if loader.repeated_keys:
         keys = sorted(loader.repeated_keys)
         raise UserError([f"{path}, line {line}: the key '{key}' occurs twice" for line, key in keys])

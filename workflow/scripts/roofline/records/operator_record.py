@@ -1,5 +1,6 @@
 """Operators as they were measured: one record per job, one measurement per implementation, case and scope."""
 
+from collections.abc import Hashable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -37,7 +38,7 @@ class CellRecord(CellKey):
     cache: Cache
 
     @property
-    def identity(self) -> tuple:
+    def identity(self) -> tuple[Hashable, ...]:
         """A key that no other cell of the device has."""
         names = (self.operator, self.implementation, self.preset, self.scope, self.dtype, self.cache)
         return *names, *sorted(self.shape.items())
