@@ -118,7 +118,8 @@ class Workload:
         return self.compare()
 
 
-class HostCostBenchmark(NamedTuple):
+@dataclass(frozen=True)
+class HostCostBenchmark:
     """A step that shows one cost of the host."""
 
     name: str
