@@ -43,10 +43,10 @@ def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[Cou
     return hardware_counters.count_cells(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")
 
 
-def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):
-    short, long = ({OCCUPANCY: share, counter_names.DURATION_METRIC: s} for share, s in ((0.2, 1.0), (0.4, 3.0)))
+def test_a_share_of_several_kernels_is_weighed_by_their_times_whole_numbers_too(monkeypatch, tmp_path):
+    short, long = ({OCCUPANCY: share, counter_names.DURATION_METRIC: s} for share, s in ((1, 1), (0.4, 3)))
     (cell,) = counted(monkeypatch, tmp_path, short, long)
-    assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and cell.warp_instructions == 20
+    assert cell.achieved_occupancy_fraction == pytest.approx(0.55) and cell.warp_instructions == 20
 
 
 @pytest.mark.parametrize(("kernels", "read"), [(1, 10.0), (2, None)])
