@@ -4,12 +4,12 @@ import copy
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from factories import datasheet_figures, datasheet_peak, device_record
 
 from roofline.devices import datasheets
+from roofline.devices.base import Identity
 
 SHEETS = datasheets.read_datasheets(Path(__file__).parents[1] / "config" / "datasheets.yaml")
 CARDS = SHEETS["cards"]
@@ -38,7 +38,9 @@ def figures(entry_id: str, **changes) -> dict:
         "mig_slice": False,
         "nvlinks_active": None,
     } | changes
-    return datasheets.datasheet_figures(SHEETS, SimpleNamespace(**reported), reported)
+    named = {key: reported[key] for key in ("name", "compute_capability", "memory_total_bytes")}
+    identity = Identity(device="gpu0", kind="gpu", uuid="GPU-1", driver=None, memory_free_bytes=0, **named)
+    return datasheets.datasheet_figures(SHEETS, identity, reported)
 
 
 @pytest.mark.parametrize("entry_id", CARDS)

@@ -176,7 +176,7 @@ def count_wanted_gpus(config: dict) -> int:
     """Return how many GPUs the configuration asks for, at least 1."""
     devices = config.get("devices", "auto")
     if isinstance(devices, list):  # names that are not valid are refused later
-        valid_names = [name for name in map(str, devices) if discovery.kind_from_name(name) in DEVICE_TRAITS]
+        valid_names = [name for name in map(str, devices) if name.rstrip("0123456789") in DEVICE_TRAITS]
         return max(1, len(select_accelerators(valid_names, discovery.kind_from_name)))
     return max(1, len(discovery.discover()) - 1) if devices == "all" else 1
 

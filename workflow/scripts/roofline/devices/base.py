@@ -24,7 +24,7 @@ class Identity:
     """The facts that distinguish one device, with its driver and libraries, from another."""
 
     device: str
-    kind: str
+    kind: DeviceKind
     name: str
     uuid: str
     driver: str | None
@@ -37,6 +37,12 @@ class Identity:
     setting: str = ""
     multiprocessors: int | None = None
     nvml: bool = True
+
+    def require_capability(self) -> str:
+        """Return the compute capability of a GPU. Raises ValueError where there is none."""
+        if not self.compute_capability:
+            raise ValueError(f"the compute capability of {self.device} is not known")
+        return self.compute_capability
 
     def rerun_key(self) -> str:
         """Return name, UUID, driver and settings as one line.
@@ -61,7 +67,7 @@ class BandwidthBenchmark:
 
     name: str
     level: str
-    mix: str
+    mix: AccessPattern
     counting_rule: str
     counted_bytes: int
     steps_by_grid: dict[str, Step]
@@ -177,13 +183,8 @@ class GpuLimits:
     capability: Capability
 
 
-class Device(Protocol):
-    """A device, opened and ready to measure: devices/{kind}/{kind}_device.py has one class for each kind.
-
-    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. Every kind
-    defines all methods, except those whose text says what a device without the feature returns: a CPU has no queue and
-    reports nothing about itself. A GPU has more methods than this.
-    """
+class PlannedDevice(Protocol):
+    """A device whose cells can be planned, opened or not: what it is, and the ceilings of an operator."""
 
     identity: Identity
     name: str  # gpu0, cpu
@@ -194,17 +195,6 @@ class Device(Protocol):
     cache_ceilings: list[str]  # the ceilings for such operands, best first
     last_level_cache_bytes: int
 
-    # -- what it is
-    def read_hardware(self) -> dict:
-        """Return what the device reports of itself, by name with its unit: `hardware` of the device record."""
-
-    def read_software(self) -> dict:
-        """Return the versions of the libraries and drivers in use: `software` of the device record."""
-
-    def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
-        """Return the peaks and bandwidth of its datasheet, or of a formula, as fields of DatasheetFigures."""
-
-    # -- the ceilings of an operator
     def compute_unit(self, ceiling: str) -> ComputeUnit:
         """Return the kind of unit that computes at a compute ceiling."""
 
@@ -214,11 +204,37 @@ class Device(Protocol):
         A CPU ignores the unit, and gives fp32 for the dtypes that it emulates.
         """
 
-    def memory_ceiling_names(self, mix: AccessPattern) -> list[str]:
-        """Return the names of the memory ceilings that an access pattern may be under, best first."""
+    def memory_ceiling_names(self, mix: AccessPattern, cores: int | None = None) -> list[str]:
+        """Return the names of the memory ceilings that an access pattern may be under, best first.
+
+        Those of a CPU depend on how many of its cores are used; None: all.
+        """
 
     def emulation_note(self, dtype: str) -> str | None:
         """Return a line that says how the device computes in a dtype that it lacks; None if it has the dtype."""
+
+    def compile_ahead(self, kernels: Iterable[tuple]) -> None:
+        """Compile kernels, each given as the arguments of `load_kernel`. A CPU does nothing."""
+        return
+
+
+class Device(PlannedDevice, Protocol):
+    """A device, opened and ready to measure: devices/{kind}/{kind}_device.py has one class for each kind.
+
+    Times are in seconds, sizes in bytes. Arrays are those of the device's array library `xp`. Every kind
+    defines all methods, except those whose text says what a device without the feature returns: a CPU has no queue and
+    reports nothing about itself. A GPU has more methods than this.
+    """
+
+    # -- what it is
+    def read_hardware(self) -> dict:
+        """Return what the device reports of itself, by name with its unit: `hardware` of the device record."""
+
+    def read_software(self) -> dict:
+        """Return the versions of the libraries and drivers in use: `software` of the device record."""
+
+    def datasheet_figures(self, hardware: dict, datasheets_path: str) -> dict:
+        """Return the peaks and bandwidth of its datasheet, or of a formula, as fields of DatasheetFigures."""
 
     # -- arrays
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
@@ -251,6 +267,7 @@ class Device(Protocol):
     # -- time
     def synchronize(self) -> None:
         """Wait until the device has done all that is queued."""
+        return
 
     def time_steps(self, step: Step, count: int, first: int = 0, read_during: Callable | None = None) -> list[float]:
         """Return the seconds that a caller waits for each of `count` steps issued one after another, from `first` on.
@@ -266,6 +283,7 @@ class Device(Protocol):
         They are queued behind a kernel that holds the stream, at most `at_once` (32) together, and fewer where so many
         cannot be queued within 0.5 s. None on a synchronous device, or if even a few steps cannot.
         """
+        return None
 
     def host_cost_benchmarks(self) -> Iterable[HostCostBenchmark]:
         """Return benchmarks of the pieces that the calls of its operators consist of."""
@@ -275,9 +293,7 @@ class Device(Protocol):
 
         A CPU does nothing.
         """
-
-    def compile_ahead(self, kernels: Iterable[tuple]) -> None:
-        """Compile kernels, each given as the arguments of `load_kernel`. A CPU does nothing."""
+        return
 
     # -- its state
     def read_state(self) -> dict:
@@ -286,9 +302,11 @@ class Device(Protocol):
 
     def read_energy_j(self) -> float | None:
         """Return the joules used since the driver was loaded; None without a counter."""
+        return None
 
     def read_power_w(self) -> float | None:
         """Return the power in watts; None where the device does not report it."""
+        return None
 
     def measure_timer_ratio(self) -> float | None:
         """Return the host's clock over the clock by which this device's steps are timed; None if they are one clock."""
@@ -296,6 +314,7 @@ class Device(Protocol):
 
     def block_clock_mhz(self) -> float | None:
         """Return the clock counted over the last block of `time_steps`, in MHz; None where it was not counted."""
+        return None
 
     def identify_kernel(self, step: Step) -> dict:
         """Return the fields of the record KernelIdentity: name, whether it uses tensor cores, and how that is known.
@@ -306,6 +325,7 @@ class Device(Protocol):
 
     def count_other_processes(self) -> int | None:
         """Return the number of other processes on a GPU; None if not known, and on a CPU: see devices/host.py."""
+        return None
 
     # -- what its ceilings are measured with
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
@@ -319,6 +339,7 @@ class Device(Protocol):
 
     def pointer_chase(self, level: str) -> PointerChase | None:
         """Return a step of dependent loads from a level, their number, and a check; None for a level without one."""
+        return None
 
     def candidate_fma_workloads(self, ceiling: str, seed: int) -> Iterable[Workload]:
         """Return the register-only loops of multiply-adds that may reach a ceiling."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from roofline.core.architectures import missing_tensor_cores_reason, parse_capability
 from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, PRODUCT_DTYPES, REGISTER_ONLY_DTYPES, operand_dtype
+from roofline.core.terms import ComputeUnit
 from roofline.core.units import GIB
 from roofline.devices import datasheet_file
 from roofline.devices.base import Identity
@@ -17,8 +18,8 @@ from roofline.records.device_record import DeviceRecord
 
 read_datasheets = datasheet_file.read_datasheets  # offered next to what is looked up in them
 
-TENSOR_CORE = "tensor_core"
-CUDA_CORE = "cuda_core"
+TENSOR_CORE: ComputeUnit = "tensor_core"
+CUDA_CORE: ComputeUnit = "cuda_core"
 
 # The datasheet's figure for each ceiling on CUDA cores: fp32 GEMM and register-only fp32 run on the same units, and so
 # does fp64 GEMM on a card without fp64 tensor cores.
@@ -44,18 +45,19 @@ def datasheet_figures(datasheets: dict, identity: Identity, hardware: dict) -> d
     rate class of the named card ('entry'). 'absent' has the reason for each dtype without a peak.
     """
     card_id, card = find_card_model(datasheets, full_card_name(identity.name))
+    capability = identity.require_capability()
     mismatches = _find_mismatches(card_id, card, identity, hardware)
     printed = None if mismatches else card
-    same_silicon = card is not None and card["compute_capability"] == identity.compute_capability
+    silicon = card if card is not None and card["compute_capability"] == capability else None
     basis = _PeakBasis(
-        compute_capability=identity.compute_capability,
+        compute_capability=capability,
         multiprocessors=hardware["multiprocessors"],
         printed=printed,
         rate_class=_rate_class(datasheets, identity.name, card),
-        boost_clock_mhz=card["boost_clock_mhz"] if same_silicon else hardware["sm_clock_max_mhz"],
-        tensor_clock_mhz=card["tensor_clock_mhz"] if same_silicon else hardware["sm_clock_max_mhz"],
-        clocks_of_card=same_silicon,
-        architecture_id=find_nearest_architecture(datasheets, identity.compute_capability)[0],
+        boost_clock_mhz=silicon["boost_clock_mhz"] if silicon else hardware["sm_clock_max_mhz"],
+        tensor_clock_mhz=silicon["tensor_clock_mhz"] if silicon else hardware["sm_clock_max_mhz"],
+        clocks_of_card=silicon is not None,
+        architecture_id=find_nearest_architecture(datasheets, capability)[0],
     )
     peaks, absent = _collect_peaks(datasheets, basis)
     return {
@@ -69,7 +71,7 @@ def datasheet_figures(datasheets: dict, identity: Identity, hardware: dict) -> d
         "peaks": peaks,
         "absent": absent,
         "bandwidth": _bandwidth_figure(printed, hardware["memory_clock_max_mhz"], hardware["memory_bus_width_bits"]),
-        "nvlink": _nvlink_figure(datasheets["nvlink"].get(identity.compute_capability), hardware["nvlinks_active"]),
+        "nvlink": _nvlink_figure(datasheets["nvlink"].get(capability), hardware["nvlinks_active"]),
     }
 
 
@@ -217,7 +219,7 @@ class _Rate(NamedTuple):
     """The rate of one multiprocessor at a ceiling, and the datasheet's figure that corresponds to it."""
 
     figure: str
-    unit: str
+    unit: ComputeUnit
     operations_per_clock: float
     at_tensor_clock: bool
 
@@ -246,9 +248,9 @@ def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict]
     for ceiling in COMPUTE_CEILINGS:
         rate = _find_rate(datasheets, basis, ceiling)
         reason = missing_ceiling_reason(ceiling, basis.compute_capability) or _missing_peak_reason(rate, basis)
-        if reason is None:
+        if rate and reason is None:
             peaks[ceiling] = _peak_figure(rate, basis)
-        elif ceiling in PRODUCT_DTYPES:
+        elif reason and ceiling in PRODUCT_DTYPES:
             absent[ceiling] = reason
     return peaks, absent
 
@@ -274,6 +276,7 @@ def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
         source = NOT_PRINTED_SOURCE if derived else _source_text(card, rate.figure, otherwise="peaks")
     else:
         clock_mhz = basis.tensor_clock_mhz if rate.at_tensor_clock else basis.boost_clock_mhz
+        assert clock_mhz is not None  # else `_missing_peak_reason` has told so
         tflops = clock_peak_tflops(operations, basis.multiprocessors, clock_mhz)
         verified, derived = False, True
         source = (

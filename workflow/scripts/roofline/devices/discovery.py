@@ -3,30 +3,28 @@
 Each kind of device is a package, `gpu` or `cpu`:
 
 KIND_identity.py: discover(capacities), unsupported_reason(identity, ceiling)    without opening anything
-KIND_device.py: CpuDevice(identity) or GpuDevice(identity)                      opened; it is a base.Device
+KIND_device.py: open_device(identity), plan_device(identity)                    a base.Device, a base.PlannedDevice
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import import_module
 from types import ModuleType
 
 from roofline.core import levels
 from roofline.core.dtypes import COMPUTE_CEILINGS
-from roofline.core.levels import PEER
-from roofline.core.terms import DEVICE_TRAITS, select_accelerators
+from roofline.core.terms import DEVICE_TRAITS, DeviceKind, select_accelerators
 from roofline.devices import host
-from roofline.devices.base import Device, Identity
+from roofline.devices.base import Device, Identity, PlannedDevice
 from roofline.records.cards import METHOD
 from roofline.records.device_record import DeviceRecord
 
-DEVICE_CLASSES = {"cpu": "CpuDevice", "gpu": "GpuDevice"}  # in KIND_device.py, imported only where it is used
-PLANNING_CLASSES = {"cpu": "CpuDevice", "gpu": "PlannedGpu"}
+_KINDS: dict[str, DeviceKind] = {kind: kind for kind in DEVICE_TRAITS}
 
 
-def kind_from_name(device: str) -> str:
-    """Return the kind of a device by its name: gpu for gpu0, cpu for cpu."""
-    return device.rstrip("0123456789")
+def kind_from_name(device: str) -> DeviceKind:
+    """Return the kind of a device by its name: gpu for gpu0, cpu for cpu. Raises KeyError for a name of no kind."""
+    return _KINDS[device.rstrip("0123456789")]
 
 
 def memory_levels(device: str, devices: Iterable[str] = ()) -> list[str]:
@@ -38,48 +36,53 @@ def memory_levels(device: str, devices: Iterable[str] = ()) -> list[str]:
     gpus = select_accelerators(devices, kind_from_name)
     if device not in gpus:
         return levels_of_device
-    return levels_of_device + [f"{PEER}_{peer}" for peer in gpus if peer != device]
+    return levels_of_device + [f"{levels.PEER}_{peer}" for peer in gpus if peer != device]
 
 
 def level_name(name: str) -> str:
     """Return the level that a record's name belongs to: p2p for p2p_gpu1."""
-    return PEER if peer_name(name) else name
+    return levels.PEER if peer_name(name) else name
 
 
 def peer_name(name: str) -> str | None:
     """Return the other GPU of a level between two, gpu1 for p2p_gpu1; None for all other levels."""
     level, _, peer = name.partition("_")
-    return peer if level == PEER and peer else None
+    return peer if level == levels.PEER and peer else None
 
 
 def discover() -> dict[str, Identity]:
     """Return every device of this machine by its name, GPUs first."""
-    return {identity.device: identity for kind in DEVICE_TRAITS for identity in _identity_module(kind).discover()}
+    return {identity.device: identity for kind in DEVICE_TRAITS for identity in _module(kind, "identity").discover()}
 
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
     """Return why a device lacks a compute ceiling; None if it has it. Nothing is opened."""
-    return _identity_module(identity.kind).unsupported_reason(identity, ceiling)
+    return _module(identity.kind, "identity").unsupported_reason(identity, ceiling)
 
 
-def open_device(device: str, peer: str | None = None, classes: Mapping[str, str] = DEVICE_CLASSES) -> Device:
+def open_device(device: str, peer: str | None = None) -> Device:
     """Open the device of that name, and with it a GPU's peer. Raises LookupError if one is not on this machine."""
-    kind = kind_from_name(device)
-    present = {identity.device: identity for identity in _identity_module(kind).discover(capacities=False)}
-    names = [device, peer] if peer else [device]
+    identities = _find_identities([device, peer] if peer else [device])
+    return _module(kind_from_name(device), "device").open_device(*identities)
+
+
+def plan_device(device: str) -> PlannedDevice:
+    """Return the device of that name to plan cells on: a GPU has no context, which its other processes would notice."""
+    return _module(kind_from_name(device), "device").plan_device(*_find_identities([device]))
+
+
+def _find_identities(names: list[str]) -> list[Identity]:
+    """Return the identities of devices of one kind. Raises LookupError if one is not on this machine."""
+    identities = _module(kind_from_name(names[0]), "identity").discover(capacities=False)
+    present = {identity.device: identity for identity in identities}
     if missing := [name for name in names if name not in present]:
         raise LookupError(f"{' and '.join(missing)} is not on this machine")
-    device_class = getattr(import_module(f"roofline.devices.{kind}.{kind}_device"), classes[kind])
-    return device_class(*(present[name] for name in names))
+    return [present[name] for name in names]
 
 
-def plan_device(device: str) -> Device:
-    """Return the device of that name to plan cells on: a GPU has no context, which its other processes would notice."""
-    return open_device(device, classes=PLANNING_CLASSES)
-
-
-def _identity_module(kind: str) -> ModuleType:
-    return import_module(f"roofline.devices.{kind}.{kind}_identity")
+def _module(kind: DeviceKind, name: str) -> ModuleType:
+    """Return devices/KIND/KIND_NAME.py, imported only where it is used."""
+    return import_module(f"roofline.devices.{kind}.{kind}_{name}")
 
 
 def describe_device(device: Device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord:

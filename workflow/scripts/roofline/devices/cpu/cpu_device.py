@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from roofline.core import levels
 from roofline.core.dtypes import COMMON_DTYPE, array_dtype, dtype_bytes, operand_dtype
-from roofline.core.terms import Array
+from roofline.core.terms import AccessPattern, Array, ComputeUnit
 from roofline.devices import base, host
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
 from roofline.devices.cpu import cpu_identity, topology
@@ -35,9 +35,7 @@ class CpuDevice(base.Device):
 
         # The variables come too late for a BLAS that something else has loaded before.
         threadpoolctl.threadpool_limits(self.cores, "blas")
-        self.identity = identity
-        self.xp = numpy
-        self.name = identity.device
+        self.xp, self.identity, self.name = numpy, identity, identity.device
         self.kind = "cpu"
         self.memory_level = "dram"
         self.cache_ceilings, self.cache_level = [], "dram"  # no cache is measured: no roof for operands in a cache
@@ -69,7 +67,7 @@ class CpuDevice(base.Device):
         """Return the versions of NumPy and its BLAS, and the threads that the BLAS really uses."""
         import threadpoolctl
 
-        blas = next((lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"), {})
+        blas: dict = next((lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"), {})
         return {
             "numpy": self.xp.__version__,
             "blas": blas.get("internal_api"),
@@ -110,13 +108,13 @@ class CpuDevice(base.Device):
             "bandwidth": None,
         }
 
-    def compute_unit(self, ceiling: str) -> str:
+    def compute_unit(self, ceiling: str) -> ComputeUnit:
         return "cpu"
 
     def compute_ceiling_name(self, dtype: str, unit: str) -> str:
         return dtype if dtype in NATIVE_DTYPES else COMMON_DTYPE
 
-    def memory_ceiling_names(self, mix: str, cores: int | None = None) -> list[str]:
+    def memory_ceiling_names(self, mix: AccessPattern, cores: int | None = None) -> list[str]:
         """Return the names of the memory ceilings that an access pattern on `cores` cores may be under, best first.
 
         Reads on fewer than all cores have the ceiling of the next larger number of cores that was measured.
@@ -240,9 +238,8 @@ class CpuDevice(base.Device):
 
     def identify_kernel(self, step: Step) -> dict:
         name = getattr(step, "kernel_name", None)
-        if name:
-            return {"name": name, "tensor_cores": None, "how_known": "a loop of this project"}
-        return {"name": None, "tensor_cores": None, "how_known": "a BLAS does not tell which kernel it chose"}
+        how_known = "a loop of this project" if name else "a BLAS does not tell which kernel it chose"
+        return {"name": name, "tensor_cores": None, "how_known": how_known}
 
     # -- compute ceilings in registers
 
@@ -285,3 +282,11 @@ class CpuDevice(base.Device):
         ]
         free_bytes = host.memory_available_bytes()
         return dram_benchmarks.sweep_benchmarks(self.workers, caches_of_sweeps, free_bytes, points_per_octave)
+
+
+def open_device(identity: Identity) -> base.Device:
+    """Open the CPU."""
+    return CpuDevice(identity)
+
+
+plan_device = open_device  # whose cells are planned on the opened device

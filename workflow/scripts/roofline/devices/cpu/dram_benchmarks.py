@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy
 
 from roofline.core.levels import ALL_CORES
+from roofline.core.terms import ACCESS_PATTERNS, AccessPattern
 from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
 from roofline.devices.cpu import loops, topology
@@ -72,7 +73,7 @@ def bandwidth_benchmarks(workers: Workers, array_bytes: int) -> list[BandwidthBe
     """
     arrays, counts = StreamArrays(workers, array_bytes), measured_core_counts(workers.count)
     benchmarks = [_read_benchmark(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
-    benchmarks += [_write_benchmark(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ("write", "copy", "triad")]
+    benchmarks += [_write_benchmark(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ACCESS_PATTERNS if mix != "read"]
     for count in counts[1:]:
         benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores("dram_read", count), [count]))
     if workers.count > 1:
@@ -149,14 +150,14 @@ def _read_benchmark(arrays: StreamArrays, name: str, counts: Sequence[int]) -> B
         steps[grid](0)
         return "the sum of every 8-byte word, in every step, against that of the numbers written there"
 
-    steps = {_grid_name(count): partial(step, count) for count in counts}
+    steps: dict[str, Step] = {_grid_name(count): partial(step, count) for count in counts}
     return _benchmark(name, "read", arrays, counts, steps, verify)
 
 
-def _write_benchmark(arrays: StreamArrays, mix: str, name: str, counts: Sequence[int]) -> BandwidthBenchmark:
+def _write_benchmark(arrays: StreamArrays, mix: AccessPattern, name: str, counts: Sequence[int]) -> BandwidthBenchmark:
     """Return an access pattern that writes c, by each of the numbers of threads, past the caches and through them."""
 
-    def step(non_temporal: bool, count: int, index: int) -> StepSeconds:
+    def step(count: int, non_temporal: bool, index: int) -> StepSeconds:
         a, b, c = (arrays.memory.ctypes.data + array * arrays.bytes for array in range(3))
         if mix == "copy" and _copies_b(index):
             a = b
@@ -179,14 +180,13 @@ def _write_benchmark(arrays: StreamArrays, mix: str, name: str, counts: Sequence
             raise ArithmeticError(f"{name} with {grid}: what was written is wrong")
         return f"every number of the first and the last of {PARTS_PER_ARRAY} parts, cleared before, compared"
 
-    steps = {}
-    for count, non_temporal in itertools.product(counts, (True, False)):
-        steps[_grid_name(count, non_temporal)] = partial(step, non_temporal, count)
+    variants = itertools.product(counts, (True, False))
+    steps: dict[str, Step] = {_grid_name(*variant): partial(step, *variant) for variant in variants}
     return _benchmark(name, mix, arrays, counts, steps, verify)
 
 
 def _benchmark(
-    name: str, mix: str, arrays: StreamArrays, counts: Sequence[int], steps: dict[str, Step], verify: Callable
+    name: str, mix: AccessPattern, arrays: StreamArrays, counts: Sequence[int], steps: dict[str, Step], verify: Callable
 ) -> BandwidthBenchmark:
     """Return a benchmark by each of the numbers of threads. If the first one, the largest, is not all, it is of so many
     cores."""
@@ -296,16 +296,15 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
 
     The keys are the bytes of a set, a multiple of its parts.
     """
-    divisions = {}
+    point, divisions = 0, {}
     near_bytes = caches.levels.get("l2", topology.UNLISTED_L2_BYTES)
-    for point in itertools.count():
-        size_bytes = int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))
-        if size_bytes > largest:
-            return divisions
+    while (size_bytes := int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))) <= largest:
         step_bytes = NEAR_STEP_BYTES if size_bytes <= near_bytes else FAR_STEP_BYTES
         parts = math.ceil(size_bytes / step_bytes)
         whole_parts_bytes = _round_down(size_bytes, parts * ITERATION_BYTES)
         divisions[whole_parts_bytes] = SetDivision(parts, passes=max(1, step_bytes // size_bytes))
+        point += 1
+    return divisions
 
 
 def _sweep_benchmark(

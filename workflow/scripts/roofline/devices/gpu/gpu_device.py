@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from roofline.core import levels
 from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES
-from roofline.core.terms import DeviceKind, UnsupportedError
+from roofline.core.terms import AccessPattern, ComputeUnit, DeviceKind, UnsupportedError
 from roofline.devices import datasheets
-from roofline.devices.base import BandwidthBenchmark, GpuLimits, Identity, PointerChase, Step
+from roofline.devices.base import BandwidthBenchmark, CudaDevice, GpuLimits, Identity, PlannedDevice, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 from roofline.devices.gpu.cuda_timing import CudaTimer
@@ -57,7 +57,7 @@ class PlannedGpu:
         import cupy
 
         self.xp, self.identity, self.name, self.peer = cupy, identity, identity.device, peer
-        self.capability = parse_capability(identity.compute_capability)
+        self.capability = parse_capability(identity.require_capability())
         self.architecture = architecture_of(self.capability)
         self.memory_level = levels.MAIN_MEMORY[self.kind]
         self.cache_ceilings, self.cache_level = ["l2"], "l2"
@@ -84,7 +84,7 @@ class PlannedGpu:
         self.load_kernel, self.compiled = compiler.load_kernel, compiler.compiled
         self.compile_ahead = compiler.compile_ahead
 
-    def compute_unit(self, ceiling: str) -> str:
+    def compute_unit(self, ceiling: str) -> ComputeUnit:
         """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or
         "cuda_core"."""
         return datasheets.TENSOR_CORE if ceiling in self.architecture.tensor_dtypes else datasheets.CUDA_CORE
@@ -96,7 +96,7 @@ class PlannedGpu:
             return dtype
         return f"{dtype if DTYPES[dtype].pipe else COMMON_DTYPE}_fma"
 
-    def memory_ceiling_names(self, mix: str) -> list[str]:
+    def memory_ceiling_names(self, mix: AccessPattern, cores: int | None = None) -> list[str]:
         """Return the names of the memory ceilings that an access pattern may be under, best first."""
         return levels.memory_ceiling_names(self.kind, mix)
 
@@ -300,6 +300,16 @@ class GpuDevice(PlannedGpu):
         graph = self.stream.end_capture()
         graph.upload(self.stream)
         return graph
+
+
+def open_device(identity: Identity, peer: Identity | None = None) -> CudaDevice:
+    """Open a GPU, with a peer for what is measured between the two."""
+    return GpuDevice(identity, peer)
+
+
+def plan_device(identity: Identity) -> PlannedDevice:
+    """Return a GPU without a context, which its other processes would notice."""
+    return PlannedGpu(identity)
 
 
 def _dotted_version(version: int) -> str:

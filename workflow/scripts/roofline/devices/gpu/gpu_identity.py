@@ -68,7 +68,7 @@ def no_gpu_reason() -> str | None:
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:
     """Return why this card cannot be measured for a compute ceiling, without opening it; None where it can."""
-    return identity.fault or missing_ceiling_reason(ceiling, identity.compute_capability)
+    return identity.fault or missing_ceiling_reason(ceiling, identity.require_capability())
 
 
 def _facts_from_nvml(handle: nvml.NvmlHandle, cards: list[cuda_driver.VisibleGpu]) -> dict:

@@ -44,7 +44,7 @@ class KernelCompiler:
     def __init__(self, cupy: ModuleType, identity: Identity, ceiling_kernels: Iterable[tuple]):
         """Compile for the card of an identity; `ceiling_kernels` are compiled ahead with those of operators."""
         self._cupy, self._ceiling_kernels = cupy, ceiling_kernels
-        self._software, self._capability = identity.software, parse_capability(identity.compute_capability or "")
+        self._software, self._capability = identity.software, parse_capability(identity.require_capability())
         self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}  # by code and macros
 
     def load_kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()) -> "cupy.RawKernel":

@@ -12,7 +12,7 @@ import numpy
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import AccessPattern, UnsupportedError
 from roofline.core.units import GIB, MIB
-from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
+from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
 from roofline.devices.gpu import hbm_benchmarks
 from roofline.devices.gpu.cuda_arrays import ONE_PASS_BLOCKS_PER_SM, ONE_PASS_THREADS
 from roofline.devices.gpu.pointer_chase import allocate_chain, make_chase_step
@@ -38,8 +38,8 @@ class PeerPair:
     """
 
     def __init__(self, device: "GpuDevice", size_bytes: int | None):
-        _require_access(device)
-        free = min(device.identity.memory_free_bytes, device.peer.memory_free_bytes)
+        self.peer = _require_access(device)
+        free = min(device.identity.memory_free_bytes, self.peer.memory_free_bytes)
         size = size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE)
         self.size = size // hbm_benchmarks.ROUND_BYTES * hbm_benchmarks.ROUND_BYTES
         self.device, self.path = device, device.describe_peer_path()
@@ -48,7 +48,7 @@ class PeerPair:
     def bandwidth_benchmarks(self) -> list[BandwidthBenchmark]:
         """Return the benchmarks of copies, reads and writes: from the device or by its kernels, then both ways at
         once."""
-        name = f"p2p_{self.device.peer.device}"
+        name = f"p2p_{self.peer.device}"
         return [
             self._benchmark(f"{name}{suffix}{'_both' if both_ways else ''}", transfer, both_ways)
             for suffix, transfer in (("", _DriverCopy), ("_read", _PeerRead), ("_write", _PeerWrite))
@@ -123,20 +123,22 @@ class PeerPair:
         return step, lambda: self._run_checked(step, [copy])
 
 
-def _require_access(device: "GpuDevice") -> None:
-    """Let each of two cards access the other's memory. Raises UnsupportedError where it may not: CUDA would copy by way
-    of the host, and would not tell."""
-    runtime = device.xp.cuda.runtime
+def _require_access(device: "GpuDevice") -> Identity:
+    """Let each of two cards access the other's memory, and return the peer. Raises UnsupportedError where it may not:
+    CUDA would copy by way of the host, and would not tell."""
+    runtime, peer = device.xp.cuda.runtime, device.peer
+    assert peer is not None  # the device was opened with one
     if runtime.getDeviceCount() < 2:
-        raise UnsupportedError(f"CUDA shows this process only one of {device.name} and {device.peer.device}")
+        raise UnsupportedError(f"CUDA shows this process only one of {device.name} and {peer.device}")
     if not (runtime.deviceCanAccessPeer(0, 1) and runtime.deviceCanAccessPeer(1, 0)):
         no_access = "may not access one another's memory, and copies would go through the host"
-        raise UnsupportedError(f"{device.name} and {device.peer.device} {no_access}")
-    if device.peer.compute_capability != device.identity.compute_capability:
-        raise UnsupportedError(f"{device.name} and {device.peer.device} are of different compute capabilities")
-    for card, peer in ((0, 1), (1, 0)):
+        raise UnsupportedError(f"{device.name} and {peer.device} {no_access}")
+    if peer.compute_capability != device.identity.compute_capability:
+        raise UnsupportedError(f"{device.name} and {peer.device} are of different compute capabilities")
+    for card, neighbour in ((0, 1), (1, 0)):
         with device.xp.cuda.Device(card):
-            runtime.deviceEnablePeerAccess(peer)
+            runtime.deviceEnablePeerAccess(neighbour)
+    return peer
 
 
 class _Endpoint:
@@ -208,11 +210,12 @@ class _Transfer(Protocol):
 class _DriverCopy:
     """The driver's copies, issued by the card that sends."""
 
-    mix, counted = "copy", "copied by the driver"
+    mix: AccessPattern = "copy"
+    counted = "copied by the driver"
 
     def __init__(self, card: _Endpoint, peer: _Endpoint, size: int | None = None):
         self._card, self._peer, self._size = card, peer, size or card.size
-        self.steps = {"the driver's copy": self._step}
+        self.steps: dict[str, Step] = {"the driver's copy": self._step}
 
     def _step(self, index: int) -> None:
         card, peer = self._card, self._peer
@@ -236,9 +239,9 @@ class _DriverCopy:
 
 
 class _PeerKernel:
-    """Kernels of one card on an array of its peer."""
+    """Kernels of one card on an array of its peer, named by what they do."""
 
-    name: str
+    mix: AccessPattern
 
     def __init__(self, card: _Endpoint, peer: _Endpoint):
         self._card, self._peer, self._start = card, peer, hbm_benchmarks.PATTERN_START + card.number
@@ -249,7 +252,7 @@ class _PeerKernel:
             shapes.append((blocks_per_sm, threads, depth))
         arguments = self.arguments(numpy.uint64(card.size // device.vector_bytes))
         with card:
-            grids = hbm_benchmarks.list_grids(device, self.name, card.size, shapes)
+            grids = hbm_benchmarks.list_grids(device, self.mix, card.size, shapes)
         self.steps = {name: self._launch_step(grid, arguments) for name, grid in grids.items()}
 
     def arguments(self, vectors: numpy.uint64) -> tuple:
@@ -263,7 +266,7 @@ class _PeerKernel:
 class _PeerRead(_PeerKernel):
     """Reads of the peer's memory."""
 
-    name = mix = "read"
+    mix: AccessPattern = "read"
     counted = "of the other card's memory read by a kernel"
 
     def arguments(self, vectors: numpy.uint64) -> tuple:
@@ -289,7 +292,7 @@ class _PeerRead(_PeerKernel):
 class _PeerWrite(_PeerKernel):
     """Writes to the peer's memory."""
 
-    name = mix = "write"
+    mix: AccessPattern = "write"
     counted = "of the other card's memory written by a kernel"
 
     def arguments(self, vectors: numpy.uint64) -> tuple:
