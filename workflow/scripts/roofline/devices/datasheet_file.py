@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -23,6 +23,8 @@ PEAK_FIGURES = (*TENSOR_DTYPES, *CUDA_CORE_RATES)
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Text = Annotated[str, Field(pattern=r"\S")]
+TensorDtype = Literal[TENSOR_DTYPES]  # type: ignore[valid-type]  # of a tuple that follows from tables
+PeakFigure = Literal[PEAK_FIGURES]  # type: ignore[valid-type]  # likewise
 CapabilityText = Annotated[str, Field(pattern=r"^[0-9]+[.][0-9]+$")]
 
 
@@ -34,7 +36,7 @@ class StrictModel(BaseModel):
 
 def make_mapping_model(kind: type, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> type[StrictModel]:
     """Return the model of a mapping whose values are all of one kind."""
-    fields = dict.fromkeys(required, kind) | dict.fromkeys(optional, (kind, None))
+    fields: dict[str, Any] = dict.fromkeys(required, kind) | dict.fromkeys(optional, (kind, None))
     return create_model("Part", __base__=StrictModel, **fields)
 
 
@@ -43,17 +45,17 @@ class RateClass(StrictModel):
 
     meaning: Text
     name_contains: list[Text]
-    factors: dict[Literal[TENSOR_DTYPES], Annotated[float, Field(ge=0, le=1)]]
+    factors: dict[TensorDtype, Annotated[float, Field(ge=0, le=1)]]
 
 
 class ArchitectureRates(StrictModel):
     """The rates of one multiprocessor of a compute capability."""
 
     name: Text
-    tensor_core: dict[Literal[TENSOR_DTYPES], PositiveInt]
-    cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)
-    tensor_at_boost_clock: list[Literal[TENSOR_DTYPES]]
-    unverified: list[Literal[(*TENSOR_DTYPES, *CUDA_CORE_RATES)]]
+    tensor_core: dict[TensorDtype, PositiveInt]
+    cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)  # type: ignore[valid-type]  # likewise
+    tensor_at_boost_clock: list[TensorDtype]
+    unverified: list[PeakFigure]
     source: Text
 
 
@@ -66,14 +68,14 @@ class CardModel(StrictModel):
     boost_clock_mhz: Positive
     tensor_clock_mhz: Positive
     rate_class: Text
-    peaks_tflops: dict[Literal[PEAK_FIGURES], Positive]
+    peaks_tflops: dict[PeakFigure, Positive]
     memory_type: Text
     memory_gb: Positive
     bandwidth_gb_per_s: Positive
     power_limit_w: Positive
     unverified: list[Text]
-    sources: make_mapping_model(Text, ("device", "peaks", "bandwidth"), ("names", *PEAK_FIGURES))
-    from_formula: list[Literal[PEAK_FIGURES]] = []
+    sources: make_mapping_model(Text, ("device", "peaks", "bandwidth"), ("names", *PEAK_FIGURES))  # type: ignore[valid-type]  # likewise
+    from_formula: list[PeakFigure] = []
     notes: Text = ""
 
 

@@ -282,10 +282,10 @@ def _read_cpu_quotas() -> Iterator[float]:
         with contextlib.suppress(OSError, ValueError):  # 'max' is not a number
             quota, period = map(int, (group / "cpu.max").read_text().split())
             yield quota / period
-        quota = _read_number(group / "cpu.cfs_quota_us")  # version 1
-        period = _read_number(group / "cpu.cfs_period_us")
-        if quota and period and quota > 0:
-            yield quota / period
+        quota_us = _read_number(group / "cpu.cfs_quota_us")  # version 1
+        period_us = _read_number(group / "cpu.cfs_period_us")
+        if quota_us and period_us and quota_us > 0:
+            yield quota_us / period_us
 
 
 def _read_number(path: Path) -> int | None:

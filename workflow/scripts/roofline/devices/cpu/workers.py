@@ -20,7 +20,7 @@ class Workers:
 
     def __init__(self, count: int, cpus: Sequence[int] = ()):
         self.count = count
-        self._queues = [SimpleQueue() for _ in range(count)]
+        self._queues: list[SimpleQueue] = [SimpleQueue() for _ in range(count)]
         for number, queue in enumerate(self._queues):
             Thread(target=_run_tasks, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
 
@@ -33,7 +33,7 @@ class Workers:
 
         Raises the first error, by the number of the worker.
         """
-        done = SimpleQueue()
+        done: SimpleQueue = SimpleQueue()  # of the worker's number, the result, and an error in its place
         for queue in self._queues[:count]:
             queue.put((work, done))
         outcomes = sorted((done.get() for _ in range(count)), key=lambda outcome: outcome[0])
@@ -51,8 +51,7 @@ def _run_tasks(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
     while task := queue.get():
         work, done = task
         try:
-            outcome = number, work(number), None
+            done.put((number, work(number), None))
         except BaseException as error:
-            outcome = number, None, error
-        done.put(outcome)
-        del task, work, done, outcome  # they would keep arrays alive
+            done.put((number, None, error))
+        del task, work, done  # they would keep arrays alive

@@ -85,12 +85,9 @@ def all_metrics(capability: tuple[int, int]) -> list[str]:
 
 def counted_fields(values: Mapping[str, float], capability: tuple[int, int]) -> tuple[dict, dict[str, str]]:
     """Return the fields of a counted cell from the values of metrics, and for each field without a value the reason."""
-    counted, unknown = {}, {}
-    for field, name in metric_by_field(capability).items():
-        if name in values:
-            counted[field] = values[name]
-        else:
-            unknown[field] = f"{name} was not counted"
+    metrics = metric_by_field(capability)
+    counted = {field: values[name] for field, name in metrics.items() if name in values}
+    unknown = {field: f"{name} was not counted" for field, name in metrics.items() if name not in values}
     metrics_by_pipe = flops_by_metric(capability)
     flops = {}
     for pipe, flops_of_metric in metrics_by_pipe.items():

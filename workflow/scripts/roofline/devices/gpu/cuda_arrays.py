@@ -26,9 +26,9 @@ class TriadArrays(NamedTuple):
 class CudaArrays:
     """Arrays on one card; it keeps those of the last triad, and one buffer for working sets."""
 
-    def __init__(self, cupy: ModuleType, stream: "cupy.cuda.Stream", load_kernel: LoadKernel, multiprocessors: int):
+    def __init__(self, xp: ModuleType, stream: "cupy.cuda.Stream", load_kernel: LoadKernel, multiprocessors: int):
         """Make arrays with CuPy, and fill and copy them on a stream by kernels that `load_kernel` returns."""
-        self._cupy, self._stream, self.load_kernel, self._multiprocessors = cupy, stream, load_kernel, multiprocessors
+        self._cupy, self._stream, self.load_kernel, self._multiprocessors = xp, stream, load_kernel, multiprocessors
         self._triad_arrays: TriadArrays | None = None
         self._cache_buffer: cupy.ndarray | None = None
 
@@ -101,9 +101,8 @@ class CudaArrays:
         """Return three arrays of random fp32 numbers of `size_bytes` each, the same ones in every call for a size."""
         if self._triad_arrays is None or self._triad_arrays.a.nbytes != size_bytes:
             self._triad_arrays = None  # frees those of another size
-            self._triad_arrays = TriadArrays(
-                *(self.normal((size_bytes // 4,), COMMON_DTYPE, seed) for seed in range(3))
-            )
+            arrays = (self.normal((size_bytes // 4,), COMMON_DTYPE, seed) for seed in range(3))
+            self._triad_arrays = TriadArrays(*arrays)
         return self._triad_arrays
 
     def cache_buffer(self, size_bytes: int) -> "cupy.ndarray":

@@ -71,11 +71,11 @@ def _describe_gpu(cuda: ctypes.CDLL, device: int) -> VisibleGpu:
     def attribute(number: int) -> int:
         return _call_for_int(cuda.cuDeviceGetAttribute, number, device)
 
-    name, uuid, memory = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)(), ctypes.c_size_t()
-    _require_success(cuda.cuDeviceGetName(ctypes.byref(name), len(name), device))
+    buffer, uuid, memory = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)(), ctypes.c_size_t()
+    _require_success(cuda.cuDeviceGetName(ctypes.byref(buffer), len(buffer), device))
     _require_success(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))  # a MIG slice has its own UUID
     _require_success(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
-    name, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
+    name, digits = buffer.value.decode(errors="replace"), bytes(uuid).hex()
     kind = "MIG" if " MIG " in name else "GPU"
     return VisibleGpu(
         name=name,

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -38,12 +39,11 @@ class CudaTimer:
     Events, the kernel that holds the stream and the marks of the clock are made when they are first used.
     """
 
-    def __init__(self, cupy: ModuleType, stream: "cupy.cuda.Stream", multiprocessors: int, arrays: CudaArrays):
-        """Time steps on a stream; `arrays` allocates the pinned memory that the card and the host share."""
-        self._cupy, self._stream, self._multiprocessors, self._arrays = cupy, stream, multiprocessors, arrays
+    def __init__(self, xp: ModuleType, stream: "cupy.cuda.Stream", multiprocessors: int, arrays: CudaArrays):
+        """Time steps on a stream by CuPy; `arrays` allocates the pinned memory that the card and the host share."""
+        self._cupy, self._stream, self._multiprocessors, self._arrays = xp, stream, multiprocessors, arrays
         self._events: list[cupy.cuda.Event] = []
         self._hold_kernel: cupy.RawKernel | None = None
-        self._clock_marks: numpy.ndarray | None = None
 
     def synchronize(self) -> None:
         """Wait until the device's stream is empty."""
@@ -75,7 +75,8 @@ class CudaTimer:
         numbers of a batch that timed out are not used again, since its buffers are in the cache now. None if the queue
         cannot be filled before the hold's time-out, even with few steps.
         """
-        times, batch = [], at_once or STEPS_BEHIND_HOLD
+        times: list[float] = []
+        batch = at_once or STEPS_BEHIND_HOLD
         self._hold_stream(0)  # loads the kernel, so that nothing is loaded behind a hold
         while len(times) < count:
             queued = min(batch, count - len(times))
@@ -176,14 +177,20 @@ class CudaTimer:
 
     def queue_clock_mark(self, mark_number: int) -> None:
         """Queue a reading of every multiprocessor's cycles and nanoseconds, which the host reads without a copy."""
-        if self._clock_marks is None:
-            self._clock_kernel = self._arrays.load_kernel("clock.cu", "mark_clocks")
-            size_bytes = KEPT_CLOCK_MARKS * self._multiprocessors * CLOCK_MARK_BYTES
-            words = self._arrays.allocate_pinned(size_bytes).view(numpy.int64)
-            self._clock_marks = words.reshape(KEPT_CLOCK_MARKS, self._multiprocessors, 2)
         mark = self._clock_marks[mark_number % KEPT_CLOCK_MARKS]
         mark[...] = 0
         self._clock_kernel((self._multiprocessors,), (1,), (numpy.uint64(mark.ctypes.data),))
+
+    @cached_property
+    def _clock_kernel(self) -> "cupy.RawKernel":
+        return self._arrays.load_kernel("clock.cu", "mark_clocks")
+
+    @cached_property
+    def _clock_marks(self) -> numpy.ndarray:
+        """The cycles and nanoseconds of the last marks, for each multiprocessor, in memory that the card shares."""
+        size_bytes = KEPT_CLOCK_MARKS * self._multiprocessors * CLOCK_MARK_BYTES
+        words = self._arrays.allocate_pinned(size_bytes).view(numpy.int64)
+        return words.reshape(KEPT_CLOCK_MARKS, self._multiprocessors, 2)
 
     def _clock_mhz(self, first_mark: int, last_mark: int) -> float | None:
         """Return the median MHz of the multiprocessors that both marks have; None where any span is too short."""

@@ -8,7 +8,7 @@ import numpy
 
 from roofline.core.terms import Array
 
-C_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
+C_TYPES: dict[str, type[ctypes._SimpleCData]] = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "f": ctypes.c_float}
 TENSOR_MAP_BYTES = 128
 TILE_ROW_BYTES = 128  # what the 128-byte swizzle reaches over
 # Parts of kernels' names, and whether such a kernel uses tensor cores; the first match counts. cuBLAS's "xmma" kernels
@@ -52,7 +52,7 @@ def _three_dimensions(shape: tuple) -> tuple:
     return shape + (1,) * (3 - len(shape))
 
 
-def _to_c_value(argument: "Array | numpy.generic"):
+def _to_c_value(argument: "Array | numpy.generic") -> "ctypes._CData":
     if hasattr(argument, "data") and hasattr(argument.data, "ptr"):
         return ctypes.c_void_p(argument.data.ptr)
     if argument.dtype.kind == "V":  # a structure by value, such as a tensor map
@@ -101,7 +101,7 @@ def identify_kernel(run: Callable[[], object]) -> dict:
         return _unknown_kernel(f"CUPTI does not load here ({type(error).__name__})")
     if not kernels:
         return _unknown_kernel("CUPTI recorded no kernel")
-    name = max(kernels, key=kernels.get)
+    name = max(kernels, key=lambda name: kernels[name])
     return {"name": name, "tensor_cores": uses_tensor_cores(name), "how_known": "CUPTI activity record"}
 
 

@@ -161,7 +161,7 @@ def describe_path(handle: NvmlHandle, peer: NvmlHandle) -> dict:
     else:
         link = "nvlink" if status == P2P_OK else "pcie"
     ancestor = ANCESTORS.get(query("DeviceGetTopologyCommonAncestor", handle, peer))
-    path = {"link": link, "active_nvlinks": None, "nvlink_version": None, "pcie_ancestor": ancestor}
+    path: dict[str, Any] = {"link": link, "active_nvlinks": None, "nvlink_version": None, "pcie_ancestor": ancestor}
     if link == "nvlink":
         links = [number for number in _active_links(handle) if _link_reaches(handle, number, peer)]
         versions = [NVLINK_VERSIONS.get(query("DeviceGetNvLinkVersion", handle, number)) for number in links]
