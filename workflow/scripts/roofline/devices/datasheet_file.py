@@ -24,7 +24,7 @@ PEAK_FIGURES = (*TENSOR_DTYPES, *CUDA_CORE_RATES)
 PositiveInt = Annotated[int, Field(gt=0)]
 Text = Annotated[str, Field(pattern=r"\S")]
 TensorDtype = Literal[TENSOR_DTYPES]  # type: ignore[valid-type]  # of a tuple that follows from tables
-PeakFigure = Literal[PEAK_FIGURES]  # type: ignore[valid-type]  # likewise
+PeakFigure = Literal[PEAK_FIGURES]  # type: ignore[valid-type]  # of another
 CapabilityText = Annotated[str, Field(pattern=r"^[0-9]+[.][0-9]+$")]
 
 
@@ -53,7 +53,7 @@ class ArchitectureRates(StrictModel):
 
     name: Text
     tensor_core: dict[TensorDtype, PositiveInt]
-    cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)  # type: ignore[valid-type]  # likewise
+    cuda_core: make_mapping_model(PositiveInt, CUDA_CORE_RATES)  # type: ignore[valid-type]  # made at run time
     tensor_at_boost_clock: list[TensorDtype]
     unverified: list[PeakFigure]
     source: Text
@@ -74,7 +74,7 @@ class CardModel(StrictModel):
     bandwidth_gb_per_s: Positive
     power_limit_w: Positive
     unverified: list[Text]
-    sources: make_mapping_model(Text, ("device", "peaks", "bandwidth"), ("names", *PEAK_FIGURES))  # type: ignore[valid-type]  # likewise
+    sources: make_mapping_model(Text, ("device", "peaks", "bandwidth"), ("names", *PEAK_FIGURES))  # type: ignore[valid-type]  # made at run time
     from_formula: list[PeakFigure] = []
     notes: Text = ""
 

@@ -268,5 +268,5 @@ def compile_loop(work: str) -> Loop:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("run"))
-    run.engine = engine  # type: ignore[attr-defined]  # a function of ctypes may have attributes; it keeps the code in memory
+    run.engine = engine  # type: ignore[attr-defined]  # keeps the code in memory; ctypes allows it
     return run
