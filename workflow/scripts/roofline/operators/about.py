@@ -56,7 +56,7 @@ class About:
     advice_by_implementation: Mapping[str, ImplementationAdvice] = {}
     default_advice = ImplementationAdvice()  # for implementations that have no entry
 
-    def __init_subclass__(cls, **keywords):
+    def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if "name" in cls.__dict__:
             cls.title = cls.__dict__.get("title", cls.name.replace("_", " "))
@@ -74,7 +74,7 @@ class About:
             return ""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items() if key != self.axis.key)
 
-    def runs_in_graph(self, implementation: str | None) -> bool:
+    def runs_in_graph(self, implementation: str) -> bool:
         """Return whether a CUDA graph launches the implementation's kernels, so that no call precedes each of them."""
         return self._implementation_advice(implementation).graph
 
@@ -97,7 +97,7 @@ class About:
             "implementation": list(current.improvements) or generic,
         }
 
-    def _implementation_advice(self, implementation: str | None) -> ImplementationAdvice:
+    def _implementation_advice(self, implementation: str) -> ImplementationAdvice:
         return self.advice_by_implementation.get(implementation, self.default_advice)
 
 

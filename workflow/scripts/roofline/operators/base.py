@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from roofline.core.dtypes import FLOAT_BYTES, TOLERANCES, dtype_bytes, relative_error, require_close
 from roofline.core.terms import DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
-from roofline.devices.base import Device, Identity
+from roofline.devices.base import CudaDevice, Device, Identity, Step
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
 from roofline.operators.setting_types import CompletedConfig, OperatorSettings, Settings
 from roofline.records.operator_record import DataFile
@@ -201,6 +201,34 @@ class Implementation(ABC):
         return CostTerms(calls={"array_operation_s": float(self.launches)}, start=start)
 
 
+class CudaImplementation(Implementation):
+    """A way to compute a case on a GPU by more than array operations: kernels of ours, or CUDA graphs."""
+
+    kind = "gpu"
+    device: CudaDevice
+
+    def capture_launches(
+        self, kernel: Any, blocks: int, threads: int, arguments: list[tuple], shared_bytes: int = 0
+    ) -> list:
+        """Return graphs of `per_call` launches, which go through all arguments in turn, from the last to the first."""
+        graphs, per_call, count = [], self.per_call, len(arguments)
+        for first in range(0, math.lcm(count, per_call), per_call):
+            launches = [arguments[index % count] for index in range(first, first + per_call)]
+            graphs.append(self.device.capture_launches(kernel, (blocks,), (threads,), launches, shared_bytes))
+        return graphs
+
+    def replay(self, graphs: list[tuple[Any, Array]]) -> Step:
+        """Return a step that launches one graph after another; each stands with the result of its last launch."""
+        stream, count = self.device.stream, len(graphs)
+
+        def step(index: int) -> Array:
+            graph, result = graphs[index % count]
+            graph.launch(stream)
+            return result
+
+        return step
+
+
 class Operator(ABC):
     """A computation: its jobs, counts, inputs, reference result and implementations.
 
@@ -211,21 +239,21 @@ class Operator(ABC):
     name: ClassVar[str]
     rule: ClassVar[str]  # of the workflow, of the config's section and of the results' folder; by default the name
     picture: ClassVar[str]  # results/{picture}.png; by default the name
-    Settings: ClassVar[type[Settings]] = OperatorSettings
     sections: ClassVar[dict[str, type[Settings]]] = {}  # further sections of the config
+    Settings: ClassVar[type[Settings]] = OperatorSettings
     implementations: ClassVar[tuple[type[Implementation], ...]]
     mix: ClassVar[AccessPattern] = "read"
     unit: ClassVar[str] = "cuda_core"  # or tensor_core: where it computes on a GPU that has both
     # The largest relative error by dtype: norm of the difference over norm of the reference.
     tolerance: ClassVar[Mapping[str, float]] = TOLERANCES | {"fp8_e4m3": 5e-2}
-    constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
+    constants: ClassVar[Mapping[str, Constants]] = GENERIC_CONSTANTS
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache have its ceiling as their roof
     path: str | None = None  # of the user's file, as the config names it
     measured_with_ceilings: ClassVar[bool] = False  # the jobs of rule peak_flops measure it
     compared: ClassVar[bool] = True  # also measured on the CPU of a machine with a GPU
 
-    def __init_subclass__(cls, **keywords):
+    def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if "name" in cls.__dict__:
             cls.rule = cls.__dict__.get("rule", cls.name)
@@ -389,6 +417,11 @@ def find_local_modules(file: Path) -> frozenset[Path]:
         siblings = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
         new = {path for path in siblings if path.is_file()} - modules
     return frozenset(modules)
+
+
+def macro_options(**macros: int | str) -> tuple[str, ...]:
+    """Return the options of the compiler that define a kernel's macros."""
+    return tuple(f"-D{name}={value}" for name, value in macros.items())
 
 
 def emulation_skip_reason(case: Case) -> str | None:

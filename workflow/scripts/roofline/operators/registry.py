@@ -89,7 +89,7 @@ def _import_file(path: str, file: Path) -> ModuleType:
     path_hash = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # two folders may have files of one name
     module_name = f"roofline_user_operator_{file.stem}_{path_hash}"
     spec = importlib.util.spec_from_file_location(module_name, file)
-    if spec is None or spec.loader is None:
+    if not (spec and spec.loader and spec.origin):
         raise UserError(f"operators: {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # so that pickling by name, and inspect, find it

@@ -1,6 +1,6 @@
 """Decode attention, as readers see it."""
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 from roofline.core.architectures import Architecture
 from roofline.core.dtypes import COMMON_DTYPE, has_narrower_dtype
@@ -19,9 +19,9 @@ class AboutDecodeAttention(About):
     counted = "K and V once; block: and the projections' weights"
     unit = "tensor_core"
     axis = Axis(key="seq_len", symbol="S", at_least=4)
-    scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
+    scopes: Mapping[str, str] = {"core": "without projections", "block": "with its projections"}
     usual_share_of_peak = (0.003, 0.01)
-    advice_by_implementation: ClassVar = {
+    advice_by_implementation: Mapping[str, ImplementationAdvice] = {
         "fused": ImplementationAdvice(fused=True, improvements=MORE_KEYS),
         "fused_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_KEYS),
         "numpy": ImplementationAdvice(improvements=("compiled code instead of NumPy's temporaries",)),

@@ -11,9 +11,9 @@ from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
-from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits
+from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits, Step
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import Case, ExecutedFlops, Operator
+from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
 from roofline.records.seal_records import CostTerms
@@ -65,16 +65,8 @@ class KernelVariant:
 
     def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
         """Return the -D options of the compiler for a dtype and head size."""
-        macros = {
-            "DTYPE": dtype.capitalize(),
-            "HEAD_SIZE": head_size,
-            "QUERIES": self.queries,
-            "WARPS": self.warps,
-            "BLOCKS": self.blocks,
-            "STAGES": self.stages,
-            "BY_MMA": int(self.uses_mma),
-        }
-        return tuple(f"-D{name}={value}" for name, value in macros.items())
+        macros = {"DTYPE": dtype.capitalize(), "HEAD_SIZE": head_size, "QUERIES": self.queries, "WARPS": self.warps}
+        return macro_options(**macros, BLOCKS=self.blocks, STAGES=self.stages, BY_MMA=int(self.uses_mma))
 
 
 @dataclass(frozen=True)
@@ -206,10 +198,10 @@ def _shared_bytes_for_spread(variant: KernelVariant, blocks: int, limits: GpuLim
     return max(variant.shared_bytes, min(too_much_for_more, limits.shared_per_sm - RESERVED_SHARED_BYTES))
 
 
-class FusedAttention(DecodeImplementation):
+class FusedAttention(CudaImplementation, DecodeImplementation):
     """Attention by one launch per layer."""
 
-    name, kind, fused = "fused", "gpu", True
+    name, fused = "fused", True
     sources = tuple(sorted(list_kernel_files(KERNEL)))
 
     @classmethod
@@ -321,19 +313,9 @@ class FusedAttentionGraph(FusedAttention):
 
     @cached_property
     def graphs(self) -> list["cupy.cuda.Graph"]:
-        """Graphs that go through all caches in turn, from one to the next and from the last to the first."""
-        layers, count, shared_bytes = self.per_call, len(self.arguments), self.launch_plan.shared_bytes
-        kernel, grid, block, graphs = self.kernel, (self.launch_plan.blocks,), (self.threads,), []
-        for first in range(0, math.lcm(count, layers), layers):
-            arguments = [self.arguments[index % count] for index in range(first, first + layers)]
-            graphs.append(self.device.capture_launches(kernel, grid, block, arguments, shared_bytes))
-        return graphs
+        """Graphs that go through all caches in turn."""
+        plan = self.launch_plan
+        return self.capture_launches(self.kernel, plan.blocks, self.threads, self.arguments, plan.shared_bytes)
 
-    def step(self, scope: str | None) -> Callable[[int], Array]:
-        graphs, stream, count = self.graphs, self.device.stream, len(self.graphs)
-
-        def step(index: int) -> Array:
-            graphs[index % count].launch(stream)
-            return self.out
-
-        return step
+    def step(self, scope: str | None) -> Step:
+        return self.replay([(graph, self.out) for graph in self.graphs])

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from roofline.core.terms import Array
+from roofline.core.terms import Array, RegimeLevel
 from roofline.devices.base import CudaDevice
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import launch_terms
 from roofline.operators.rmsnorm_matmul import hopper_gemm, unfused
-from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, plan_mma
+from roofline.operators.rmsnorm_matmul.hopper_gemm import HopperGemmPlan
+from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, MmaPlan, plan_mma
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
 
     name, fused = "fused", True
     norm: unfused.RmsNormKernel | None = None  # the kernel before the product's
+    launch_plan: HopperGemmPlan | MmaPlan
     sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), hopper_gemm.SOURCES)))
 
     @classmethod
-    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
         batch, hidden, limit = case.shape["batch"], case.shape["hidden"], hopper_gemm.MOST_NORMED
         if device.is_hopper and hopper_gemm.kernel_takes_norm(batch) and hidden > limit:
             return f"hidden {hidden}; on Hopper it takes {limit} at most of up to {hopper_gemm.FEW_ROWS} rows"
@@ -49,31 +51,27 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
             self.launch_plan = plan_mma(batch, hidden, hidden, device.limits)
 
     def kernels(self) -> list[tuple]:
-        dtype = self.case.dtype
-        specs = [unfused.norm_kernel_spec(dtype)] if self.has_norm_kernel else []
-        if self.device.is_hopper:
-            specs.append(self.launch_plan.kernel_spec(dtype, NO_EPILOGUE))
-        else:
-            specs.append((KERNEL, "rmsnorm_matmul", self.launch_plan.defines(dtype)))
-        return specs
+        dtype, plan = self.case.dtype, self.launch_plan
+        if isinstance(plan, MmaPlan):
+            return [(KERNEL, "rmsnorm_matmul", plan.defines(dtype))]
+        norm_specs = [unfused.norm_kernel_spec(dtype)] if self.has_norm_kernel else []
+        return [*norm_specs, plan.kernel_spec(dtype, NO_EPILOGUE)]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
-        batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
-        if self.device.is_hopper:
-            self._prepare_hopper(self.device, batch)
+        if isinstance(self.launch_plan, MmaPlan):
+            self._prepare_mma(self.launch_plan)
         else:
-            self._prepare_mma(self.device, batch, hidden)
+            self._prepare_hopper(self.launch_plan)
 
-    def _prepare_hopper(self, device: CudaDevice, batch: int) -> None:
+    def _prepare_hopper(self, plan: HopperGemmPlan) -> None:
         """Load the kernels, and list the arguments of the product's for each copy."""
-        g = self.shared["g"]
-        gemm = hopper_gemm.HopperGemm(device, self.case.dtype, self.launch_plan, NO_EPILOGUE)
+        g, dtype, batch = self.shared["g"], self.case.dtype, self.case.shape["batch"]
+        gemm = hopper_gemm.HopperGemm(self.device, dtype, plan, NO_EPILOGUE)
         self.kernel = gemm.kernel
         sizes = (1, 1, 1, 0, unfused.NORM_EPS)  # neither heads nor sums of squares
         if self.has_norm_kernel:
-            x = self.copies[0]["x"]
-            self.norm = unfused.RmsNormKernel(device, self.case.dtype, x, g, self.launch_plan.padded_batch)
+            self.norm = unfused.RmsNormKernel(self.device, dtype, self.copies[0]["x"], g, plan.padded_batch)
         self.arguments = []
         for copy in self.copies:
             tensors = {"y": copy["y"]}
@@ -83,15 +81,16 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
                 x, tensors["norm"] = copy["x"], g
             self.arguments.append(gemm.make_arguments(batch, x, copy["w"], sizes, tensors))
 
-    def _prepare_mma(self, device: CudaDevice, batch: int, hidden: int) -> None:
+    def _prepare_mma(self, plan: MmaPlan) -> None:
         """Load the kernel, and list its arguments for each copy."""
         import numpy
 
+        device, batch, hidden = self.device, self.case.shape["batch"], self.case.shape["hidden"]
         self.kernel = device.load_kernel(*self.kernels()[-1])
         # All that the card has: the limit is the kernel's, which other cases launch with more or less.
         self.kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block - STATIC_BYTES
-        workspace = device.xp.empty(self.launch_plan.workspace_floats, device.xp.float32)
-        arrived = device.xp.zeros(self.launch_plan.split_groups, device.xp.uint32)
+        workspace = device.xp.empty(plan.workspace_floats, device.xp.float32)
+        arrived = device.xp.zeros(plan.split_groups, device.xp.uint32)
         sizes = (numpy.int32(batch), numpy.int32(hidden), numpy.int32(hidden), numpy.float32(unfused.NORM_EPS))
         fixed = (workspace, arrived, *sizes)
         self.arguments = [(copy["x"], copy["w"], self.shared["g"], copy["y"], *fixed) for copy in self.copies]
@@ -143,7 +142,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
             calls = {name: count + norm_calls[name] for name, count in calls.items()}
         return self._cost_terms(calls, {"fused_start_s": 1.0, "empty_kernel_s": 1.0}, "norm_kernel_s")
 
-    def level_bytes(self, scope: str | None) -> dict[str, int]:
+    def level_bytes(self, scope: str | None) -> dict[RegimeLevel, int]:
         """Return the bytes that all blocks move through shared memory, and those that they fetch through the L2."""
         plan, hidden = self.launch_plan, self.case.shape["hidden"]
         staged, fetched = plan.staged_bytes(hidden), plan.fetched_bytes(hidden)

@@ -12,6 +12,7 @@ from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.base import CudaDevice, GpuLimits
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
+from roofline.operators.base import macro_options
 from roofline.operators.gemm.tensor_matmul import half_type_option
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
@@ -79,8 +80,8 @@ class HopperGemmPlan:
         macros |= {"BOX": self.w_rows_per_copy, "EPILOGUE": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
         macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
         macros["BIAS"] = int(epilogue.bias)
-        defines = (f"-D{name}={value}" for name, value in macros.items())
-        return KERNELS[self.kernel], self.kernel, (*HOPPER_OPTIONS, half_type_option(dtype), *defines)
+        options = *HOPPER_OPTIONS, half_type_option(dtype), *macro_options(**macros)
+        return KERNELS[self.kernel], self.kernel, options
 
     @property
     def blocks(self) -> int:
@@ -238,7 +239,7 @@ def _plan_many_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> Ho
     most_rows = MOST_ROWS // 2 if task.splits_rows else MOST_ROWS  # fewer were faster
     rows = min(max(FEWEST_OF_MANY, padded), most_rows)
     costs = division_costs(task, rows, multiprocessors)
-    columns, splits = min(costs, key=costs.get)
+    columns, splits = min(costs, key=lambda division: costs[division])
     part_columns = columns // output_parts(rows)
     stage_bytes = (columns + rows) * SLICE_BYTES
     # What many_rows.cu declares: squares_of, of the rows of parts that a block finishes, barriers, factors and scratch.

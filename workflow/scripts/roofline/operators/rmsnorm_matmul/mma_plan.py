@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from roofline.core.dtypes import FLOAT_BYTES
 from roofline.core.units import KIB
 from roofline.devices.base import RESERVED_SHARED_BYTES, GpuLimits
+from roofline.operators.base import macro_options
 from roofline.operators.gemm.tensor_matmul import half_type_option
 
 STAGE_DEPTH = 64  # numbers of k in a stage
@@ -38,14 +39,9 @@ class MmaPlan:
 
     def defines(self, dtype: str) -> tuple[str, ...]:
         """Return the -D options of the compiler for a dtype."""
-        macros = {
-            "BATCH": self.rows,
-            "COLUMNS": self.columns,
-            "SPLITS": self.splits,
-            "STAGES": self.stages,
-            "BLOCKS": self.resident,
-        }
-        return half_type_option(dtype), *(f"-D{name}={value}" for name, value in macros.items())
+        macros = {"BATCH": self.rows, "COLUMNS": self.columns, "SPLITS": self.splits}
+        macros |= {"STAGES": self.stages, "BLOCKS": self.resident}
+        return half_type_option(dtype), *macro_options(**macros)
 
     @property
     def blocks(self) -> int:

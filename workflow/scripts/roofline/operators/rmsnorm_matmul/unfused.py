@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from roofline.core.dtypes import DTYPES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array, UnsupportedError
-from roofline.devices.base import CudaDevice
+from roofline.devices.base import CudaDevice, Step
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, CudaImplementation
 from roofline.operators.constants import launch_terms
 from roofline.operators.gemm import cublaslt
 from roofline.operators.gemm.tensor_matmul import half_type_option, missing_tensor_cores_reason
@@ -30,14 +30,13 @@ WAITING, OVERLAPPED = "waiting", "overlapped"
 NORM_ARGUMENTS = 5
 
 
-class TensorCoreImplementation(Implementation):
+class TensorCoreImplementation(CudaImplementation):
     """Base of the implementations: kernels of ours, for the dtypes of the card's tensor cores."""
 
-    kind = "gpu"
-    scopes = (WAITING,)
+    scopes: ClassVar[tuple[str, ...]] = (WAITING,)
 
     @classmethod
-    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
         return missing_tensor_cores_reason(case.dtype, device.capability)
 
 
@@ -116,14 +115,8 @@ class GraphImplementation(TensorCoreImplementation):
         """Return a CUDA graph of all applications."""
         raise NotImplementedError
 
-    def step(self, scope: str | None) -> Callable[[int], Array]:
-        graph, stream, result = self.capture(scope), self.device.stream, self.copies[-1]["y"]
-
-        def step(index: int) -> Array:
-            graph.launch(stream)
-            return result
-
-        return step
+    def step(self, scope: str | None) -> Step:
+        return self.replay([(self.capture(scope), self.copies[-1]["y"])])
 
 
 class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):

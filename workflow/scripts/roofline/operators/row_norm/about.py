@@ -1,6 +1,6 @@
 """Row normalisation, as readers see it."""
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 from roofline.core.terms import BYTES_AXIS_KEY, Axis
 from roofline.operators.about import About, CellIdentity, ImplementationAdvice
@@ -17,7 +17,7 @@ class AboutRowNorm(About):
     counted = "each number read once and written once"
     axis = Axis(key=BYTES_AXIS_KEY, symbol="sizes")
     baselines = ("array", "naive", "numpy")
-    advice_by_implementation: ClassVar = {
+    advice_by_implementation: Mapping[str, ImplementationAdvice] = {
         "naive": ImplementationAdvice(fused=True, improvements=FASTER_THAN_NAIVE),
         "welford": ImplementationAdvice(fused=True, improvements=MORE_ROWS),
         "welford_graph": ImplementationAdvice(fused=True, graph=True, improvements=MORE_ROWS),

@@ -5,12 +5,16 @@ The compiled loop is in row_norm_loop.py, which loads llvmlite.
 
 from itertools import pairwise
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from roofline.core.cell_prediction import divided_cost_terms
 from roofline.core.terms import Array
 from roofline.devices.base import Device, Step
 from roofline.operators.base import Case, Implementation
 from roofline.records.seal_records import CostTerms
+
+if TYPE_CHECKING:
+    from roofline.devices.cpu.cpu_device import CpuDevice
 
 CUPY_CALLS = 9  # a shift, the mean, three of the deviation, two that look for 0, a difference, a quotient
 CUPY_KERNELS = 12  # as ncu lists them: each of the two means takes two, and one more copies the deviation's mean
@@ -57,6 +61,7 @@ class CpuRowNorm(Implementation):
     """Row normalisation whose rows are divided among the cores of a CPU."""
 
     kind = "cpu"
+    device: "CpuDevice"
 
     @property
     def core_count(self) -> int:

@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.devices.base import CudaDevice, Step
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import GRAPH_APPLICATIONS, Case, Implementation, Operator
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, CudaImplementation, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.records.seal_records import CostTerms
 
@@ -45,14 +45,9 @@ class RowDivision:
 
     def defines(self) -> tuple[str, ...]:
         """Return the macros that compile the kernel for this division."""
-        macros = {
-            "WIDTH": self.width,
-            "THREADS": self.threads,
-            "VECTORS": self.vectors,
-            "ROWS": self.rows,
-            "EVEN": int(self.even),
-        }
-        return tuple(f"-D{name}={value}" for name, value in macros.items())
+        return macro_options(
+            WIDTH=self.width, THREADS=self.threads, VECTORS=self.vectors, ROWS=self.rows, EVEN=int(self.even)
+        )
 
 
 def divide_rows(rows: int, columns: int, multiprocessors: int) -> RowDivision:
@@ -95,11 +90,11 @@ def _next_power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-class NaiveRowNorm(Implementation):
+class NaiveRowNorm(CudaImplementation):
     """Row normalisation by a kernel with a block per row, which reads the row three times."""
 
-    name, kind, fused = "naive", "gpu", True
-    sources = (NAIVE,)
+    name, fused = "naive", True
+    sources: ClassVar[tuple[Path, ...]] = (NAIVE,)
 
     def kernels(self) -> list[tuple]:
         return [(NAIVE, "row_norm_naive", ())]
@@ -197,23 +192,5 @@ class WelfordRowNormGraph(WelfordRowNorm):
         return GRAPH_APPLICATIONS
 
     def step(self, scope: str | None) -> Step:
-        graphs, stream = self._capture_graphs(), self.device.stream
-        count = len(graphs)
-
-        def step(index: int) -> Array:
-            graph, result = graphs[index % count]
-            graph.launch(stream)
-            return result
-
-        return step
-
-    def _capture_graphs(self) -> list[tuple[Any, Array]]:
-        """Return graphs that go through all copies in turn, each with the result of its last launch."""
-        kernel, grid, block = self.kernel, (self.division.blocks,), (self.threads,)
-        count, arguments = len(self.copies), self.arguments
-        graphs = []
-        for first in range(0, math.lcm(count, GRAPH_APPLICATIONS), GRAPH_APPLICATIONS):
-            launches = [arguments[index % count] for index in range(first, first + GRAPH_APPLICATIONS)]
-            _, result, *_ = launches[-1]
-            graphs.append((self.device.capture_launches(kernel, grid, block, launches, 0), result))
-        return graphs
+        graphs = self.capture_launches(self.kernel, self.division.blocks, self.threads, self.arguments)
+        return self.replay([(graph, self.copy_of(index)["y"]) for index, graph in enumerate(graphs)])
