@@ -134,5 +134,5 @@ def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:
 
 
 def product(size: int = 8, **fields) -> WorkloadSpec:
-    known = {"library": "made up", "layout": None, "algorithm": None, "accumulation": "fp32", "output": "fp16"}
+    known = {"library": "cupy.matmul", "layout": None, "algorithm": None, "accumulation": "fp32", "output": "fp16"}
     return WorkloadSpec(shape=dict.fromkeys("mnk", size), **known | fields)

@@ -83,7 +83,7 @@ def measure_job(plan: JobPlan, seals: Seals, budget: TimingBudget) -> list[Measu
                     overheads[key] = _measure_overheads(plan, case, implementation)
                 cell = implementation.make_prepared(operator, device, case, shared, copies)
                 cell.references = references
-                for scope in cell.scopes:
+                for scope in implementation.scopes_on(device):
                     overhead = overheads[key].get(scope, Overhead())
                     measurements.append(_measure_cell(cell, scope, seals, budget, overhead))
                 del cell
@@ -116,11 +116,12 @@ def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
     cells: list[PredictedCell] = []
     for case, implementations, copy_count in plan.cases():
         for implementation in implementations:
+            scopes = implementation.scopes_on(device)
             try:
                 cell = implementation(operator, device, case, copy_count)
-                cells += [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in cell.scopes]
+                cells += [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in scopes]
             except Exception as error:
-                for scope in implementation.scopes:
+                for scope in scopes:
                     cold = _is_cold(operator, device, case, copy_count, scope)
                     identity = cell_identity(operator, implementation.name, case, scope, cold)
                     cells.append(PredictedCell(**identity, sealed=None, reason=_first_line(error)))
@@ -168,7 +169,7 @@ def _measure_overheads(plan: JobPlan, case: Case, implementation: type[Implement
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
     cell = implementation.make_prepared(operator, device, smallest, shared, copies)
-    return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes}
+    return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes_on(device)}
 
 
 def _time_calls(device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None) -> Timing:

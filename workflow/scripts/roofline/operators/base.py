@@ -148,6 +148,11 @@ class Implementation(ABC):
         return None
 
     @classmethod
+    def scopes_on(cls, device: Device) -> tuple[str | None, ...]:
+        """Return the scopes that are timed on the device, by default all."""
+        return cls.scopes
+
+    @classmethod
     def copies_wanted(cls, case: Case, least_copies: int) -> int:
         """Return the number of copies to rotate among. `least_copies` of them suffice to make the inputs cold."""
         return least_copies

@@ -40,14 +40,14 @@ class AttentionShape:
         return asdict(self)
 
 
-def attention_flops(shape: AttentionShape, scope: str) -> int:
+def attention_flops(shape: AttentionShape, scope: str | None) -> int:
     """Return the FLOPs of a core, 4 x batch x heads x seq_len x head_size, and of a block also 4 x batch x hidden^2 for
     its two projections. Softmax is not counted."""
     core = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
     return core + (4 * shape.batch * shape.hidden_size**2 if scope == "block" else 0)
 
 
-def attention_bytes(shape: AttentionShape, dtype: str, scope: str) -> int:
+def attention_bytes(shape: AttentionShape, dtype: str, scope: str | None) -> int:
     """Return the bytes of K and V, and of a block also those of the weights of its two projections."""
     return kv_cache_bytes(shape, dtype) + (projection_bytes(shape, dtype) if scope == "block" else 0)
 
@@ -120,7 +120,8 @@ class DecodeImplementation(Implementation):
     """Base of the implementations. A step reads the next cache in turn, and returns [batch, heads, d] for a core,
     [batch, hidden] for a block."""
 
-    scopes = ("core",)
+    scopes: ClassVar[tuple[str, ...]] = ("core",)
+    layers: list[dict]  # of implementations of a block: copies of the projections' weights
     tolerance: ClassVar[Mapping[str, float]] = TOLERANCES
 
     def __init__(self, operator: Operator, device: Device, case: Case, count: int = 1):
@@ -131,7 +132,6 @@ class DecodeImplementation(Implementation):
         super().prepare(shared, copies)
         self.query, self.hidden = shared["query"], shared["hidden"]
         self.caches = [(copy["keys"], copy["values"]) for copy in copies]
-        self.layers = [shared.get("layer")]
 
     def make_rotated_layers(self) -> list[dict]:
         """Return copies of the projections' weights, as many as make those of a block cold; one where the caches are

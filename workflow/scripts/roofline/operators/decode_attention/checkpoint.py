@@ -184,10 +184,10 @@ def _detect_naming(path: Path | str, shapes: dict[str, list[int]], preset: Prese
     if prefix + "h.0.attn.c_proj.weight" not in shapes:
         raise UserError(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
     for name, shape in _expected_shapes(0, size, preset.projected_size).items():
-        stored_shape = shapes.get(prefix + name)
-        if stored_shape is not None and not _is_allowed_shape(stored_shape, shape):
+        found_shape = shapes.get(prefix + name)
+        if found_shape is not None and not _is_allowed_shape(found_shape, shape):
             allowed = str(shape).replace("None", "any")
-            raise UserError(f"model.checkpoint {path}: {name} is {stored_shape}; allowed: {allowed}")
+            raise UserError(f"model.checkpoint {path}: {name} is {found_shape}; allowed: {allowed}")
     return prefix, naming
 
 

@@ -1,10 +1,10 @@
 """Decode attention in plain array operations, one after another: the same code for CuPy and NumPy."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from roofline.core.dtypes import FLOAT_BYTES, array_dtype, dtype_bytes
 from roofline.core.terms import Array
+from roofline.devices.base import Step
 from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
 from roofline.records.seal_records import CostTerms
@@ -38,7 +38,7 @@ class EagerAttention(DecodeImplementation):
         self.layers = self.make_rotated_layers()
         self.scaled_query = self.scale_to_columns(self.query)
 
-    def step(self, scope: str) -> Callable[[int], Array]:
+    def step(self, scope: str | None) -> Step:
         return self._run_core if scope == "core" else self._run_block
 
     def _run_core(self, index: int) -> Array:
@@ -51,7 +51,7 @@ class EagerAttention(DecodeImplementation):
         flat = attended.reshape(self.shape.batch, self.shape.hidden_size)
         return arithmetic.multiply(self.device, flat, layer["output"]) + layer["output_bias"]
 
-    def costs(self, scope: str) -> CostTerms:
+    def costs(self, scope: str | None) -> CostTerms:
         """Return the kernels, the passes over intermediates, and the products of stacked matrices, which read memory
         and cache equally slowly."""
         shape = self.shape

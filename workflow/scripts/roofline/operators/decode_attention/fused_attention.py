@@ -65,8 +65,9 @@ class KernelVariant:
 
     def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
         """Return the -D options of the compiler for a dtype and head size."""
-        macros = {"DTYPE": dtype.capitalize(), "HEAD_SIZE": head_size, "QUERIES": self.queries, "WARPS": self.warps}
-        return macro_options(**macros, BLOCKS=self.blocks, STAGES=self.stages, BY_MMA=int(self.uses_mma))
+        macros = {"HEAD_SIZE": head_size, "QUERIES": self.queries, "WARPS": self.warps, "BLOCKS": self.blocks}
+        macros |= {"STAGES": self.stages, "BY_MMA": int(self.uses_mma)}
+        return macro_options(DTYPE=dtype.capitalize(), **macros)
 
 
 @dataclass(frozen=True)

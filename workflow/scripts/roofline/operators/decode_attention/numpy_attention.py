@@ -40,6 +40,7 @@ class NumpyAttention(DecodeImplementation):
     # and over S that count, and the exponential, which makes a score's relative error of 2^-24 an absolute one.
     name, kind = "numpy", "cpu"
     scopes = ("core", "block")
+    device: "CpuDevice"
 
     @classmethod
     def unsupported(cls, device: Device, case: Case) -> str | None:

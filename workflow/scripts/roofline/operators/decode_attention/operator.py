@@ -14,7 +14,7 @@ from roofline.operators.base import Case, Implementation, Job, Operator, Prerequ
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constants, fitted, gpu_host_constants
 from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention import checkpoint
-from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
 from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager_attention import EagerAttention
 from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
@@ -57,7 +57,7 @@ class DecodeSettings(OperatorSettings):
         Listed[Literal["fp32", "fp16", "bf16"]] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])
     ] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
-    implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None
+    implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None  # type: ignore[assignment]  # lists are invariant
 
 
 PresetName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
@@ -155,6 +155,7 @@ class DecodeAttention(Operator):
         """
         import numpy
 
+        assert isinstance(implementation, DecodeImplementation)  # as all of `implementations`
         device, case = implementation.device, implementation.case
         rows = sorted({0, case.shape["batch"] - 1})
         result = device.to_host(result[rows]).astype(numpy.float64)
@@ -224,12 +225,12 @@ class DecodeAttention(Operator):
         return faults
 
 
-def _compute_core_reference(implementation: Implementation, rows: list[int], query: Array, index: int) -> Array:
+def _compute_core_reference(implementation: DecodeImplementation, rows: list[int], query: Array, index: int) -> Array:
     """Return [rows, heads, head size] for queries of that shape. Since a cache may be large, it goes through the K/V
     heads one by one."""
     import numpy
 
-    shape, copy = AttentionShape(**implementation.case.shape), implementation.copy_of(index)
+    shape, copy = implementation.shape, implementation.copy_of(index)
     to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
     for position, row in enumerate(rows):
         for head in range(shape.kv_heads):
@@ -241,11 +242,11 @@ def _compute_core_reference(implementation: Implementation, rows: list[int], que
     return expected
 
 
-def _compute_block_reference(implementation: Implementation, rows: list[int], index: int) -> Array:
+def _compute_block_reference(implementation: DecodeImplementation, rows: list[int], index: int) -> Array:
     """Return the result of a block for some sequences, [rows, hidden]."""
     import numpy
 
-    shape, shared = AttentionShape(**implementation.case.shape), implementation.shared
+    shape, shared = implementation.shape, implementation.shared
     to_host = implementation.device.to_host
     weights = implementation.layers[index % len(implementation.layers)]
     layer = {name: to_host(array).astype(numpy.float64) for name, array in weights.items()}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from roofline.core.dtypes import DTYPES, FAST_ACCUMULATION, BlockScales, ProductOutput
 from roofline.core.terms import UnsupportedError
 
+LIBRARY_NAME = "cuBLASLt"
 BINDINGS = "nvmath.bindings.cublasLt"  # a module that takes 0.4 s to import
 CUBLASLT_WORKSPACE_BYTES = 64 << 20  # NVIDIA recommends 32 MiB from Hopper on
 
@@ -33,7 +34,6 @@ COMPUTE_TYPES = {"float64": 70, "float32": 68, "int32": 72}  # by the array type
 COMPUTE_32F_FAST_TF32 = 77
 # Values of cublasLtMatmulMatrixScale_t (cublasLt.h), by a block's numbers across and along k and its factor's bits.
 SCALE_MODES = {(1, 16, 8): 1, (1, 32, 8): 2, (1, 128, 32): 4, (128, 128, 32): 5}
-SCALE_CTYPES = {"float64": ctypes.c_double, "float32": ctypes.c_float, "int32": ctypes.c_int32}
 
 
 class GemmShape(NamedTuple):
@@ -95,6 +95,8 @@ class CublasLt:
 
         `alpha` scales the sum. `factor_addresses` are those of the scale factors of A and B, for a dtype that has some.
         """
+        import numpy
+
         dtype, (m, n, k), layout, output = problem
         lt, row = self._lt, DTYPES[dtype]
         sums = DTYPES[output.accumulation.split()[0]].array
@@ -117,15 +119,15 @@ class CublasLt:
         a_layout = _create_layout(lt, DATA_TYPES[row.array], a_rows, a_columns)
         b_layout = _create_layout(lt, DATA_TYPES[row.array], b_rows, b_columns)
         d_layout = _create_layout(lt, DATA_TYPES[DTYPES[output.dtype].array], m, n)
-        offered = self._ask_heuristic(description, a_layout, b_layout, d_layout, count)
-        alpha_value = SCALE_CTYPES[scale](1 if scale == "int32" else alpha)
-        zero = SCALE_CTYPES[scale](0)
-        self._kept_alive += [alpha_value, zero, offered]
+        addresses = self._ask_heuristic((description, a_layout, b_layout, d_layout, d_layout), count)
+        alpha_and_zero = numpy.array([alpha, 0], scale)
+        alpha_address, zero_address = alpha_and_zero.ctypes.data, alpha_and_zero[1:].ctypes.data
+        self._kept_alive.append(alpha_and_zero)
 
         def make_run(algorithm: int) -> Callable[[int, int, int, int], None]:
             def run(a_address: int, b_address: int, d_address: int, stream: int) -> None:
-                operands = ctypes.addressof(alpha_value), a_address, a_layout, b_address, b_layout
-                result = ctypes.addressof(zero), d_address, d_layout, d_address, d_layout
+                operands = alpha_address, a_address, a_layout, b_address, b_layout
+                result = zero_address, d_address, d_layout, d_address, d_layout
                 workspace = self._workspace, CUBLASLT_WORKSPACE_BYTES
                 try:
                     lt.matmul(self._handle, description, *operands, *result, algorithm, *workspace, stream)
@@ -136,7 +138,7 @@ class CublasLt:
 
         return [
             CublasAlgorithm(rank, self._algorithm_name(address), make_run(address))
-            for rank, address in enumerate(offered.addresses)
+            for rank, address in enumerate(addresses)
         ]
 
     def _set_attribute(self, description: int, attribute: str, value: ctypes._SimpleCData) -> None:
@@ -144,10 +146,11 @@ class CublasLt:
             description, self._lt.MatmulDescAttribute[attribute], ctypes.addressof(value), ctypes.sizeof(value)
         )
 
-    def _ask_heuristic(
-        self, description: int, a_layout: int, b_layout: int, d_layout: int, count: int
-    ) -> "_HeuristicResults":
-        """Return the algorithms that the library can run, of `count` that it is asked for."""
+    def _ask_heuristic(self, product: tuple[int, ...], count: int) -> list[int]:
+        """Return the addresses of the algorithms that the library can run, of `count` that it is asked for.
+
+        `product` has the handles of its description and of the layouts of A, B, C and D.
+        """
         lt = self._lt
         preference, limit = lt.matmul_preference_create(), ctypes.c_uint64(CUBLASLT_WORKSPACE_BYTES)
         lt.matmul_preference_set_attribute(
@@ -155,25 +158,16 @@ class CublasLt:
         )
         results, returned = lt.MatmulHeuristicResult(count), ctypes.c_int32(0)
         try:
-            lt.matmul_algo_get_heuristic(
-                self._handle,
-                description,
-                a_layout,
-                b_layout,
-                d_layout,
-                d_layout,
-                preference,
-                count,
-                results.ptr,
-                ctypes.addressof(returned),
-            )
+            found = results.ptr, ctypes.addressof(returned)
+            lt.matmul_algo_get_heuristic(self._handle, *product, preference, count, *found)
         except lt.cuBLASLtError:  # none for this shape and layout
             returned.value = 0
         finally:
             lt.matmul_preference_destroy(preference)
+        self._kept_alive.append(results)
         size = lt.matmul_heuristic_result_dtype.itemsize
         addresses = [results.ptr + index * size for index in range(returned.value)]
-        return _HeuristicResults(results, [address for address in addresses if _result_status(address) == 0])
+        return [address for address in addresses if _result_status(address) == 0]
 
     def _algorithm_name(self, algorithm: int) -> str:
         """Return the algorithm's number, tile and stages, as cuBLASLt numbers them."""
@@ -190,11 +184,6 @@ class CublasLt:
                 continue
             parts.append(f"{attribute.removesuffix('_ID').removesuffix('_NUM').lower()} {value.value}")
         return ", ".join(parts).replace("id ", "algorithm ", 1)
-
-
-class _HeuristicResults(NamedTuple):
-    results: object  # owns the memory
-    addresses: list[int]
 
 
 def _result_status(result: int) -> int:

@@ -99,24 +99,14 @@ class CublasLtWorkloads:
         def step(index: int) -> None:
             algorithm.run(a_address, b_address, d_address, stream)
 
-        spec = WorkloadSpec(
-            library="cuBLASLt",
-            shape=problem.shape._asdict(),
-            layout=problem.layout,
-            algorithm=f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}",
-            accumulation=problem.output.accumulation,
-            output=problem.output.dtype,
-        )
-        return self._make_workload(spec, step)
+        choice = f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}"
+        return self._make_workload(problem, cublaslt.LIBRARY_NAME, choice, step)
 
     def own_kernel_workloads(self) -> Iterator[Workload]:
         """Yield our kernel's product of every shape; none for a dtype that the kernel does not have."""
-        if self._dtype not in tensor_matmul.HALF_DTYPES:
-            return
-        for shape in self._shapes:
-            library, sides = tensor_matmul.LIBRARY_NAME, shape._asdict()
-            spec = library_choice(library, sides, "TN", accumulation="fp32", output=self._dtype)
-            yield self._make_workload(spec, self._own_kernel_step(shape))
+        for shape in self._shapes if self._dtype in tensor_matmul.HALF_DTYPES else ():
+            problem = GemmProblem(self._dtype, shape, "TN", Output(self._dtype, "fp32"))
+            yield self._make_workload(problem, tensor_matmul.LIBRARY_NAME, None, self._own_kernel_step(shape))
 
     def _own_kernel_step(self, shape: GemmShape) -> Step:
         """Compile our kernel and return its step; for a shape that it does not take, a step that raises the reason.
@@ -131,42 +121,45 @@ class CublasLtWorkloads:
         run = tensor_matmul.make_launch(self._device, self._dtype, b, a, d)
         return lambda index: run()
 
-    def _make_workload(self, spec: WorkloadSpec, step: Step) -> Workload:
+    def _make_workload(self, problem: GemmProblem, library: str, algorithm: str | None, step: Step) -> Workload:
+        spec = WorkloadSpec(
+            library=library,
+            shape=problem.shape._asdict(),
+            layout=problem.layout,
+            algorithm=algorithm,
+            accumulation=problem.output.accumulation,
+            output=problem.output.dtype,
+        )
         return Workload(
             product=spec,
-            flops=gemm_flops(**spec.shape),
+            flops=gemm_flops(*problem.shape),
             step=step,
             clear=lambda: self._device.poison(self._d),
-            compare=lambda: self._compare(spec),
+            compare=lambda: self._compare(problem, library),
             inputs=self._inputs,
         )
 
-    def _compare(self, spec: WorkloadSpec) -> Check:
+    def _compare(self, problem: GemmProblem, library: str) -> Check:
         """Compare blocks of D, from the corners and between them, with float64."""
-        m, n, k = (spec.shape[side] for side in "mnk")
+        dtype, (m, n, k), layout, output = problem
         self._device.synchronize()
         rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, SAMPLED_COLUMNS)
-        a_blocks = self._copy_operand("activations", spec, rows, by_rows=spec.layout[0] == "T")
-        b_blocks = self._copy_operand("weights", spec, columns, by_rows=spec.layout[1] == "N")
-        d_matrix = DeviceMatrix(self._d, array_dtype(spec.output), n, m)
+        a_blocks = self._copy_operand("activations", problem.shape, rows, by_rows=layout[0] == "T")
+        b_blocks = self._copy_operand("weights", problem.shape, columns, by_rows=layout[1] == "N")
+        d_matrix = DeviceMatrix(self._d, array_dtype(output.dtype), n, m)
         d_blocks = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
-        label = f"{self._dtype} product {m} x {n} x {k} {spec.layout} by {spec.library}"
-        output = ProductOutput(spec.output, spec.accumulation)
-        return _compare_blocks(label, self._dtype, output, a_blocks, b_blocks, d_blocks)
+        label = f"{dtype} product {m} x {n} x {k} {layout} by {library}"
+        return _compare_blocks(label, dtype, output, a_blocks, b_blocks, d_blocks)
 
-    def _copy_operand(self, name: str, spec: WorkloadSpec, parts: list[slice], by_rows: bool) -> list[Array]:
+    def _copy_operand(self, name: str, shape: GemmShape, parts: list[slice], by_rows: bool) -> list[Array]:
         """Return these rows of A or columns of B, [part, k] each, times their scale factors."""
-        buffer, side = {"activations": (self._a, "m"), "weights": (self._b, "n")}[name]
-        length, depth = spec.shape[side], spec.shape["k"]
-        sides = (length, depth) if by_rows else (depth, length)
+        buffer, length = {"activations": (self._a, shape.m), "weights": (self._b, shape.n)}[name]
+        sides = (length, shape.k) if by_rows else (shape.k, length)
         matrix = DeviceMatrix(buffer, array_dtype(self._dtype), *sides)
         blocks = [_copy_block(matrix, rows=part) if by_rows else _copy_block(matrix, columns=part).T for part in parts]
-        factors = self._factors.get(GemmShape(**spec.shape))
-        return (
-            [factors.scaled(name, block, part) for block, part in zip(blocks, parts, strict=True)]
-            if factors
-            else blocks
-        )
+        if shape not in self._factors:
+            return blocks
+        return [self._factors[shape].scaled(name, block, part) for block, part in zip(blocks, parts, strict=True)]
 
 
 def _refusing_step(reason: str) -> Step:
@@ -208,7 +201,7 @@ def _copy_block(matrix: DeviceMatrix, rows: slice | None = None, columns: slice 
 
 def planned_references(device: CudaDevice, dtype: str, size: int) -> list[tuple[str, str]]:
     """Return library and output of the workloads that are timed as operators: the reference GEMM, and our kernel's."""
-    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", DTYPES[dtype].outputs[0].dtype)
+    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else (cublaslt.LIBRARY_NAME, DTYPES[dtype].outputs[0].dtype)
     refused = tensor_matmul.refusal_reason(dtype, device.capability, size, size)
     return [reference] if refused else [reference, (tensor_matmul.LIBRARY_NAME, dtype)]
 
@@ -242,11 +235,11 @@ def _cupy_workload(device: CudaDevice, dtype: str, size: int, seed: int) -> Work
         sampled_a = [_copy_block(a_matrix, rows=part) for part in rows]
         sampled_b = [_copy_block(b_matrix, columns=part).T for part in columns]
         sampled_c = [[_copy_block(c_matrix, row_part, column_part) for column_part in columns] for row_part in rows]
+        output = DTYPES[dtype].outputs[0]
         return _compare_blocks(f"{dtype} matmul {size}", dtype, output, sampled_a, sampled_b, sampled_c)
 
-    shape, output = dict.fromkeys("mnk", size), DTYPES[dtype].outputs[0]
     return Workload(
-        product=library_choice("cupy.matmul", shape, "NN", output.accumulation, output.dtype),
+        product=library_choice("cupy.matmul", size, dtype),
         flops=gemm_flops(size, size, size),
         step=step,
         clear=lambda: device.poison(c),

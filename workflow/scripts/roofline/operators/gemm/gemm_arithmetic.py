@@ -25,10 +25,12 @@ def square_gemm_bytes(size: int, dtype: str) -> int:
     return dtype_bytes(dtype, 4 * size * size)
 
 
-def library_choice(library: str, shape: dict[str, int], layout: str, accumulation: str, output: str) -> WorkloadSpec:
-    """Return the description of a product whose algorithm the library chooses by itself."""
+def library_choice(library: str, size: int, dtype: str) -> WorkloadSpec:
+    """Return the description of a square product whose algorithm the library chooses by itself."""
+    output, accumulation = DTYPES[dtype].outputs[0]
+    shape = dict.fromkeys("mnk", size)
     return WorkloadSpec(
-        library=library, shape=shape, layout=layout, algorithm=None, accumulation=accumulation, output=output
+        library=library, shape=shape, layout="NN", algorithm=None, accumulation=accumulation, output=output
     )
 
 

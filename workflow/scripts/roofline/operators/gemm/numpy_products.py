@@ -51,7 +51,7 @@ def reference_workload(device: "CpuDevice", dtype: str, size: int, seed: int) ->
         return Check(compared=compared, relative_error=error, tolerance=DTYPES[dtype].tolerance)
 
     return Workload(
-        product=library_choice("numpy.matmul", dict.fromkeys("mnk", size), "NN", accumulation=dtype, output=dtype),
+        product=library_choice("numpy.matmul", size, dtype),
         flops=gemm_flops(size, size, size),
         step=multiply,
         clear=clear,

@@ -5,15 +5,16 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES, TOLERANCES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.devices.base import Device, Identity, Step, Workload
 from roofline.devices.datasheets import CUDA_CORE
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
-from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
+from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
-from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
+from roofline.operators.gemm import cublaslt, gemm_arithmetic, tensor_matmul
 from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
 
@@ -81,14 +82,17 @@ def workloads_module(device: Device) -> ModuleType:
 class GemmImplementation(Implementation):
     """A GEMM workload as a cell: the workload has its own inputs, step and check."""
 
-    workload: Workload | None = None  # a planned cell has none
-
-    def __init__(self, operator: Operator, device: Device, case: Case, library: str):
-        super().__init__(operator, device, case, count=0)  # the workload's inputs do not rotate
-        self.name = library
+    workload: Workload  # a planned cell has none
 
     def step(self, scope: str | None) -> Step:
         return self.workload.step
+
+
+class CudaGemm(CudaImplementation, GemmImplementation):
+    """GEMM on a GPU by CuPy."""
+
+    name, fused = "cupy.matmul", True
+    sources: ClassVar[tuple[Path, ...]] = (FOLDER / "cuda_products.py",)
 
     def costs(self, scope: str | None) -> CostTerms:
         call = "product_call_s" if self.name == CudaGemm.name else "library_call_s"
@@ -104,11 +108,10 @@ class GemmImplementation(Implementation):
         )
 
 
-class CudaGemm(GemmImplementation):
-    """GEMM on a GPU by CuPy, or under the name of another library that the workload uses, such as cuBLASLt."""
+class CublasLtGemm(CudaGemm):
+    """GEMM on a GPU by cuBLASLt."""
 
-    name, kind, fused = "cupy.matmul", "gpu", True
-    sources = (FOLDER / "cuda_products.py",)
+    name = cublaslt.LIBRARY_NAME
 
 
 class TensorMatmul(CudaGemm):
@@ -140,6 +143,11 @@ class NumpyGemm(GemmImplementation):
         return CostTerms(calls={"array_operation_s": 1.0}, compute_share="blas_share")
 
 
+IMPLEMENTATIONS: dict[str, type[GemmImplementation]] = {
+    implementation.name: implementation for implementation in (CudaGemm, CublasLtGemm, TensorMatmul, NumpyGemm)
+}
+
+
 class Gemm(Operator):
     """C = A B, with C of m x n and an inner size k. The jobs of the compute ceilings (rule peak_flops) measure it."""
 
@@ -148,7 +156,7 @@ class Gemm(Operator):
     unit = "tensor_core"
     tolerance = TOLERANCES
     constants = COST_CONSTANTS
-    implementations = (CudaGemm, TensorMatmul, NumpyGemm)
+    implementations = tuple(IMPLEMENTATIONS.values())
     cached_when_warm = False
     measured_with_ceilings = True
 
@@ -206,32 +214,24 @@ class Gemm(Operator):
     def _make_cell(
         self, device: Device, dtype: str, shape: dict[str, int], library: str, output: str
     ) -> GemmImplementation:
-        if library == TensorMatmul.name:
-            implementation = TensorMatmul
-        else:
-            implementation = {"gpu": CudaGemm, "cpu": NumpyGemm}[device.kind]
-        return implementation(self, device, Case(shape=shape, dtype=dtype, params={"output": output}), library)
+        case = Case(shape=shape, dtype=dtype, params={"output": output})
+        return IMPLEMENTATIONS[library](self, device, case, count=0)  # the workload's inputs do not rotate
 
     def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
         """Return a line for each device that the size does not fill, or whose memory does not hold the operands."""
         multiplied = [dtype for dtype in config.peak_flops.dtypes if dtype not in REGISTER_ONLY_DTYPES]
         size, faults = config.peak_flops.size, []
+        needed = max((gemm_arithmetic.square_gemm_bytes(size, dtype) for dtype in multiplied), default=0)
         for identity in devices if multiplied else ():
-            filling = TENSOR_CORE_TILE * math.ceil(math.sqrt(identity.multiprocessors or 0))
-            needed = max(gemm_arithmetic.square_gemm_bytes(size, dtype) for dtype in multiplied)
+            device, free = identity.device, identity.memory_free_bytes
+            multiprocessors, least = identity.multiprocessors, LEAST_SIZE.get(identity.kind, 0)
+            filling = TENSOR_CORE_TILE * math.ceil(math.sqrt(multiprocessors or 0))
             if size < filling:
-                faults.append(
-                    f"peak_flops.size: {size} is too small to fill {identity.device}: "
-                    f"{identity.multiprocessors} multiprocessors want {filling} or more"
-                )
-            if size < LEAST_SIZE.get(identity.kind, 0):
-                faults.append(
-                    f"peak_flops.size: {size} is too small for {identity.device}: so small a product stays under the "
-                    f"peak; allowed: {LEAST_SIZE[identity.kind]} or more"
-                )
-            if needed > identity.memory_free_bytes:
-                faults.append(
-                    f"peak_flops.size: {size} needs {needed:,} bytes on {identity.device}, and "
-                    f"{identity.memory_free_bytes:,} are free there"
-                )
-        return faults
+                wanted = f"{multiprocessors} multiprocessors want {filling} or more"
+                faults.append(f"is too small to fill {device}: {wanted}")
+            if size < least:
+                problem = f"is too small for {device}: so small a product stays under the peak"
+                faults.append(f"{problem}; allowed: {least} or more")
+            if needed > free:
+                faults.append(f"needs {needed:,} bytes on {device}, and {free:,} are free there")
+        return [f"peak_flops.size: {size} {fault}" for fault in faults]

@@ -173,10 +173,9 @@ class FusedRmsNormMatmulGraph(unfused.GraphImplementation, FusedRmsNormMatmul):
     name = "fused_graph"
     scopes = (unfused.WAITING, unfused.OVERLAPPED)
 
-    def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
-        super().__init__(operator, device, case, count)
-        if not device.supports_overlap:
-            self.scopes = (unfused.WAITING,)
+    @classmethod
+    def scopes_on(cls, device: CudaDevice) -> tuple[str | None, ...]:  # type: ignore[override]  # its kind is gpu
+        return cls.scopes if device.supports_overlap else (unfused.WAITING,)
 
     def capture(self, scope: str | None) -> "cupy.cuda.Graph":
         apply = self.make_launcher(overlap=scope == unfused.OVERLAPPED, fetch_early=True)

@@ -91,7 +91,7 @@ class RmsNormMatmulSettings(OperatorSettings):
     dtypes: Annotated[
         Listed[Literal["fp16", "bf16"]] | None, ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"])
     ] = None
-    implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph"]] | None = None
+    implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph"]] | None = None  # type: ignore[assignment]  # lists are invariant
 
 
 class RmsNormMatmul(Operator):

@@ -61,7 +61,7 @@ class RowNormSettings(OperatorSettings):
     shapes: Listed[Annotated[str, AfterValidator(_require_shape)]] = Field(
         default=["1024x128", "4096x256", "8192x512", "16384x1024"]
     )
-    implementations: Listed[Literal["array", "naive", "welford", "welford_graph", "numpy", "compiled"]] | None = None
+    implementations: Listed[Literal["array", "naive", "welford", "welford_graph", "numpy", "compiled"]] | None = None  # type: ignore[assignment]  # lists are invariant
 
 
 class RowNorm(Operator):
