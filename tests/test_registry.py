@@ -84,6 +84,13 @@ def test_the_working_directory_outlives_an_import(file, tmp_path):
     assert Path.cwd() == before
 
 
+@pytest.mark.parametrize(("key", "lines"), [("m", 1), ("n", 0), ("bytes", 0)])
+def test_an_axis_that_no_shape_has_is_refused_before_anything_is_measured(file, key, lines):
+    operator = load_operator_file(file("    Settings, impl", f'    axis = ("{key}", "M")\n    Settings, impl'))
+    found = check_operator(operator, SimpleNamespace(gelu=operator.Settings()), discover(capacities=False))
+    assert len(found) == lines and all("axis: 'm' is not in the shape; allowed: n, bytes" in line for line in found)
+
+
 @pytest.mark.parametrize("part", ["def jobs(self, config):", "def flops(self, case, scope=None):"])
 def test_an_exception_while_a_run_is_planned_is_one_line_with_its_place(file, part):
     path = file(part, f"{part} 1 / 0\n\n    {part.replace('def ', 'def other_')}")
