@@ -10,14 +10,13 @@ from roofline.devices import discovery, host
 from roofline.measure.operator_job import JobPlan, Seals, list_kernels, predict_job, predict_planned_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
+from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text
 from roofline.records.operator_record import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import job, now, say
-
-GEMM_RULE = "peak_flops"
 
 
 def predict_cells(
@@ -37,13 +36,13 @@ def predict_cells(
     cells: list[PredictedCell] = []
     kernels: set[tuple] = set()
     for ceiling, size in gemms.items():
-        planned_cells = operators[GEMM_RULE].plan_cells(device, ceiling, size)
+        planned_cells = Gemm().plan_cells(device, ceiling, size)
         kernels.update(*(cell.kernels() for cell in planned_cells))
         predicted = [
             predict_planned_cell(cell, None, seals_by_operator[cell.operator.name], cold=False)
             for cell in planned_cells
         ]
-        cells += _add_measured_at(predicted, PeakFlopsRecord, f"{name}/{GEMM_RULE}/{ceiling}", hashes)
+        cells += _add_measured_at(predicted, PeakFlopsRecord, f"{name}/{Gemm.rule}/{ceiling}", hashes)
     for task in tasks:
         operator, planned_job = operators[task["operator"]], Job.from_json(task["job"])
         plan = JobPlan(operator, device, planned_job, task["implementations"], cold=task["cache"] == "cold")
