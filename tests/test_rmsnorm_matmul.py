@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from roofline.core.terms import UserError
 from roofline.devices.base import GpuLimits
 from roofline.devices.discovery import open_device
-from roofline.measure.operator_job import JobPlan, list_kernels, list_skipped, measure_job
+from roofline.measure.operator_job import JobPlan, list_kernels, list_skipped, measure_job, predict_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Case, Job, count_rotation_copies
 from roofline.operators.rmsnorm_matmul import hopper_gemm
@@ -109,6 +109,15 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
         step = cell.step(scope)
         for index in range(4):
             OPERATOR.compare(cell, scope, index, step(index))
+
+
+def test_a_card_that_overlaps_no_launches_has_no_reasons_of_a_scope_that_is_never_measured(monkeypatch):
+    device = open_gpu(monkeypatch, capability="8.6")
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul.plan_mma", None)
+    job = Job("hidden256_fp16", (Case({"batch": 1, "hidden": 256}, "fp16"),))
+    plan = JobPlan(OPERATOR, device, job, ["fused_graph"], cold=False)
+    (cell,) = predict_job(plan, seals_for(device_record("gpu0"), OPERATOR))
+    assert cell.scope == "waiting" and cell.reason
 
 
 @pytest.mark.gpu
