@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from roofline.core.dtypes import DTYPES, FAST_ACCUMULATION, BlockScales, ProductOutput
 from roofline.core.terms import UnsupportedError
+from roofline.operators.gemm.gemm_arithmetic import result_scale
 
-LIBRARY_NAME = "cuBLASLt"
 BINDINGS = "nvmath.bindings.cublasLt"  # a module that takes 0.4 s to import
 CUBLASLT_WORKSPACE_BYTES = 64 << 20  # NVIDIA recommends 32 MiB from Hopper on
 
@@ -89,11 +89,11 @@ class CublasLt:
         self._kept_alive: list = []  # descriptors and algorithms hold addresses in these objects
 
     def find_algorithms(
-        self, problem: GemmProblem, *, alpha: float, count: int, factor_addresses: tuple[int, int] | None = None
+        self, problem: GemmProblem, *, count: int, factor_addresses: tuple[int, int] | None = None
     ) -> list[CublasAlgorithm]:
         """Return up to `count` algorithms for a product; none if cuBLASLt has none for its shape and layout.
 
-        `alpha` scales the sum. `factor_addresses` are those of the scale factors of A and B, for a dtype that has some.
+        `factor_addresses` are those of the scale factors of A and B, for a dtype that has some.
         """
         import numpy
 
@@ -120,7 +120,7 @@ class CublasLt:
         b_layout = _create_layout(lt, DATA_TYPES[row.array], b_rows, b_columns)
         d_layout = _create_layout(lt, DATA_TYPES[DTYPES[output.dtype].array], m, n)
         addresses = self._ask_heuristic((description, a_layout, b_layout, d_layout, d_layout), count)
-        alpha_and_zero = numpy.array([alpha, 0], scale)
+        alpha_and_zero = numpy.array([result_scale(dtype, output, k), 0], scale)
         alpha_address, zero_address = alpha_and_zero.ctypes.data, alpha_and_zero[1:].ctypes.data
         self._kept_alive.append(alpha_and_zero)
 

@@ -9,9 +9,9 @@ from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, ProductOutput, array_dt
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.base import CudaDevice, Step, Workload
 from roofline.operators.gemm import cublaslt, tensor_matmul
+from roofline.operators.gemm import gemm_arithmetic as arithmetic
 from roofline.operators.gemm.block_scales import ScaleFactors
 from roofline.operators.gemm.cublaslt import CublasLt, GemmProblem, GemmShape
-from roofline.operators.gemm.gemm_arithmetic import compare_product, gemm_flops, library_choice, result_scale
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
@@ -83,9 +83,9 @@ class CublasLtWorkloads:
         """Yield the heuristic's first choice for every shape and layout, then every second choice, and so on."""
         offered = []
         for shape, layout in itertools.product(self._shapes, cublaslt.layouts(self._dtype)):
-            problem, alpha = GemmProblem(self._dtype, shape, layout, output), result_scale(self._dtype, output, shape.k)
+            problem = GemmProblem(self._dtype, shape, layout, output)
             factors = self._factors[shape].addresses if shape in self._factors else None
-            algorithms = self._lt.find_algorithms(problem, alpha=alpha, count=ALGORITHMS, factor_addresses=factors)
+            algorithms = self._lt.find_algorithms(problem, count=ALGORITHMS, factor_addresses=factors)
             offered.append((problem, algorithms))
         for rank in range(ALGORITHMS):
             for problem, algorithms in offered:
@@ -100,7 +100,7 @@ class CublasLtWorkloads:
             algorithm.run(a_address, b_address, d_address, stream)
 
         choice = f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}"
-        return self._make_workload(problem, cublaslt.LIBRARY_NAME, choice, step)
+        return self._make_workload(problem, arithmetic.CUBLASLT, choice, step)
 
     def own_kernel_workloads(self) -> Iterator[Workload]:
         """Yield our kernel's product of every shape; none for a dtype that the kernel does not have."""
@@ -132,7 +132,7 @@ class CublasLtWorkloads:
         )
         return Workload(
             product=spec,
-            flops=gemm_flops(*problem.shape),
+            flops=arithmetic.gemm_flops(*problem.shape),
             step=step,
             clear=lambda: self._device.poison(self._d),
             compare=lambda: self._compare(problem, library),
@@ -201,7 +201,7 @@ def _copy_block(matrix: DeviceMatrix, rows: slice | None = None, columns: slice 
 
 def planned_references(device: CudaDevice, dtype: str, size: int) -> list[tuple[str, str]]:
     """Return library and output of the workloads that are timed as operators: the reference GEMM, and our kernel's."""
-    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else (cublaslt.LIBRARY_NAME, DTYPES[dtype].outputs[0].dtype)
+    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else (arithmetic.CUBLASLT, DTYPES[dtype].outputs[0].dtype)
     refused = tensor_matmul.refusal_reason(dtype, device.capability, size, size)
     return [reference] if refused else [reference, (tensor_matmul.LIBRARY_NAME, dtype)]
 
@@ -239,8 +239,8 @@ def _cupy_workload(device: CudaDevice, dtype: str, size: int, seed: int) -> Work
         return _compare_blocks(f"{dtype} matmul {size}", dtype, output, sampled_a, sampled_b, sampled_c)
 
     return Workload(
-        product=library_choice("cupy.matmul", size, dtype),
-        flops=gemm_flops(size, size, size),
+        product=arithmetic.library_choice("cupy.matmul", size, dtype),
+        flops=arithmetic.gemm_flops(size, size, size),
         step=step,
         clear=lambda: device.poison(c),
         compare=compare,
@@ -256,7 +256,7 @@ def _compare_blocks(
     import numpy
 
     a, b, c = numpy.vstack(a_blocks), numpy.vstack(b_blocks).T, numpy.block(c_blocks)
-    return compare_product(label, dtype, output, a, b, c)
+    return arithmetic.compare_product(label, dtype, output, a, b, c)
 
 
 def candidate_workloads(device: CudaDevice, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
@@ -318,7 +318,8 @@ def _fitting_shapes(device: CudaDevice, dtype: str, size: int, most_flops: float
 
     def fits(shape: GemmShape) -> bool:
         m, n, k = shape
-        return dtype_bytes(dtype, (m + n) * k) + m * n * result_bytes <= limit and gemm_flops(m, n, k) <= most_flops
+        product_bytes = dtype_bytes(dtype, (m + n) * k) + m * n * result_bytes
+        return product_bytes <= limit and arithmetic.gemm_flops(m, n, k) <= most_flops
 
     shapes = candidate_shapes(size, device.multiprocessors)
     return [shape for shape in shapes if fits(shape)] or shapes[:1]

@@ -7,6 +7,8 @@ from roofline.core.terms import Array
 from roofline.records.compute import WorkloadSpec
 from roofline.records.timing_record import Check
 
+CUBLASLT = "cuBLASLt"  # the library's name in records
+
 
 def gemm_flops(m: int, n: int, k: int) -> int:
     """Return the FLOPs of a product, 2 m n k: a multiply-add is two FLOPs."""

@@ -14,7 +14,7 @@ from roofline.devices.datasheets import CUDA_CORE
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
-from roofline.operators.gemm import cublaslt, gemm_arithmetic, tensor_matmul
+from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
 from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
 
@@ -111,7 +111,7 @@ class CudaGemm(CudaImplementation, GemmImplementation):
 class CublasLtGemm(CudaGemm):
     """GEMM on a GPU by cuBLASLt."""
 
-    name = cublaslt.LIBRARY_NAME
+    name = gemm_arithmetic.CUBLASLT
 
 
 class TensorMatmul(CudaGemm):

@@ -133,7 +133,7 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
         self.library = cublaslt.CublasLt(self.workspace.data.ptr)
         sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
         problem = cublaslt.GemmProblem(dtype, cublaslt.GemmShape(*sides), "TN", DTYPES[dtype].outputs[0])
-        algorithms = self.library.find_algorithms(problem, alpha=1.0, count=1)
+        algorithms = self.library.find_algorithms(problem, count=1)
         if not algorithms:
             raise UnsupportedError(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
         return algorithms[0]
