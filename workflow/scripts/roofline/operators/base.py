@@ -215,7 +215,7 @@ class CudaImplementation(Implementation):
     def capture_launches(
         self, kernel: Any, blocks: int, threads: int, arguments: list[tuple], shared_bytes: int = 0
     ) -> list:
-        """Return graphs of `per_call` launches, which go through all arguments in turn, from the last to the first."""
+        """Return graphs of `per_call` launches each, which go through all arguments in turn, and then begin again."""
         graphs, per_call, count = [], self.per_call, len(arguments)
         for first in range(0, math.lcm(count, per_call), per_call):
             launches = [arguments[index % count] for index in range(first, first + per_call)]
