@@ -9,7 +9,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,19 +18,11 @@ from roofline.core.architectures import Architecture
 from roofline.core.dtypes import has_narrower_dtype
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, Axis, DeviceKind, Regime
 from roofline.records.base import Interval, Record, RunRecord
+from roofline.records.operator_record import CellKey
 
 ONE_FUSED_KERNEL = "one kernel that fuses the passes"
 FEWER_INTERMEDIATES = "fewer intermediate arrays"
 Advice = dict[Regime, list[str]]
-
-
-class CellIdentity(Protocol):
-    """The fields that distinguish a cell from others of its operator."""
-
-    preset: str | None
-    dtype: str
-    shape: dict[str, int]
-    implementation: str
 
 
 class ImplementationAdvice(Record):
@@ -62,11 +54,11 @@ class About:
             cls.title = cls.__dict__.get("title", cls.name.replace("_", " "))
             cls.picture = cls.__dict__.get("picture", cls.name)
 
-    def label(self, cell: CellIdentity) -> str:
+    def label(self, cell: CellKey) -> str:
         """Return the words that distinguish a case from others of its preset and dtype: its sizes."""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items())
 
-    def series(self, cell: CellIdentity) -> str:
+    def series(self, cell: CellKey) -> str:
         """Return the label without the size along the axis: the cells of one series share it."""
         if not self.axis:
             return self.label(cell)
@@ -78,7 +70,7 @@ class About:
         """Return whether a CUDA graph launches the implementation's kernels, so that no call precedes each of them."""
         return self._implementation_advice(implementation).graph
 
-    def advice(self, cell: CellIdentity, kind: DeviceKind, architecture: Architecture) -> Advice:
+    def advice(self, cell: CellKey, kind: DeviceKind, architecture: Architecture) -> Advice:
         """Return what helps in each regime, without what the implementation does already.
 
         Fusion saves launches and passes over intermediates, not the bytes of the operator's inputs and outputs: it does

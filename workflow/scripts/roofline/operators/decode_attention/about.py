@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from roofline.core.architectures import Architecture
 from roofline.core.dtypes import COMMON_DTYPE, has_narrower_dtype
 from roofline.core.terms import Axis, DeviceKind
-from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
+from roofline.operators.about import About, Advice, ImplementationAdvice
+from roofline.records.operator_record import CellKey
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
 
@@ -27,13 +28,13 @@ class AboutDecodeAttention(About):
         "numpy": ImplementationAdvice(improvements=("compiled code instead of NumPy's temporaries",)),
     }
 
-    def label(self, cell: CellIdentity) -> str:
+    def label(self, cell: CellKey) -> str:
         return f"{self.series(cell)}, S {cell.shape['seq_len']}"
 
-    def series(self, cell: CellIdentity) -> str:
+    def series(self, cell: CellKey) -> str:
         return f"batch {cell.shape['batch']}"
 
-    def advice(self, cell: CellIdentity, kind: DeviceKind, architecture: Architecture) -> Advice:
+    def advice(self, cell: CellKey, kind: DeviceKind, architecture: Architecture) -> Advice:
         fp32, heads = cell.dtype == COMMON_DTYPE, cell.shape["heads"]
         narrower = has_narrower_dtype(COMMON_DTYPE, architecture.tensor_dtypes)
         tensor_cores = ["tensor cores"] if architecture.tensor_dtypes and fp32 else []

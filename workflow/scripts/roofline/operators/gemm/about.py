@@ -3,7 +3,8 @@
 from roofline.core.architectures import Architecture
 from roofline.core.dtypes import COMMON_DTYPE, has_narrower_dtype
 from roofline.core.terms import DeviceKind
-from roofline.operators.about import About, Advice, CellIdentity, ImplementationAdvice
+from roofline.operators.about import About, Advice, ImplementationAdvice
+from roofline.records.operator_record import CellKey
 
 
 class AboutGemm(About):
@@ -15,11 +16,11 @@ class AboutGemm(About):
     unit = "tensor_core"
     default_advice = ImplementationAdvice(fused=True)
 
-    def label(self, cell: CellIdentity) -> str:
+    def label(self, cell: CellKey) -> str:
         m, n, k = (cell.shape[side] for side in "mnk")
         return f"{m}³" if m == n == k else f"{m} x {n} x {k}"
 
-    def advice(self, cell: CellIdentity, kind: DeviceKind, architecture: Architecture) -> Advice:
+    def advice(self, cell: CellKey, kind: DeviceKind, architecture: Architecture) -> Advice:
         compute = []
         if (
             "tf32" in architecture.tensor_dtypes and cell.dtype == COMMON_DTYPE

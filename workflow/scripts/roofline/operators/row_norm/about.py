@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from roofline.core.terms import BYTES_AXIS_KEY, Axis
-from roofline.operators.about import About, CellIdentity, ImplementationAdvice
+from roofline.operators.about import About, ImplementationAdvice
+from roofline.records.operator_record import CellKey
 
 FASTER_THAN_NAIVE = ("a row kept in registers instead of read three times", "16-byte accesses", "warp shuffles")
 MORE_ROWS = ("larger matrices: more rows than fill the card once",)
@@ -25,5 +26,5 @@ class AboutRowNorm(About):
         "compiled": ImplementationAdvice(fused=True, improvements=("non-temporal stores",)),
     }
 
-    def label(self, cell: CellIdentity) -> str:
+    def label(self, cell: CellKey) -> str:
         return f"{cell.shape['rows']} x {cell.shape['columns']}"
