@@ -23,7 +23,6 @@ from roofline.records.compute import LoadPoint, PeakFigures, WorkloadSpec
 from roofline.records.operator_record import CellKey
 from roofline.records.seal_records import CellPrediction
 
-SCHEMA_VERSION = 8  # of roofline.json
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
@@ -350,6 +349,7 @@ class NotCounted(TableRow):
     refused_reason: str
 
 
+RowOfDevice = Ceiling | CellKeyRow | PeerPath | InstructionRoofline | NotCounted
 Result = Literal["pass", "note", "fail", "not_applicable"]
 
 
@@ -394,7 +394,7 @@ class Score(Tally):
 class Roofline(TableRow):
     """The table of a run as an object: results/roofline.json."""
 
-    schema_version: Literal[8] = SCHEMA_VERSION
+    schema_version: Literal[8] = 8
     devices: dict[str, DeviceRow]
     ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
     operators: list[CellRow]
@@ -439,16 +439,17 @@ class Roofline(TableRow):
 
     def full_name(self, cell: CellKeyRow) -> str:
         """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
-        if cell.operator == USERS:
+        if isinstance(cell, CellRow) and cell.operator == USERS:
             return f"{cell.name} {cell.dtype}"
         parts = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
         return " ".join(part for part in parts if part)
 
     def remedies(self, cell: CellRow) -> list[str]:
         """Return the advice of the cell's operator for its regime; [] if there is none."""
-        about = self.operator_info.get(cell.operator)
-        device = self.devices[cell.device]
-        return about.advice(cell, device.device_kind, device.architecture).get(cell.regime, []) if about else []
+        about, device = self.operator_info.get(cell.operator), self.devices[cell.device]
+        if not about or not cell.regime:
+            return []
+        return about.advice(cell, device.device_kind, device.architecture).get(cell.regime, [])
 
     @property
     def doubting_failures(self) -> list[CheckResult]:

@@ -2,7 +2,7 @@
 
 from roofline.core.dtypes import PRODUCT_DTYPES
 from roofline.table.checks.ceilings import datasheet_shares, is_near
-from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
+from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, Result, register_check
 
 ENOUGH_DTYPES = 3
 
@@ -21,7 +21,7 @@ def check_dtypes(evidence: Evidence) -> Outcome:
     possible = [name for name in requested if name in evidence.device.datasheet.peaks and name not in disturbed]
     if len(near_dtypes) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
-    result = "pass" if len(near_dtypes) >= ENOUGH_DTYPES else "fail"
+    result: Result = "pass" if len(near_dtypes) >= ENOUGH_DTYPES else "fail"
     return Outcome(result, ", ".join(near_dtypes) or "none", len(near_dtypes), ENOUGH_DTYPES)
 
 
@@ -29,18 +29,18 @@ def check_dtypes(evidence: Evidence) -> Outcome:
 def check_swept(evidence: Evidence) -> Outcome | None:
     """Check that the first operator whose axis asks for a number of values was measured at as many."""
     for about in evidence.table.operator_info.values():
-        if not about.axis or not about.axis.at_least:
+        axis = about.axis
+        if not axis or not axis.at_least:
             continue
-        key, symbol, at_least = about.axis
-        requested = {shape[key] for shape in evidence.shapes.get(about.name, [])}
-        if about.name in evidence.shapes and len(requested) < at_least:
-            return Outcome("not_applicable", f"{about.title}: {len(requested)} values of {symbol} were asked for")
+        requested = {shape[axis.key] for shape in evidence.shapes.get(about.name, [])}
+        if about.name in evidence.shapes and len(requested) < axis.at_least:
+            return Outcome("not_applicable", f"{about.title}: {len(requested)} values of {axis.symbol} were asked for")
         cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.operator == about.name]
-        values = sorted({cell.shape[key] for cell in cells})
+        values = sorted({cell.shape[axis.key] for cell in cells})
         if not values:
             return Outcome("not_applicable", f"{about.title} was not measured on {evidence.device.device}")
-        words = f"{about.title}: {symbol} = {', '.join(map(str, values))}"
-        return Outcome("pass" if len(values) >= at_least else "fail", words, len(values), at_least)
+        words = f"{about.title}: {axis.symbol} = {', '.join(map(str, values))}"
+        return Outcome("pass" if len(values) >= axis.at_least else "fail", words, len(values), axis.at_least)
     return None
 
 

@@ -5,7 +5,7 @@ import math
 from roofline.core.formatting import count_words, number, percent
 from roofline.core.terms import PEER_KEY_PREFIX
 from roofline.records.bandwidth_record import BandwidthRecord
-from roofline.table.checks.judge import Evidence, Outcome, register_check
+from roofline.table.checks.judge import Evidence, Outcome, Result, register_check
 
 # The share of the host link's rate that copies from and to pinned memory must reach. Azure's node checks (AzNHC) ask
 # for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); this is the lower of the two shares.
@@ -60,7 +60,7 @@ def check_repairs(evidence: Evidence) -> Outcome:
         return Outcome("not_applicable", "NVML reports neither remapped rows nor retired pages")
     worst = max(counts, key=lambda key: counts[key] / limits[key])
     words = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
-    result = "fail" if counts[worst] > limits[worst] else "pass"
+    result: Result = "fail" if counts[worst] > limits[worst] else "pass"
     return Outcome(result, words, counts[worst], limits[worst])
 
 
@@ -83,11 +83,11 @@ def check_link(evidence: Evidence) -> Outcome:
     newest = evidence.device.hardware.get("pcie_generation_max")
     records = [record for record in evidence.records.values() if isinstance(record, BandwidthRecord)]
     copies = [bandwidth for record in records for bandwidth in record.bandwidths if bandwidth.level == "pcie"]
-    states = [state for copy in copies for state in copy.states if state.pcie_width and state.pcie_generation]
-    if not states or not widest or not newest:
+    links = [(state.pcie_width, state.pcie_generation) for copy in copies for state in copy.states]
+    reported = [(width, generation) for width, generation in links if width and generation]
+    if not reported or not widest or not newest:
         return Outcome("not_applicable", "NVML did not report the link while host copies ran")
-    width = max(state.pcie_width for state in states)
-    generation = max(state.pcie_generation for state in states)
+    width, generation = max(width for width, _ in reported), max(generation for _, generation in reported)
     link_gb_per_s = width * GB_PER_S_OF_LANE.get(generation, math.inf)
     words = f"x{width} of x{widest}, generation {generation} of {newest}"
     if width < widest or generation < newest:
@@ -109,31 +109,29 @@ def check_peer_copies(evidence: Evidence) -> Outcome | None:
     if not links:
         return None
     over_nvlink = [row for row in evidence.memory_ceilings if links.get(row.name) == "nvlink"]
-    judged = [row for row in over_nvlink if row.fraction_of_datasheet]
+    judged = [(row.name, row.gb_per_s, row.datasheet_gb_per_s) for row in over_nvlink if row.datasheet_gb_per_s]
     if not judged:
         return Outcome("not_applicable", "no peer is reached over NVLink of a known rate")
-    slowest = min(judged, key=lambda row: row.fraction_of_datasheet)
-    share = slowest.fraction_of_datasheet
-    words = f"{slowest.name} {percent(share)} of {number(slowest.datasheet_gb_per_s)} GB/s"
+    name, gb_per_s, promised_gb_per_s = min(judged, key=lambda copy: copy[1] / copy[2])
+    share = gb_per_s / promised_gb_per_s
+    words = f"{name} {percent(share)} of {number(promised_gb_per_s)} GB/s"
     return Outcome("fail" if share < NVLINK_SHARE else "pass", words, share, NVLINK_SHARE)
 
 
 @register_check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {CHANGE_CARD}")
 def check_holds(evidence: Evidence) -> Outcome | None:
     """Check the loss of rate, and the temperature, under sustained loads of LONG_LOAD_S or more."""
-    loads = {row.name: row.sustained for row in evidence.compute_ceilings if row.sustained}
-    loads = {dtype: load for dtype, load in loads.items() if load.duration_s >= LONG_LOAD_S and load.drift is not None}
-    if not loads:
+    loads = [(row.sustained.drift, row.name, row.sustained) for row in evidence.compute_ceilings if row.sustained]
+    long = [(drift, name, load) for drift, name, load in loads if drift is not None and load.duration_s >= LONG_LOAD_S]
+    if not long:
         return None
-    dtype = min(loads, key=lambda name: loads[name].drift)
-    load, loss = loads[dtype], -loads[dtype].drift
-    hottest = max((load.temperature_c for load in loads.values() if load.temperature_c is not None), default=None)
+    drift, dtype, slowed = min(long, key=lambda load: load[0])
+    hottest = max((load.temperature_c for *_, load in long if load.temperature_c is not None), default=None)
     limit = evidence.device.hardware.get("slowdown_temperature_c")
-    words = f"{dtype} changed by {percent(load.drift)} in {load.duration_s:.0f} s"
+    words = f"{dtype} changed by {percent(drift)} in {slowed.duration_s:.0f} s"
     words += f", at most {hottest:.0f} degrees Celsius" if hottest is not None else ""
-    result = "pass"
-    if loss > MOST_RATE_LOSS:
+    is_hot = limit and hottest is not None and hottest > limit - MARGIN_C
+    result: Result = "note" if is_hot else "pass"
+    if -drift > MOST_RATE_LOSS:
         result = "fail"
-    elif limit and hottest is not None and hottest > limit - MARGIN_C:
-        result = "note"
-    return Outcome(result, words, max(0, loss), MOST_RATE_LOSS)
+    return Outcome(result, words, max(0, -drift), MOST_RATE_LOSS)

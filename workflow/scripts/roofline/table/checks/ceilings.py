@@ -4,7 +4,7 @@ from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, number, percent
 from roofline.records.device_record import DeviceRecord
 from roofline.table.checks.card import CHANGE_CARD
-from roofline.table.checks.judge import Evidence, Outcome, register_check
+from roofline.table.checks.judge import Evidence, Outcome, Result, register_check
 
 # The share of the vendor's bandwidth that reads of HBM must reach. Five H200s read 96 to 98 %. GDDR keeps the codes of
 # its error correction among the data, and no card with it has been measured here.
@@ -34,15 +34,15 @@ UNLOCK = f"unlock it with nvidia-smi -rgc and -rac if you may, or {CHANGE_CARD}"
 def check_clock(evidence: Evidence) -> Outcome:
     """Check the clock of the fastest register-only kernel against its maximum: not all of them are a light load."""
     highest, boost = evidence.device.hardware.get("sm_clock_max_mhz"), evidence.device.datasheet.boost_clock_mhz
-    kernels = [row for row in evidence.compute_ceilings if row.workload == "fma" and row.sm_clock_mhz]
+    kernels = [(mhz, row) for row in evidence.compute_ceilings if row.workload == "fma" and (mhz := row.sm_clock_mhz)]
     if not kernels or not highest:
         return Outcome("not_applicable", "no clock was counted under light load, or its maximum is not known")
     if not boost and not _has_hbm(evidence.device):
         return Outcome("not_applicable", f"{highest} MHz may be out of reach, and no boost clock is known")
     highest = min(highest, boost or highest)
-    fastest = max(kernels, key=lambda row: row.sm_clock_mhz)
-    share = fastest.sm_clock_mhz / highest
-    words = f"{fastest.name} ran at {fastest.sm_clock_mhz:.0f} of {highest:.0f} MHz"
+    clock_mhz, fastest = max(kernels, key=lambda kernel: kernel[0])
+    share = clock_mhz / highest
+    words = f"{fastest.name} ran at {clock_mhz:.0f} of {highest:.0f} MHz"
     if share >= CLOCK:
         return Outcome("pass", words, share, CLOCK)
     reasons = set(fastest.throttle_reasons)
@@ -65,10 +65,10 @@ def check_timer(evidence: Evidence) -> Outcome | None:
     words = f"of half a second they are {100 * (ratio - 1):+.3f} % apart"
     if abs(ratio - 1) > TIMER_DEVIATION:
         return Outcome("fail", words, ratio - 1, TIMER_DEVIATION)
-    with_clock = [row for row in evidence.compute_ceilings if row.sm_clock_mhz]
-    fastest = max(with_clock, key=lambda row: row.sm_clock_mhz, default=None)
-    if fastest and highest and fastest.sm_clock_mhz > (1 + TIMER_DEVIATION) * highest:
-        clocks = f"{fastest.sm_clock_mhz:.0f} of {highest:.0f} MHz in {fastest.name}"
+    clocks_mhz = {row.name: row.sm_clock_mhz for row in evidence.compute_ceilings if row.sm_clock_mhz}
+    name, clock_mhz = max(clocks_mhz.items(), key=lambda clock: clock[1], default=("", 0.0))
+    if highest and clock_mhz > (1 + TIMER_DEVIATION) * highest:
+        clocks = f"{clock_mhz:.0f} of {highest:.0f} MHz in {name}"
         words += f": the card itself exceeds the maximum that it reports ({clocks})"
     return Outcome("pass", words, ratio - 1, TIMER_DEVIATION)
 
@@ -77,7 +77,7 @@ def check_timer(evidence: Evidence) -> Outcome | None:
 def check_reads(evidence: Evidence) -> Outcome:
     """Check reads of HBM against the vendor's bandwidth: at least MEMORY_READ of it, and not more than all."""
     reads = next((row for row in evidence.memory_ceilings if row.name == "hbm_read"), None)
-    if reads is None or reads.fraction_of_datasheet is None:
+    if reads is None or not reads.fraction_of_datasheet or not reads.datasheet_gb_per_s:
         return Outcome("not_applicable", "hbm_read was not measured undisturbed, or the vendor's rate is not known")
     if not _has_hbm(evidence.device):
         return Outcome("not_applicable", "no threshold is known for memory other than HBM")
@@ -90,11 +90,12 @@ def check_reads(evidence: Evidence) -> Outcome:
 @register_check(REGISTERS, doubts_figures=True, action=CHANGE_CARD)
 def check_registers(evidence: Evidence) -> Outcome:
     """Check the slowest register-only kernel against the FLOPs that its counted clock allows."""
-    kernels = [row for row in evidence.compute_ceilings if row.workload == "fma" and row.fraction_of_clock]
-    if not kernels:
+    kernels = [row for row in evidence.compute_ceilings if row.workload == "fma"]
+    shares = {row.name: row.fraction_of_clock for row in kernels if row.fraction_of_clock}
+    if not shares:
         return Outcome("not_applicable", "no register-only kernel was measured whose clock and rate are known")
-    lowest = min(row.fraction_of_clock for row in kernels)
-    words = ", ".join(f"{row.name} {percent(row.fraction_of_clock)}" for row in kernels)
+    lowest = min(shares.values())
+    words = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
     return Outcome("pass" if lowest >= REGISTERS_OF_CLOCK else "fail", words, lowest, REGISTERS_OF_CLOCK)
 
 
@@ -115,7 +116,7 @@ def check_matmuls(evidence: Evidence) -> Outcome:
     words = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
     words += " of peaks by formula" if evidence.device.datasheet.peaks_by == "formula" else ""
     far = [row for row in evidence.compute_ceilings if row.name in shares and not is_near(shares[row.name])]
-    result = "fail" if far else "pass"
+    result: Result = "fail" if far else "pass"
     if far and all(set(row.throttle_reasons) & POWER_REASONS for row in far):
         result = "note"  # a low power limit is normal
     return Outcome(result, words, furthest, 1 - PEAK_DEVIATION)

@@ -3,7 +3,7 @@
 from roofline.core.formatting import percent
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
-from roofline.table.rows import USERS, Counted
+from roofline.table.rows import USERS, Ceiling, Counted
 
 MOST_SHOWN = 3  # entries in a reason
 BUSY = 0.5  # the share of cycles in which tensor cores must be active in a product that is to fill them
@@ -19,19 +19,18 @@ REPEAT_CPU = "rm -r results/cpu, then make; trust the higher figures: other gues
 def check_below_roofs(evidence: Evidence) -> Outcome:
     """Check that no cell exceeds its roof even at its slow end; on a CPU such cells are noted only."""
     cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.roof_doubt not in DISTURBED]
-    above = [cell for cell in cells if cell.doubt == "impossible"]
+    impossible = [cell for cell in cells if cell.doubt == "impossible"]
+    above = [(cell, share) for cell in impossible if (share := cell.fraction_of_exceeded_ceiling)]
     if not above:
         shares = [cell.reliable_fraction_of_roof for cell in cells if cell.reliable_fraction_of_roof is not None]
-        result = "pass" if shares else "not_applicable"
-        return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
+        return Outcome("pass" if shares else "not_applicable", f"{len(shares)} cells", max(shares, default=None), 1)
     on_gpu = DEVICE_TRAITS[evidence.device.device_kind].accelerator
-    shares = [(evidence.table.full_name(cell), cell.fraction_of_exceeded_ceiling) for cell in above]
-    words = _join_first([f"{name} at {percent(share)} of its roof" for name, share in shares])
-    if any(cell.operator == USERS for cell in above):
+    words = _join_first([f"{evidence.table.full_name(cell)} at {percent(share)} of its roof" for cell, share in above])
+    if any(cell.operator == USERS for cell, _ in above):
         words += "; are its numbers in `operations` right?"
     elif not on_gpu:
         words += f"; {REPEAT_CPU}"
-    return Outcome("fail" if on_gpu else "note", words, max(share for _, share in shares), 1)
+    return Outcome("fail" if on_gpu else "note", words, max(share for _, share in above), 1)
 
 
 @register_check(VERIFIED, of_cpus=True)
@@ -86,7 +85,7 @@ def check_agree(evidence: Evidence) -> Outcome | None:
     """Check a CPU's ceilings against each other; a GPU's are compared with its clock and the vendor's figures."""
     if DEVICE_TRAITS[evidence.device.device_kind].accelerator:
         return None
-    ceilings = [*evidence.compute_ceilings, *evidence.memory_ceilings]
+    ceilings: list[Ceiling] = [*evidence.compute_ceilings, *evidence.memory_ceilings]
     if not ceilings:
         return Outcome("not_applicable", "no ceiling was measured undisturbed")
     impossible = [row.name for row in ceilings if row.doubt == "impossible"]

@@ -9,7 +9,7 @@ from roofline.core.terms import DEVICE_TRAITS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
-from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, TableRow
+from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, RowOfDevice
 from roofline.table.run_records import Results
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MODULES = (*MACHINE_MODULES, "consistency", "acceptance")  # in the order of the
 
 DISTURBED = ("disturbed", "throttled")  # doubts whose reason the checks of surroundings report
 
-RowT = TypeVar("RowT", bound=TableRow)
+RowT = TypeVar("RowT", bound=RowOfDevice)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Evidence:
     """The facts about one device that its checks look at: its record, the table of the run, and the request."""
 
     device: DeviceRecord
-    table: Roofline | None = None
+    table: Roofline
     records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
     dtypes: Sequence[str] = ()  # requested; empty if not known
     shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # requested, by operator
@@ -45,7 +45,7 @@ class Evidence:
         return [row for row in self._ceilings if row.kind == "memory"]
 
     @property
-    def _ceilings(self) -> list[ComputeCeiling | MemoryCeiling]:
+    def _ceilings(self) -> list[Ceiling]:
         return [row for row in self.of_device(self.table.ceilings) if row.doubt not in DISTURBED]
 
     def of_device(self, rows: Sequence[RowT]) -> list[RowT]:
