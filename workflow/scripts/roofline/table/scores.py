@@ -53,24 +53,23 @@ def score_predictions(cells: Iterable[CellRow]) -> Score:
     """Return the score over cells without a doubt that have a regime and a predicted time."""
     undoubted = [cell for cell in cells if not cell.doubt and not cell.roof_doubt]
     judged = [cell for cell in undoubted if cell.regime and cell.sealed_time_right is not None]
-    with_baseline = [cell for cell in judged if cell.baseline_prediction and cell.baseline_prediction.cpu_time_s]
-    tally, baseline_tally = _tally(judged, [cell.sealed for cell in judged]), None
-    if with_baseline:
-        baseline_tally = _tally(with_baseline, [cell.baseline_prediction for cell in with_baseline])
+    baseline = [(cell, cell.baseline_prediction) for cell in judged if cell.baseline_prediction]
+    with_baseline = [(cell, prediction) for cell, prediction in baseline if prediction.cpu_time_s]
     return Score(
-        **shared_fields(tally, Tally),
+        **shared_fields(_tally([(cell, cell.sealed) for cell in judged if cell.sealed]), Tally),
         both_right=sum(bool(cell.sealed_regime_right and cell.sealed_time_right) for cell in judged),
-        baseline_tally=baseline_tally,
+        baseline_tally=_tally(with_baseline) if with_baseline else None,
     )
 
 
-def _tally(cells: Sequence[CellRow], predictions: Sequence[CellPrediction]) -> Tally:
-    pairs = list(zip(cells, predictions, strict=True))
-    times = [(prediction.cpu_time_s, cell.cpu_time_s) for cell, prediction in pairs]
+def _tally(pairs: Sequence[tuple[CellRow, CellPrediction]]) -> Tally:
+    """The score of predictions that have a CPU time, each with its timed cell."""
+    seconds = [(prediction.cpu_time_s, cell.cpu_time_s) for cell, prediction in pairs]
+    times = [(predicted_s, measured_s) for predicted_s, measured_s in seconds if predicted_s and measured_s]
     errors = [abs(predicted_s - measured_s) / measured_s for predicted_s, measured_s in times]
     close = [is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times]
     return Tally(
-        cell_count=len(cells),
+        cell_count=len(pairs),
         regimes_right=sum(prediction.regime == cell.regime for cell, prediction in pairs),
         times_right=sum(is_within_factor(predicted_s, measured_s) for predicted_s, measured_s in times),
         times_close=sum(close),
