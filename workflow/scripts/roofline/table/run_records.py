@@ -19,12 +19,10 @@ from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import DataFile, JobRecord, OperatorRecord, PredictionsRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal
 
-BEFORE_MEASURING = (DeviceRecord, PredictionRecord, OperatorPredictionRecord, PredictionsRecord, CalibrationRecord)
-MEASUREMENTS = (PeakFlopsRecord, BandwidthRecord, InstructionsRecord, OperatorRecord)
-COUNTS_AND_TEXTS = (ProfilerRecord, CountersRecord, OwnOperatorRecord)
-KINDS: dict[str, type[Record]] = {
-    kind.model_fields["kind"].default: kind for kind in (*BEFORE_MEASURING, *MEASUREMENTS, *COUNTS_AND_TEXTS)
-}
+RECORDS: tuple[type[Record], ...] = (DeviceRecord, PredictionRecord, OperatorPredictionRecord, PredictionsRecord)
+RECORDS += (CalibrationRecord, PeakFlopsRecord, BandwidthRecord, InstructionsRecord, OperatorRecord)
+RECORDS += (ProfilerRecord, CountersRecord, OwnOperatorRecord)
+KINDS: dict[str, type[Record]] = {record.model_fields["kind"].default: record for record in RECORDS}
 KNOWN_CARDS = "known_cards.json"
 JobRecordT = TypeVar("JobRecordT", bound=JobRecord)
 
@@ -61,7 +59,8 @@ class Results:
 
     def device_seal(self, device: str) -> PredictionRecord | None:
         """Return the seal of a device's promised ceilings; None if it has none."""
-        return self.seals.get(f"{device}/prediction.json")
+        seal = self.seals.get(f"{device}/prediction.json")
+        return seal if isinstance(seal, PredictionRecord) else None
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
         """Return the constants in an operator's seal for a device; None if it has no seal."""
@@ -101,7 +100,7 @@ def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
             results.profilers[record.device] = record
         elif isinstance(record, CountersRecord):
             results.counters.append((name, record))
-        else:
+        elif isinstance(record, JobRecord):
             results.measured.append((name, record))
     return results
 

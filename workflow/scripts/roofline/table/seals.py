@@ -19,10 +19,8 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
 
     `sha256` holds the hash of every file, by its path below results/.
     """
-    lines = []
-    for path, record in results.measured:
-        if record.device == device:
-            lines += _check_seals(path, record, results, sha256)
+    measured = [(path, record) for path, record in results.measured if record.device == device]
+    lines = [line for path, record in measured for line in _check_seals(path, record, results, sha256)]
     if device in results.predictions:
         path, predictions = results.predictions[device]
         lines += _find_unpredicted(path, predictions, results)
@@ -32,10 +30,10 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
 def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> list[str]:
     """A line for each record that began before its cells were predicted, unless the predictions name its start."""
     measured_at = {cell.identity: cell.started_at for cell in predictions.cells if cell.sealed}
-    predicted_at = parse_time(predictions.predicted_at)
+    predicted_at = datetime.fromisoformat(predictions.predicted_at)
     lines = []
     for record_path, record in results.measured:
-        if record.device != predictions.device or parse_time(record.started_at) > predicted_at:
+        if record.device != predictions.device or datetime.fromisoformat(record.started_at) > predicted_at:
             continue
         planned = [cell.identity for cell in record.measurements if cell.identity in measured_at]
         is_new = any(measured_at[identity] != record.started_at for identity in planned)
@@ -47,16 +45,16 @@ def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Result
 
 def _clock_was_set_back(record: JobRecord, results: Results) -> bool:
     """Return whether a record names an earlier time than a seal whose hash it carries, although it is younger."""
-    seals = [results.seals[path] for path in record.seals if path in results.seals]
-    return any(parse_time(record.started_at) <= parse_time(seal.sealed_at) for seal in seals)
+    sealed_at = [results.seals[path].sealed_at for path in record.seals if path in results.seals]
+    started_at = datetime.fromisoformat(record.started_at)
+    return any(started_at <= datetime.fromisoformat(moment) for moment in sealed_at)
 
 
 def _check_seals(path: str, record: JobRecord, results: Results, sha256: Mapping[str, str]) -> list[str]:
     """A line for each seal that the record carries with another hash, or that it does not carry and should."""
     lines = []
     for seal_path, seal_sha256 in record.seals.items():
-        seal = results.seals.get(seal_path)
-        if seal is None or sha256.get(seal_path) != seal_sha256:
+        if seal_path not in results.seals or sha256.get(seal_path) != seal_sha256:
             lines.append(f"{path} was measured under another seal than {seal_path}")
     missing = sorted(_required_seals(record, results) - set(record.seals))
     return lines + [f"{path} does not carry {seal_path}" for seal_path in missing]
