@@ -116,6 +116,6 @@ def fewest_transactions(traffic_bytes: float, level: str) -> float:
     return traffic_bytes / LEVELS[level].transaction_bytes
 
 
-def level_medium(level: str) -> str:
+def level_medium(level: str) -> Literal["memory", "cache", "link"]:
     """Return memory, cache or link for the level of a ceiling; a level that is not in the table is a cache."""
     return LEVELS[level].medium if level in LEVELS else "cache"

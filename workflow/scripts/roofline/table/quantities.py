@@ -7,8 +7,10 @@ from roofline.core import levels
 from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
+from roofline.records.base import copy_fields
 from roofline.table.rows import CellRow, ComputeCeiling, InstructionRoofline, MemoryCeiling, Roofline
 
+COMMON = ("device", "record", "doubt")  # of every row
 TIME_UNIT = "us"
 HOST_BOUND = 1.05  # CPU time over GPU time: above it the device waits for the host
 WIDE = 1.2  # the ninth decile of CPU times over the first: of cells that the device paces it is 1.1 at most
@@ -44,16 +46,15 @@ def list_quantities(roofline: Roofline) -> list[Quantity]:
 
 
 def _issue_quantity(row: InstructionRoofline) -> Quantity:
-    rate, common = row.warp_instructions_per_s / 1e9, {"device": row.device, "record": row.record, "doubt": row.doubt}
-    unit = "G warp instructions/s"
-    return Quantity("issue", "instruction issue", "issue", rate, unit, **common, samples=row.sample_count)
+    rate, common = row.warp_instructions_per_s / 1e9, copy_fields(row, *COMMON) | {"samples": row.sample_count}
+    return Quantity("issue", "instruction issue", "issue", rate, "G warp instructions/s", **common)
 
 
 def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
     """Yield burst and sustained apart: the first shows the product, the second the power limit and the cooling."""
-    common = {"device": row.device, "record": row.record, "doubt": row.doubt}
+    common = copy_fields(row, *COMMON)
     if row.kind == "memory":
-        kind = "pageable" if row.host_memory == "pageable" else levels.level_medium(row.level)
+        kind: QuantityKind = "pageable" if row.host_memory == "pageable" else levels.level_medium(row.level)
         yield Quantity(row.name, row.name, kind, row.gb_per_s, "GB/s", **common, samples=row.sample_count)
         return
     unit, common = flops_unit(row.name), common | {"inputs": row.inputs}
@@ -68,15 +69,15 @@ def _cell_quantities(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
     shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
     parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
     key, name = "/".join(filter(None, parts)), roofline.full_name(cell)
-    common = {"device": cell.device, "record": cell.record, "doubt": cell.doubt, "samples": cell.sample_count}
+    common = copy_fields(cell, *COMMON) | {"samples": cell.sample_count}
     if cell.gpu_time_s:
         yield Quantity(f"{key}/gpu_time", f"{name}, GPU time", "gpu_time", cell.gpu_time_s * 1e6, TIME_UNIT, **common)
     if cell.cpu_time_s:
-        common["modal"] = _host_bound(cell)
+        common["modal"] = _host_bound(cell, cell.cpu_time_s)
         yield Quantity(f"{key}/cpu_time", f"{name}, CPU time", "cpu_time", cell.cpu_time_s * 1e6, TIME_UNIT, **common)
 
 
-def _host_bound(cell: CellRow) -> bool:
+def _host_bound(cell: CellRow, cpu_s: float) -> bool:
     """Return whether the host sets the pace: such a time has modes, 190 us in one process and 250 us in the next."""
     gpu_s = cell.gpu_time_s
-    return gpu_s is not None and (cell.cpu_time_s > HOST_BOUND * gpu_s or (cell.cpu_time_decile_ratio or 1) > WIDE)
+    return gpu_s is not None and (cpu_s > HOST_BOUND * gpu_s or (cell.cpu_time_decile_ratio or 1) > WIDE)
