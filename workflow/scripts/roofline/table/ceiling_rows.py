@@ -10,7 +10,7 @@ from roofline.core.roofline_model import ridge_point
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.datasheets import highest_possible_tflops
-from roofline.records.bandwidth_record import Bandwidth, BandwidthFigures, BandwidthRecord, PeerLink, SweepCurve
+from roofline.records.bandwidth_record import Bandwidth, BandwidthFigures, BandwidthRecord, Peer, PeerLink, SweepCurve
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.cards import CardRun
 from roofline.records.compute import PeakFigures, PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
@@ -35,13 +35,12 @@ def compute_ceiling_rows(
     `reads_gb_per_s` is the bandwidth of reads of main memory, which sets the ridge points; None if it was not measured
     or is doubtful.
     """
-    measured = [(path, record) for path, record in peaks if record.peak]
-    sound = [record for _, record in measured if not _doubt_of_peak(record, device, None)]
-    sound_tflops = {record.name: record.peak.tflops for record in sound}
-    for path, record in measured:
-        peak, burst = record.peak, record.peak.burst
-        doubt = _doubt_of_peak(record, device, sound_tflops.get(f"{record.name}_fma"))
-        has_ridge = reads_gb_per_s and not doubt
+    measured = [(path, record, record.peak) for path, record in peaks if record.peak]
+    sound = [(record, peak) for _, record, peak in measured if not _doubt_of_peak(record, peak, device, None)]
+    sound_tflops = {record.name: peak.tflops for record, peak in sound}
+    for path, record, peak in measured:
+        burst, doubt = peak.burst, _doubt_of_peak(record, peak, device, sound_tflops.get(f"{record.name}_fma"))
+        ridge_gb_per_s = None if doubt else reads_gb_per_s
         yield ComputeCeiling(
             **shared_fields(peak, PeakFigures),
             device=record.device,
@@ -51,7 +50,7 @@ def compute_ceiling_rows(
             product=burst.product,
             sample_count=len(burst.timing.samples_s),
             repeat_spread=_spread_of_peak(peak),
-            ridge_flops_per_byte=ridge_point(peak.tflops * 1e12, reads_gb_per_s * 1e9) if has_ridge else None,
+            ridge_flops_per_byte=ridge_point(peak.tflops * 1e12, ridge_gb_per_s * 1e9) if ridge_gb_per_s else None,
             fraction_of_datasheet=_fraction(peak.tflops, peak.datasheet_tflops),
             burst_fraction_of_datasheet=_fraction(peak.burst_tflops, peak.datasheet_tflops),
             sustained_fraction_of_datasheet=_fraction(peak.sustained_tflops, peak.datasheet_tflops),
@@ -65,9 +64,11 @@ def compute_ceiling_rows(
         )
 
 
-def _doubt_of_peak(record: PeakFlopsRecord, device: DeviceRecord, register_tflops: float | None) -> Doubt | None:
+def _doubt_of_peak(
+    record: PeakFlopsRecord, peak: PeakFlops, device: DeviceRecord, register_tflops: float | None
+) -> Doubt | None:
     """The doubt of a peak; `register_tflops` is the sound peak of its dtype in registers alone, if there is one."""
-    peak, timing, kind = record.peak, record.peak.burst.timing, device.device_kind
+    timing, kind = peak.burst.timing, device.device_kind
     highest_tflops = highest_possible_tflops(device, record.name, peak.sm_clock_mhz)
     return find_doubt(
         kind=kind,
@@ -196,11 +197,11 @@ def sweep_rows(path: str, record: BandwidthRecord) -> list[SweepRow]:
     return [SweepRow(**shared_fields(sweep, SweepCurve), device=record.device, record=path) for sweep in record.sweeps]
 
 
-def peer_path_row(path: str, record: BandwidthRecord) -> PeerPath:
-    """Return the link of a GPU to the peer of this record, with its latencies in seconds and the loaded cards."""
+def peer_path_row(path: str, record: BandwidthRecord, peer: Peer) -> PeerPath:
+    """Return the link of a GPU to `peer`, of this record, with its latencies in seconds and the loaded cards."""
     latencies_s = {latency.name: latency.timing.median_s for latency in record.latencies}
     return PeerPath(
-        **shared_fields(record.peer, PeerLink),
+        **shared_fields(peer, PeerLink),
         device=record.device,
         load_latency_s=latencies_s.get("load"),
         copy_latency_s=latencies_s.get("copy"),

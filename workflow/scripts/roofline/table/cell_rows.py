@@ -14,16 +14,23 @@ from roofline.records.operator_record import CellKey, JobRecord, Measurement, Op
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import is_record_disturbed
 from roofline.table.prediction_error import attribute_error, find_largest_cause
-from roofline.table.rows import USERS, Cause, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
+from roofline.table.rows import USERS, Cause, Ceiling, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
 from roofline.table.scores import predict_baseline
 
-Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
+MemoryCeilings = Mapping[str, MemoryCeiling]  # of one device, by name
 NO_ROOF = "warm, and no ceiling of a cache is measured"
 GENERATED = "weights were generated, not trained"
 ROUNDING = 1e-9
 ROUNDED = 0.9999  # of the peak: a roof that is nearer to it is the peak
 # Too few samples for an interval place a median within 5 % at best; the user's own figure is taken at its word.
 WITHOUT_INTERVAL = 1.05
+
+
+class Ceilings(NamedTuple):
+    """The ceilings of one device, by name."""
+
+    compute: Mapping[str, ComputeCeiling]
+    memory: MemoryCeilings
 
 
 class CellContext(NamedTuple):
@@ -42,18 +49,18 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
 
     Times are in seconds, rates in TFLOPS and GB/s.
     """
-    compute = context.ceilings.get(measured.compute_ceiling)
-    memory = next((context.ceilings[name] for name in measured.memory_ceilings if name in context.ceilings), None)
-    peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
+    compute = context.ceilings.compute.get(measured.compute_ceiling)
+    memory = next(filter(None, map(context.ceilings.memory.get, measured.memory_ceilings)), None)
+    peak, gb_per_s = compute.tflops if compute else None, memory.gb_per_s if memory else None
     no_roof_reason = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
     roof = None if no_roof_reason else roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.cpu_time, measured.gpu_time, measured.sealed
-    cpu_s, gpu_s = cpu.median_s, gpu and gpu.median_s
+    cpu_s, gpu_s = cpu.median_s, gpu.median_s if gpu else None
     attained = measured.flops / cpu_s / 1e12
-    regime, level = find_regime(measured, peak, gb_per_s, context.ceilings)
+    regime, level = find_regime(measured, peak, gb_per_s, context.ceilings.memory)
     lower = lower_ceiling(peak, gb_per_s, roof)
     exceeded = share_above_roof(measured, peak, gb_per_s)
-    limiting = memory if lower == "memory" else compute
+    limiting: Ceiling | None = memory if lower == "memory" else compute
     cause, cause_s = _cause_of_error(measured, context, peak, gb_per_s)
     return CellRow(
         **shared_fields(measured, CellKey),
@@ -117,17 +124,18 @@ def _cause_of_error(
 
 
 def find_regime(
-    measured: Measurement, peak: float | None, gb_per_s: float | None, ceilings: Ceilings
+    measured: Measurement, peak: float | None, gb_per_s: float | None, memory: MemoryCeilings
 ) -> tuple[str | None, str | None]:
     """Return the regime by the rule of regimes.py, from measurements alone, and the level of a memory-bound cell.
 
-    `peak` is in TFLOPS. Both are None if a ceiling that they depend on was not measured.
+    `peak` is in TFLOPS, `memory` has the device's memory ceilings. Both are None if a ceiling that they depend on was
+    not measured.
     """
     on_device = measured.gpu_time
-    levels = {measured.memory_level: measured.bytes / (gb_per_s * 1e9) if gb_per_s else None}
+    levels: dict[str, float | None] = {measured.memory_level: measured.bytes / (gb_per_s * 1e9) if gb_per_s else None}
     if gb_per_s:
-        moved = {level: size for level, size in measured.level_bytes.items() if level in ceilings}
-        levels |= {level: size / (ceilings[level].gb_per_s * 1e9) for level, size in moved.items()}
+        moved = {level: size for level, size in measured.level_bytes.items() if level in memory}
+        levels |= {level: size / (memory[level].gb_per_s * 1e9) for level, size in moved.items()}
     level, memory_s = regimes.find_slowest_level(levels)
     regime = regimes.classify_regime(
         cpu_time_s=measured.cpu_time.median_s,
@@ -183,9 +191,8 @@ def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]
         launched_alike = runs_in_graph(name) == runs_in_graph(measured.implementation)
         if name not in context.about.baselines or name == measured.implementation or not launched_alike:
             continue
-        gpu_time_ratio = None
-        if baseline.gpu_time and measured.gpu_time:
-            gpu_time_ratio = baseline.gpu_time.median_s / measured.gpu_time.median_s
+        gpu, baseline_gpu = measured.gpu_time, baseline.gpu_time
+        gpu_time_ratio = baseline_gpu.median_s / gpu.median_s if baseline_gpu and gpu else None
         cpu_time_ratio = baseline.cpu_time.median_s / measured.cpu_time.median_s
         speed_ups[name] = SpeedUp(cpu_time_ratio=cpu_time_ratio, gpu_time_ratio=gpu_time_ratio)
     return speed_ups
@@ -205,7 +212,7 @@ def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, exceeded:
         kind=kind,
         samples=len(cpu.samples_s),
         throttled=cpu.all_throttled,
-        disturbed=on_cpu or disturbance.is_disturbed(gpu and gpu.contention, (), "device"),
+        disturbed=on_cpu or disturbance.is_disturbed(gpu.contention if gpu else None, (), "device"),
         impossible=exceeded is not None,
     )
 
@@ -218,19 +225,17 @@ def build_operation_row(
     It is measured only if the user timed it (`measured_s`).
     """
     dtype, name, flops, traffic = operation["dtype"], operation["name"], operation["flops"], operation["memory_bytes"]
-    peak = ceilings.get(dtype)
-    memory = next((ceilings[level] for level in memory_ceiling_names(kind, "read") if level in ceilings), None)
+    peak = ceilings.compute.get(dtype)
+    memory = next(filter(None, map(ceilings.memory.get, memory_ceiling_names(kind, "read"))), None)
     if not peak or not memory:
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, kind="operation", name=name, reason=reason)
     analysis = roofline_model.place_under_roof(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9)
     time_s = operation.get("measured_s")
     roof = analysis.attainable_flops_per_s / 1e12
-    attained = exceeded = None
-    if time_s:
-        attained = flops / time_s / 1e12
-        share = _larger_share(flops, traffic, time_s, peak.tflops, memory.gb_per_s)
-        exceeded = share if share > 1 + ROUNDING else None
+    attained = flops / time_s / 1e12 if time_s else None
+    share = _larger_share(flops, traffic, time_s, peak.tflops, memory.gb_per_s) if time_s else 0.0
+    exceeded = share if share > 1 + ROUNDING else None
     lower = lower_ceiling(peak.tflops, memory.gb_per_s, roof)
     return CellRow(
         device=device,
@@ -261,5 +266,5 @@ def build_operation_row(
         speed_up={},
         notes=[],
         doubt="impossible" if exceeded else None,
-        roof_doubt=(memory if lower == "memory" else peak).doubt,
+        roof_doubt=memory.doubt if lower == "memory" else peak.doubt,
     )

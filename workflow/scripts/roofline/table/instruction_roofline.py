@@ -9,22 +9,22 @@ from roofline.records.base import shared_fields
 from roofline.records.counters_record import CountedCell
 from roofline.records.instructions_record import AccessLimit, InstructionsRecord
 from roofline.records.operator_record import CellKey
-from roofline.table.cell_rows import Ceilings
+from roofline.table.cell_rows import MemoryCeilings
 from roofline.table.rows import CellRow, InstructionRoofline, PlacedKernel, case_key
 
 LIMITING_SHARE = 0.6  # of a measured rate: a kernel that reaches more of it is limited by it
 
 
 def build_instruction_row(
-    path: str, record: InstructionsRecord, ceilings: Ceilings, cells: Iterable[CellRow], counts: Iterable[CountedCell]
+    path: str, record: InstructionsRecord, memory: MemoryCeilings, cells: list[CellRow], counts: Iterable[CountedCell]
 ) -> InstructionRoofline:
     """Return the instruction roofline of a GPU, with the cells that were profiled under it.
 
-    `ceilings` and `counts`, as of one application each, are of this device.
+    `memory`, its memory ceilings by name, and `counts`, as of one application each, are of this device.
     """
     issue = record.issue
     peak = issue.sm_clock_mhz and peak_issue_rate(issue.multiprocessors, issue.sm_clock_mhz)
-    gb_per_s = {level: ceilings[name].gb_per_s for level, name in TRANSACTION_ROOFS.items() if name in ceilings}
+    gb_per_s = {level: memory[name].gb_per_s for level, name in TRANSACTION_ROOFS.items() if name in memory}
     transactions_per_s = {level: fewest_transactions(rate * 1e9, level) for level, rate in gb_per_s.items()}
     counts_by_cell = {_cell_key(counted, record.device): counted for counted in counts if counted.warp_instructions}
     pairs = [(cell, counts_by_cell.get(_cell_key(cell, cell.device))) for cell in cells]
@@ -56,6 +56,7 @@ def place_kernel(
     measured to give.
     """
     seconds, issued, transactions = cell.own_time_s, counts.warp_instructions, _transactions(counts)
+    assert seconds is not None and issued is not None  # a cell of a run has a time, and this one was counted
     rates = {level: count / seconds for level, count in transactions.items() if level in transactions_per_s}
     fraction_of_level = {level: rate / transactions_per_s[level] for level, rate in rates.items()}
     fraction_of_issue = issued / seconds / issue_per_s
@@ -77,12 +78,12 @@ def place_kernel(
 
 def _transactions(counts: CountedCell) -> dict[str, float]:
     """The sum of loads and stores of each level; a level that was not counted is absent."""
-    by_level = {
+    read, written = counts.dram_read_bytes, counts.declared_write_bytes
+    by_level: dict[str, tuple[float | None, float | None]] = {
         "l1": (counts.l1_load_sectors, counts.l1_store_sectors),
         "shared": (counts.shared_load_wavefronts, counts.shared_store_wavefronts),
         "l2": (counts.l2_read_sectors, counts.l2_write_sectors),
+        "hbm": (None if read is None else fewest_transactions(read, "hbm"), fewest_transactions(written, "hbm")),
     }
-    if counts.dram_read_bytes is not None:
-        reads = fewest_transactions(counts.dram_read_bytes, "hbm")
-        by_level["hbm"] = (reads, fewest_transactions(counts.declared_write_bytes, "hbm"))
-    return {level: sum(counted) for level, counted in by_level.items() if None not in counted}
+    pairs = by_level.items()
+    return {level: loads + stores for level, (loads, stores) in pairs if loads is not None and stores is not None}

@@ -16,7 +16,7 @@ from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import CellKey, Measurement
 from roofline.table import ceiling_rows
-from roofline.table.cell_rows import CellContext, build_cell_row, build_operation_row
+from roofline.table.cell_rows import Ceilings, CellContext, MemoryCeilings, build_cell_row, build_operation_row
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
@@ -59,14 +59,14 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         for operation in request.operations:
             if operation.get("device") in (None, name):
                 operations.append(build_operation_row(name, record.device_kind, operation, ceilings_by_device[name]))
-    for path, record in results.of_kind(BandwidthRecord):
-        sweeps += ceiling_rows.sweep_rows(path, record)
-        energy_fits += fit_energy(path, record, ceilings_by_device[record.device])
-        if record.peer and not record.skipped_reason:
-            peers.append(ceiling_rows.peer_path_row(path, record))
-    for path, record in results.of_kind(InstructionsRecord):
-        device, counts = record.device, results.counted_on(record.device)
-        instructions.append(build_instruction_row(path, record, ceilings_by_device.get(device, {}), cells, counts))
+    for path, bandwidth in results.of_kind(BandwidthRecord):
+        sweeps += ceiling_rows.sweep_rows(path, bandwidth)
+        energy_fits += list(fit_energy(path, bandwidth, ceilings_by_device[bandwidth.device].compute))
+        if bandwidth.peer and not bandwidth.skipped_reason:
+            peers.append(ceiling_rows.peer_path_row(path, bandwidth, bandwidth.peer))
+    for path, rates in results.of_kind(InstructionsRecord):
+        memory, counts = _ceilings_of(ceilings, rates.device).memory, results.counted_on(rates.device)
+        instructions.append(build_instruction_row(path, rates, memory, cells, counts))
     for device, profiler in results.profilers.items():
         if profiler.refused_reason:
             refused.append(NotCounted(device=device, refused_reason=profiler.refused_reason))
@@ -107,29 +107,31 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     """Yield the compute ceilings of all devices, then the memory ceilings."""
     devices, known_cards = results.device_records(), results.known_cards.items()
     card_runs = {name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in known_cards}
-    memory = []
+    memory: list[Ceiling] = []
     for path, record in results.of_kind(BandwidthRecord):
         runs = card_runs.get(record.device, [])
         memory += ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], runs)
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
-        reads = _main_memory_reads(_ceilings_of(memory, name), device.device_kind)
+        reads = _main_memory_reads(_ceilings_of(memory, name).memory, device.device_kind)
         yield from ceiling_rows.compute_ceiling_rows(peaks, device, card_runs.get(name, []), reads)
     yield from memory
 
 
-def _main_memory_reads(ceilings: Mapping[str, Ceiling], kind: DeviceKind) -> float | None:
+def _main_memory_reads(ceilings: MemoryCeilings, kind: DeviceKind) -> float | None:
     """The GB/s of reads of main memory; None if they were not measured or are doubtful."""
     level = MAIN_MEMORY[kind]
     reads = next((row for row in ceilings.values() if (row.level, row.mix, row.cores) == (level, "read", None)), None)
     return None if reads is None or reads.doubt else reads.gb_per_s
 
 
-def _ceilings_of(ceilings: list[Ceiling], device: str) -> dict[str, Ceiling]:
-    return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
+def _ceilings_of(ceilings: list[Ceiling], device: str) -> Ceilings:
+    own = [row for row in ceilings if row.device == device]
+    compute = {row.name: row for row in own if row.kind == "compute"}
+    return Ceilings(compute, {row.name: row for row in own if row.kind == "memory"})
 
 
-def _cells(results: Results, ceilings_by_device: Mapping[str, dict[str, Ceiling]]) -> Iterator[CellRow]:
+def _cells(results: Results, ceilings_by_device: Mapping[str, Ceilings]) -> Iterator[CellRow]:
     abouts = load_abouts() | {name: StoredAbout(operator) for name, operator in results.own_operators.items()}
     measurements_by_case: dict[tuple, dict[str, Measurement]] = {}
     for _, record in results.measured:
@@ -151,21 +153,18 @@ def _cells(results: Results, ceilings_by_device: Mapping[str, dict[str, Ceiling]
 
 def _skipped(results: Results, request: Request) -> list[Skipped]:
     """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
-    peaks = results.of_kind(PeakFlopsRecord)
-    skip_reasons = {(record.device, record.name): record.skipped_reason for _, record in peaks}
+    skip_reasons = {(peak.device, peak.name): peak.skipped_reason for _, peak in results.of_kind(PeakFlopsRecord)}
     skipped = []
     for device, record in results.device_records().items():
         for dtype in request.dtypes:
             reason = record.unsupported.get(dtype) or skip_reasons.get((device, dtype))
             if reason:
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
-    for _, record in results.of_kind(BandwidthRecord):
-        reason = record.skipped_reason
-        if reason:
-            skipped.append(Skipped(device=record.device, kind="bandwidth", name=record.name, reason=reason))
-    for lacking in request.without:
-        device, reason = lacking["device"], lacking["reason"]
-        skipped.append(Skipped(device=device, kind="operator", name=lacking["operator"], reason=reason))
+    for _, job in results.of_kind(BandwidthRecord):
+        if job.skipped_reason:
+            skipped.append(Skipped(device=job.device, kind="bandwidth", name=job.name, reason=job.skipped_reason))
+    for row in request.without:
+        skipped.append(Skipped(device=row["device"], kind="operator", name=row["operator"], reason=row["reason"]))
     return skipped
 
 
@@ -214,5 +213,5 @@ def _on_pipes(cell: CountedCell) -> float | None:
     pipes = formula.model_dump(exclude_none=True) if formula is not None else {}
     if not pipes:
         return counts.total
-    by_pipe = [counts.of_pipe(pipe) for pipe in pipes]
-    return None if None in by_pipe else sum(by_pipe)
+    counted = [flops for flops in map(counts.of_pipe, pipes) if flops is not None]
+    return sum(counted) if len(counted) == len(pipes) else None
