@@ -129,7 +129,7 @@ def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:
     write(device, path)
     seals = {"device": f"{folder}/prediction.json", "operator": f"{folder}/{operator.rule}/prediction.json"}
     write(seal_device(device, AT), seals["device"])
-    write(seal_operator(operator, device, AT), seals["operator"])
+    write(seal_operator(operator.name, operator.constants, device, AT), seals["operator"])
     return path, seals
 
 

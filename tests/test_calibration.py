@@ -38,7 +38,7 @@ def test_every_host_cost_of_every_operator_is_measured_in_seconds(monkeypatch):
     record = opened_record("cpu")
     made = calibrate(discovery.open_device("cpu"), record, lambda: SEALED)
     for operator in registry.builtin_operators():
-        seal = seal_operator(operator, record, SEALED, made)
+        seal = seal_operator(operator.name, operator.constants, record, SEALED, made)
         assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED_SOURCE}
         assert assumed <= {"blas_share"}
         assert all(seal.constants[name] == made.constants[name] for name in seal.constants.keys() - assumed)

@@ -181,7 +181,7 @@ def test_a_rule_of_thumb_is_sealed_for_a_cpu():
 def test_the_seal_of_an_operator_holds_every_constant_with_its_source(operator):
     for device, kind in (("gpu0", "gpu"), ("cpu", "cpu")):
         if operator.implementations_on(kind):
-            seal = seal_operator(operator, device_record(device), "now")
+            seal = seal_operator(operator.name, operator.constants, device_record(device), "now")
             assert seal.operator == operator.name and seal.constants
             assert set(seal.constants) == set(seal.constant_sources) and all(seal.constant_sources.values())
             assert all(value > 0 for value in seal.constants.values())

@@ -14,7 +14,7 @@ if __name__ == "__main__":
         operator = registry.collect_operators(snakemake.params.operators)[rule]
         device = read(DeviceRecord, snakemake.input.device)
         calibration = read(CalibrationRecord, snakemake.input.calibration)
-        sealed = seal_operator(operator, device, now(), calibration)
+        sealed = seal_operator(operator.name, operator.constants, device, now(), calibration)
         write(sealed, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
         say(f"operator_prediction {name} {operator.name}: {len(sealed.constants)} constants, sealed as {digits}")

@@ -1,7 +1,6 @@
 """Seals: the ceilings that the datasheet of a device promises, and the constants of an operator's costs."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import roofline.devices.cpu.topology as cpu_topology  # not by `from`, which sources.py takes for code of a CPU alone
 from roofline.core.levels import PEER, memory_ceiling_names
@@ -12,32 +11,28 @@ from roofline.records.seal_records import OperatorPredictionRecord, PredictionRe
 
 MEASURED_SOURCE = "measured on this host before any operator"
 SOURCE_FIELDS = {"source", "verified", "derived"}
-
-
-class OperatorCosts(Protocol):
-    """The part of an operator that is sealed. With operators/base.py the seals of devices would follow from it too."""
-
-    name: str
-    constants: Mapping[str, Mapping[str, tuple]]  # (value, source, meaning) by kind of device and name
+# Of an operator: (value, source, meaning) by kind of device and name. Not its class: with operators/base.py the seals
+# of devices would follow from it too.
+CostConstants = Mapping[str, Mapping[str, tuple]]
 
 
 def seal_operator(
-    operator: OperatorCosts, device: DeviceRecord, sealed_at: str, calibration: CalibrationRecord | None = None
+    name: str, costs: CostConstants, device: DeviceRecord, sealed_at: str, calibration: CalibrationRecord | None = None
 ) -> OperatorPredictionRecord:
-    """Return the seal of an operator's cost constants on this kind of device.
+    """Return the seal of the cost constants of the operator of this name, on this kind of device.
 
     Constants that the calibration measured on this host replace those that the operator assumes.
     """
     values, sources = {}, {}
     measured = calibration.constants if calibration else {}
-    for name, (value, source, *_) in operator.constants.get(device.device_kind, {}).items():
-        values[name] = measured.get(name, value)
-        sources[name] = MEASURED_SOURCE if name in measured else source
+    for constant, (value, source, *_) in costs.get(device.device_kind, {}).items():
+        values[constant] = measured.get(constant, value)
+        sources[constant] = MEASURED_SOURCE if constant in measured else source
     return OperatorPredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
         sealed_at=sealed_at,
-        operator=operator.name,
+        operator=name,
         constants=values,
         constant_sources=sources,
     )
