@@ -14,7 +14,7 @@ from roofline.records.base import Record, write
 from roofline.records.files import file_sha256, write_text
 from roofline.records.manifest_record import Manifest, Sources
 from roofline.records.operator_record import DataFile, JobRecord
-from roofline.run.derived import derive
+from roofline.run.derived import TABLE, derive
 from roofline.run.make_manifest import make_manifest
 from roofline.table.run_records import read_results
 
@@ -63,7 +63,8 @@ class SmallRun:
         results = self.root / "results"
         found = read_results(results, [self.root / path for path in self.paths])
         sha256 = {path.removeprefix("results/"): self.sha256(path) for path in self.paths}
-        for name, content in derive(found, ASKED, sha256).items():
+        table, texts = derive(found, ASKED, sha256)
+        for name, content in {TABLE: table, **texts}.items():
             self.write(content, f"results/{name}")
 
     def write(self, content: Record | str, path: str) -> str:

@@ -13,7 +13,7 @@ from roofline.records.manifest_record import Manifest
 from roofline.records.operator_record import OperatorRecord
 from roofline.report.report_model import Source
 from roofline.run.archive import opened
-from roofline.run.derived import derive
+from roofline.run.derived import TABLE, derive
 from roofline.run.make_manifest import hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
@@ -42,7 +42,8 @@ def derived(newest, manifest) -> dict:
     """The table and the pages, from the records in the order of the run."""
     listed = read_results(newest, [newest.parent / output.path for output in manifest.outputs])
     source = Source(manifest.sources.commit, manifest.sources.url)
-    return derive(listed, manifest.asked, hashes(manifest.outputs), source)
+    table, texts = derive(listed, manifest.asked, hashes(manifest.outputs), source)
+    return {TABLE: table, **texts}
 
 
 @pytest.mark.parametrize("card", [NEWEST, NEWEST / "thorough", NEWEST.parent / "nvidia-h100-80gb-hbm3"])

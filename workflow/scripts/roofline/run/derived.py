@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from roofline.records.base import Record, write
+from roofline.records.base import write
 from roofline.records.files import write_text
 from roofline.report.pages import build_pages
 from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
@@ -18,15 +18,14 @@ TABLE = "roofline.json"
 
 def derive(
     results: Results, request: Mapping, sha256: Mapping[str, str], source: Source = UNKNOWN_SOURCE
-) -> dict[str, Record | str]:
-    """Return the table, its schema, its rows as CSV, and the pages, by their names in results/.
+) -> tuple[Roofline, dict[str, str]]:
+    """Return the table, and by their names in results/ the texts of its schema, its rows as CSV, and the pages.
 
     `request` has the fields of a Request, `sha256` the hash of every record by its path.
     """
     roofline = build_table(results, Request(**request), sha256)
     elapsed_s = {path: record.elapsed_s for path, record in results.timed_records()}
-    return {
-        TABLE: roofline,
+    return roofline, {
         "roofline.schema.json": f"{json.dumps(Roofline.model_json_schema(), indent=1)}\n",
         "ceilings.csv": to_csv(roofline.ceilings),
         "cells.csv": to_csv(roofline.operators),
@@ -38,10 +37,8 @@ def write_derived(
     results: Results, request: Mapping, sha256: Mapping[str, str], folder: Path, source: Source = UNKNOWN_SOURCE
 ) -> Roofline:
     """Write the table and the pages into a folder, and return the table."""
-    derived = derive(results, request, sha256, source)
-    for name, content in derived.items():
-        if isinstance(content, str):
-            write_text(content, folder / name)
-        else:
-            write(content, folder / name)
-    return derived[TABLE]
+    roofline, texts = derive(results, request, sha256, source)
+    write(roofline, folder / TABLE)
+    for name, text in texts.items():
+        write_text(text, folder / name)
+    return roofline
