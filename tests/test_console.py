@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import time
 from unittest.mock import Mock
 
@@ -10,7 +11,7 @@ from pictures import reference
 
 from roofline.core.terms import UserError
 from roofline.devices import host
-from roofline.run import console, pictures, previous_results
+from roofline.run import console, jobs, pictures, previous_results
 
 
 def said(text: str, **more) -> logging.LogRecord:
@@ -31,6 +32,16 @@ def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys,
 @pytest.mark.parametrize(("status", "shown"), [(1, False), (130, False), (139, True)])
 def test_what_a_job_has_said_in_its_own_line_is_not_said_again(status, shown):
     assert console.should_show(said(f"Command 'x' returned non-zero exit status {status}.")) == shown
+
+
+def test_nothing_is_said_where_the_output_is_closed(monkeypatch):
+    """As by >&-, of which Python makes no stream."""
+    monkeypatch.setenv("PYTHONIOENCODING", "")
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "__stdout__", None)
+    jobs.print_what_can_be_printed()
+    jobs.say("a line")
+    sys.stdout.close()
 
 
 # ---------------------------------------------------------------- folders that cannot be written

@@ -37,6 +37,7 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
     `modules` are imported before, on a GPU. The start and end are noted in logs/jobs.jsonl, except of an interrupted
     job, which ends with status 130. A failure ends the process with status 1 and one line.
     """
+    print_what_can_be_printed()
     run_lock.end_with_run()
     run_lock.take_turn(snakemake.resources.get("uses", "").split(), modules)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
@@ -66,7 +67,7 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
 def _name_current(path: Path, text: str) -> None:
     """Name this job as the one in progress, until it ends or another has started."""
     path.write_text(text, encoding="utf-8")
-    atexit.register(lambda: path.exists() and path.read_text(encoding="utf-8") == text and path.unlink())
+    atexit.register(lambda: path.unlink() if path.exists() and path.read_text(encoding="utf-8") == text else None)
 
 
 def _append_entry(snakemake: Any, started_at: str, **more: str) -> None:
@@ -110,7 +111,7 @@ def say(line: str) -> None:
 
 def cut_to_width(line: str) -> str:
     """Return a line cut to the width of the terminal, or to 120 columns."""
-    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if sys.__stdout__.isatty() else LINE_COLUMNS
+    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if os.isatty(1) else LINE_COLUMNS
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
@@ -121,13 +122,17 @@ def clear() -> None:
 
 
 def print_what_can_be_printed() -> None:
-    """Have this process and those that it starts print '?' for what the terminal's encoding lacks, such as ASCII."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")
+    """Have this process and those that it starts print '?' for what the terminal's encoding lacks, such as ASCII.
+
+    Where an output is closed, as by >&-, this process prints nothing.
+    """
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        getattr(sys, name).reconfigure(errors="replace")
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
 
 
-def report(record: RunRecord, name: str, device: DeviceRecord | None = None) -> None:
+def report(record: RunRecord | list[RunRecord], name: str, device: DeviceRecord | None = None) -> None:
     """Print the line of a measuring job, with its results."""
     from roofline.report import job_lines  # on a CPU not before the measurement has ended
 
@@ -166,7 +171,7 @@ def seals_of(inputs: Any) -> dict[str, str]:
 class Stopwatch:
     """The time that a measuring job takes, and the load of other processes meanwhile."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.started_at = now()
         self._start = time.monotonic()
         self._usage = host.read_usage()
