@@ -9,7 +9,7 @@ import pytest
 from roofline.core.terms import UserError
 from roofline.core.units import GIB
 from roofline.devices.base import Identity
-from roofline.operators.setting_types import EFFORTS, ByEffort
+from roofline.operators.setting_types import ByEffort
 from roofline.run import targets
 from roofline.run.console import estimate_s
 from roofline.run.machine_checks import choose_devices
@@ -102,7 +102,7 @@ def budgets(checked) -> dict:
 
 
 def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
-    quick, default, thorough = (complete({"effort": name}) for name in EFFORTS)
+    quick, default, thorough = (complete({"effort": name}) for name in ByEffort._fields)
     assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 10
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value <= budgets(thorough)[key]

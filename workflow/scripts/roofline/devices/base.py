@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from roofline.core.architectures import Architecture, Capability
 from roofline.core.terms import AccessPattern, ComputeUnit, DeviceKind, HostMemory
@@ -437,3 +437,8 @@ class CudaDevice(Device, Protocol):
 
         Raises UnsupportedError where one may not access the other's memory.
         """
+
+
+def is_gpu(device: Device) -> TypeGuard[CudaDevice]:
+    """Return whether a device is a GPU, which has the methods of CudaDevice."""
+    return device.kind == "gpu"

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from roofline.records.base import AtLeastOne
 
-EFFORTS = ("quick", "default", "thorough")
+Effort = Literal["quick", "default", "thorough"]
 LONGEST_BUDGET_S = 1e5
 ItemT = TypeVar("ItemT")
 # The checked config, with a section for each operator: run/settings.py makes it, which operators may not import.

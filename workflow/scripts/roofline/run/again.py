@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from roofline.records.base import read
-from roofline.records.blocks import disturbed_share
+from roofline.records.blocks import MeasuredRecord, disturbed_share
 from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
@@ -51,5 +51,6 @@ def restore_less_disturbed(results: Path) -> list[Path]:
 
 def _share(results: Path, path: Path) -> float:
     record = read_record(path)
+    assert isinstance(record, MeasuredRecord), "no other is set aside"
     device = read(DeviceRecord, results / record.device / "device_query.json")
     return disturbed_share(record, device.device_kind)

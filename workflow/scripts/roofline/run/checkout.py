@@ -9,8 +9,9 @@ from roofline.core.terms import UserError
 from roofline.records.manifest_record import Sources
 
 # In the top folder only these are sources. Users keep other files there too.
-OWN = ("Snakefile", "Makefile", "*.md", "*.py", "*.yaml", "LICENSE", "pyproject.toml", ".gitignore", ".ci")
-OWN += ("benchmarks", "config", "docs", "envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
+OWN: tuple[str, ...] = ("Snakefile", "Makefile", "LICENSE", "pyproject.toml", ".gitignore", ".ci", "*.md", "*.py")
+OWN += ("*.yaml", "benchmarks", "config", "docs", "envs", "examples", "profiles", "reference", "tests", "tools")
+OWN += ("workflow",)
 
 
 def describe(root: Path) -> Sources:

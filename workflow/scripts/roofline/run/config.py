@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
@@ -12,10 +12,12 @@ from roofline.core.levels import TARGET_NAMES as LEVELS
 from roofline.core.terms import make_printable
 from roofline.operators import setting_types
 from roofline.operators.base import Operator
-from roofline.operators.setting_types import EFFORTS, Budget, ByEffort, EachOnce, Listed, Settings, Whole
+from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Effort, Listed, Settings, Whole
+
+SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
 
-def _zero_or_between(lowest: float, highest: float):
+def _zero_or_between(lowest: float, highest: float) -> AfterValidator:
     def within(value: float | None) -> float | None:
         if value and not lowest <= value <= highest:
             raise ValueError(f"should be 0, or from {lowest:g} to {highest:g}")
@@ -27,6 +29,7 @@ def _zero_or_between(lowest: float, highest: float):
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 Count = Annotated[float, _zero_or_between(1e-3, 1e30)]
 Seconds = Annotated[float, Field(ge=1e-12, le=1e12)]
+Ceiling = Literal[COMPUTE_CEILINGS]  # type: ignore[valid-type]  # a tuple built at run time
 Price = Annotated[float | None, _zero_or_between(1e-9, 1e9)]
 
 
@@ -44,7 +47,7 @@ class PeakFlopsSettings(Settings):
     """Settings of the compute ceilings: what is measured, the size of the GEMMs, and time budgets in seconds."""
 
     dtypes: Annotated[
-        Listed[Literal[COMPUTE_CEILINGS]] | None,
+        Listed[Ceiling] | None,
         ByEffort(["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"], list(DEFAULT_CEILINGS), list(COMPUTE_CEILINGS)),
     ] = None
     size: Annotated[int, Field(ge=16)] = 4096
@@ -57,7 +60,7 @@ class PeakFlopsSettings(Settings):
 class BandwidthSettings(Settings):
     """Settings of the memory ceilings: levels, sizes of arrays in MiB, and time budgets in seconds."""
 
-    levels: Listed[Literal[LEVELS]] = Field(default=list(LEVELS))
+    levels: Listed[Literal[LEVELS]] = Field(default=list(LEVELS))  # type: ignore[valid-type]  # a tuple built at run time
     size_mib: Whole | None = None
     transfer_size_mib: Whole = 256
     warmup: Whole = 3
@@ -73,7 +76,7 @@ class OwnOperationSettings(Settings):
     name: Annotated[str, Field(pattern=r"\S"), AfterValidator(make_printable)]
     flops: Count
     memory_bytes: Count
-    dtype: Literal[COMPUTE_CEILINGS]
+    dtype: Ceiling
     measured_s: Seconds | None = None
     device: Annotated[str, Field(min_length=1)] | None = None
 
@@ -102,7 +105,7 @@ class Config(Settings):
 
     devices: Annotated[Literal["auto", "all"] | list[str], BeforeValidator(_parse_devices)] = "auto"
     cpu: Literal["auto", "all"] = "auto"
-    effort: Literal[EFFORTS] = "default"
+    effort: Effort = "default"
     operators: Annotated[list[str], EachOnce] = Field(default=[])
     counters: Annotated[
         Literal["auto", "off", "required"] | None,
@@ -118,15 +121,15 @@ class Config(Settings):
 
 def config_model(operators: Mapping[str, Operator]) -> type[Config]:
     """Return the model of the complete config, with a section for each of these operators."""
-    sections = {}
+    sections: dict[str, type[Settings]] = {}
     for operator in operators.values():
         if not operator.measured_with_ceilings:
             sections |= {operator.rule: operator.Settings} | operator.sections
-    fields = {name: (section, Field(default_factory=section)) for name, section in sections.items()}
+    fields: dict[str, Any] = {name: (section, Field(default_factory=section)) for name, section in sections.items()}
     return create_model("Config", __base__=Config, **fields)
 
 
-def fill_by_effort(section: BaseModel, effort: str) -> BaseModel:
+def fill_by_effort(section: SettingsT, effort: Effort) -> SettingsT:
     """Return the config, or a section of it, with nulls replaced by the values of the effort."""
     values = {}
     for name, field in type(section).model_fields.items():

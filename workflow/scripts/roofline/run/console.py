@@ -13,8 +13,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from pydantic import BaseModel
-
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, order_devices
 from roofline.devices import host
@@ -32,7 +30,7 @@ from roofline.table.rows import Roofline
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
 COUNTER_FILE, CURRENT_FILE, FIRST_WAIT = Path("logs/.jobs-ended"), Path("logs/.job"), Path("logs/.first-wait")
 # What `quiet` leaves of Snakemake's talk between the jobs' own lines, and an error that says no more than `explain`.
-CHATTER = ("Assuming unrestricted shared filesystem", "Building DAG of jobs", "Using shell")
+CHATTER: tuple[str, ...] = ("Assuming unrestricted shared filesystem", "Building DAG of jobs", "Using shell")
 CHATTER += ("Conda environments: ignored", "Select jobs to execute", "Execute ", "Complete log", "Elapsed time")
 CHATTER += ("WorkflowError:\nAt least one job did not complete",)
 # Of a job that Ctrl-C ended, the second before its first line.
@@ -110,22 +108,23 @@ def read_earlier_times(path: Path = JOBS) -> dict[str, float]:
 
 def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
     """Estimate the seconds of a job that has not run here before."""
-    section, rule = _section(rule, checked), rule.partition("_gpu")[0]
-    if section is None or rule in FIXED_S:
+    budget_s, rule = _time_budget_s(rule, checked), rule.partition("_gpu")[0]
+    if budget_s is None or rule in FIXED_S:
         return FIXED_S.get(rule, OTHER_JOB_S)
-    loads_s = ENERGY_S if rule == "bandwidth_hbm" and section.energy else getattr(section, "sustained_s", 0) or 0
-    limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else section.time_budget_s
-    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(section.time_budget_s, limit_s) + loads_s
+    energy_s = ENERGY_S if checked.config.bandwidth.energy else 0.0
+    loads_s = {"bandwidth_hbm": energy_s, "peak_flops": checked.config.peak_flops.sustained_s or 0.0}
+    limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else budget_s
+    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(budget_s, limit_s) + loads_s.get(rule, 0.0)
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in FIXED_S or _section(rule, checked) is not None
+    return rule in FIXED_S or _time_budget_s(rule, checked) is not None
 
 
-def _section(rule: str, checked: Checked) -> BaseModel | None:  # of a rule that measures in a time budget
+def _time_budget_s(rule: str, checked: Checked) -> float | None:  # None for a rule that does not measure in one
     names = {"bandwidth": "bandwidth", "instructions": "bandwidth", "peak_flops": "peak_flops"}
     section = getattr(checked.config, next((names[prefix] for prefix in names if rule.startswith(prefix)), rule), None)
-    return section if hasattr(section, "time_budget_s") else None
+    return getattr(section, "time_budget_s", None)
 
 
 def print_summary(results: Path) -> None:
@@ -163,7 +162,7 @@ def should_show(record: LogRecord) -> bool:
         _signal = killed[1]
     elif _signal and message.startswith("Error in rule "):  # which comes next, with the job
         why = OUT_OF_MEMORY if host.count_oom_kills() > _kills_before else f"ended by {_signal}"
-        print(f"{record.output[0]} failed: {why} (log: {record.log[0]})", file=sys.stderr, flush=True)
+        print(f"{vars(record)['output'][0]} failed: {why} (log: {vars(record)['log'][0]})", file=sys.stderr, flush=True)
         _signal = ""
     return not (killed or interrupted or message.startswith(CHATTER) or REPORTED in message)
 

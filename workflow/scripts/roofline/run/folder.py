@@ -102,8 +102,8 @@ def measure(
     require_no_living_run(folder)
     write_config(folder, config)
     log, reason, failed, started = folder / LOG, "its process died", True, time.time()
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "2", "--snakefile", settings.CHECKOUT / "Snakefile"]
-    command += ["--directory", folder, *options, "--keep-going", "--", *targets]
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "2", "--snakefile", f"{settings.CHECKOUT}/Snakefile"]
+    command += ["--directory", str(folder), *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:
             failed = subprocess.run(command, stdout=output, stderr=output, timeout=limit_s, check=False).returncode != 0

@@ -6,8 +6,6 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from roofline.core.levels import ARRAYS_NEEDED, TRANSFER_TARGETS
 from roofline.core.terms import BYTES_AXIS_KEY, UnsupportedError, UserError, select_accelerators
 from roofline.core.units import MIB
@@ -15,6 +13,7 @@ from roofline.devices.base import Identity
 from roofline.devices.discovery import level_name, memory_levels
 from roofline.measure import hardware_counters, ncu
 from roofline.operators.base import Case, Operator
+from roofline.run.config import Config
 from roofline.run.settings import Checked
 
 MIN_CACHES = 2  # an array of fewer last-level caches is partly read from them
@@ -43,7 +42,7 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
     return list(devices)
 
 
-def find_profiler(config: BaseModel) -> Path | None:
+def find_profiler(config: Config) -> Path | None:
     """Return the program of Nsight Compute; None without it, or if counters are off. Raises UserError if NCU names
     none, or if counters are required and there is none."""
     if config.counters == "off":
@@ -67,18 +66,18 @@ def require_counters(program: Path, devices: Iterable[str]) -> None:
         raise UserError(faults)
 
 
-def _check_levels(config: BaseModel, identity: Identity, devices: Sequence[str]) -> list[str]:
+def _check_levels(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:
     if _measured_levels(config, identity, devices):
         return []
     setting, levels = ", ".join(config.bandwidth.levels), ", ".join(memory_levels(identity.device))
     return [f"bandwidth.levels: {identity.device} has none of {setting}; it has {levels}"]
 
 
-def _measured_levels(config: BaseModel, identity: Identity, devices: Sequence[str]) -> set[str]:
+def _measured_levels(config: Config, identity: Identity, devices: Sequence[str]) -> set[str]:
     return {level_name(name) for name in memory_levels(identity.device, devices)} & set(config.bandwidth.levels)
 
 
-def _check_array_sizes(config: BaseModel, identity: Identity, devices: Sequence[str]) -> list[str]:
+def _check_array_sizes(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:
     """Return a line for arrays that a cache would keep, and for those that do not fit the device."""
     levels, settings, free = _measured_levels(config, identity, devices), config.bandwidth, identity.memory_free_bytes
     size, cache = settings.size_mib, identity.last_level_cache_bytes
@@ -101,7 +100,7 @@ def _check_array_sizes(config: BaseModel, identity: Identity, devices: Sequence[
 # ---------------------------------------------------------------- operators
 
 
-def check_operator(operator: Operator, config: BaseModel, identities: list[Identity]) -> list[str]:
+def check_operator(operator: Operator, config: Config, identities: list[Identity]) -> list[str]:
     """Return a line for each fault of an operator on these devices: those that it finds itself, implementations that no
     device has, jobs that cannot be measured, cases that do not fit. Each kind is looked for if the earlier ones are
     absent. An exception in the user's code is a fault too."""
@@ -120,7 +119,7 @@ def check_operator(operator: Operator, config: BaseModel, identities: list[Ident
         return [f"operators: {operator.path}, line {lines[-1]}: {type(error).__name__}: {error}"]
 
 
-def _check_jobs(operator: Operator, config: BaseModel) -> list[str]:
+def _check_jobs(operator: Operator, config: Config) -> list[str]:
     """Return a line for each declaration that makes a job impossible to measure."""
     jobs = list(operator.jobs(config))
     paths = [job.path for job in jobs]
@@ -141,7 +140,7 @@ def _check_case(operator: Operator, case: Case) -> Iterator[str]:
                 yield f"{count_of.__name__}: {count!r} should be a whole number, 0 or more"
 
 
-def _check_implementations(operator: Operator, config: BaseModel, identities: list[Identity]) -> list[str]:
+def _check_implementations(operator: Operator, config: Config, identities: list[Identity]) -> list[str]:
     """Return a line for each device that has none of the configured implementations; without such a device, a line for
     each implementation that no device has."""
     setting, key = getattr(config, operator.rule).implementations, f"{operator.rule}.implementations"
@@ -162,7 +161,7 @@ def _check_implementations(operator: Operator, config: BaseModel, identities: li
     return faults or [f"{key}: {name} is not on {devices}; known: {', '.join(available)}" for name in unknown]
 
 
-def _check_memory(operator: Operator, config: BaseModel, identity: Identity) -> list[str]:
+def _check_memory(operator: Operator, config: Config, identity: Identity) -> list[str]:
     """Return a line for the largest case if it does not fit the device. Warm inputs do not rotate."""
     cold = getattr(config, operator.rule).cache == "cold"
     cache, free = identity.last_level_cache_bytes if cold else 0, identity.memory_free_bytes

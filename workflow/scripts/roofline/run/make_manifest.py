@@ -98,8 +98,9 @@ def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd
     """Return the seconds from the first job of this run to the manifest, and their cost in USD."""
     starts = [parse_time(output.started_at) for output in outputs if output.of_this_run]
     # A run that made only the manifest began when it was started.
-    first = min(starts, default=parse_time(run_started_at)) if run_started_at else None
-    seconds = max(0.0, (parse_time(created_at) - first).total_seconds()) if first else None
+    first = min(filter(None, starts), default=parse_time(run_started_at)) if run_started_at else None
+    end = parse_time(created_at)
+    seconds = max(0.0, (end - first).total_seconds()) if first and end else None
     return Times(
         first_start_at=first.isoformat() if first else None,
         span_s=seconds,

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Collection
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
-        pool = ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job)
+        pool: Executor = ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job)
     except OSError:  # /dev/shm, where its semaphores belong, cannot be written
         pool = ThreadPoolExecutor(1)
     with pool:

@@ -15,16 +15,16 @@ from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.devices.base import Identity
 from roofline.measure import lock
-from roofline.records.base import RunRecord, read
+from roofline.records.base import Record, RunRecord, read
 from roofline.records.cards import KnownCards
 from roofline.records.counters_record import ProfilerRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.manifest_record import Manifest
 from roofline.table.rows import Roofline
-from roofline.table.run_records import KINDS, read_record
+from roofline.table.run_records import KINDS, KNOWN_CARDS, read_record
 
 PREVIOUS = "previous"
-RUN_FILES = {"roofline.json": Roofline, "known_cards.json": KnownCards, "manifest.json": Manifest}
+RUN_FILES: dict[str, type[Record]] = {"roofline.json": Roofline, KNOWN_CARDS: KnownCards, "manifest.json": Manifest}
 
 
 def require_writable(outputs: Iterable[str]) -> None:

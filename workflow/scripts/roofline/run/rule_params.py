@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from pydantic import BaseModel
 from snakemake.iocontainers import Wildcards
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.levels import MAIN_MEMORY, TRANSFER_TARGETS
 from roofline.devices import datasheets, discovery
 from roofline.measure import lock
+from roofline.operators.setting_types import Settings
 from roofline.records import cards
 from roofline.run import sources
 from roofline.run.targets import Cells, files
@@ -31,7 +31,7 @@ class RuleParams:
         self.card_of = {name: lock.gpu_lock_name(gpu.uuid) for name, gpu in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH_LOCK}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
-        self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
+        self.resources: dict[str, Callable] = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
         self.resources["measuring"] = lambda wildcards, input: 1 if hasattr(input, "device") else MEASURING_SLOTS
 
     def _rerun_keys(self, wildcards: Wildcards) -> str:
@@ -77,7 +77,7 @@ class RuleParams:
     def datasheet(self, wildcards: Wildcards) -> str:
         """Return the hash of the device's datasheet entry: a card added to the file makes no other results stale."""
         card = self.cells.present[wildcards.device]
-        if card.kind == "cpu":
+        if card.compute_capability is None:  # a CPU
             return "formula"
         entries = datasheets.read_datasheets(self.datasheets_file)
         return datasheets.entry_sha256(entries, card.name, card.compute_capability)
@@ -136,7 +136,7 @@ class RuleParams:
     def gemms(self, wildcards: Wildcards) -> list[str]:
         """Return the dtypes whose GEMMs are measured on a device."""
         folder, peaks = f"{wildcards.device}/peak_flops", self.cells.peaks()
-        dtypes = [dtype for dtype in self.cells.config.peak_flops.dtypes if f"{folder}/{dtype}" in peaks]
+        dtypes = [dtype for dtype in self.cells.dtypes if f"{folder}/{dtype}" in peaks]
         return [dtype for dtype in dtypes if dtype not in REGISTER_ONLY_DTYPES]
 
     def own_file(self, rule: str) -> list[str]:
@@ -154,6 +154,6 @@ class RuleParams:
         return tasks
 
 
-def timing(settings: BaseModel) -> dict:
+def timing(settings: Settings) -> dict:
     """Return the settings of a section that say how often and for how long its work is timed."""
     return {key: getattr(settings, key) for key in ("warmup", "iterations", "time_budget_s")}

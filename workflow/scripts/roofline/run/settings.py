@@ -16,7 +16,7 @@ from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.files import read_yaml
-from roofline.run.config import config_model, fill_by_effort
+from roofline.run.config import Config, config_model, fill_by_effort
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 
@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[4]
 class Checked:
     """A complete config, and the operators that it registers and does not leave out, by their rules."""
 
-    config: BaseModel
+    config: Config
     operators: dict[str, Operator]
 
 

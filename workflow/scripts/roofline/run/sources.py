@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from roofline.core.terms import DEVICE_TRAITS
+from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, list_kernel_files
 from roofline.operators.base import Operator
 
@@ -25,7 +25,7 @@ def derivation_files(scripts: Path) -> list[str]:
 
 def library_files(
     script: Path,
-    kind: str | None = None,
+    kind: DeviceKind | None = None,
     operators: tuple[Operator, ...] = (),
     more: tuple[Path, ...] = (),
     measures: bool = True,
@@ -107,8 +107,8 @@ def _list_imported_files(source: Path, root: Path) -> frozenset[Path]:
 @cache
 def _list_api_origins(root: Path) -> dict[str, set[str]]:
     """Return the modules that each name of the API comes from, for names of packages that measure."""
-    text, origins = (root / PACKAGE / "api.py").read_text(encoding="utf-8"), {}
-    for package, names, _ in IMPORT.findall(text):
+    origins: dict[str, set[str]] = {}
+    for package, names, _ in IMPORT.findall((root / PACKAGE / "api.py").read_text(encoding="utf-8")):
         if package.split(".")[1:2] and package.split(".")[1] in MEASURING:
             imports = [name.split() for name in names.strip("()\n ").split(",") if name.strip()]
             origins |= {words[-1]: {package, f"{package}.{words[0]}"} for words in imports}

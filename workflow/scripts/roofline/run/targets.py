@@ -3,8 +3,6 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
-from pydantic import BaseModel
-
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import UserError, select_accelerators
 from roofline.devices import discovery
@@ -13,6 +11,7 @@ from roofline.measure.hardware_counters import choose_representative_jobs
 from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
+from roofline.run.config import Config
 from roofline.run.machine_checks import choose_devices, find_profiler
 from roofline.run.settings import Checked
 
@@ -25,6 +24,7 @@ class Cells:
 
     def __init__(self, checked: Checked, present: Mapping[str, Identity]):
         self.config, self.operators, self.present = checked.config, checked.operators, present
+        self.dtypes: list[str] = self.config.peak_flops.dtypes or []  # never null: each effort has some
         self.devices = choose_devices(checked, present)
         self.gpus = select_accelerators(self.devices, discovery.kind_from_name)
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
@@ -64,7 +64,7 @@ class Cells:
         return [
             f"{device}/peak_flops/{dtype}"
             for device in self.devices
-            for dtype in self.config.peak_flops.dtypes
+            for dtype in self.dtypes
             if self.is_wanted(device, dtype) and not discovery.unsupported_reason(self.present[device], dtype)
         ]
 
@@ -135,7 +135,7 @@ def find_record(text: str, record_names: Sequence[str]) -> str:
     return name
 
 
-def devices_with(operator: Operator, config: BaseModel, devices: Iterable[str]) -> list[str]:
+def devices_with(operator: Operator, config: Config, devices: Iterable[str]) -> list[str]:
     """Return those of these devices that have one of the operator's implementations in the config."""
     names = getattr(config, operator.rule).implementations
     return [device for device in devices if operator.implementations_on(discovery.kind_from_name(device), names)]
