@@ -22,6 +22,7 @@ import multiprocessing
 import select
 import shlex
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
 
@@ -30,7 +31,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.formatting import join_words
-from roofline.core.terms import DEVICE_TRAITS, UserError, select_accelerators
+from roofline.core.terms import UserError
 from roofline.devices import discovery
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
@@ -111,6 +112,7 @@ def run_workflow(arguments: list[str]) -> int:
     Thread(target=end_when_unread, args=(workflow,), daemon=True).start()
     try:
         workflow.join()
+        assert workflow.exitcode is not None, "it has ended"
         return workflow.exitcode
     except KeyboardInterrupt:
         set_end_handlers(signal.SIG_IGN)
@@ -146,7 +148,7 @@ def end_with_parent(number: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
-def end_processes(workflow: multiprocessing.Process) -> None:
+def end_processes(workflow: BaseProcess) -> None:
     """End every process of a run. Snakemake is killed: it would print the trace of a Ctrl-C, and its next run does what
     is left to do."""
     with contextlib.suppress(psutil.Error):  # it may have ended
@@ -157,7 +159,7 @@ def end_processes(workflow: multiprocessing.Process) -> None:
                 process.terminate()
 
 
-def end_when_unread(workflow: multiprocessing.Process) -> None:
+def end_when_unread(workflow: BaseProcess) -> None:
     """End the run once nobody reads what it prints, as after `make | head`: Snakemake would wait for ever."""
     watch = select.poll()
     watch.register(sys.stdout.fileno(), 0)  # errors alone are reported
@@ -176,8 +178,7 @@ def count_wanted_gpus(config: dict) -> int:
     """Return how many GPUs the configuration asks for, at least 1."""
     devices = config.get("devices", "auto")
     if isinstance(devices, list):  # names that are not valid are refused later
-        valid_names = [name for name in map(str, devices) if name.rstrip("0123456789") in DEVICE_TRAITS]
-        return max(1, len(select_accelerators(valid_names, discovery.kind_from_name)))
+        return max(1, sum(str(name).startswith("gpu") for name in devices))
     return max(1, len(discovery.discover()) - 1) if devices == "all" else 1
 
 

@@ -9,7 +9,7 @@ from roofline.core.levels import MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
 from roofline.core.terms import UnsupportedError
 from roofline.core.units import MIB
 from roofline.devices import discovery
-from roofline.devices.base import BandwidthBenchmark, CudaDevice, Device
+from roofline.devices.base import BandwidthBenchmark, CudaDevice, Device, is_gpu
 from roofline.measure import lock, search
 from roofline.measure.energy import measure_idle_power
 from roofline.measure.loaded_together import measure_together
@@ -72,9 +72,11 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
     peer = discovery.peer_name(level)
     device, record = open_device_once(task.device, peer), read(DeviceRecord, task.device_path)
     if level == SWEEP:
+        assert task.sweep_points is not None, "its rule sets them"
         benchmarks = device.sweep_benchmarks(task.sweep_points)
         record_fields["sweeps"] = [measure_sweep(device, record, benchmark) for benchmark in benchmarks]
     elif peer:
+        assert is_gpu(device), "a CPU has no peers"
         record_fields |= measure_peer(device, record, task.size_bytes(level), task.budget)
     else:
         try:
@@ -105,7 +107,7 @@ def measure_benchmarks(task: BandwidthJob, device: Device, record: DeviceRecord,
             if task.sustained_s and benchmark.name in LOADED_CEILINGS:
                 bandwidths[index] = add_sustained_load(device, benchmark, bandwidths[index], task.sustained_s)
         fields["energy_points"] = []
-        if task.energy and fields["idle"]:
+        if task.energy and fields["idle"] and is_gpu(device):
             fields["energy_points"] = list(measure_energy_points(device, ENERGY_POINT_S))
     if chain := device.pointer_chase(level):
         fields["latencies"] = [measure_load_latency(device, chain, task.budget)]
@@ -128,6 +130,7 @@ def measure_peer(
     device: CudaDevice, record: DeviceRecord, size_bytes: int | None, budget: TimingBudget
 ) -> dict[str, Any]:
     """Return the fields of the record of a level between a device and its peer, or the reason why it is skipped."""
+    assert device.peer is not None, "it was opened with one"
     peer = Peer(peer=device.peer.device, uuid=device.peer.uuid, **device.describe_peer_path())
     try:
         pair = device.open_peer_pair(size_bytes)

@@ -9,6 +9,7 @@ import json
 import sys
 
 from roofline.devices import discovery
+from roofline.devices.base import is_gpu
 from roofline.measure import lock
 from roofline.measure.hardware_counters import launch_profiled
 from roofline.measure.operator_job import JobPlan
@@ -22,6 +23,7 @@ def run_counter_tasks(task: dict) -> None:
     run_lock.end_with_run()
     run_lock.take_turn([lock.gpu_lock_name(discovery.discover()[task["device"]].uuid)], [])
     device = discovery.open_device(task["device"])
+    assert is_gpu(device), "a CPU has no Nsight Compute"
     if not task["tasks"]:
         device.run_under_profiler(lambda: None)
     declared = []

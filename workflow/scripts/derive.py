@@ -23,8 +23,8 @@ if __name__ == "__main__":
         known_cards_record = read_known_cards(gpus)
         results.known_cards = known_cards_record.devices
         write(known_cards_record, RESULTS / KNOWN_CARDS)
-        source = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
-        source = Source(source.commit, source.url)
+        sources = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
+        source = Source(sources.commit, sources.url)
         roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
         pictures.draw(RESULTS, roofline, snakemake.params.dpi, names)

@@ -1,6 +1,7 @@
 """instructions: the warp instructions per second that a GPU issues, and the limits of loads by their access pattern."""
 
 from roofline.devices import discovery
+from roofline.devices.base import is_gpu
 from roofline.measure.instruction_limits import measure_access_limits, measure_issue_rate
 from roofline.measure.protocol import TimingBudget
 from roofline.records.base import read, write
@@ -13,6 +14,7 @@ from roofline.run.jobs import Stopwatch, job, report
 def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> InstructionsRecord:
     """Measure the issue rate and the access limits of a GPU. Raises ArithmeticError for a wrong result."""
     watch, device = Stopwatch(), discovery.open_device(name)
+    assert is_gpu(device), "the rule is of GPUs alone"
     issue = measure_issue_rate(device, budget)
     limits = list(measure_access_limits(device, budget))
     return InstructionsRecord(

@@ -25,6 +25,7 @@ def serve_loads(name: str) -> None:
     print("ready", flush=True)
     for _ in sys.stdin:
         load = measure_sustained_once(device, work, LOAD_S, step_s)  # not repeated: the other cards would be idle then
+        assert load is not None, "three seconds hold many chunks"
         gemm.compare()
         print(load.tflops, flush=True)
 

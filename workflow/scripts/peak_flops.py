@@ -14,6 +14,7 @@ from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
+from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
@@ -35,7 +36,8 @@ def measure_ceiling(
     """
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
-    skipped_reason, peak, measurements = None, None, []
+    measurements: list[Measurement] = []
+    skipped_reason, peak = None, None
     watch = Stopwatch()
     try:
         target = CeilingTarget(
@@ -58,9 +60,9 @@ def measure_ceiling(
 if __name__ == "__main__":
     name, params = snakemake.wildcards.device, snakemake.params
     records = {Path(path).stem: path for path in snakemake.output}
-    modules = ("roofline.operators.gemm.cuda_products", BINDINGS)
+    modules = ["roofline.operators.gemm.cuda_products", BINDINGS]
     if REGISTER_ONLY_DTYPES.keys() >= records.keys():
-        modules = ()
+        modules = []
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
         for ceiling, path in records.items():

@@ -32,11 +32,13 @@ def predict_cells(
     operator_seals = [read(OperatorPredictionRecord, path) for path in constants]
     seals_by_operator = {seal.operator: Seals(sealed, seal.constants) for seal in operator_seals}
     operators = registry.collect_operators({path for task in tasks for path in task["operators"]})
+    gemm = operators[GEMM_RULE]
+    assert isinstance(gemm, Gemm), "no other operator may take its name"
     hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
     cells: list[PredictedCell] = []
     kernels: set[tuple] = set()
     for ceiling, size in gemms.items():
-        planned_cells = Gemm().plan_cells(device, ceiling, size)
+        planned_cells = gemm.plan_cells(device, ceiling, size)
         kernels.update(*(cell.kernels() for cell in planned_cells))
         predicted = [
             predict_planned_cell(cell, None, seals_by_operator[cell.operator.name], cold=False)
