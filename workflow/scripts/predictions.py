@@ -32,13 +32,11 @@ def predict_cells(
     operator_seals = [read(OperatorPredictionRecord, path) for path in constants]
     seals_by_operator = {seal.operator: Seals(sealed, seal.constants) for seal in operator_seals}
     operators = registry.collect_operators({path for task in tasks for path in task["operators"]})
-    gemm = operators[GEMM_RULE]
-    assert isinstance(gemm, Gemm), "no other operator may take its name"
     hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
     cells: list[PredictedCell] = []
     kernels: set[tuple] = set()
     for ceiling, size in gemms.items():
-        planned_cells = gemm.plan_cells(device, ceiling, size)
+        planned_cells = Gemm().plan_cells(device, ceiling, size)  # type: ignore[arg-type]  # planning runs nothing
         kernels.update(*(cell.kernels() for cell in planned_cells))
         predicted = [
             predict_planned_cell(cell, None, seals_by_operator[cell.operator.name], cold=False)
@@ -47,7 +45,8 @@ def predict_cells(
         cells += _add_measured_at(predicted, PeakFlopsRecord, f"{name}/{Gemm.rule}/{ceiling}", hashes)
     for task in tasks:
         operator, planned_job = operators[task["operator"]], Job.from_json(task["job"])
-        plan = JobPlan(operator, device, planned_job, task["implementations"], cold=task["cache"] == "cold")
+        cold = task["cache"] == "cold"
+        plan = JobPlan(operator, device, planned_job, task["implementations"], cold)  # type: ignore[arg-type]  # as above
         kernels |= list_kernels(plan)
         predicted = predict_job(plan, seals_by_operator[operator.name])
         cells += _add_measured_at(predicted, OperatorRecord, f"{name}/{task['operator']}/{planned_job.path}", hashes)

@@ -9,7 +9,9 @@ from typing import Literal
 
 from roofline.core.architectures import Capability
 from roofline.core.grouping import group_by
-from roofline.core.terms import AccessPattern, DeviceKind
+from roofline.core.terms import ACCESS_PATTERNS, AccessPattern, DeviceKind
+
+Roofs = Mapping[AccessPattern, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Target:
     arrays: int = 0  # of bandwidth.size_mib that it needs at once, if it uses that size
     uses_transfer_size: bool = False  # its size is bandwidth.transfer_size_mib
     # The ceilings that operators of an access pattern may be under, best first.
-    roofs: Mapping[AccessPattern, tuple[str, ...]] = field(default_factory=dict)
+    roofs: Roofs = field(default_factory=dict)
     since: Capability = (0, 0)  # else it is skipped with the reason
 
 
@@ -58,9 +60,14 @@ _LEVEL_ROWS = (
 )
 LEVELS = {level.name: level for level in _LEVEL_ROWS}
 
-_HBM = {"read": ("hbm_read",), "write": ("hbm_write",), "copy": ("hbm_copy",), "triad": ("hbm_triad", "hbm_copy")}
-_DRAM = {mix: (f"dram_{mix}", "dram_copy") for mix in ("read", "write", "triad")} | {"copy": ("dram_copy",)}
-_D2D = dict.fromkeys(("read", "write", "copy", "triad"), ("d2d",))
+_HBM: Roofs = {
+    "read": ("hbm_read",),
+    "write": ("hbm_write",),
+    "copy": ("hbm_copy",),
+    "triad": ("hbm_triad", "hbm_copy"),
+}
+_DRAM: Roofs = {mix: tuple(dict.fromkeys((f"dram_{mix}", "dram_copy"))) for mix in ACCESS_PATTERNS}
+_D2D: Roofs = dict.fromkeys(ACCESS_PATTERNS, ("d2d",))
 _TARGET_ROWS = (
     Target("hbm", "gpu", level="hbm", job="hbm", arrays=3, roofs=_HBM),
     Target("d2d", "gpu", level="hbm", job="hbm", arrays=2, roofs=_D2D),

@@ -143,9 +143,9 @@ def _own_set_launches(
     waves, step_bytes = (CLUSTER_WAVES, CLUSTER_STEP_BYTES) if cluster_blocks > 1 else (1, L1_STEP_BYTES)
     vectors = numpy.uint32(size // VECTOR_BYTES)
     if kernel_name == "read_l1":
-        shared_bytes, set_arguments = 0, (words, vectors, numpy.uint32(0))  # 0 vectors lie between two blocks' sets
+        shared_bytes, strides = 0, [numpy.uint32(0)]  # 0 vectors lie between two blocks' sets
     else:  # each block copies the set to its shared memory
-        shared_bytes, set_arguments = size, (words, vectors)
+        shared_bytes, strides = size, []
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     if cluster_blocks > PORTABLE_CLUSTER_BLOCKS:
         device.xp.cuda.driver.funcSetAttribute(kernel.kernel.ptr, NON_PORTABLE_CLUSTER_ATTRIBUTE, 1)
@@ -157,7 +157,7 @@ def _own_set_launches(
             continue
         clusters, block_passes = waves * device.multiprocessors // cluster_blocks, passes // blocks_per_sm
         blocks = blocks_per_sm * clusters * cluster_blocks
-        arguments = (*set_arguments, numpy.uint32(block_passes), device.word_sum, device.kernel_clock)
+        arguments = (words, vectors, *strides, numpy.uint32(block_passes), device.word_sum, device.kernel_clock)
         step = make_launch_step(kernel, blocks, threads, arguments, shared_bytes)
         name = f"{waves * blocks_per_sm} blocks per multiprocessor, {threads} threads"
         launches[name] = CacheLaunch(step, times_read=block_passes * blocks)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy
 
 from roofline.core.dtypes import COMMON_DTYPE
-from roofline.core.terms import ACCESS_PATTERNS, Array
+from roofline.core.terms import ACCESS_PATTERNS, AccessPattern, Array
 from roofline.core.units import GIB
 from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
 from roofline.devices.gpu.cuda_arrays import TriadArrays
@@ -69,7 +69,7 @@ def array_bytes(device: "GpuDevice", size_bytes: int | None) -> int:
 # ---------------------------------------------------------------- device memory
 
 
-def _hbm_benchmark(device: "GpuDevice", mix: str, size: int) -> BandwidthBenchmark:
+def _hbm_benchmark(device: "GpuDevice", mix: AccessPattern, size: int) -> BandwidthBenchmark:
     arrays = device.triad_arrays(size)
     # One block per tile, or a few per multiprocessor that go round and round: which is faster differs by card and
     # access pattern, mostly the first.
