@@ -13,7 +13,7 @@ import numpy as np
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
 from roofline.core.grouping import group_by
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
-from roofline.report.report_model import ReportView
+from roofline.report.report_model import PredictedCell, ReportView
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, Roofline
 
@@ -58,21 +58,22 @@ def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     symbols = assign_symbols(cell.operator for cell in roofline.operators)
     best = {id(cell) for cell in choose_dots(roofline, device)}
     traces = list(_lines(content, ends))
-    for (operator, _), group in group_by(content.dots, lambda dot: (dot.cell.operator, dot.dtype)).items():
-        traces.append(_sealed_dots(group, content.scale))
+    cells = [(dot, dot.cell) for dot in content.dots if dot.cell]
+    for (operator, _), group in group_by(cells, lambda pair: (pair[1].operator, pair[1].dtype)).items():
+        traces.append(_sealed_dots([dot for dot, _ in group], content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")
 
 
 def _sealed_dots(dots: Sequence[Dot], scale: float) -> dict:
-    sealed = [dot for dot in dots if dot.sealed_tflops]
     look = {"symbol": "circle-open", "color": colour(dots[0].dtype), "size": 6, "opacity": 0.8}
-    intensities = [dot.intensity_flops_per_byte for dot in sealed]
-    return _trace(intensities, [scale * dot.sealed_tflops for dot in sealed], marker=look, meta={"kind": "predicted"})
+    intensities = [dot.intensity_flops_per_byte for dot in dots if dot.sealed_tflops]
+    rates = [scale * dot.sealed_tflops for dot in dots if dot.sealed_tflops]
+    return _trace(intensities, rates, marker=look, meta={"kind": "predicted"})
 
 
-def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
-    large = [id(dot.cell) in best for dot in dots]
+def _dots(cells: Sequence[tuple[Dot, CellRow]], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
+    dots, large = [dot for dot, _ in cells], [id(cell) in best for _, cell in cells]
     look = {
         "symbol": [f"{symbol}{'-open' if dot.hollow else ''}" for dot in dots],
         "color": colour(dots[0].dtype),
@@ -80,7 +81,7 @@ def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofli
         "opacity": [1.0 if is_large else 0.45 for is_large in large],
         "line": {"width": 1, "color": "@paper"},
     }
-    words = [hover_text(dot.cell, roofline) for dot in dots]
+    words = [hover_text(cell, roofline) for _, cell in cells]
     intensities = [dot.intensity_flops_per_byte for dot in dots]
     return _trace(intensities, [scale * dot.tflops for dot in dots], words, marker=look, meta={"kind": "cell"})
 
@@ -110,12 +111,12 @@ def hover_text(cell: CellRow, roofline: Roofline) -> str:
     title = cell.name or " ".join(filter(None, [roofline.title(cell.operator), cell.scope, cell.implementation]))
     case = " ".join(filter(None, [cell.dtype, roofline.label(cell), cell.preset, f"on {cell.device}"]))
     rate = f" · {flops_rate_text(cell.attained_tflops)}" if cell.attained_tflops else ""
-    doubt, sealed_s = cell.doubt or cell.roof_doubt, cell.sealed and cell.sealed.cpu_time_s
+    doubt, seal = cell.doubt or cell.roof_doubt, cell.sealed
     lines = [
         f"<b>{escape(title)}</b>",
         escape(case),
         f"measured {duration(cell.cpu_time_s)}{rate}" if cell.cpu_time_s else "",
-        f"predicted {duration(sealed_s)}, {regime_text(cell.sealed.regime)}" if sealed_s else "",
+        f"predicted {duration(seal.cpu_time_s)}, {regime_text(seal.regime)}" if seal and seal.cpu_time_s else "",
         f"{percent(cell.reliable_fraction_of_roof)} of its roof" if cell.reliable_fraction_of_roof else "",
         f"do not rely on it: {doubt}" if doubt else "",
         regime_text(cell.regime) if cell.regime else "",
@@ -134,9 +135,9 @@ def build_prediction_chart(report: ReportView, symbols: Mapping[str, str]) -> di
     cells, worst, roofline = report.predicted_cells, report.worst_cells, report.table
     if not cells:
         return None
-    times = [time for cell in cells for time in (cell.cpu_time_s, cell.sealed.cpu_time_s)]
+    times = [time_s for cell in cells for time_s in (cell.cpu_time_s, cell.sealed_cpu_time_s)]
     ends = [min(times) / 2, max(times) * 2]
-    band = {"mode": "lines", "showlegend": False, "line": {"width": 0}}
+    band: dict[str, Any] = {"mode": "lines", "showlegend": False, "line": {"width": 0}}
     traces = [
         _trace(ends, [end / 2 for end in ends], **band),
         _trace(ends, [end * 2 for end in ends], **band, fill="tonexty", fillcolor="@band"),
@@ -154,6 +155,6 @@ def build_prediction_chart(report: ReportView, symbols: Mapping[str, str]) -> di
     return _log_log(traces, "measured, seconds", "predicted, seconds", showlegend=True)
 
 
-def _times(cells: Sequence[CellRow]) -> tuple[list[float], list[float]]:
+def _times(cells: Sequence[PredictedCell]) -> tuple[list[float], list[float]]:
     """Measured and sealed CPU times in seconds."""
-    return [cell.cpu_time_s for cell in cells], [cell.sealed.cpu_time_s for cell in cells]
+    return [cell.cpu_time_s for cell in cells], [cell.sealed_cpu_time_s for cell in cells]

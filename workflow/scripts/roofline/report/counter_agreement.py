@@ -45,7 +45,7 @@ def _explained(row: InstructionRoofline) -> dict:
 
 def build_counter_table(cells: Iterable[Counted], table: Roofline) -> MarkdownTable:
     """Return declared and counted figures side by side, of the first cells; roofline.json has them all."""
-    columns = ("cell", "read: declared", "counted", "written: declared", "counted")
+    columns: tuple[str, ...] = ("cell", "read: declared", "counted", "written: declared", "counted")
     columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
     rows = []
     for cell in list(cells)[:MOST_COUNTED_CELLS]:

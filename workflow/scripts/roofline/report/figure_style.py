@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.artist import Artist
-from matplotlib.axis import Axis
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
@@ -30,7 +30,7 @@ DOT = 5.2
 LEGEND_LINE = 12.0
 DOUBT_NOTE = "*: do not rely on it."
 # Across a dot that is not to be relied on.
-CROSSED = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
+CROSSED: dict[str, Any] = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
 STYLE_SHEET = Path(__file__).with_name("pictures.mplstyle")
 # What follows from the constants above and from the palette; the rest is in the style sheet.
 RC_PARAMS = matplotlib.rc_params_from_file(STYLE_SHEET, use_default_template=False) | {
@@ -53,7 +53,7 @@ def styled() -> Iterator[None]:
     """Draw with Matplotlib's defaults and ours, whatever the user's matplotlibrc says; a decorator too."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RC_PARAMS)
+        matplotlib.rcParams.update(matplotlib.RcParams(RC_PARAMS))
         yield
 
 
@@ -90,15 +90,16 @@ class PanelRows(NamedTuple):
     row: float  # from the top of one row to the top of the next
     foot: float  # from the last row to the bottom of the figure
 
-    def new_grid(self, title: str, caption: str, rows: int, columns: int, wspace: float = 0.17) -> GridSpec:
-        """Return the places of panels in a new figure with a title, and a caption under it."""
+    def lay_out(self, title: str, caption: str, count: int, columns: int, gap: float = 0.17) -> tuple[Figure, GridSpec]:
+        """Return a new figure with a title and a caption under it, and the places of its panels."""
+        rows = -(-count // columns)
         height = self.head + self.row * (rows - 1) + self.panel + self.foot
         margins = subplot_margins(height, top=self.head, bottom=self.foot)
         figure = new_titled_figure(height, title, wrap_text(caption))
-        return figure.add_gridspec(rows, columns, **margins, hspace=self.row / self.panel - 1, wspace=wspace)
+        return figure, figure.add_gridspec(rows, columns, **margins, hspace=self.row / self.panel - 1, wspace=gap)
 
 
-def set_log_axis(axis: Axis, words: Callable[[float], str], **ticks: Any) -> None:
+def set_log_axis(axis: XAxis | YAxis, words: Callable[[float], str], **ticks: Any) -> None:
     """Make an axis logarithmic. `words` formats a value at a tick, `ticks` are options of Matplotlib's LogLocator."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set(major_locator=LogLocator(**ticks), minor_locator=NullLocator())
@@ -125,7 +126,7 @@ def print_lines(figure: Figure, height: float, lines: Sequence[str], colour: str
         figure.text(MARGIN, height - LINE * place, line, size=SMALL_SIZE, color=colour, transform=in_points(figure))
 
 
-def in_points(figure: Figure) -> Transform:
+def in_points(figure: Figure | SubFigure) -> Transform:
     """Return the transform of points from the lower left corner of a figure."""
     return Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
@@ -136,13 +137,13 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
     for path in map(Path, paths):
         metadata = {"Title": figure.get_label()} | ({"Date": None} if path.suffix == ".svg" else {})
         # two thirds of the usual 6's time, and files as small to within a few per cent
-        packing = {"pil_kwargs": {"compress_level": 3}} if path.suffix == ".png" else {}
+        packing: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}} if path.suffix == ".png" else {}
         figure.savefig(path, dpi=dpi or 72, metadata=metadata, **packing)
 
 
 def add_legend(figure: Figure, top: float, handles: Sequence[Artist], columns: int) -> None:
     """Add a legend at the left margin, with its top at this height in points."""
-    place = {"loc": "upper left", "bbox_to_anchor": (MARGIN, top), "bbox_transform": in_points(figure)}
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (MARGIN, top), "bbox_transform": in_points(figure)}
     figure.legend(handles=handles, ncols=columns, **place)
 
 
@@ -171,7 +172,7 @@ def crossed_entry() -> Line2D:
 def mix_colours(colour: str, second_colour: str, share: float) -> str:
     """Return a mixture of two colours; `share` is that of the second."""
     pairs = zip(to_rgb(colour), to_rgb(second_colour), strict=True)
-    return to_hex([(1 - share) * a + share * b for a, b in pairs])
+    return to_hex([(1 - share) * a + share * b for a, b in pairs])  # type: ignore[arg-type]  # three, as to_rgb returns
 
 
 def wrap_text(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:

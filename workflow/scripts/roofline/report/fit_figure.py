@@ -9,7 +9,7 @@ from roofline.core.levels import main_memory_ceiling
 from roofline.core.roofline_model import ridge_point
 from roofline.report import figure_style as style
 from roofline.report.palette import SERIES_COLOURS
-from roofline.table.rows import EnergyFit, Roofline
+from roofline.table.rows import ComputeCeiling, EnergyFit, MemoryCeiling, Roofline
 
 FIT_PANELS = style.PanelRows(head=92.0, panel=300.0, row=358.0, foot=58.0)
 FIT_CAPTION = "Curve: the fit at the roofs, within the power limit. Dots: measured, above it if few blocks ran. "
@@ -22,11 +22,10 @@ def draw_energy_fits(roofline: Roofline) -> Figure:
     """Return the picture of energy per FLOP over intensity, a panel for each fit."""
     fits = roofline.energy_fits
     columns = min(2, len(fits))
-    rows = -(-len(fits) // columns)
-    grid = FIT_PANELS.new_grid("Energy per FLOP over intensity, CUDA cores", FIT_CAPTION, rows, columns)
+    figure, grid = FIT_PANELS.lay_out("Energy per FLOP over intensity, CUDA cores", FIT_CAPTION, len(fits), columns)
     for place, fit in enumerate(fits):
-        _paint(grid.figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % columns])
-    return grid.figure
+        _paint(figure.add_subplot(grid[place]), fit, roofline, SERIES_COLOURS[place % columns])
+    return figure
 
 
 def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
@@ -35,7 +34,7 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
     style.set_log_axis(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     memory = roofline.ceiling(fit.device, main_memory_ceiling("gpu", "read"))
     compute = roofline.ceiling(fit.device, f"{fit.dtype}_fma")
-    if memory and compute:
+    if isinstance(memory, MemoryCeiling) and isinstance(compute, ComputeCeiling):
         rates = numpy.minimum(1e12 * compute.tflops, 1e9 * memory.gb_per_s * INTENSITIES)
         marginal = fit.joules_per_flop + fit.joules_per_byte / INTENSITIES
         if limit_w := roofline.devices[fit.device].hardware.get("power_limit_w"):

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
+from math import inf
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
 from roofline.core.levels import MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case
+from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case, select_measured
 from roofline.report.words import CAUSES
 from roofline.table.quantities import WIDE
 from roofline.table.rows import CellRow, Roofline
@@ -31,7 +32,7 @@ MARKS = {"!": Priority.ALWAYS, "~": Priority.FILLER}  # how a line begins, unles
 def write_paragraphs(report: ReportView) -> list[str]:
     """Write three paragraphs: on trust in the roofline, on how close kernels get, and on the GPU against the CPU."""
     if report.gpus and report.cpu:
-        third = _write("gpu_vs_cpu", _gpu_vs_cpu(report))
+        third = _write("gpu_vs_cpu", _gpu_vs_cpu(report, report.cpu))
     elif report.gpus:
         third = _write("alone", {})
     else:
@@ -60,23 +61,22 @@ def _trust(report: ReportView) -> dict:
     scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
     if not in_gflops and any(flops_unit(ceiling.name) == "TOPS" for ceiling in sound):
         unit += ", int8 in TOPS"
-    sustained = [ceiling for ceiling in sound if ceiling.sustained_tflops]
+    loads = [(ceiling, ceiling.sustained_tflops) for ceiling in sound if ceiling.sustained_tflops]
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
-    spreads = [ceiling.repeat_spread for ceiling in sound if ceiling.repeat_spread is not None]
     doubts = [cell.doubt for cell in report.table.operators if cell.device == device.device]
     return {
         "report": report,
         "unit": unit,
-        "sustained": join_words(f"{number(ceiling.sustained_tflops)} in {ceiling.name}" for ceiling in sustained),
+        "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
-        "fall": max((ceiling.burst_tflops / ceiling.sustained_tflops for ceiling in sustained), default=1) - 1,
-        "reasons": throttle_reasons_text(reason for ceiling in sustained for reason in ceiling.throttle_reasons),
+        "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
+        "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
-        "spread": max(spreads, default=None),
+        "spread": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "above_roof": doubts.count("impossible"),
     }
 
@@ -90,23 +90,23 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    best_shares = [(table.title(cell.operator), percent(cell.reliable_fraction_of_roof)) for cell in best_cells]
+    shares = [(table.title(cell.operator), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
     facts = {
         "device": device,
         "operator": main,
         "doubtful_cells": 0 if any(cell.reliable_fraction_of_roof for cell in measured) else len(measured),
-        "others": join_words(f"{title} at best {share}" for title, share in best_shares),
+        "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
     }
-    return facts | _of_operator(main, table) if main else facts
+    return facts | _of_operator(main, device, table) if main else facts
 
 
-def _of_operator(operator: OperatorView, table: Roofline) -> dict:
+def _of_operator(operator: OperatorView, device: DeviceView, table: Roofline) -> dict:
     cells = operator.fastest_cells
     memory_bound, overhead_bound, implementation_bound = (
         [cell for cell in cells if cell.regime == regime] for regime in ("memory", "overhead", "implementation")
     )
-    ridges = _ridge_points(cells, table)
+    ridges = _ridge_points(cells, device)
     half_precision = [cell for cell in memory_bound if cell.compute_ceiling == "fp16"] or memory_bound
     peaks = dict.fromkeys(cell.compute_ceiling for cell in half_precision)
     example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
@@ -123,26 +123,26 @@ def _of_operator(operator: OperatorView, table: Roofline) -> dict:
     }
 
 
-def _ridge_points(cells: Sequence[CellRow], table: Roofline) -> dict[str, float]:
+def _ridge_points(cells: Sequence[CellRow], device: DeviceView) -> dict[str, float]:
     """The lowest ridge point (FLOP/byte) of each compute ceiling of the cells, by its name; both ceilings are sound."""
+    peaks = {ceiling.name: ceiling.tflops for ceiling in device.compute if not ceiling.doubt}
+    rates = {ceiling.name: ceiling.gb_per_s for ceiling in device.memory if not ceiling.doubt}
     ridges: dict[str, float] = {}
     for cell in cells:
-        compute = table.ceiling(cell.device, cell.compute_ceiling)
-        memory = table.ceiling(cell.device, cell.memory_ceiling)
-        if compute and memory and not (compute.doubt or memory.doubt):
-            ridge = ridge_point(1e12 * compute.tflops, 1e9 * memory.gb_per_s)
-            ridges[compute.name] = min(ridge, ridges.get(compute.name, ridge))
+        if cell.compute_ceiling in peaks and cell.memory_ceiling in rates:
+            ridge = ridge_point(1e12 * peaks[cell.compute_ceiling], 1e9 * rates[cell.memory_ceiling])
+            ridges[cell.compute_ceiling] = min(ridge, ridges.get(cell.compute_ceiling, ridge))
     return ridges
 
 
-def _gpu_vs_cpu(report: ReportView) -> dict:
+def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
     device = report.first_device
     memory_bound = [ratio for ratio in report.ratios if ratio.pairs[-1][0].lower_ceiling == "memory"]
     main = max(memory_bound, key=lambda ratio: len(ratio.pairs), default=None)
     link = next((ceiling for ceiling in device.memory if ceiling.name == "h2d" and not ceiling.doubt), None)
     return {
         "report": report,
-        "faulty": device.faulty or report.cpu.faulty,
+        "faulty": device.faulty or cpu.faulty,
         "memory_bound": main,
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
@@ -167,18 +167,17 @@ def _cores(device: DeviceView) -> dict:
 
 def write_lessons(report: ReportView) -> list[str]:
     """Write the lessons that the figures of this run show, the most general first."""
-    sound = [cell for cell in report.table.operators if cell.cpu_time_s and not cell.doubt]
+    sound = [cell for cell in select_measured(report.table.operators) if not cell.doubt]
     gemms = report.first_device.gemms
     compared = [ceiling for ceiling in gemms if ceiling.sustained_fraction_of_datasheet and not ceiling.doubt]
-    with_gpu_time = [cell for cell in sound if cell.gpu_time_s]
-    waits = [cell for cell in with_gpu_time if cell.gpu_time_s < cell.cpu_time_s / 2]
+    waits = [cell for cell in sound if cell.own_time_s < cell.cpu_time_s / 2]
     steady = [cell for cell in waits if (cell.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
     facts = {
         "report": report,
-        "sustained": min(compared, key=lambda ceiling: ceiling.sustained_fraction_of_datasheet, default=None),
+        "sustained": min(compared, key=lambda ceiling: ceiling.sustained_fraction_of_datasheet or inf, default=None),
         "waiting": len(waits),
-        "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.gpu_time_s, default=None),
-        "with_gpu_time": len(with_gpu_time),
+        "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.own_time_s, default=None),
+        "with_gpu_time": sum(bool(cell.gpu_time_s) for cell in sound),
         "widest_case": find_widest_case(sound),
         "causes": CAUSES,
     }

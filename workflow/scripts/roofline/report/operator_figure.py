@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from roofline.core.formatting import axis_value_text, percent
 from roofline.core.grouping import group_by
+from roofline.core.terms import Axis
 from roofline.report import figure_style as style
 from roofline.report.palette import INK, SERIES_COLOURS, markers_of
+from roofline.report.report_model import RoofedCell
 from roofline.report.roofline_content import group_series
 from roofline.table.rows import CellRow, Roofline
 
@@ -26,14 +28,14 @@ Looks = Mapping[str, dict]
 @style.styled()
 def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     """Return the picture of an operator's shares of the roof: panels over its axis, or a row per case."""
-    cells = [cell for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]
-    about, title = roofline.operator_info[name], roofline.title(name)
+    cells = [RoofedCell(**dict(cell)) for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]
+    axis, title = roofline.operator_info[name].axis, roofline.title(name)
     looks = _looks(cells)
     handles = [Line2D([], [], **look, label=variant) for variant, look in looks.items()]
     handles += [style.crossed_entry()] if any(cell.reliable_fraction_of_roof is None for cell in cells) else []
     panels = _group_by_panel(cells, roofline)
     rows = -(-len(panels) // PANELS_PER_ROW)
-    if about.axis:
+    if axis:
         body = rows * (PANEL_HEIGHT + PANEL_AXIS_HEIGHT + PANEL_TITLE_HEIGHT) - PANEL_TITLE_HEIGHT
     else:
         body = CASE_HEIGHT * len(panels) + PANEL_AXIS_HEIGHT
@@ -42,7 +44,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     figure = style.new_titled_figure(height, f"{title[:1].upper()}{title[1:]}: share of the roof", [])
     style.add_legend(figure, height - style.MARGIN - 26, handles, columns=PANELS_PER_ROW)
     margins = style.subplot_margins(height, top=head, bottom=style.MARGIN + PANEL_AXIS_HEIGHT)
-    if not about.axis:
+    if not axis:
         margins["left"] = CASE_NAMES_WIDTH / style.WIDTH
         _paint_cases(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), panels, looks)
         return figure
@@ -51,7 +53,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     for place, (panel_title, panel_cells) in enumerate(panels.items()):
         axes = figure.add_subplot(grid[divmod(place, PANELS_PER_ROW)])
         axes.set_title(style.shorten_middle(panel_title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=5)
-        _paint(axes, roofline, panel_cells, looks)
+        _paint(axes, roofline, axis, panel_cells, looks)
         _set_share_axis(axes.yaxis, axes.set_ylim, cells)
         axes.yaxis.set_tick_params(labelleft=place % PANELS_PER_ROW == 0)
         axes.axhline(1, color=INK, lw=1.0, zorder=2)
@@ -70,7 +72,7 @@ def _variant(cell: CellRow) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope]))
 
 
-def _group_by_panel(cells: Sequence[CellRow], roofline: Roofline) -> dict[str, list[CellRow]]:
+def _group_by_panel(cells: Sequence[RoofedCell], roofline: Roofline) -> dict[str, list[RoofedCell]]:
     """Cells by device, dtype and series, and by preset if there are several."""
     several_presets = len({cell.preset for cell in cells}) > 1
 
@@ -81,7 +83,7 @@ def _group_by_panel(cells: Sequence[CellRow], roofline: Roofline) -> dict[str, l
     return group_by(cells, panel_title)
 
 
-def _set_share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) -> None:
+def _set_share_axis(axis: XAxis | YAxis, set_limits: Callable, cells: Sequence[RoofedCell]) -> None:
     """Give all panels one axis of shares: from zero, or logarithmic."""
     shares = [cell.fraction_of_roof for cell in cells]
     low, high = min(shares), max(1.0, *shares)
@@ -93,8 +95,7 @@ def _set_share_axis(axis: Axis, set_limits: Callable, cells: Sequence[CellRow]) 
         set_limits(0, 1.08 * high)
 
 
-def _paint(axes: Axes, roofline: Roofline, cells: Sequence[CellRow], looks: Looks) -> None:
-    axis = roofline.operator_info[cells[0].operator].axis
+def _paint(axes: Axes, roofline: Roofline, axis: Axis, cells: Sequence[RoofedCell], looks: Looks) -> None:
     cells = [cell for cell in cells if cell.axis_value(axis)]
     for series in group_series(cells, roofline):
         sizes, shares = [cell.axis_value(axis) for cell in series], [cell.fraction_of_roof for cell in series]
@@ -109,7 +110,7 @@ def _paint(axes: Axes, roofline: Roofline, cells: Sequence[CellRow], looks: Look
         axes.set_xticks(values, [axis_value_text(axis, value) for value in values])
 
 
-def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[CellRow]], looks: Looks) -> None:
+def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[RoofedCell]], looks: Looks) -> None:
     for row, cells in enumerate(cases.values()):
         for cell in cells:
             axes.plot(cell.fraction_of_roof, row, **looks[_variant(cell)], zorder=4)

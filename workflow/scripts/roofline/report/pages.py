@@ -8,8 +8,8 @@ from roofline.core.terms import BYTES_AXIS_KEY
 from roofline.report import counter_agreement, interpretation, predictions_page, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
-from roofline.report.report_model import OperatorView, ReportView
-from roofline.table.rows import USERS, CellRow, Roofline, count_passed
+from roofline.report.report_model import MeasuredCell, OperatorView, ReportView, reliable_share
+from roofline.table.rows import USERS, Roofline, count_passed
 
 SHAPE_COLUMNS = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
 
@@ -59,7 +59,7 @@ def _html_facts(report: ReportView) -> dict:
     }
 
 
-def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[tuple[str, CellRow]]]:
+def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[tuple[str, MeasuredCell]]]:
     """Return cells with their labels, by the name of their row: along the operator's axis, or by dtype."""
     axis = operator.about.axis
     if axis is None:
@@ -69,7 +69,7 @@ def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[t
     all_series = predictions_page.group_by_series(operator.fastest_cells, table)
     rows = {f"{series[0].dtype} {table.series(series[0])}": series for series in all_series}
 
-    def label(cell: CellRow) -> str:
+    def label(cell: MeasuredCell) -> str:
         return f"{symbol}{formatting.axis_value_text(axis, cell.axis_value(axis))}"
 
     return {name: [(label(cell), cell) for cell in cells] for name, cells in rows.items()}
@@ -81,10 +81,10 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
     columns = ["implementation", "case", "time", "of roof", "GPU time", "predicted", "GB/s", "rate", "FLOP/byte"]
     columns += ["limited by", *(f"times as fast as {name}" for name in baselines)]
     rows = []
-    for cell in sorted(operator.cells, key=lambda cell: -(cell.reliable_fraction_of_roof or 0)):
+    for cell in sorted(operator.cells, key=reliable_share, reverse=True):
         scope = cell.scope if cell.scope != operator.scope else None
         speed_ups = [cell.speed_up.get(name) for name in baselines]
-        ratios = [speed_up and (speed_up.gpu_time_ratio or speed_up.cpu_time_ratio) for speed_up in speed_ups]
+        ratios = [(faster.gpu_time_ratio or faster.cpu_time_ratio) if faster else None for faster in speed_ups]
         rows.append(
             [
                 " ".join(filter(None, [cell.implementation, scope])),
@@ -92,8 +92,8 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
                 formatting.mark_doubtful(formatting.duration(cell.cpu_time_s), cell.doubt),
                 _text(formatting.percent, cell.reliable_fraction_of_roof),
                 _text(formatting.duration, cell.gpu_time_s),
-                _text(formatting.duration, cell.sealed and cell.sealed.cpu_time_s),
-                formatting.number(cell.attained_gb_per_s),
+                _text(formatting.duration, cell.sealed.cpu_time_s if cell.sealed else None),
+                formatting.number(cell.attained_gb_per_s or 0.0),
                 _text(formatting.flops_rate_text, cell.attained_tflops),
                 _text(formatting.number, cell.intensity_flops_per_byte),
                 formatting.regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
@@ -112,7 +112,7 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
     columns = ("operation", "dtype", "FLOP/byte", "attainable", "efficiency", "estimated", "roofline's time", "yours")
     rows = [
         [
-            f"{cell.device}: {' '.join(cell.name.split())}",
+            f"{cell.device}: {' '.join((cell.name or '').split())}",
             cell.dtype,
             "infinite" if cell.no_traffic else formatting.number(cell.intensity_flops_per_byte or 0),
             _text(formatting.flops_rate_text, cell.roof_tflops),

@@ -16,7 +16,7 @@ Points = Sequence[Point]
 Box = tuple[float, float, float, float]  # x_min, y_min, x_max, y_max
 
 
-def sample_lines(ends: Iterable[tuple[Point, Point]]) -> np.ndarray:
+def sample_lines(ends: Iterable[Points | np.ndarray]) -> np.ndarray:
     """Return points along straight lines, an array of n x 2."""
     samples = [np.empty((0, 2))]
     for start, end in ends:

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from roofline.core.formatting import axis_value_text, duration, regime_key
 from roofline.core.grouping import group_by
 from roofline.report.markdown import MarkdownTable
+from roofline.report.report_model import Cell, MeasuredCell, PredictedCell, select_predicted
 from roofline.report.words import CAUSES, format_error, format_percent_span
-from roofline.table.rows import CellRow, Roofline
+from roofline.table.rows import Roofline
 
 
-def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> MarkdownTable:
+def build_verification_table(cells: Sequence[PredictedCell], table: Roofline) -> MarkdownTable:
     """Return the table of verification.md, a row for each cell."""
     rows = []
     for cell in cells:
-        predicted = f"{regime_key(cell.sealed.regime, cell.sealed.regime_level)}, {duration(cell.sealed.cpu_time_s)}"
+        predicted = f"{regime_key(cell.sealed.regime, cell.sealed.regime_level)}, {duration(cell.sealed_cpu_time_s)}"
         regime = regime_key(cell.regime, cell.regime_level) if cell.regime else "no regime found"
         measured = f"{regime}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
@@ -21,28 +22,27 @@ def build_verification_table(cells: Sequence[CellRow], table: Roofline) -> Markd
     return MarkdownTable(["cell", "predicted", "measured", "error", "cause"], rows, left_columns=5)
 
 
-def _cause(cell: CellRow) -> str:
+def _cause(cell: PredictedCell) -> str:
     """The cause of most of a cell's error, in one sentence."""
     if cell.doubt:
         return f"Not judged: {cell.doubt}."
-    if cell.cause is None:
-        return "As predicted." if cell.sealed_cpu_time_error is not None else "Not known."
+    if cell.cause is None or cell.cause_s is None:
+        return "As predicted."
     cause, more = CAUSES[cell.cause], "more" if cell.cause_s > 0 else "less"
     return f"{cause[0].upper()}{cause[1:]}: {duration(abs(cell.cause_s))} {more} than predicted."
 
 
-def build_shape_rows(cells: Sequence[CellRow], table: Roofline) -> list[list[str]]:
+def build_shape_rows(cells: Sequence[MeasuredCell], table: Roofline) -> list[list[str]]:
     """Return the rows of ROOFLINE.md on predictions; the cells of a row differ along the operator's axis alone."""
-    predicted = [cell for cell in cells if cell.sealed and cell.sealed.cpu_time_s]
-    return [_shape_row(series, table) for series in group_by_series(predicted, table)]
+    return [_shape_row(series, table) for series in group_by_series(select_predicted(cells), table)]
 
 
-def _shape_row(series: Sequence[CellRow], table: Roofline) -> list[str]:
+def _shape_row(series: Sequence[PredictedCell], table: Roofline) -> list[str]:
     first, axis = series[0], table.operator_info[series[0].operator].axis
     times = []
     for cell in series:
         size = f"{axis_value_text(axis, cell.axis_value(axis))}: " if axis else ""
-        times.append(f"{size}{duration(cell.sealed.cpu_time_s)}, {duration(cell.cpu_time_s)}")
+        times.append(f"{size}{duration(cell.sealed_cpu_time_s)}, {duration(cell.cpu_time_s)}")
     errors = [cell.sealed_cpu_time_error for cell in series]
     return [
         " ".join(filter(None, [first.device, table.title(first.operator), first.dtype, table.series(first)])),
@@ -54,7 +54,7 @@ def _shape_row(series: Sequence[CellRow], table: Roofline) -> list[str]:
     ]
 
 
-def group_by_series(cells: Sequence[CellRow], table: Roofline) -> list[list[CellRow]]:
+def group_by_series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:
     """Return the cells in groups that differ along the axis of their operator alone."""
     groups = group_by(cells, lambda cell: (cell.device, cell.operator, cell.preset, cell.dtype, table.series(cell)))
     return list(groups.values())

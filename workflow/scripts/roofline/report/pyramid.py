@@ -8,12 +8,12 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import ALL_CORES, LEVEL_TITLES, LEVELS, MAIN_MEMORY, main_memory_ceiling
 from roofline.core.terms import CACHE_LEVELS, DEVICE_TRAITS
 from roofline.report.words import format_picojoules, format_rate
-from roofline.table.rows import ComputeCeiling, DeviceRow, MemoryCeiling, Plateau, Roofline
+from roofline.table.rows import Ceiling, ComputeCeiling, DeviceRow, MemoryCeiling, Plateau, Roofline
 
 OPERANDS = 4  # of a multiply-add: three registers read, one written
 PER_MULTIPLY_ADD = 2 / OPERANDS / 4  # FLOPs over the bytes of fp32 operands
 
-CeilingsByName = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device
+CeilingsByName = Mapping[str, MemoryCeiling]  # of one device
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class PyramidLayer:
 def build_pyramid(name: str, roofline: Roofline) -> list[PyramidLayer]:
     """Return the levels of a device's memory of which something was measured."""
     device = roofline.devices[name]
-    ceilings = {ceiling.name: ceiling for ceiling in roofline.ceilings if ceiling.device == name}
+    memory = {row.name: row for row in roofline.ceilings if row.device == name and row.kind == "memory"}
     if DEVICE_TRAITS[device.device_kind].accelerator:
-        layers = _levels_of_gpu(device, ceilings)
+        layers = _levels_of_gpu(device, memory, roofline.ceiling(name, "fp32_fma"))
     else:
-        layers = _levels_of_cpu(device, ceilings, cache_plateaus(roofline, name))
+        layers = _levels_of_cpu(device, memory, cache_plateaus(roofline, name))
     return [layer for layer in layers if layer.bandwidth]
 
 
@@ -50,25 +50,23 @@ def describe_plateau(plateau: Plateau) -> str:
     return f"{plateau_label(plateau.name, plateau.knee_bytes)} {number(plateau.gb_per_s)} GB/s"
 
 
-def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName) -> list[PyramidLayer]:
+def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName, fma: Ceiling | None) -> list[PyramidLayer]:
     """The registers, then a layer for each store of the table of levels."""
-    count, fma = device.hardware.get("multiprocessors") or 0, ceilings.get("fp32_fma")
+    count = device.hardware.get("multiprocessors") or 0
     capacities = device.hardware | {"memory_total_bytes": device.memory_total_bytes}
     registers = PyramidLayer(
         "registers",
         _capacity(count * 4 * (device.hardware.get("registers_per_multiprocessor") or 0)),
-        f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if fma else "",
+        f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if isinstance(fma, ComputeCeiling) else "",
         f"fp32_fma: {OPERANDS} operands of 4 bytes per multiply-add",
     )
     layers = [registers]
-    for title, levels in group_by(
-        (level for level in LEVELS.values() if level.layer), lambda level: level.layer
-    ).items():
+    layered = [level for level in LEVELS.values() if level.layer]
+    for title, levels in group_by(layered, lambda level: level.layer).items():
         size_bytes = capacities.get(levels[0].capacity_key)
+        size = _capacity(size_bytes)
         if size_bytes and levels[0].per_multiprocessor:
             size = f"≥ {_capacity(count * size_bytes)}"
-        else:
-            size = _capacity(size_bytes)
         shown = [name for level in levels for name in level.shown if name in ceilings]
         layers.append(_layer(title, size, ceilings, shown[:1] if levels[0].medium == "memory" else shown))
     return layers

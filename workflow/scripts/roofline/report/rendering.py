@@ -43,7 +43,7 @@ def _environment(html: bool) -> jinja2.Environment:
 TEXT, HTML = _environment(html=False), _environment(html=True)
 
 
-def render_macro(template: str, name: str, facts: dict) -> list[str]:
+def render_macro(template: str, name: str, facts: object) -> list[str]:
     """Return the lines of a macro that are not empty, without blanks around them."""
     text = getattr(TEXT.get_template(template).module, name)(facts)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]

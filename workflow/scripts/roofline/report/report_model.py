@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
@@ -18,19 +18,63 @@ from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
 
+Cell = TypeVar("Cell", bound=CellRow)
+
+
+class MeasuredCell(CellRow):
+    """A cell that this run timed, which no operation of the user's own is."""
+
+    cpu_time_s: float
+    record: str
+
+    @property
+    def own_time_s(self) -> float:
+        """The GPU time in seconds, or the CPU time of a cell without a GPU time."""
+        return self.gpu_time_s or self.cpu_time_s
+
+
+class PredictedCell(MeasuredCell):
+    """A measured cell whose regime and CPU time were sealed before."""
+
+    sealed: rows.CellPrediction
+    sealed_cpu_time_s: float
+    sealed_cpu_time_error: float
+
+
+class RoofedCell(CellRow):
+    """A cell with a share of its roof, whether it may be relied on or not."""
+
+    fraction_of_roof: float
+
+
+def select_measured(cells: Iterable[CellRow]) -> list[MeasuredCell]:
+    """Return the cells that this run timed."""
+    return [MeasuredCell(**dict(cell)) for cell in cells if cell.record and cell.cpu_time_s]
+
+
+def select_predicted(cells: Iterable[MeasuredCell]) -> list[PredictedCell]:
+    """Return the cells whose CPU time was sealed before."""
+    sealed = [(cell, cell.sealed.cpu_time_s) for cell in cells if cell.sealed and cell.sealed.cpu_time_s]
+    return [PredictedCell(**dict(cell), sealed_cpu_time_s=time_s) for cell, time_s in sealed]
+
+
+def reliable_share(cell: CellRow) -> float:
+    """Return the attained fraction of the roof; 0 where none is known that may be relied on."""
+    return cell.reliable_fraction_of_roof or 0.0
+
 
 @dataclass(frozen=True)
 class OperatorView:
     """An operator on a device."""
 
     about: About
-    cells: list[CellRow]
+    cells: list[MeasuredCell]
     scope: str | None  # the part that is compared: the first that about.py names
-    best_cell: CellRow | None  # the sound cell nearest to its roof
+    best_cell: MeasuredCell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
-    fastest_cells: list[CellRow]  # of that scope, sound: the fastest implementation of each case
-    widest_case: list[CellRow]  # the implementations, the fastest first, of the case in which they differ most
-    sound_cells: list[CellRow]  # those with a share of the roof
+    fastest_cells: list[MeasuredCell]  # of that scope, sound: the fastest implementation of each case
+    widest_case: list[MeasuredCell]  # the implementations, the fastest first, of the case in which they differ most
+    sound_cells: list[MeasuredCell]  # those with a share of the roof
     regime_counts: list[tuple[Regime, int]]  # of those, the most frequent first
 
 
@@ -80,18 +124,13 @@ class DeviceView:
         wanted = MAIN_MEMORY[self.row.device_kind], mix, None
         return next((row for row in self.memory if (row.level, row.mix, row.cores) == wanted), None)
 
-    @property
-    def mma(self) -> str | None:
-        """The largest fp16 instruction of its tensor cores; None for a CPU."""
-        return self.row.architecture.mma or None
-
 
 @dataclass(frozen=True)
 class Ratio:
     """The GPU against the CPU in one operator, in fp32."""
 
     title: str
-    pairs: list[tuple[CellRow, CellRow]]  # GPU and CPU, by bytes moved
+    pairs: list[tuple[MeasuredCell, MeasuredCell]]  # GPU and CPU, by bytes moved
     compute_ceiling_ratio: float | None  # of their compute ceilings; None unless compute limits the first case
 
     @property
@@ -116,7 +155,7 @@ JobSeconds = Mapping[str, float]  # of each record, by its path
 class Reproduction:
     """One cell to repeat, and what it should print."""
 
-    cell: CellRow
+    cell: MeasuredCell
     commands: list[str]
     elapsed_s: float | None  # that this run spent on measuring it, and on the calibration that it needs
 
@@ -129,8 +168,8 @@ class ReportView:
     devices: list[DeviceView]  # GPUs first
     ratios: list[Ratio]
     memory_read_ratio: float | None  # the GPU's memory reads over the CPU's
-    worst_cells: list[CellRow]  # those with the largest errors of prediction, the largest first
-    predicted_cells: list[CellRow]  # with a sealed and a measured time
+    worst_cells: list[PredictedCell]  # those with the largest errors of prediction, the largest first
+    predicted_cells: list[PredictedCell]  # with a sealed and a measured time
     reproduction: Reproduction | None
     amendments: Sequence[str]
 
@@ -159,8 +198,9 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
     """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
     names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
-    predicted = [cell for cell in table.measured_cells if cell.sealed and cell.sealed.cpu_time_s and cell.cpu_time_s]
+    predicted = select_predicted(select_measured(table.operators))
     sound = [cell for cell in predicted if not cell.doubt]
+    worst = sorted(sound, key=lambda cell: abs(math.log(cell.sealed_cpu_time_s / cell.cpu_time_s)), reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
     compared = last.is_cpu and not first.is_cpu
     ratios = [_ratio(operator, first.device, table) for operator in table.operator_info] if compared else []
@@ -169,7 +209,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
         devices=devices,
         ratios=[ratio for ratio in ratios if ratio],
         memory_read_ratio=_memory_read_ratio(first, last) if compared else None,
-        worst_cells=sorted(sound, key=_error_factor, reverse=True)[:WORST_PREDICTIONS],
+        worst_cells=worst[:WORST_PREDICTIONS],
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
         amendments=source.amendments,
@@ -180,7 +220,7 @@ def _device(name: str, table: Roofline) -> DeviceView:
     device_ceilings = [ceiling for ceiling in table.ceilings if ceiling.device == name]
     compute = [ceiling for ceiling in device_ceilings if ceiling.kind == "compute"]
     device_cells = [cell for cell in table.operators if cell.device == name]
-    timed = group_by([cell for cell in device_cells if cell.cpu_time_s], lambda cell: cell.operator)
+    measured = group_by(select_measured(device_cells), lambda cell: cell.operator)
     return DeviceView(
         device=name,
         row=table.devices[name],
@@ -189,7 +229,7 @@ def _device(name: str, table: Roofline) -> DeviceView:
         registers=[ceiling for ceiling in compute if ceiling.workload == "fma"],
         memory=[ceiling for ceiling in device_ceilings if ceiling.kind == "memory"],
         layers=build_pyramid(name, table),
-        operators=[_operator(timed[operator], table) for operator in table.operator_info if operator in timed],
+        operators=[_operator(measured[operator], table) for operator in table.operator_info if operator in measured],
         score=score_predictions(device_cells),
         checks=[check for check in table.checks if check.device == name],
         faulty=table.all_doubtful(name),
@@ -211,7 +251,7 @@ def _facts(device: DeviceRow) -> dict[str, str]:
     return {key: str(value) for key, value in facts.items() if value}
 
 
-def _operator(cells: Sequence[CellRow], table: Roofline) -> OperatorView:
+def _operator(cells: list[MeasuredCell], table: Roofline) -> OperatorView:
     scope = compared_scope(cells, table)
     sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
     compared = [cell for cell in sound if cell.scope == scope]
@@ -223,7 +263,7 @@ def _operator(cells: Sequence[CellRow], table: Roofline) -> OperatorView:
         about=table.operator_info[cells[0].operator],
         cells=cells,
         scope=scope,
-        best_cell=max(compared, key=lambda cell: cell.reliable_fraction_of_roof, default=None),
+        best_cell=max(compared, key=reliable_share, default=None),
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
         widest_case=find_widest_case(cells),
@@ -232,7 +272,7 @@ def _operator(cells: Sequence[CellRow], table: Roofline) -> OperatorView:
     )
 
 
-def _fastest(cells: Iterable[CellRow], case_of: Callable[[CellRow], tuple]) -> dict[tuple, CellRow]:
+def _fastest(cells: Iterable[MeasuredCell], case_of: Callable[[CellRow], tuple]) -> dict[tuple, MeasuredCell]:
     """The cell with the shortest CPU time of each case."""
     return {case: min(group, key=lambda cell: cell.cpu_time_s) for case, group in group_by(cells, case_of).items()}
 
@@ -244,7 +284,7 @@ def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
 
 
-def find_widest_case(cells: Iterable[CellRow]) -> list[CellRow]:
+def find_widest_case(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
     """Return the implementations, the fastest first, of the case in which the slowest falls behind most.
 
     The list is empty if no case has two undoubted ones. Graphs are compared with graphs, because launches do not
@@ -270,43 +310,38 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     if not pairs:
         return None
     gpu_cell, cpu_cell = pairs[0]
-    gpu_ceiling = table.ceiling(gpu, gpu_cell.compute_ceiling)
-    cpu_ceiling = table.ceiling("cpu", cpu_cell.compute_ceiling)
-    compute_bound = gpu_ceiling and cpu_ceiling and gpu_cell.lower_ceiling == "compute"
+    ceilings = table.ceiling(gpu, gpu_cell.compute_ceiling), table.ceiling("cpu", cpu_cell.compute_ceiling)
+    peaks = [ceiling.tflops for ceiling in ceilings if isinstance(ceiling, ComputeCeiling)]
+    compute_bound = len(peaks) == 2 and gpu_cell.lower_ceiling == "compute"
     title = table.title(operator)
     return Ratio(
         title=f"{title} ({gpu_cell.scope})" if gpu_cell.scope else title,
         pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
-        compute_ceiling_ratio=gpu_ceiling.tflops / cpu_ceiling.tflops if compute_bound else None,
+        compute_ceiling_ratio=peaks[0] / peaks[1] if compute_bound else None,
     )
 
 
-def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, CellRow]:
+def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, MeasuredCell]:
     """The fastest sound fp32 cell of each preset and shape, in the scope that is compared."""
     cells = [cell for cell in table.operators if (cell.device, cell.operator, cell.dtype) == (device, operator, "fp32")]
     scope = compared_scope(cells, table) if cells else None
-    sound = [cell for cell in cells if cell.cpu_time_s and not cell.doubt and cell.scope == scope]
+    sound = [cell for cell in select_measured(cells) if not cell.doubt and cell.scope == scope]
     return _fastest(sound, lambda cell: (cell.preset, *sorted(cell.shape.items())))
-
-
-def _error_factor(cell: CellRow) -> float:
-    """The factor by which the sealed time was missed, up or down."""
-    return math.exp(abs(math.log(cell.sealed.cpu_time_s / cell.cpu_time_s)))
 
 
 def _reproduction(table: Roofline, device: DeviceView, source: Source, elapsed_s: JobSeconds) -> Reproduction | None:
     """The best case of an operator that is measured by its own job."""
     ceiling_records = {ceiling.record for ceiling in table.ceilings}
-    cells = [operator.best_cell for operator in device.operators if operator.best_cell]
-    cells = [cell for cell in cells if cell.record not in ceiling_records]
-    best = max(cells, key=lambda cell: cell.reliable_fraction_of_roof, default=None)
+    best_cells = [operator.best_cell for operator in device.operators if operator.best_cell]
+    cells = [cell for cell in best_cells if cell.record not in ceiling_records]
+    best = max(cells, key=reliable_share, default=None)
     if best is None:
         return None
     commands = [f"git clone {source.url} roofline && cd roofline"] if source.url else []
     commands += [f"git checkout {source.commit}"] if source.commit else []
-    seconds = [elapsed_s.get(path) for path in (best.record, f"{device.device}/calibration.json")]
+    paths = best.record, f"{device.device}/calibration.json"
     return Reproduction(
         cell=best,
         commands=[*commands, f"make cell CELL={best.record.removesuffix('.json')}"],
-        elapsed_s=sum(seconds) if all(seconds) else None,
+        elapsed_s=sum(elapsed_s[path] for path in paths) if all(elapsed_s.get(path) for path in paths) else None,
     )

@@ -12,7 +12,7 @@ from roofline.core.levels import LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import cache_plateaus, describe_plateau
-from roofline.report.report_model import compared_scope
+from roofline.report.report_model import Cell, compared_scope, reliable_share
 from roofline.report.words import format_percent_span, format_shares
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
@@ -118,7 +118,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     highest = max((ceiling.tflops for ceiling in drawn), default=GFLOPS_BELOW)
     scale = 1.0 if highest >= GFLOPS_BELOW else 1e3
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
-    placed = [cell for cell in cells if _height(cell) and cell.intensity_flops_per_byte]
+    placed = [cell for cell in cells if _height(cell) and _intensity(cell)]
     if by_rate:
         labels = {id(cell): Label(f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS") for cell in placed}
     else:
@@ -184,9 +184,14 @@ def _slope_title(ceiling: MemoryCeiling) -> str:
     return title
 
 
-def _height(cell: CellRow) -> float | None:
-    """The attained TFLOPS; the roof of what was not measured."""
-    return cell.roof_tflops if cell.attained_tflops is None else cell.attained_tflops
+def _height(cell: CellRow) -> float:
+    """The attained TFLOPS; the roof of what was not measured; 0 without either."""
+    return (cell.roof_tflops or 0.0) if cell.attained_tflops is None else cell.attained_tflops
+
+
+def _intensity(cell: CellRow) -> float:
+    """The FLOP/byte; 0 without traffic, which has no place on the axis."""
+    return cell.intensity_flops_per_byte or 0.0
 
 
 # ---------------------------------------------------------------- dots
@@ -206,30 +211,25 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
             continue
         compared = compared_scope(cells, roofline)
         best = _best_implementation([cell for cell in cells if cell.scope == compared])
-        best_case = max(best, key=lambda cell: cell.reliable_fraction_of_roof or 0.0)
-        dots += best if roofline.operator_info[name].usual_share_of_peak else [best_case]
+        dots += best if roofline.operator_info[name].usual_share_of_peak else [max(best, key=reliable_share)]
     return dots
 
 
 def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     """The cells of the implementation with the largest median share."""
     groups = group_by(cells, lambda cell: cell.implementation)
-    return max(groups.values(), key=lambda group: median(cell.reliable_fraction_of_roof or 0.0 for cell in group))
+    return max(groups.values(), key=lambda group: median(map(reliable_share, group)))
 
 
 def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
-    if by_rate:
-        kind = cell.implementation
-    elif cell.operator == USERS:
-        kind = ", ".join(filter(None, ["your operations", cell.scope]))
-    else:
-        kind = ", ".join(filter(None, [roofline.title(cell.operator), cell.scope, cell.implementation]))
+    users = ["your operations", cell.scope] if cell.operator == USERS else []
+    names = users or [roofline.title(cell.operator), cell.scope, cell.implementation]
     return Dot(
-        intensity_flops_per_byte=cell.intensity_flops_per_byte,
+        intensity_flops_per_byte=_intensity(cell),
         tflops=_height(cell),
         label=label.text,
         dtype=cell.dtype,
-        kind=kind,
+        kind=cell.implementation if by_rate else ", ".join(filter(None, names)),
         hollow=cell.attained_tflops is None,
         crossed=bool(cell.doubt),
         has_peak_share=label.has_peak_share,
@@ -248,7 +248,7 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Lab
 
     def shared_key(cell: CellRow) -> tuple:
         users = cell.operator == USERS
-        return (id(cell),) if users else (cell.operator, round(cell.intensity_flops_per_byte, 2))
+        return (id(cell),) if users else (cell.operator, round(_intensity(cell), 2))
 
     labels = {}
     for series in (series for series in all_series if len(series) > 1):
@@ -260,18 +260,18 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Lab
     return labels
 
 
-def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[CellRow]]:
+def group_series(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
     """Return the cells in groups that differ along the axis of their operator alone, each in its order."""
 
-    def size(cell: CellRow) -> float | None:
+    def size(cell: CellRow) -> float:
         about = roofline.operator_info.get(cell.operator)
-        return cell.axis_value(about.axis) if about and about.axis else None
+        return cell.axis_value(about.axis) if about and about.axis else 0
 
     def key(cell: CellRow) -> tuple:
-        series = id(cell) if size(cell) is None else roofline.series(cell)
+        series = roofline.series(cell) if size(cell) else id(cell)
         return cell.device, cell.operator, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, series
 
-    return [sorted(series, key=lambda cell: size(cell) or 0) for series in group_by(cells, key).values()]
+    return [sorted(series, key=size) for series in group_by(cells, key).values()]
 
 
 def _neighbours(cells: Iterable[CellRow]) -> list[list[CellRow]]:
@@ -297,12 +297,13 @@ def _single_label(cells: Sequence[CellRow], roofline: Roofline) -> Label:
 def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline: Roofline) -> Label:
     """The label of neighbours of a series: batch 1, S 128: 4.6 % (0.20 %), in brackets of the peak."""
     first, about = cells[0], roofline.operator_info[cells[0].operator]
+    assert about.axis  # along which the cells of a series differ
     sizes = sorted(cell.axis_value(about.axis) for cell in cells)
     places = [axis_value_text(about.axis, size) for size in sizes]
     within = sum(sizes[0] <= cell.axis_value(about.axis) <= sizes[-1] for cell in series)
     if len(sizes) > 2 and len(sizes) == within:
         places = [f"{places[0]}–{places[-1]}"]
-    words = ", ".join(filter(None, [about.series(first), f"{about.axis.symbol} {', '.join(places)}"]))
+    words = ", ".join(filter(None, [roofline.series(first), f"{about.axis.symbol} {', '.join(places)}"]))
     dtype = "" if roofline.ceiling(first.device, first.dtype) else f"{first.dtype} "
     shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
     peak_shares = _format_span(_peak_shares(cells, roofline)) if about.usual_share_of_peak else ""

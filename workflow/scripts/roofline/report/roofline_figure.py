@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from math import atan, degrees, log10
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -119,7 +120,7 @@ def _to_points(axes: Axes, intensity: float, tflops: float) -> Point:
     return tuple(axes.transData.transform((intensity, tflops)))
 
 
-def _paint_lines(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, Point]]:
+def _paint_lines(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
     """Paint slopes and roofs; yield the ends of each in points."""
     dashes = cycle(SLOPE_DASHES)
     for line, kind, intensities, tflops in content.segments(*axes.get_xlim(), axes.get_ylim()[0]):
@@ -131,7 +132,7 @@ def _paint_lines(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, 
             look = {"lw": 0.9, "ls": next(dashes), "color": SLOPE_COLOUR}
         if intensities[0] < intensities[1]:
             axes.plot(intensities, tflops, zorder=2.1, **look)
-            yield tuple(axes.transData.transform(list(zip(intensities, tflops, strict=True))))
+            yield axes.transData.transform(list(zip(intensities, tflops, strict=True)))
 
 
 def _roof_look(ceiling: ComputeCeiling, kind: str) -> dict:
@@ -146,7 +147,7 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     x1, y1 = axes.get_xlim()[1], axes.get_ylim()[1]
     right, lowest = _to_points(axes, x1, y1)
     in_points = style.in_points(axes.figure)
-    look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
+    look: dict[str, Any] = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
     sustained = " / sustained" if any(roof.ceiling.sustained_tflops for roof in content.roofs) else ""
     words = f"{content.unit}: burst{sustained} (of {content.row.peaks_by})"
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
@@ -161,7 +162,7 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
         lowest = height
 
 
-def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, Point]]:
+def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
     """Name slopes along their lower ends; yield lines through the names.
 
     Of slopes that are near one another the last is named below them, the others above.
@@ -169,7 +170,7 @@ def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, 
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     angle = atan(axes.bbox.height / log10(y1 / y0) / (axes.bbox.width / log10(x1 / x0)))
     along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
-    look = {"rotation": degrees(angle), "rotation_mode": "anchor", "va": "center", "size": style.SMALL_SIZE}
+    look: dict[str, Any] = {"rotation": degrees(angle), "rotation_mode": "anchor", "size": style.SMALL_SIZE}
     for group in _near_slopes(axes, content.slopes):
         names = [(group[0], group[:-1] or group, 7.0)]  # the line to stand at, the slopes to name, points to the side
         if len(group) > 1:
@@ -178,10 +179,11 @@ def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[tuple[Point, 
             words, start = ", ".join(slope.label for slope in slopes), max(x0, 1e3 * y0 / line.gb_per_s)
             begin = np.array(_to_points(axes, start, start * line.gb_per_s / 1e3)) + 8.0 * along + aside * across
             colour = INK if line.emphasised else MUTED
-            axes.text(*begin, words, color=colour, transform=style.in_points(axes.figure), **look)
+            in_points = style.in_points(axes.figure)
+            axes.text(begin[0], begin[1], words, color=colour, va="center", transform=in_points, **look)
             end = begin + style.measure_text(words, style.SMALL_SIZE) * along
             for offset in (-4.0 * across, 0.0 * across, 4.0 * across):
-                yield begin + offset, end + offset
+                yield np.array([begin + offset, end + offset])
 
 
 def _near_slopes(axes: Axes, slopes: Sequence[Slope]) -> list[list[Slope]]:
@@ -221,13 +223,13 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.nda
     labels = [style.shorten_middle(dot.label, 260, style.SMALL_SIZE) for dot, _ in labelled]
     sizes = [(style.measure_text(label, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for label in labels]
     lines = np.concatenate([lines, np.array([*sealed, *points]).reshape(-1, 2)])
-    frame = tuple(axes.bbox.padded(-3).extents)
-    boxes = place_labels([point for _, point in labelled], sizes, lines, texts, frame)
-    look = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": style.in_points(axes.figure)}
+    boxes = place_labels([point for _, point in labelled], sizes, lines, texts, axes.bbox.padded(-3).extents)
+    in_points = style.in_points(axes.figure)
+    look: dict[str, Any] = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": in_points}
     for (dot, point), label, box in zip(labelled, labels, boxes, strict=True):
         if box:
             end, colour = nearest_point(box, point), dtype_colour(dot.dtype)
             if np.hypot(end[0] - point[0], end[1] - point[1]) > 9:
-                axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
+                axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=in_points)
             text_colour = style.mix_colours(colour, style.INK, 0.3)
             axes.text(box[0], (box[1] + box[3]) / 2, label, color=text_colour, **look)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from roofline.core.formatting import count_words, duration, flops_unit, mark_doubtful, number, percent
 from roofline.core.levels import LEVEL_TITLES
 from roofline.report import words
-from roofline.report.report_model import DeviceView, OperatorView, ReportView
+from roofline.report.report_model import DeviceView, OperatorView, ReportView, reliable_share
 from roofline.table.rows import CheckResult, ComputeCeiling, count_passed
 
 MOST_COLUMNS = 120
@@ -111,8 +111,7 @@ def _compute(device: DeviceView) -> list[Line]:
         name = f"{ceiling.name}, TOPS" if flops_unit(ceiling.name) == "TOPS" else ceiling.name
         sustained, datasheet = rate(ceiling.sustained_tflops), rate(ceiling.datasheet_tflops)
         figures = f"{burst_rate(ceiling):>8}{sustained:>11}{datasheet:>11}{words.format_shares(ceiling):>11}"
-        text = f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip()
-        lines.append(Line(text, is_row=True))
+        lines.append(Line(f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip(), is_row=True))
     registers = [f"{row.dtype} {burst_rate(row)} {words.format_shares(row)}".rstrip() for row in device.registers]
     if registers:
         lines.append(Line(f"    multiply-adds in registers: {', '.join(registers)}", is_row=True))
@@ -150,7 +149,7 @@ def _operator(operator: OperatorView, report: ReportView) -> str:
         return f"    {operator.about.title:<18}{operator.cells[0].no_roof_reason or 'no cell to rely on'}"
     case = " ".join(filter(None, [best.implementation, best.dtype, report.table.label(best)]))
     case = case if len(case) < 38 else f"{case[:36]}…"
-    figures = f"{duration(best.cpu_time_s):>8}{percent(best.reliable_fraction_of_roof):>9}"
+    figures = f"{duration(best.cpu_time_s):>8}{percent(reliable_share(best)):>9}"
     remedy = f"; try {operator.remedies[0]}" if operator.remedies else ""
     limits = [f"{count} of {len(operator.sound_cells)} {regime}" for regime, count in operator.regime_counts[:1]]
     return f"    {operator.about.title:<18}{case:<38}{figures}  {''.join(limits)}{remedy}"

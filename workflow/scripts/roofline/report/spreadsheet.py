@@ -41,11 +41,11 @@ def _columns_of_value(name: str, value: object, annotation: str) -> Iterator[tup
         for key, inner in value.items():
             yield from _columns_of_value(f"{name}.{key}", inner, "")
     elif "tuple[" in annotation:
-        low, high = value or (None, None)
+        low, high = value if isinstance(value, tuple) else (None, None)
         yield f"{name}.low", low
         yield f"{name}.high", high
     elif "list[str]" in annotation:
-        yield name, "; ".join(value or [])
+        yield name, "; ".join(value if isinstance(value, list) else [])
     # A nested field that the row lacks has no column.
-    elif not isinstance(value, list) and "roofline." not in annotation:
+    elif isinstance(value, Scalar) and "roofline." not in annotation:
         yield name, value

@@ -23,21 +23,20 @@ SWEEP_CAPTION += "Ticks: the knee; dotted, the capacity reported."
 @style.styled()
 def draw_sweeps(roofline: Roofline) -> Figure:
     """Return the picture of read bandwidth over the working set, a panel for each sweep."""
-    rows = -(-len(roofline.sweeps) // SWEEPS_PER_ROW)
-    grid = SWEEP_PANELS.new_grid("Read bandwidth over the size of the working set", SWEEP_CAPTION, rows, SWEEPS_PER_ROW)
+    title = "Read bandwidth over the size of the working set"
+    figure, grid = SWEEP_PANELS.lay_out(title, SWEEP_CAPTION, len(roofline.sweeps), SWEEPS_PER_ROW)
     for place, sweep in enumerate(roofline.sweeps):
-        _paint(grid.figure.add_subplot(grid[place]), sweep)
-    return grid.figure
+        _paint(figure.add_subplot(grid[place]), sweep)
+    return figure
 
 
 def _paint(axes: Axes, sweep: SweepRow) -> None:
     rule = style.wrap_text(sweep.counting_rule, axes.bbox.width + 42)
     title = f"{sweep.device}: {sweep.series.replace('_', ' ')}"
     axes.set_title(title, x=-42 / axes.bbox.width, pad=6 + 10 * len(rule))
-    small = {"xycoords": "axes points", "size": style.SMALL_SIZE, "color": MUTED, "va": "bottom"}
-    axes.annotate("\n".join(rule), (-42, axes.bbox.height + 3), **small)
-    sizes = [point.size_bytes for point in sweep.points]
-    rates = [point.gb_per_s for point in sweep.points]
+    place = -42, axes.bbox.height + 3
+    axes.annotate("\n".join(rule), place, xycoords="axes points", size=style.SMALL_SIZE, color=MUTED, va="bottom")
+    sizes, rates = [point.size_bytes for point in sweep.points], [point.gb_per_s for point in sweep.points]
     coloured = list(zip(sweep.plateaus, cycle(SERIES_COLOURS[1:]), strict=False))
     entries = [style.legend_line(_describe(plateau), colour, 1.6) for plateau, colour in coloured]
     bottom, top = _rate_limits(rates, legend_share=(style.LEGEND_LINE * len(entries) + 8) / axes.bbox.height)

@@ -6,7 +6,7 @@ from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
-from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
+from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {
     "launch": "launch overhead",
@@ -53,14 +53,14 @@ def describe_standing(roofline: Roofline, device: str) -> str:
 
     Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803).
     """
-    compared = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.standing]
-    ranked = [ceiling for ceiling in compared if ceiling.kind == "compute" and ceiling.workload == "gemm"]
-    ranked += [ceiling for ceiling in compared if ceiling.name in RANKED_MEMORY]
-    if not ranked:
+    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
+    ranked: list[Ceiling] = [row for row in ceilings if row.kind == "compute" and row.workload == "gemm"]
+    ranked += [ceiling for ceiling in ceilings if ceiling.name in RANKED_MEMORY]
+    cards = max((ceiling.standing.others for ceiling in ranked if ceiling.standing), default=0)
+    if not cards:
         return ""
-    cards, model = max(ceiling.standing.others for ceiling in ranked), roofline.devices[device].name
-    ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked)
-    return f"Other known {model.removeprefix('NVIDIA ')}s ({cards}): {ranks}."
+    ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked if ceiling.standing)
+    return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({cards}): {ranks}."
 
 
 def format_rank(ceiling: ComputeCeiling | MemoryCeiling) -> str:
@@ -68,8 +68,7 @@ def format_rank(ceiling: ComputeCeiling | MemoryCeiling) -> str:
 
     The place is left out where few other cards are known; the text is empty where none is.
     """
-    standing = ceiling.standing
-    if not standing:
+    if not (standing := ceiling.standing):
         return ""
     places = dict.fromkeys(_ordinal(rank) for rank in (standing.rank, standing.rank_at_worst) if rank)
     place = f"{'–'.join(places)} of {standing.others + 1}, " if places else ""
@@ -89,9 +88,9 @@ def format_picojoules(ceiling: ComputeCeiling | MemoryCeiling) -> str:
 
 def describe_energy(roofline: Roofline, device: str) -> str:
     """Return what the figures of energy include, and why some are missing; empty without sustained load."""
-    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.energy]
-    measured = [ceiling.energy for ceiling in ceilings if not ceiling.energy.reason]
-    reasons = [(ceiling.name, ceiling.energy.reason) for ceiling in ceilings if ceiling.energy.reason]
+    energies = [(row.name, row.energy) for row in roofline.ceilings if row.device == device and row.energy]
+    measured = [energy for _, energy in energies if not energy.reason]
+    reasons = [(name, energy.reason) for name, energy in energies if energy.reason]
     words, row = [], roofline.devices[device]
     if measured:
         celsius = format_span(energy.temperature_c for energy in measured if energy.temperature_c)
@@ -139,6 +138,7 @@ def describe_score(score: Score) -> str:
 
 
 def _describe_tally(tally: Tally) -> str:
+    assert tally.median_cpu_time_error is not None  # a tally of no cell is not described
     return f"{percent(tally.median_cpu_time_error)}, {tally.times_close} of {tally.cell_count}"
 
 

@@ -278,9 +278,9 @@ class CellRow(CellKeyRow):
         """The GPU time in seconds, or the CPU time of a cell without a GPU time."""
         return self.gpu_time_s or self.cpu_time_s
 
-    def axis_value(self, axis: Axis) -> int | float | None:
-        """Return the size along the operator's axis, in bytes or as in `shape`; None if the cell has none."""
-        return self.bytes if axis.key == BYTES_AXIS_KEY else self.shape.get(axis.key)
+    def axis_value(self, axis: Axis) -> int | float:
+        """Return the size along the operator's axis, in bytes or as in `shape`; 0 if the cell has none."""
+        return self.bytes if axis.key == BYTES_AXIS_KEY else self.shape.get(axis.key, 0)
 
 
 class Skipped(TableRow):
