@@ -29,8 +29,9 @@ WIDTH, MARGIN, AXES_LEFT, LINE = 720.0, 14.0, 56.0, 11.0
 DOT = 5.2
 LEGEND_LINE = 12.0
 DOUBT_NOTE = "*: do not rely on it."
+Look = dict[str, Any]  # options of Matplotlib's plot or text
 # Across a dot that is not to be relied on.
-CROSSED: dict[str, Any] = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
+CROSSED: Look = {"marker": "x", "color": INK, "ls": "none", "ms": 8.0, "mew": 0.7, "zorder": 4.6}
 STYLE_SHEET = Path(__file__).with_name("pictures.mplstyle")
 # What follows from the constants above and from the palette; the rest is in the style sheet.
 RC_PARAMS = matplotlib.rc_params_from_file(STYLE_SHEET, use_default_template=False) | {
@@ -143,8 +144,8 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
 
 def add_legend(figure: Figure, top: float, handles: Sequence[Artist], columns: int) -> None:
     """Add a legend at the left margin, with its top at this height in points."""
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (MARGIN, top), "bbox_transform": in_points(figure)}
-    figure.legend(handles=handles, ncols=columns, **place)
+    place, points = (MARGIN, top), in_points(figure)
+    figure.legend(handles=handles, ncols=columns, loc="upper left", bbox_to_anchor=place, bbox_transform=points)
 
 
 def legend_line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any = "-") -> Line2D:
@@ -157,7 +158,7 @@ def legend_dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = 
     return Line2D([], [], **dot_style(colour, marker, hollow, size), label=words)
 
 
-def dot_style(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> dict:
+def dot_style(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> Look:
     """Return the options of Matplotlib's plot that draw a dot of this size in points."""
     edge, width = (colour, 0.16 * size) if hollow else (PAPER, 0.5)
     face = PAPER if hollow else colour

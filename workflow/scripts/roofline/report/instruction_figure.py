@@ -78,7 +78,7 @@ def _paint(axes: Axes, row: InstructionRoofline) -> None:
     axes.legend(handles=list(_entries(row, markers)), loc="upper left", bbox_to_anchor=(1.02, 1))
 
 
-def _wall_style(pattern: str) -> dict:
+def _wall_style(pattern: str) -> style.Look:
     return {"marker": WALL_MARKERS[pattern], "color": WALL_COLOUR, "ls": "none", "ms": 8, "mew": 1.4}
 
 

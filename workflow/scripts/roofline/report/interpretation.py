@@ -55,7 +55,7 @@ def _write(macro: str, facts: dict) -> str:
 
 
 def _trust(report: ReportView) -> dict:
-    device = report.first_device
+    device, table = report.first_device, report.table
     sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
     in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
     scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
@@ -66,7 +66,6 @@ def _trust(report: ReportView) -> dict:
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
-    doubts = [cell.doubt for cell in report.table.operators if cell.device == device.device]
     return {
         "report": report,
         "unit": unit,
@@ -77,7 +76,7 @@ def _trust(report: ReportView) -> dict:
         "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
         "spread": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
-        "above_roof": doubts.count("impossible"),
+        "above_roof": sum(cell.doubt == "impossible" for cell in table.operators if cell.device == device.device),
     }
 
 
@@ -168,13 +167,12 @@ def _cores(device: DeviceView) -> dict:
 def write_lessons(report: ReportView) -> list[str]:
     """Write the lessons that the figures of this run show, the most general first."""
     sound = [cell for cell in select_measured(report.table.operators) if not cell.doubt]
-    gemms = report.first_device.gemms
-    compared = [ceiling for ceiling in gemms if ceiling.sustained_fraction_of_datasheet and not ceiling.doubt]
+    compared = [gemm for gemm in report.first_device.gemms if gemm.sustained_fraction_of_datasheet and not gemm.doubt]
     waits = [cell for cell in sound if cell.own_time_s < cell.cpu_time_s / 2]
     steady = [cell for cell in waits if (cell.cpu_time_decile_ratio or 1) <= WIDE]  # whose host kept its pace
     facts = {
         "report": report,
-        "sustained": min(compared, key=lambda ceiling: ceiling.sustained_fraction_of_datasheet or inf, default=None),
+        "sustained": min(compared, key=lambda gemm: gemm.sustained_fraction_of_datasheet or inf, default=None),
         "waiting": len(waits),
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.own_time_s, default=None),
         "with_gpu_time": sum(bool(cell.gpu_time_s) for cell in sound),

@@ -73,5 +73,4 @@ def _subtitle(ceiling: ComputeCeiling, load: SustainedRow) -> str:
     share = percent(ceiling.sustained_tflops / ceiling.burst_tflops)
     known = ceiling.sustained_throttle_reasons
     reasons = "not reported" if known is None else throttle_reasons_text(known) or "none reported"
-    rates = f"{burst} {flops_unit(ceiling.name)} burst, {sustained} sustained ({share})"
-    return f"{rates} · limited by: {reasons}"
+    return f"{burst} {flops_unit(ceiling.name)} burst, {sustained} sustained ({share}) · limited by: {reasons}"

@@ -22,7 +22,7 @@ PANEL_HEIGHT, PANEL_TITLE_HEIGHT, PANEL_AXIS_HEIGHT = 150.0, 24.0, 40.0
 PANELS_PER_ROW, MOST_TICKS = 4, 6
 LARGEST_LINEAR_RATIO = 20.0  # shares that differ by more are on a logarithmic axis
 CASE_NAMES_WIDTH, CASE_HEIGHT = 220.0, 14.0  # of a picture with a row per case
-Looks = Mapping[str, dict]
+Looks = Mapping[str, style.Look]
 
 
 @style.styled()

@@ -82,12 +82,11 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
     columns += ["limited by", *(f"times as fast as {name}" for name in baselines)]
     rows = []
     for cell in sorted(operator.cells, key=reliable_share, reverse=True):
-        scope = cell.scope if cell.scope != operator.scope else None
         speed_ups = [cell.speed_up.get(name) for name in baselines]
         ratios = [(faster.gpu_time_ratio or faster.cpu_time_ratio) if faster else None for faster in speed_ups]
         rows.append(
             [
-                " ".join(filter(None, [cell.implementation, scope])),
+                " ".join(filter(None, [cell.implementation, cell.scope if cell.scope != operator.scope else None])),
                 " ".join([cell.dtype, report.table.label(cell)]),
                 formatting.mark_doubtful(formatting.duration(cell.cpu_time_s), cell.doubt),
                 _text(formatting.percent, cell.reliable_fraction_of_roof),

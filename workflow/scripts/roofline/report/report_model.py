@@ -332,9 +332,8 @@ def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, Meas
 def _reproduction(table: Roofline, device: DeviceView, source: Source, elapsed_s: JobSeconds) -> Reproduction | None:
     """The best case of an operator that is measured by its own job."""
     ceiling_records = {ceiling.record for ceiling in table.ceilings}
-    best_cells = [operator.best_cell for operator in device.operators if operator.best_cell]
-    cells = [cell for cell in best_cells if cell.record not in ceiling_records]
-    best = max(cells, key=reliable_share, default=None)
+    cells = [operator.best_cell for operator in device.operators if operator.best_cell]
+    best = max((cell for cell in cells if cell.record not in ceiling_records), key=reliable_share, default=None)
     if best is None:
         return None
     commands = [f"git clone {source.url} roofline && cd roofline"] if source.url else []

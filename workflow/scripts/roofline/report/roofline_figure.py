@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from math import atan, degrees, log10
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,8 +39,7 @@ def draw_operator(roofline: Roofline, operator: str) -> Figure:
     """Return a roofline per device with all cells of an operator, by implementation, labelled with FLOP rates."""
     operator_cells = [cell for cell in roofline.measured_cells if cell.operator == operator]
     cells = group_by(operator_cells, lambda cell: cell.device)
-    devices = [device for device in roofline.devices if device in cells]
-    contents = [build_content(roofline, device, cells[device], by_rate=True) for device in devices]
+    contents = [build_content(roofline, name, cells[name], by_rate=True) for name in roofline.devices if name in cells]
     return draw_panels(contents, roofline.title(operator))
 
 
@@ -101,8 +99,7 @@ def _paint(axes: Axes, content: RooflineContent, markers: Mapping[str, str]) -> 
 
 def axis_limits(content: RooflineContent) -> tuple[float, float, float, float]:
     """Return the lowest and highest intensity and TFLOPS of the axes, with room for labels."""
-    intensities = [dot.intensity_flops_per_byte for dot in content.dots]
-    rates = [dot.tflops for dot in content.dots]
+    intensities, rates = [dot.intensity_flops_per_byte for dot in content.dots], [dot.tflops for dot in content.dots]
     crossings, peaks = content.crossings(), [roof.ceiling.tflops for roof in content.roofs]
     x_min = min([x / 24 for x in intensities] + [crossing / 30 for crossing in crossings], default=0.1)
     x_max = max([3 * x for x in intensities] + [3 * crossing for crossing in crossings], default=100 * x_min)
@@ -135,7 +132,7 @@ def _paint_lines(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
             yield axes.transData.transform(list(zip(intensities, tflops, strict=True)))
 
 
-def _roof_look(ceiling: ComputeCeiling, kind: str) -> dict:
+def _roof_look(ceiling: ComputeCeiling, kind: str) -> style.Look:
     if kind == "sustained":
         return {"lw": 1.0, "ls": SUSTAINED_DASHES, "color": dtype_colour(ceiling.dtype)}
     dashes = REGISTER_DASHES if ceiling.workload == "fma" else "-"
@@ -147,7 +144,7 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     x1, y1 = axes.get_xlim()[1], axes.get_ylim()[1]
     right, lowest = _to_points(axes, x1, y1)
     in_points = style.in_points(axes.figure)
-    look: dict[str, Any] = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
+    look: style.Look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
     sustained = " / sustained" if any(roof.ceiling.sustained_tflops for roof in content.roofs) else ""
     words = f"{content.unit}: burst{sustained} (of {content.row.peaks_by})"
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
@@ -170,7 +167,7 @@ def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     angle = atan(axes.bbox.height / log10(y1 / y0) / (axes.bbox.width / log10(x1 / x0)))
     along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
-    look: dict[str, Any] = {"rotation": degrees(angle), "rotation_mode": "anchor", "size": style.SMALL_SIZE}
+    look: style.Look = {"rotation": degrees(angle), "rotation_mode": "anchor", "va": "center", "size": style.SMALL_SIZE}
     for group in _near_slopes(axes, content.slopes):
         names = [(group[0], group[:-1] or group, 7.0)]  # the line to stand at, the slopes to name, points to the side
         if len(group) > 1:
@@ -179,8 +176,7 @@ def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
             words, start = ", ".join(slope.label for slope in slopes), max(x0, 1e3 * y0 / line.gb_per_s)
             begin = np.array(_to_points(axes, start, start * line.gb_per_s / 1e3)) + 8.0 * along + aside * across
             colour = INK if line.emphasised else MUTED
-            in_points = style.in_points(axes.figure)
-            axes.text(begin[0], begin[1], words, color=colour, va="center", transform=in_points, **look)
+            axes.text(begin[0], begin[1], words, color=colour, transform=style.in_points(axes.figure), **look)
             end = begin + style.measure_text(words, style.SMALL_SIZE) * along
             for offset in (-4.0 * across, 0.0 * across, 4.0 * across):
                 yield np.array([begin + offset, end + offset])
@@ -224,12 +220,11 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.nda
     sizes = [(style.measure_text(label, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE) for label in labels]
     lines = np.concatenate([lines, np.array([*sealed, *points]).reshape(-1, 2)])
     boxes = place_labels([point for _, point in labelled], sizes, lines, texts, axes.bbox.padded(-3).extents)
-    in_points = style.in_points(axes.figure)
-    look: dict[str, Any] = {"size": style.SMALL_SIZE, "va": "center", "zorder": 5, "transform": in_points}
+    look: style.Look = {"size": style.SMALL_SIZE, "va": "center", "transform": style.in_points(axes.figure)}
     for (dot, point), label, box in zip(labelled, labels, boxes, strict=True):
         if box:
             end, colour = nearest_point(box, point), dtype_colour(dot.dtype)
             if np.hypot(end[0] - point[0], end[1] - point[1]) > 9:
-                axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=in_points)
+                axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
             text_colour = style.mix_colours(colour, style.INK, 0.3)
-            axes.text(box[0], (box[1] + box[3]) / 2, label, color=text_colour, **look)
+            axes.text(box[0], (box[1] + box[3]) / 2, label, color=text_colour, zorder=5, **look)
