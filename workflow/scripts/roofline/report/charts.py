@@ -13,7 +13,7 @@ import numpy as np
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
 from roofline.core.grouping import group_by
 from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
-from roofline.report.report_model import PredictedCell, ReportView
+from roofline.report.report_model import ReportView, SealedCell
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, Roofline
 
@@ -155,6 +155,6 @@ def build_prediction_chart(report: ReportView, symbols: Mapping[str, str]) -> di
     return _log_log(traces, "measured, seconds", "predicted, seconds", showlegend=True)
 
 
-def _times(cells: Sequence[PredictedCell]) -> tuple[list[float], list[float]]:
+def _times(cells: Sequence[SealedCell]) -> tuple[list[float], list[float]]:
     """Measured and sealed CPU times in seconds."""
     return [cell.cpu_time_s for cell in cells], [cell.sealed_cpu_time_s for cell in cells]

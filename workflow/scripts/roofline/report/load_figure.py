@@ -71,6 +71,6 @@ def _subtitle(ceiling: ComputeCeiling, load: SustainedRow) -> str:
     burst = mark_doubtful(number(ceiling.burst_tflops), ceiling.doubt)
     sustained = mark_doubtful(number(ceiling.sustained_tflops), is_too_few(load.point_count))
     share = percent(ceiling.sustained_tflops / ceiling.burst_tflops)
-    known = ceiling.sustained_throttle_reasons
-    reasons = "not reported" if known is None else throttle_reasons_text(known) or "none reported"
+    reported = ceiling.sustained_throttle_reasons
+    reasons = "not reported" if reported is None else throttle_reasons_text(reported) or "none reported"
     return f"{burst} {flops_unit(ceiling.name)} burst, {sustained} sustained ({share}) · limited by: {reasons}"

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from roofline.core.formatting import axis_value_text, duration, regime_key
 from roofline.core.grouping import group_by
 from roofline.report.markdown import MarkdownTable
-from roofline.report.report_model import Cell, MeasuredCell, PredictedCell, select_predicted
+from roofline.report.report_model import Cell, MeasuredCell, SealedCell, select_sealed
 from roofline.report.words import CAUSES, format_error, format_percent_span
 from roofline.table.rows import Roofline
 
 
-def build_verification_table(cells: Sequence[PredictedCell], table: Roofline) -> MarkdownTable:
+def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> MarkdownTable:
     """Return the table of verification.md, a row for each cell."""
     rows = []
     for cell in cells:
@@ -22,7 +22,7 @@ def build_verification_table(cells: Sequence[PredictedCell], table: Roofline) ->
     return MarkdownTable(["cell", "predicted", "measured", "error", "cause"], rows, left_columns=5)
 
 
-def _cause(cell: PredictedCell) -> str:
+def _cause(cell: SealedCell) -> str:
     """The cause of most of a cell's error, in one sentence."""
     if cell.doubt:
         return f"Not judged: {cell.doubt}."
@@ -34,10 +34,10 @@ def _cause(cell: PredictedCell) -> str:
 
 def build_shape_rows(cells: Sequence[MeasuredCell], table: Roofline) -> list[list[str]]:
     """Return the rows of ROOFLINE.md on predictions; the cells of a row differ along the operator's axis alone."""
-    return [_shape_row(series, table) for series in group_by_series(select_predicted(cells), table)]
+    return [_shape_row(series, table) for series in group_by_series(select_sealed(cells), table)]
 
 
-def _shape_row(series: Sequence[PredictedCell], table: Roofline) -> list[str]:
+def _shape_row(series: Sequence[SealedCell], table: Roofline) -> list[str]:
     first, axis = series[0], table.operator_info[series[0].operator].axis
     times = []
     for cell in series:

@@ -33,7 +33,7 @@ class MeasuredCell(CellRow):
         return self.gpu_time_s or self.cpu_time_s
 
 
-class PredictedCell(MeasuredCell):
+class SealedCell(MeasuredCell):
     """A measured cell whose regime and CPU time were sealed before."""
 
     sealed: rows.CellPrediction
@@ -52,10 +52,10 @@ def select_measured(cells: Iterable[CellRow]) -> list[MeasuredCell]:
     return [MeasuredCell(**dict(cell)) for cell in cells if cell.record and cell.cpu_time_s]
 
 
-def select_predicted(cells: Iterable[MeasuredCell]) -> list[PredictedCell]:
+def select_sealed(cells: Iterable[MeasuredCell]) -> list[SealedCell]:
     """Return the cells whose CPU time was sealed before."""
     sealed = [(cell, cell.sealed.cpu_time_s) for cell in cells if cell.sealed and cell.sealed.cpu_time_s]
-    return [PredictedCell(**dict(cell), sealed_cpu_time_s=time_s) for cell, time_s in sealed]
+    return [SealedCell(**dict(cell), sealed_cpu_time_s=time_s) for cell, time_s in sealed]
 
 
 def reliable_share(cell: CellRow) -> float:
@@ -168,8 +168,8 @@ class ReportView:
     devices: list[DeviceView]  # GPUs first
     ratios: list[Ratio]
     memory_read_ratio: float | None  # the GPU's memory reads over the CPU's
-    worst_cells: list[PredictedCell]  # those with the largest errors of prediction, the largest first
-    predicted_cells: list[PredictedCell]  # with a sealed and a measured time
+    worst_cells: list[SealedCell]  # those with the largest errors of prediction, the largest first
+    predicted_cells: list[SealedCell]  # with a sealed and a measured time
     reproduction: Reproduction | None
     amendments: Sequence[str]
 
@@ -198,7 +198,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
     """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
     names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
-    predicted = select_predicted(select_measured(table.operators))
+    predicted = select_sealed(select_measured(table.operators))
     sound = [cell for cell in predicted if not cell.doubt]
     worst = sorted(sound, key=lambda cell: abs(math.log(cell.sealed_cpu_time_s / cell.cpu_time_s)), reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
