@@ -34,7 +34,7 @@ LESS = {
     "too few samples": [peak_record("gpu0", "fp32", 55, interval=False), HBM],
     "a dtype that the card lacks": [skipped_peak("gpu0", "bf16", "it needs 8.0"), HBM],
 }
-DOUBT = {"doubt": "other programs disturbed 9 of 9 blocks"}
+DOUBT = {"doubt": "disturbed"}
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
