@@ -131,6 +131,15 @@ def test_the_efficiency_of_a_users_operation_is_in_percent(reference):
     assert row[0] == f"{gemm.device}: mine" and "25 %" in row
 
 
+def test_two_operations_of_the_user_are_not_the_same_work(reference):
+    gemm = next(cell for cell in reference.operators if cell.operator == "gemm")
+    user = {"operator": USERS, "record": None, "shape": {}, "doubt": None, "gpu_time_s": None}
+    times = {"short": 1e-9, "long": 1e3}
+    own = [gemm.model_copy(update=user | {"name": name, "cpu_time_s": times[name]}) for name in times]
+    table = reference.model_copy(update={"operators": [*reference.operators, *own]})
+    assert interpretation.write_lessons(build_report(table)) == interpretation.write_lessons(build_report(reference))
+
+
 @pytest.mark.parametrize(("link", "nvlinks", "words"), [("pcie", None, "PCIe"), ("nvlink", 18, "18 NVLinks")])
 def test_the_pages_show_how_two_gpus_are_linked(link, nvlinks, words):
     links = {"active_nvlinks": nvlinks, "nvlink_version": None, "inactive_nvlinks": []}
