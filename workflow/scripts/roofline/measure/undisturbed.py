@@ -117,29 +117,22 @@ def contention_between(
 
     `process_counts` are the numbers of other processes on the device, None where it is not known.
     """
-
-    def seconds_between(name: str) -> float | None:
-        first, last = getattr(before, name), getattr(after, name)
-        return None if first is None or last is None else max(0.0, last - first)
-
-    wall_s, own_s = max(seconds_between("monotonic_s"), 1e-9), seconds_between("own_s")
-    busy_s, waited_s = seconds_between("busy_s"), seconds_between("waited_s")
-    throttled_s, run_s = seconds_between("throttled_s"), seconds_between("run_s")
-    # Some containers show a file of zeros.
-    has_cpu_times = busy_s is not None and busy_s + seconds_between("idle_s") > 0
-    has_exact_counts = before.other_processes is not None and after.other_processes is not None
-    is_long_enough = wall_s >= LEAST_TICK_WINDOW_S
+    wall_s, own_s = max(after.monotonic_s - before.monotonic_s, 1e-9), max(0.0, after.own_s - before.own_s)
+    run_s, waited_s = _seconds_between(before.run_s, after.run_s), _seconds_between(before.waited_s, after.waited_s)
     others_s = hidden_s = stolen_share = None
-    if has_exact_counts:
+    if before.other_processes and after.other_processes:
         others_s = after.other_processes.seconds_since(before.other_processes)
-    elif has_cpu_times and is_long_enough:
-        others_s = max(0.0, busy_s - own_s - (run_s or 0.0))
-    if has_cpu_times and has_exact_counts and is_long_enough:
-        # By idle time, which kernels count exactly; the rest is sampled at ticks.
-        used_s = wall_s * cores - seconds_between("idle_s") - seconds_between("stolen_s")
-        hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
-    if has_cpu_times:  # in a block shorter than the ticks in which it is counted, more may seem stolen than there was
-        stolen_share = min(1.0, seconds_between("stolen_s") / wall_s / cores)
+    busy_s, idle_s = _seconds_between(before.busy_s, after.busy_s), _seconds_between(before.idle_s, after.idle_s)
+    stolen_s = _seconds_between(before.stolen_s, after.stolen_s)
+    # Some containers show a file of zeros.
+    if busy_s is not None and idle_s is not None and stolen_s is not None and busy_s + idle_s > 0:
+        # In a block shorter than the ticks in which it is counted, more may seem stolen than there was.
+        stolen_share = min(1.0, stolen_s / wall_s / cores)
+        if wall_s >= LEAST_TICK_WINDOW_S and others_s is not None:
+            # By idle time, which kernels count exactly; the rest is sampled at ticks.
+            hidden_s = max(0.0, wall_s * cores - idle_s - stolen_s - own_s - (run_s or 0.0) - others_s)
+        elif wall_s >= LEAST_TICK_WINDOW_S:
+            others_s = max(0.0, busy_s - own_s - (run_s or 0.0))
     return Contention(
         wall_s=wall_s,
         cores=cores,
@@ -149,9 +142,14 @@ def contention_between(
         run_cores=_divided(run_s, wall_s),
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
         stolen_share=stolen_share,
-        quota_throttled_share=_divided(throttled_s, wall_s),
+        quota_throttled_share=_divided(_seconds_between(before.throttled_s, after.throttled_s), wall_s),
         other_processes=max((count for count in process_counts if count is not None), default=None),
     )
+
+
+def _seconds_between(first: float | None, last: float | None) -> float | None:
+    """Return the time between two readings; None where the system does not report it."""
+    return None if first is None or last is None else max(0.0, last - first)
 
 
 def _divided(seconds: float | None, wall_s: float) -> float | None:
