@@ -37,7 +37,8 @@ def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[Cou
     mine = [SimpleNamespace(name="a_kernel", counts=known | one) for one in kernels]
     marker = SimpleNamespace(name=f"{hardware_counters.MARKER_KERNEL}_", counts=known)
     report = SimpleNamespace(kernels=[one for cell in declared if cell for one in (marker, *mine)])
-    monkeypatch.setattr(hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
+    identity = SimpleNamespace(require_capability=lambda: "9.0")
+    monkeypatch.setattr(hardware_counters, "discover", lambda: {"gpu0": identity})
     monkeypatch.setattr(ncu, "profile", lambda *_: json.dumps(declared))
     monkeypatch.setattr(ncu, "read_report", lambda *_: report)
     return hardware_counters.count_cells(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")

@@ -46,6 +46,6 @@ def test_an_ncu_that_does_not_start_or_fails_costs_the_counters_alone(monkeypatc
     (tmp_path / "ncu").chmod(0o755)
     monkeypatch.setenv("NCU", str(tmp_path / "ncu"))
     monkeypatch.setattr(
-        counters.hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")}
+        counters.hardware_counters, "discover", lambda: {"gpu0": SimpleNamespace(require_capability=lambda: "9.0")}
     )
     assert why in counters.count_jobs("gpu0", [], tmp_path / "counters" / "kernels.ncu-rep")[0].refused_reason

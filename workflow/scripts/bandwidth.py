@@ -101,13 +101,13 @@ def measure_benchmarks(task: BandwidthJob, device: Device, record: DeviceRecord,
     ]
     bandwidths = [measure_bandwidth(device, record, benchmark, task.budget) for benchmark in benchmarks]
     fields: dict[str, Any] = {}
-    if (task.sustained_s or task.energy) and level == MAIN_MEMORY["gpu"]:  # of the levels of this job
+    if (task.sustained_s or task.energy) and is_gpu(device) and level == MAIN_MEMORY["gpu"]:  # of the levels of a job
         fields["idle"] = measure_idle_power(device)
         for index, benchmark in enumerate(benchmarks):
             if task.sustained_s and benchmark.name in LOADED_CEILINGS:
                 bandwidths[index] = add_sustained_load(device, benchmark, bandwidths[index], task.sustained_s)
         fields["energy_points"] = []
-        if task.energy and fields["idle"] and is_gpu(device):
+        if task.energy and fields["idle"]:
             fields["energy_points"] = list(measure_energy_points(device, ENERGY_POINT_S))
     if chain := device.pointer_chase(level):
         fields["latencies"] = [measure_load_latency(device, chain, task.budget)]
@@ -115,7 +115,7 @@ def measure_benchmarks(task: BandwidthJob, device: Device, record: DeviceRecord,
 
 
 def add_sustained_load(
-    device: Device, benchmark: BandwidthBenchmark, bandwidth: Bandwidth, seconds: float
+    device: CudaDevice, benchmark: BandwidthBenchmark, bandwidth: Bandwidth, seconds: float
 ) -> Bandwidth:
     """Return a bandwidth with its sustained load: of the grids that are equally fast, always the same one."""
     fastest = max(trial.gb_per_s for trial in bandwidth.trials)

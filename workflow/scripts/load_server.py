@@ -7,6 +7,7 @@ import sys
 
 from roofline.core.statistics import median
 from roofline.devices import discovery
+from roofline.devices.base import is_gpu
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.operators.gemm.operator import workloads_module
 from roofline.run.run_lock import end_with_run
@@ -18,6 +19,7 @@ def serve_loads(name: str) -> None:
     """Run a load on a device for each line of the standard input. Raises ArithmeticError for a wrong result."""
     end_with_run()
     device = discovery.open_device(name)
+    assert is_gpu(device), "a CPU shares its power with no other"
     gemm = workloads_module(device).reference_workload(device, "fp16", GEMM_SIZE, SEED)
     gemm.run_and_check()
     step_s = median(device.time_steps(gemm.step, TIMED_STEPS))

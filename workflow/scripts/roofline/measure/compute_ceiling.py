@@ -13,7 +13,7 @@ from roofline.core.grouping import group_by
 from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
 from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
 from roofline.devices import datasheets
-from roofline.devices.base import Device, Workload
+from roofline.devices.base import Device, Workload, is_gpu
 from roofline.measure import search, sustained
 from roofline.measure.investigation import LOW_PEAK_SHARE, investigate
 from roofline.measure.operator_job import Seals, declare_cell
@@ -75,7 +75,7 @@ class CeilingTarget:
 
     def candidates(self, reference: Measurement | None) -> Iterable[Workload]:
         """Return the workloads that the search tries; the rate of the reference limits the size of GEMMs."""
-        if not reference:
+        if not self.gemms or not reference:
             return self.device.candidate_fma_workloads(self.ceiling, CANDIDATES_SEED)
         most_flops = _most_flops(self.device, reference)
         return self.gemms.candidate_workloads(self.device, self.ceiling, self.size, most_flops, CANDIDATES_SEED)
@@ -105,7 +105,8 @@ class RepeatedWorkload:
     @property
     def blocks_agree(self) -> bool:
         """True if the TFLOPS of the blocks lie within 2 % of one another on a GPU, 20 % on a CPU."""
-        return relative_spread([block.tflops for block in self.blocks]) <= MOST_CEILING_SPREAD[self.target.device.kind]
+        spread = relative_spread([block.tflops for block in self.blocks]) or 0.0
+        return spread <= MOST_CEILING_SPREAD[self.target.device.kind]
 
 
 def measure_compute_ceiling(target: CeilingTarget, seals: Seals) -> tuple[PeakFlops, list[Measurement]]:
@@ -154,15 +155,14 @@ def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate]) -> Repea
 def _add_third_block(repeated: RepeatedWorkload) -> RepeatedWorkload:
     """Add a third block, which is the opening of sustained load if there is one."""
     target, workload, blocks = repeated.target, repeated.workload, repeated.blocks
-    device, loaded = target.device, target.gemms and DEVICE_TRAITS[target.device.kind].reports_power
-    if not loaded or not target.sustained_s:
+    device = target.device
+    if not target.gemms or not target.sustained_s or not is_gpu(device):
         return replace(repeated, blocks=[*blocks, _time_block(target, workload)])
     _rest_and_warm_up(device, workload, REST_S)
     step_s, steps = blocks[0].timing.median_s, len(blocks[0].timing.samples_s)
     work = sustained.LoadedWork(workload.step, workload.flops, workload.product)
     load = sustained.measure_sustained(device, work, target.sustained_s, step_s)
-    opening = load.first_products_s[LEAD_STEPS:][:steps] if load else []
-    if not opening:
+    if not load or not (opening := load.first_products_s[LEAD_STEPS:][:steps]):
         return replace(repeated, load=load)
     timing = make_timing(OPENING_METHOD, WARM_UP_STEPS + LEAD_STEPS, len(opening), opening)
     timing = timing.model_copy(update={"contention": load.contention})
@@ -220,8 +220,8 @@ def _peak_record(
         kernel=kernel,
         investigation=None,
     )
-    has_datasheet = peak and DEVICE_TRAITS[device.kind].peaks_by == "datasheet"
-    if reference and has_datasheet and tflops < LOW_PEAK_SHARE * peak.tflops:
+    datasheet_peak = peak if DEVICE_TRAITS[device.kind].peaks_by == "datasheet" else None
+    if reference and datasheet_peak and tflops < LOW_PEAK_SHARE * datasheet_peak.tflops:
         investigation = investigate(device, target.ceiling, measured, datasheet, target.budget.time_budget_s)
         measured = measured.model_copy(update={"investigation": investigation})
     return measured

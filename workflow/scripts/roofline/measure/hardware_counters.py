@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from roofline.core.architectures import Capability, parse_capability
 from roofline.core.terms import UnsupportedError, UserError
+from roofline.devices.base import is_gpu
 from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
@@ -46,10 +48,11 @@ def _job_amounts(operator: Operator, job: Job) -> tuple[float, int, int]:
 def launch_profiled(plan: JobPlan) -> dict | None:
     """Launch a step of the cell of a GPU's job under the profiler, on the inputs that it is timed on.
 
-    Return the fields of CountedCell that are declared rather than counted; None if the device has no implementation.
+    Return the fields of CountedCell that are declared rather than counted; None if the device has no implementation, or
+    is no GPU.
     """
     cell = _profiled_cell(plan)
-    if cell is None:
+    if cell is None or not is_gpu(plan.device):
         return None
     operator, case, scope = plan.operator, cell.case, cell.scopes[0]
     step = cell.step(scope)
@@ -95,7 +98,7 @@ def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Pa
     """
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    capability = tuple(int(part) for part in discover()[device].compute_capability.split("."))
+    capability = parse_capability(discover()[device].require_capability())
     metrics = counter_names.all_metrics(capability)
     argument = json.dumps({"device": device, "tasks": list(tasks)})
     last_line = ncu.profile(program, PROFILED_PROGRAM, argument, metrics, report)
@@ -114,7 +117,7 @@ def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Pa
     return [_counted_cell(fields, next(kernels_of_cells), capability) if fields else None for fields in declared]
 
 
-def _counted_cell(declared: dict, kernels: list[ncu.ProfiledKernel], capability: tuple[int, int]) -> CountedCell:
+def _counted_cell(declared: dict, kernels: list[ncu.ProfiledKernel], capability: Capability) -> CountedCell:
     counts = sum_counts([kernel.counts for kernel in kernels])
     fields, unknown = counter_names.counted_fields(counts, capability)
     if len(kernels) > 1 and fields.pop("dram_read_bytes", None) is not None:
@@ -128,15 +131,15 @@ def sum_counts(kernels: Sequence[Mapping[str, float | None]]) -> dict[str, float
 
     A metric that was not counted for every kernel is left out.
     """
-    seconds = [counts[counter_names.DURATION_METRIC] for counts in kernels]
+    seconds = [duration for counts in kernels if (duration := counts[counter_names.DURATION_METRIC]) is not None]
     sums: dict[str, float] = {}
     for name in kernels[0]:
-        values = [counts[name] for counts in kernels]
-        if None in values:
+        values = [value for counts in kernels if (value := counts[name]) is not None]
+        if len(values) < len(kernels):
             continue
         if name.endswith(".sum"):
             sums[name] = sum(values)
-        elif None not in seconds:
+        elif len(seconds) == len(kernels):
             weighted = [value * duration for value, duration in zip(values, seconds, strict=True)]
             sums[name] = sum(weighted) / sum(seconds)
     return sums

@@ -7,7 +7,7 @@ from math import inf
 from roofline.core.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
 from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
 from roofline.core.statistics import median
-from roofline.devices.base import BandwidthBenchmark, Device, GpuPair, Step, SweepBenchmark
+from roofline.devices.base import BandwidthBenchmark, Device, GpuPair, Step, SweepBenchmark, is_gpu
 from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, repeat_until_undisturbed, throttle_reasons_after, was_throttled
@@ -40,7 +40,7 @@ def measure_bandwidth(
     (grid, step), step_s, _ = min(trials, key=lambda trial: trial.seconds)
     blocks = list(_time_blocks(device, benchmark, step, step_s, budget))
     timing, log = min(blocks, key=lambda block: block[0].median_s)
-    if benchmark.level == "pcie":
+    if benchmark.level == "pcie" and is_gpu(device):
         device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))
     clock_mhz = benchmark.clock_mhz()  # before the check runs other kernels
 

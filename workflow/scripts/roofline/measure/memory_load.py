@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from math import ceil
 
-from roofline.devices.base import CudaDevice, Device, Step
+from roofline.devices.base import CudaDevice, Step
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import WorkloadSpec
@@ -33,7 +33,7 @@ def measure_energy_points(device: CudaDevice, seconds: float) -> Iterator[Energy
 
 
 def measure_memory_load(
-    device: Device, step: Step, size_bytes: float, step_s: float, seconds: float
+    device: CudaDevice, step: Step, size_bytes: float, step_s: float, seconds: float
 ) -> MemoryLoad | None:
     """Run a step of `size_bytes` bytes without a pause for `seconds`.
 

@@ -4,13 +4,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 
 from roofline.core import statistics
 from roofline.core.disturbance import collect_throttle_reasons, is_throttled
 from roofline.core.periods import find_period
-from roofline.devices.base import Device, Step
+from roofline.devices.base import CudaDevice, Step
 from roofline.devices.energy_counter import watch_energy
 from roofline.measure.energy import compute_load_energy
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, repeat_until_undisturbed
@@ -35,7 +35,7 @@ class LoadedWork:
     spec: WorkloadSpec
 
 
-def measure_sustained(device: Device, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
+def measure_sustained(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
     """Run work without a pause for `seconds`, and return its mean rate over whole cycles of power control.
 
     `step_s` is about what one step takes. Moments of throttling and of an empty queue are left out. The load is
@@ -43,12 +43,12 @@ def measure_sustained(device: Device, work: LoadedWork, seconds: float, step_s: 
     """
     run_once = partial(measure_sustained_once, device, work, seconds, step_s)
     load, contention = repeat_until_undisturbed(
-        device, run_once, lambda load: -load.tflops, "device", list_processes=False
+        device, run_once, lambda load: -load.tflops if load else inf, "device", list_processes=False
     )
     return load and load.model_copy(update={"contention": contention})
 
 
-def measure_sustained_once(device: Device, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
+def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
     """Run work without a pause for `seconds`, in chunks of about 50 ms, and return its summary.
 
     It is not repeated when disturbed. None if the device ran no chunk.
