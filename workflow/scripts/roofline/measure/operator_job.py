@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from roofline.core.terms import DEVICE_TRAITS
+from roofline.core.terms import DEVICE_TRAITS, Array
 from roofline.devices.base import Device, Step
 from roofline.measure import lock
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_device_checked
@@ -198,7 +198,7 @@ def _measure_cell(
     cpu_time = _time_calls(device, step, budget, checked_s)
     gpu_time, doubts = time_device_checked(device, step, cpu_time, time_budget_s=budget.time_budget_s)
     cpu_time = scale_to_application(cpu_time, cell.per_call)
-    gpu_time = scale_to_application(gpu_time, cell.per_call)
+    gpu_time = gpu_time and scale_to_application(gpu_time, cell.per_call)
     log.read("after")
     after = operator.compare(cell, scope, step.index, step.result)
     return Measurement(
@@ -217,7 +217,8 @@ class ResultKeeper:
     """A step that keeps the last result and its index, to be compared once all is timed."""
 
     def __init__(self, step: Step):
-        self._step, self.index, self.result = step, 0, None
+        self._step, self.index = step, 0
+        self.result: Array = None
 
     def __call__(self, index: int) -> None:
         self.index, self.result = index, self._step(index)

@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from roofline.core import statistics
 from roofline.core.terms import DEVICE_TRAITS, LoadSensitivity
 from roofline.devices.base import Device, Step
 from roofline.measure.undisturbed import StateLog, flag_throttled, repeat_until_undisturbed
 from roofline.records.timing_record import Timing
+
+TimingT = TypeVar("TimingT", bound=Timing | None)
 
 CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"
 OPENING_METHOD = "the first steps of sustained load, which begins as a block does, an event per step"
@@ -141,9 +144,9 @@ def time_device_checked(
     return timing, []
 
 
-def scale_to_application(timing: Timing | None, per_call: int) -> Timing | None:
+def scale_to_application(timing: Timing, per_call: int) -> Timing:
     """Return the times of one application of the operator, from steps that consist of `per_call` applications."""
-    if timing is None or per_call == 1:
+    if per_call == 1:
         return timing
     samples = [round(sample / per_call, 11) for sample in timing.samples_s]
     return timing.model_copy(
@@ -191,12 +194,15 @@ def time_until_precise(device: Device, step: Step, log: StateLog, budget: Timing
 
 
 def _time_undisturbed(
-    device: Device, time_block: Callable[[], Timing | None], sensitivity: LoadSensitivity, list_processes: bool = True
-) -> Timing | None:
-    timing, contention = repeat_until_undisturbed(
-        device, time_block, lambda timing: timing.median_s, sensitivity, list_processes
-    )
-    return timing and timing.model_copy(update={"contention": contention})
+    device: Device, time_block: Callable[[], TimingT], sensitivity: LoadSensitivity, list_processes: bool = True
+) -> TimingT:
+    def slowness(timing: TimingT) -> float:
+        return math.inf if timing is None else timing.median_s
+
+    timing, contention = repeat_until_undisturbed(device, time_block, slowness, sensitivity, list_processes)
+    if timing is not None:
+        timing.contention = contention
+    return timing
 
 
 def make_timing(method: str, warmup: int, requested: int, samples: list[float], precise: bool = False) -> Timing:
