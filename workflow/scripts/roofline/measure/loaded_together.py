@@ -20,7 +20,7 @@ def measure_together(names: Sequence[str], program: str) -> list[Loaded]:
     workers = [Popen([executable, program, name], stdin=PIPE, stdout=PIPE, text=True) for name in names]
     try:
         for worker in workers:
-            worker.stdout.readline()  # it is ready
+            _read_line(worker)  # it is ready
         alone_rates = [_run_loads([worker])[0] for worker in workers]
         time.sleep(PAUSE_S)  # the last card was under load until now
         together_rates = _run_loads(workers)
@@ -36,8 +36,13 @@ def measure_together(names: Sequence[str], program: str) -> list[Loaded]:
             worker.wait()
 
 
-def _run_loads(workers: Sequence[Popen]) -> list[float]:
+def _run_loads(workers: Sequence[Popen[str]]) -> list[float]:
     """Run a load on the GPU of each worker, all at once, and return their TFLOPS."""
     for worker in workers:
         print(file=worker.stdin, flush=True)
-    return [float(worker.stdout.readline()) for worker in workers]
+    return [float(_read_line(worker)) for worker in workers]
+
+
+def _read_line(worker: Popen[str]) -> str:
+    assert worker.stdout, "it is a pipe"
+    return worker.stdout.readline()

@@ -34,7 +34,8 @@ UNIT = re.compile(r"(n|u|m|K|k|M|G|T)?(byte|second|s|hz|cycle|inst|sector)s?", r
 MAGIC = b"NVR\0"  # the first bytes of a report
 CODE_METRIC = "launch__function_pcs"  # its first instance: where the function's code begins
 Capability = tuple[int, int]
-Action = Metric = Any  # of ncu_report, which has no types: a launch, and one of its metrics
+Action = Any  # a launch, of ncu_report, which has no types
+Metric = Any  # one of its metrics
 Value = Callable[[str], float | None]  # gives a metric by its name, in bytes, seconds, hertz or counts
 ExtractCounts = Callable[[Value, Capability], Any]
 
