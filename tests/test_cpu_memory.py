@@ -128,7 +128,7 @@ def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(monkeypatch, r
 def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device, ceiling):
     for workload in device.candidate_fma_workloads(ceiling, seed=3):
         workload.step(0)
-        assert workload.run_and_check().relative_error < cpu_fma.TOLERANCE[ceiling[:4]] / 10
+        assert workload.run_and_check().relative_error < cpu_fma.TOLERANCE_BY_BITS[8 * dtype_bytes(ceiling[:4])] / 10
         shape = workload.product.shape
         assert shape["threads"] == device.cores
         lanes = shape["vector_bits"] // 8 // dtype_bytes(ceiling[:4])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from xids import Xid
 
-from roofline.api import MATMULS, QUIET, READS, CheckResult, count_words, number, percent
+from roofline.api import MAIN_MEMORY, MATMULS, QUIET, READS, CheckResult, count_words, number, percent
 
 BUSY, USED = 0.05, 0.05  # of an unused card: an idle H200 reports 0 % utilisation and 0.4 % of its memory in use
 # azurehpc-health-checks fails a machine for these. 94 and 95 are uncorrectable memory errors from Ampere on, by
@@ -97,7 +97,7 @@ def library_rows(checks: Iterable[CheckResult], product: str, ranked: Container[
 
     The datasheet does not judge a ceiling that known cards judge: `ranked` has the keys of these.
     """
-    left_out = {name for name, key in ((READS, "hbm_read"), (MATMULS, product)) if key in ranked}
+    left_out = {name for name, key in ((READS, f"{MAIN_MEMORY['gpu']}_read"), (MATMULS, product)) if key in ranked}
     rows = []
     for check in checks:
         if check.check not in left_out:

@@ -29,6 +29,8 @@ from roofline.core.formatting import (
 )
 from roofline.core.grouping import group_by
 from roofline.core.levels import LEVEL_TITLES as LEVEL_TITLES
+from roofline.core.levels import MAIN_MEMORY as MAIN_MEMORY
+from roofline.core.levels import TRANSFER_TARGETS as TRANSFER_TARGETS
 from roofline.core.levels import memory_ceiling_names as memory_ceilings
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate

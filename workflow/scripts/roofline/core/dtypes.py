@@ -114,6 +114,7 @@ _ROWS = (
 DTYPES = {dtype.name: dtype for dtype in _ROWS}
 PRODUCT_DTYPES = tuple(dtype.name for dtype in _ROWS if dtype.outputs)
 TOLERANCES = {dtype.name: dtype.tolerance for dtype in _ROWS if dtype.outputs}
+OPERATOR_TOLERANCES = TOLERANCES | {"fp8_e4m3": 5e-2}  # whose results may be fp8 themselves
 COMMON_DTYPE = "fp32"  # every device computes in it: devices are compared by it, and emulate what is narrower
 
 # The dtype of each ceiling of register-only multiply-adds. All other compute ceilings are named like their dtype.

@@ -87,9 +87,11 @@ ARRAYS_NEEDED = {target.name: target.arrays for target in _TARGET_ROWS if target
 TRANSFER_TARGETS = tuple(target.name for target in _TARGET_ROWS if target.uses_transfer_size)
 LEVEL_TITLES = {level.name: level.title for level in _LEVEL_ROWS}
 TRANSACTION_ROOFS = {level.name: level.transaction_roof for level in _LEVEL_ROWS if level.transaction_roof}
-SWEEP = "sweep"
+SWEEP, HOST_LINK = "sweep", "pcie"
 PEER = "p2p"  # measured once per pair of GPUs
 MAIN_MEMORY: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
+LAST_CACHE = "l2"  # of a GPU
+FROM_HOST, DRIVER_COPY = "h2d", "d2d"  # ceilings that sentences and pictures name
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
 # The last plateau of a sweep: beyond all caches, or perhaps not.
 MEMORY_PLATEAU, CACHE_OR_MEMORY = "memory", "cache or memory"

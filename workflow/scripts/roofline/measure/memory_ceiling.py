@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
-from roofline.core.levels import CACHE_OR_MEMORY, MEMORY_PLATEAU
+from roofline.core.levels import CACHE_OR_MEMORY, HOST_LINK, MAIN_MEMORY, MEMORY_PLATEAU
 from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
 from roofline.core.statistics import median
 from roofline.devices.base import BandwidthBenchmark, Device, GpuPair, Step, SweepBenchmark, is_gpu
@@ -40,7 +40,7 @@ def measure_bandwidth(
     (grid, step), step_s, _ = min(trials, key=lambda trial: trial.seconds)
     blocks = list(_time_blocks(device, benchmark, step, step_s, budget))
     timing, log = min(blocks, key=lambda block: block[0].median_s)
-    if benchmark.level == "pcie" and is_gpu(device):
+    if benchmark.level == HOST_LINK and is_gpu(device):
         device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))
     clock_mhz = benchmark.clock_mhz()  # before the check runs other kernels
 
@@ -119,7 +119,7 @@ def _time_blocks(
 def _datasheet_gb_per_s(record: DeviceRecord, benchmark: BandwidthBenchmark) -> float | None:
     """Return the GB/s that the datasheet promises of a benchmark; None where it promises none."""
     bandwidth, nvlink = record.datasheet.bandwidth, record.datasheet.nvlink
-    if benchmark.level == "hbm":
+    if benchmark.level == MAIN_MEMORY["gpu"]:
         return bandwidth.gb_per_s if bandwidth else None
     return nvlink.gb_per_s * benchmark.nvlink_share if nvlink and benchmark.nvlink_share else None
 

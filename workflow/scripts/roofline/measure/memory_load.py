@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from functools import partial
 from math import ceil
 
+from roofline.core.levels import main_memory_ceiling
 from roofline.devices.base import CudaDevice, Step
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import WorkloadSpec
 from roofline.records.energy_record import EnergyPoint, LoadFigures, MemoryLoad
 
-LOADED_CEILINGS = ("hbm_read", "hbm_copy")
+LOADED_CEILINGS = (main_memory_ceiling("gpu", "read"), main_memory_ceiling("gpu", "copy"))
 LEAST_LAUNCH_S = 0.02  # of an energy kernel: a queue of shorter launches runs dry
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import roofline.devices.cpu.topology as cpu_topology  # not by `from`, which sources.py takes for code of a CPU alone
-from roofline.core.levels import PEER, memory_ceiling_names
+from roofline.core.levels import PEER, main_memory_ceiling, memory_ceiling_names
 from roofline.core.terms import ACCESS_PATTERNS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
@@ -75,6 +75,6 @@ def _rule_of_thumb_rates(device: DeviceRecord, names: Iterable[str]) -> dict[str
     all_cores, *fewer_cores = cpu_topology.measured_core_counts(device.hardware.get("cores_usable", 1))
     rates = dict.fromkeys(names, cpu_topology.rule_of_thumb_gb_per_s(all_cores, device.name))
     for cores in fewer_cores:
-        name = cpu_topology.ceiling_name_on_cores("dram_read", cores)
+        name = cpu_topology.ceiling_name_on_cores(main_memory_ceiling("cpu", "read"), cores)
         rates[name] = cpu_topology.rule_of_thumb_gb_per_s(cores, device.name)
     return rates

@@ -12,14 +12,14 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from roofline.core.dtypes import FLOAT_BYTES, TOLERANCES, dtype_bytes, relative_error, require_close
-from roofline.core.terms import DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
+from roofline.core.dtypes import FLOAT_BYTES, OPERATOR_TOLERANCES, dtype_bytes, relative_error, require_close
+from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
 from roofline.devices.base import CudaDevice, Device, Identity, Step
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
 from roofline.operators.setting_types import CompletedConfig, OperatorSettings, Settings
@@ -250,7 +250,7 @@ class Operator(ABC):
     mix: ClassVar[AccessPattern] = "read"
     unit: ClassVar[str] = "cuda_core"  # or tensor_core: where it computes on a GPU that has both
     # The largest relative error by dtype: norm of the difference over norm of the reference.
-    tolerance: ClassVar[Mapping[str, float]] = TOLERANCES | {"fp8_e4m3": 5e-2}
+    tolerance: ClassVar[Mapping[str, float]] = OPERATOR_TOLERANCES
     constants: ClassVar[Mapping[str, Constants]] = GENERIC_CONSTANTS
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache have its ceiling as their roof
@@ -371,6 +371,14 @@ class Operator(ABC):
         return count_rotation_copies(moved, last_level_cache_bytes) * moved + 2 * moved + LIBRARY_WORKSPACE_BYTES
 
     # -- settings and records
+
+    def case_faults(self, case: Case) -> Iterator[str]:
+        """Yield a line for a dtype without a tolerance, and for an axis that the shape lacks."""
+        if case.dtype not in self.tolerance:
+            yield f"no tolerance for dtype {case.dtype!r}; there is one for {', '.join(self.tolerance)}"
+        axis, sizes = getattr(self, "axis", None), [*case.shape, BYTES_AXIS_KEY]
+        if axis and axis[0] not in sizes:
+            yield f"axis: {axis[0]!r} is not in the shape; allowed: {', '.join(sizes)}"
 
     def faults(self, config: CompletedConfig, devices: Iterable[Identity]) -> list[str]:
         """Return the faults of the settings that no schema can find, one line each."""

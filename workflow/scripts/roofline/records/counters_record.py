@@ -31,7 +31,8 @@ class Flops(Record):
 
     def of_pipe(self, pipe: str) -> float | None:
         """Return the FLOPs of one pipe; None if they were not counted. Raises KeyError for another name."""
-        return {"fp64": self.fp64, "fp32": self.fp32, "fp16": self.fp16, "tensor": self.tensor}[pipe]
+        flops: dict[str, float | None] = self.model_dump()
+        return flops[pipe]
 
     @property
     def total(self) -> float | None:

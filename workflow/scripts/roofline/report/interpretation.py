@@ -6,7 +6,7 @@ from math import inf
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
-from roofline.core.levels import MAIN_MEMORY
+from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
 from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case, select_measured
@@ -138,7 +138,7 @@ def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
     device = report.first_device
     memory_bound = [ratio for ratio in report.ratios if ratio.pairs[-1][0].lower_ceiling == "memory"]
     main = max(memory_bound, key=lambda ratio: len(ratio.pairs), default=None)
-    link = next((ceiling for ceiling in device.memory if ceiling.name == "h2d" and not ceiling.doubt), None)
+    link = next((ceiling for ceiling in device.memory if ceiling.name == FROM_HOST and not ceiling.doubt), None)
     return {
         "report": report,
         "faulty": device.faulty or cpu.faulty,

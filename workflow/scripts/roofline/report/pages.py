@@ -66,8 +66,7 @@ def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[t
         rows = group_by(operator.fastest_cells, table.label)
         return {name: [(cell.dtype, cell) for cell in cells] for name, cells in rows.items()}
     symbol = "" if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} "
-    all_series = predictions_page.group_by_series(operator.fastest_cells, table)
-    rows = {f"{series[0].dtype} {table.series(series[0])}": series for series in all_series}
+    rows = group_by(operator.fastest_cells, lambda cell: f"{cell.dtype} {table.series(cell)}")
 
     def label(cell: MeasuredCell) -> str:
         return f"{symbol}{formatting.axis_value_text(axis, cell.axis_value(axis))}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
 from roofline.core.levels import MAIN_MEMORY
@@ -313,9 +314,8 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     ceilings = table.ceiling(gpu, gpu_cell.compute_ceiling), table.ceiling("cpu", cpu_cell.compute_ceiling)
     peaks = [ceiling.tflops for ceiling in ceilings if isinstance(ceiling, ComputeCeiling)]
     compute_bound = len(peaks) == 2 and gpu_cell.lower_ceiling == "compute"
-    title = table.title(operator)
     return Ratio(
-        title=f"{title} ({gpu_cell.scope})" if gpu_cell.scope else title,
+        title=f"{table.title(operator)} ({gpu_cell.scope})" if gpu_cell.scope else table.title(operator),
         pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
         compute_ceiling_ratio=peaks[0] / peaks[1] if compute_bound else None,
     )
@@ -323,7 +323,8 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
 
 def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, MeasuredCell]:
     """The fastest sound fp32 cell of each preset and shape, in the scope that is compared."""
-    cells = [cell for cell in table.operators if (cell.device, cell.operator, cell.dtype) == (device, operator, "fp32")]
+    wanted = device, operator, COMMON_DTYPE
+    cells = [cell for cell in table.operators if (cell.device, cell.operator, cell.dtype) == wanted]
     scope = compared_scope(cells, table) if cells else None
     sound = [cell for cell in select_measured(cells) if not cell.doubt and cell.scope == scope]
     return _fastest(sound, lambda cell: (cell.preset, *sorted(cell.shape.items())))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
 from roofline.core.grouping import group_by
-from roofline.core.levels import LEVEL_TITLES, MAIN_MEMORY
+from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import cache_plateaus, describe_plateau
@@ -16,7 +16,7 @@ from roofline.report.report_model import Cell, compared_scope, reliable_share
 from roofline.report.words import format_percent_span, format_shares
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
-COPY_CEILING, CUDA_CORES_CEILING = "d2d", "fp32_fma"
+CUDA_CORES_CEILING = "fp32_fma"
 SUSTAINED_AS_BURST = 0.99  # of the burst: a sustained rate above it is named, but not drawn
 GFLOPS_BELOW = 10.0  # TFLOPS: devices below are shown in GFLOPS
 SHARED_LABEL_RATIO = 1.25  # dots of one series within this factor share a label
@@ -155,7 +155,7 @@ def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable
     ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "memory"]
     emphasised = _most_used(ceilings, [cell for cell in roofline.operators if cell.device == device])
     for ceiling in ceilings:
-        if ceiling.name in under or ceiling.name in (COPY_CEILING, *CACHE_LEVELS) or ceiling is emphasised:
+        if ceiling.name in under or ceiling.name in (DRIVER_COPY, *CACHE_LEVELS) or ceiling is emphasised:
             words = f"{_slope_title(ceiling)} {mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)} GB/s"
             if ceiling is emphasised and ceiling.fraction_of_datasheet and not ceiling.doubt:
                 words += f" ({percent(ceiling.fraction_of_datasheet)})"
@@ -174,7 +174,7 @@ def _most_used(ceilings: Sequence[MemoryCeiling], cells: Sequence[CellRow]) -> M
 
 
 def _slope_title(ceiling: MemoryCeiling) -> str:
-    if ceiling.name == COPY_CEILING:
+    if ceiling.name == DRIVER_COPY:
         return "device-to-device copy"
     title = LEVEL_TITLES.get(ceiling.level, ceiling.level)
     if ceiling.level in MAIN_MEMORY.values():

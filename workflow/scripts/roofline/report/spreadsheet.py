@@ -41,9 +41,8 @@ def _columns_of_value(name: str, value: object, annotation: str) -> Iterator[tup
         for key, inner in value.items():
             yield from _columns_of_value(f"{name}.{key}", inner, "")
     elif "tuple[" in annotation:
-        low, high = value if isinstance(value, tuple) else (None, None)
-        yield f"{name}.low", low
-        yield f"{name}.high", high
+        bounds = value if isinstance(value, tuple) else (None, None)
+        yield from zip((f"{name}.low", f"{name}.high"), bounds, strict=True)
     elif "list[str]" in annotation:
         yield name, "; ".join(value if isinstance(value, list) else [])
     # A nested field that the row lacks has no column.

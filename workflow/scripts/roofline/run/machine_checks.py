@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from roofline.core.levels import ARRAYS_NEEDED, TRANSFER_TARGETS
-from roofline.core.terms import BYTES_AXIS_KEY, UnsupportedError, UserError, select_accelerators
+from roofline.core.terms import UnsupportedError, UserError, select_accelerators
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.discovery import level_name, memory_levels
@@ -129,11 +129,7 @@ def _check_jobs(operator: Operator, config: Config) -> list[str]:
 
 
 def _check_case(operator: Operator, case: Case) -> Iterator[str]:
-    if case.dtype not in operator.tolerance:
-        yield f"no tolerance for dtype {case.dtype!r}; there is one for {', '.join(operator.tolerance)}"
-    axis, sizes = getattr(operator, "axis", None), [*case.shape, BYTES_AXIS_KEY]
-    if axis and axis[0] not in sizes:
-        yield f"axis: {axis[0]!r} is not in the shape; allowed: {', '.join(sizes)}"
+    yield from operator.case_faults(case)
     for scope in dict.fromkeys(scope for implementation in operator.implementations for scope in implementation.scopes):
         for count_of in (operator.flops, operator.bytes):
             if type(count := count_of(case, scope)) is not int or count < 0:

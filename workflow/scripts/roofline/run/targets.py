@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from roofline.core.dtypes import COMMON_DTYPE
+from roofline.core.levels import MAIN_MEMORY
 from roofline.core.terms import UserError, select_accelerators
 from roofline.devices import discovery
 from roofline.devices.base import Identity
@@ -15,7 +16,7 @@ from roofline.run.config import Config
 from roofline.run.machine_checks import choose_devices, find_profiler
 from roofline.run.settings import Checked
 
-COMPARED = (COMMON_DTYPE, f"{COMMON_DTYPE}_fma", "dram")  # of a CPU: what comparing it with a GPU needs
+COMPARED = (COMMON_DTYPE, f"{COMMON_DTYPE}_fma", MAIN_MEMORY["cpu"])  # of a CPU: what comparing it with a GPU needs
 OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/prediction")
 
 

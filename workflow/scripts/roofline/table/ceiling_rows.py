@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from roofline.core.disturbance import find_hidden_load, is_disturbed
 from roofline.core.dtypes import operand_dtype
+from roofline.core.levels import HOST_LINK
 from roofline.core.repeatability import MOST_CEILING_SPREAD, Doubt, find_doubt, relative_spread
 from roofline.core.roofline_model import ridge_point
 from roofline.core.statistics import is_too_few
@@ -165,7 +166,7 @@ def _doubt_of_bandwidth(record: BandwidthRecord, bandwidth: Bandwidth, kind: Dev
     same_pattern = [candidate for candidate in record.bandwidths if (candidate.level, candidate.mix) == pattern]
     rates_of_fewer = [candidate.gb_per_s for candidate in same_pattern if (candidate.cores or math.inf) < cores]
     return find_doubt(
-        kind="cpu" if bandwidth.level == "pcie" else kind,  # the host's memory has its part in transfers
+        kind="cpu" if bandwidth.level == HOST_LINK else kind,  # the host's memory has its part in transfers
         samples=len(bandwidth.timing.samples_s),
         block_spread=relative_spread(bandwidth.repeats_gb_per_s),
         disturbed=is_record_disturbed(record, bandwidth.timing.contention, bandwidth.states, kind),

@@ -157,8 +157,7 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
     skipped = []
     for device, record in results.device_records().items():
         for dtype in request.dtypes:
-            reason = record.unsupported.get(dtype) or skip_reasons.get((device, dtype))
-            if reason:
+            if reason := record.unsupported.get(dtype) or skip_reasons.get((device, dtype)):
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
     for _, job in results.of_kind(BandwidthRecord):
         if job.skipped_reason:

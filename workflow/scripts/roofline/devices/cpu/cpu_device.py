@@ -37,10 +37,15 @@ class CpuDevice(base.Device):
         threadpoolctl.threadpool_limits(self.cores, "blas")
         self.xp, self.identity, self.name = numpy, identity, identity.device
         self.kind = "cpu"
-        self.memory_level = "dram"
-        self.cache_ceilings, self.cache_level = [], "dram"  # no cache is measured: no roof for operands in a cache
+        self.memory_level = levels.MAIN_MEMORY[self.kind]
+        self.cache_ceilings, self.cache_level = (
+            [],
+            self.memory_level,
+        )  # no cache is measured: no roof for operands in a cache
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self.l2_bytes = topology.cache_bytes_by_level().get("l2", topology.UNLISTED_L2_BYTES)  # of one core
+        self.l2_bytes = topology.cache_bytes_by_level().get(
+            levels.LAST_CACHE, topology.UNLISTED_L2_BYTES
+        )  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
         cpus = topology.order_spread_out(host.usable_cpus())
         # The cores of a CPU quota are not certain ones: then no worker is pinned.
@@ -123,7 +128,8 @@ class CpuDevice(base.Device):
         if mix != "read" or not cores:
             return names
         fewer = [count for count in topology.measured_core_counts(self.cores)[1:] if count >= cores]
-        return [topology.ceiling_name_on_cores("dram_read", min(fewer)), *names] if fewer else names
+        read = levels.main_memory_ceiling(self.kind, "read")
+        return [topology.ceiling_name_on_cores(read, min(fewer)), *names] if fewer else names
 
     def widen(self, array: Array, out_fp32: Array | None = None) -> Array:
         """Return an array in fp32, in `out_fp32` if given, where the CPU lacks its dtype; else the array itself.

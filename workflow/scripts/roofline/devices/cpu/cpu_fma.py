@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from roofline.core import statistics
-from roofline.core.dtypes import array_dtype, dtype_bytes, operand_dtype, relative_error, require_close
+from roofline.core.dtypes import DTYPES, array_dtype, dtype_bytes, operand_dtype, relative_error, require_close
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import StepSeconds
@@ -24,7 +24,7 @@ LIBRARY = "a register-only loop of this project, compiled by LLVM (devices/cpu/l
 # x = k x + x changes the sign of numbers and makes them smaller, to 1/e within STEPS_PER_ROUND steps: the last number
 # still shows how many steps there were. Each round begins with the first numbers.
 FMA_FACTOR, STEPS_PER_ROUND = -2 + 2**-16, 1 << 16
-TOLERANCE = {"fp64": 1e-12, "fp32": 1e-4}
+TOLERANCE_BY_BITS = {64: 1e-12, 32: 1e-4}
 CHAIN_COUNTS = (24, 12)  # independent chains hide the latency, two ports x five clocks; they fit 32 and 16 registers
 ROUNDS_OF_12_CHAINS = 16  # about 2 ms
 CLOCK_CHAIN_ROUNDS = 2048  # some 40 us of the chain that counts the clock, right after the load
@@ -93,6 +93,6 @@ class FmaLoop:
         """Compare every number with the closed form of all steps. Raises ArithmeticError where they differ."""
         first_numbers = self.numbers[:, self.lanes :].astype(numpy.float64)
         expected = self.rounds * (1 + FMA_FACTOR) ** STEPS_PER_ROUND * first_numbers
-        error, tolerance = relative_error(self.results, expected), TOLERANCE[self.dtype]
+        error, tolerance = relative_error(self.results, expected), TOLERANCE_BY_BITS[DTYPES[self.dtype].bits]
         require_close(f"{self.dtype}_fma loop", error, tolerance)
         return Check(compared="every number after all steps, closed form", relative_error=error, tolerance=tolerance)

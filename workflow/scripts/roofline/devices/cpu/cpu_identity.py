@@ -4,14 +4,14 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from roofline.core.dtypes import REGISTER_ONLY_DTYPES
+from roofline.core.dtypes import FLOAT_BYTES, REGISTER_ONLY_DTYPES, dtype_bytes
 from roofline.devices import host
 from roofline.devices.base import Identity
 from roofline.devices.cpu.topology import total_last_level_cache_bytes
 
 CPUFREQ_SOURCE = "highest clock by the kernel's cpufreq"
 CPUINFO_SOURCE = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
-NATIVE_DTYPES = ("fp64", "fp32")
+NATIVE_DTYPES = tuple(name for name in REGISTER_ONLY_DTYPES.values() if dtype_bytes(name) >= FLOAT_BYTES)
 NATIVE_CEILINGS = (*NATIVE_DTYPES, *(name for name, dtype in REGISTER_ONLY_DTYPES.items() if dtype in NATIVE_DTYPES))
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy
 
-from roofline.core.levels import ALL_CORES
+from roofline.core.levels import ALL_CORES, LAST_CACHE, MAIN_MEMORY, main_memory_ceiling
 from roofline.core.terms import ACCESS_PATTERNS, AccessPattern
 from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
@@ -20,6 +20,7 @@ from roofline.devices.cpu.loops import ITERATION_BYTES, TRIAD_SCALE, run_togethe
 from roofline.devices.cpu.topology import ceiling_name_on_cores, measured_core_counts
 from roofline.devices.cpu.workers import StepSeconds, Workers
 
+READ_CEILING = main_memory_ceiling("cpu", "read")
 # Arrays and sets begin at its multiples. A Zen 4 core was seen to read a third slower from its first cache where a set
 # of 16 KiB lay across such a boundary.
 ALIGNED_BYTES = 2 * MIB
@@ -72,10 +73,10 @@ def bandwidth_benchmarks(workers: Workers, array_bytes: int) -> list[BandwidthBe
     milliseconds. Fewer cores read the memory of all sockets.
     """
     arrays, counts = StreamArrays(workers, array_bytes), measured_core_counts(workers.count)
-    benchmarks = [_read_benchmark(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
+    benchmarks = [_read_benchmark(arrays, READ_CEILING, counts[:2])]  # half of the cores may be faster than all
     benchmarks += [_write_benchmark(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ACCESS_PATTERNS if mix != "read"]
     for count in counts[1:]:
-        benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores("dram_read", count), [count]))
+        benchmarks.append(_read_benchmark(arrays, ceiling_name_on_cores(READ_CEILING, count), [count]))
     if workers.count > 1:
         benchmarks.append(_write_benchmark(arrays, "copy", ceiling_name_on_cores("dram_copy", 1), [1]))
     return benchmarks
@@ -192,7 +193,7 @@ def _benchmark(
     cores."""
     return BandwidthBenchmark(
         name=name,
-        level="dram",
+        level=MAIN_MEMORY["cpu"],
         mix=mix,
         counting_rule=COUNTING_RULES[mix],
         counted_bytes=ARRAYS_COUNTED[mix] * arrays.bytes // PARTS_PER_ARRAY,
@@ -297,7 +298,7 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
     The keys are the bytes of a set, a multiple of its parts.
     """
     point, divisions = 0, {}
-    near_bytes = caches.levels.get("l2", topology.UNLISTED_L2_BYTES)
+    near_bytes = caches.levels.get(LAST_CACHE, topology.UNLISTED_L2_BYTES)
     while (size_bytes := int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))) <= largest:
         step_bytes = NEAR_STEP_BYTES if size_bytes <= near_bytes else FAR_STEP_BYTES
         parts = math.ceil(size_bytes / step_bytes)

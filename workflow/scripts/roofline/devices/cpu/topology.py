@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from roofline.core.terms import CACHE_LEVELS
 from roofline.core.units import GIB, KIB, MIB
 from roofline.devices import host
 
@@ -63,7 +64,7 @@ def order_spread_out(cpus: set[int]) -> list[int]:
     cpus_by_rank: dict[int, list[int]] = {}  # the first thread of every core, the second one, ...
     threads_by_core: dict[str, int] = {}
     for cpu in sorted(cpus):
-        first_cache = _read_caches(cpu).get("l1")
+        first_cache = _read_caches(cpu).get(CACHE_LEVELS[0])
         core = first_cache.shared_cpus if first_cache else str(cpu)
         rank = threads_by_core.get(core, 0)
         cpus_by_rank.setdefault(rank, []).append(cpu)

@@ -93,7 +93,7 @@ class CudaArrays:
     def widen(self, array: "cupy.ndarray") -> "cupy.ndarray":
         """Return the array itself, since a GPU computes in its dtypes; stacks of bf16 matrices, which CuPy does not
         multiply, as fp32."""
-        if array.ndim > 2 and array.dtype == array_dtype("bf16"):
+        if array.ndim > 2 and array.dtype.name == "bfloat16":
             return array.astype(self._cupy.float32)
         return array
 

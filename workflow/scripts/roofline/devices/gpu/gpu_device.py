@@ -60,7 +60,7 @@ class PlannedGpu:
         self.capability = parse_capability(identity.require_capability())
         self.architecture = architecture_of(self.capability)
         self.memory_level = levels.MAIN_MEMORY[self.kind]
-        self.cache_ceilings, self.cache_level = ["l2"], "l2"
+        self.cache_ceilings, self.cache_level = [levels.LAST_CACHE], levels.LAST_CACHE
         runtime = cupy.cuda.runtime
         self.properties = {
             name: runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), 0) for name in PROPERTIES.values()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy
 
 from roofline.core.dtypes import COMMON_DTYPE
+from roofline.core.levels import PEER
 from roofline.core.terms import AccessPattern, UnsupportedError
 from roofline.core.units import GIB, MIB
 from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
@@ -64,7 +65,7 @@ class PeerPair:
             transfers, summed, steps = [outward], "", outward.steps
         return BandwidthBenchmark(
             name=name,
-            level="p2p",
+            level=PEER,
             mix=transfer.mix,
             both_ways=both_ways,
             counting_rule=f"{transfer.counted}, {self.size:,} bytes in one direction{summed}",

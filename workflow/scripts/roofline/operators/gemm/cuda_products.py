@@ -105,7 +105,7 @@ class CublasLtWorkloads:
     def own_kernel_workloads(self) -> Iterator[Workload]:
         """Yield our kernel's product of every shape; none for a dtype that the kernel does not have."""
         for shape in self._shapes if self._dtype in tensor_matmul.HALF_DTYPES else ():
-            problem = GemmProblem(self._dtype, shape, "TN", ProductOutput(self._dtype, "fp32"))
+            problem = GemmProblem(self._dtype, shape, "TN", DTYPES[self._dtype].outputs[0])
             yield self._make_workload(problem, tensor_matmul.LIBRARY_NAME, None, self._own_kernel_step(shape))
 
     def _own_kernel_step(self, shape: GemmShape) -> Step:

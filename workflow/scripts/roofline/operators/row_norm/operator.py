@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from roofline.core.dtypes import relative_error, require_close
+from roofline.core.dtypes import COMMON_DTYPE, relative_error, require_close
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators import base
@@ -80,8 +80,8 @@ class RowNorm(Operator):
         cases = []
         for shape in config.row_norm.shapes:
             rows, columns = parse_shape(shape)
-            cases.append(Case({"rows": rows, "columns": columns}, "fp32"))
-        return [Job("fp32", tuple(cases))]
+            cases.append(Case({"rows": rows, "columns": columns}, COMMON_DTYPE))
+        return [Job(COMMON_DTYPE, tuple(cases))]
 
     def least_samples(self, case: Case) -> int:
         return base.LEAST_GPU_SAMPLES

@@ -3,6 +3,7 @@
 import math
 
 from roofline.core.formatting import count_words, number, percent
+from roofline.core.levels import HOST_LINK
 from roofline.core.terms import PEER_KEY_PREFIX
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.checks.judge import Evidence, Outcome, Result, register_check
@@ -82,7 +83,7 @@ def check_link(evidence: Evidence) -> Outcome:
     widest = evidence.device.hardware.get("pcie_width_max")
     newest = evidence.device.hardware.get("pcie_generation_max")
     records = [record for record in evidence.records.values() if isinstance(record, BandwidthRecord)]
-    copies = [bandwidth for record in records for bandwidth in record.bandwidths if bandwidth.level == "pcie"]
+    copies = [bandwidth for record in records for bandwidth in record.bandwidths if bandwidth.level == HOST_LINK]
     links = [(state.pcie_width, state.pcie_generation) for copy in copies for state in copy.states]
     reported = [(width, generation) for width, generation in links if width and generation]
     if not reported or not widest or not newest:

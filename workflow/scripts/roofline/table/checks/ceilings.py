@@ -2,6 +2,7 @@
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import join_words, number, percent
+from roofline.core.levels import main_memory_ceiling
 from roofline.records.device_record import DeviceRecord
 from roofline.table.checks.card import CHANGE_CARD
 from roofline.table.checks.judge import Evidence, Outcome, Result, register_check
@@ -76,7 +77,7 @@ def check_timer(evidence: Evidence) -> Outcome | None:
 @register_check(READS, doubts_figures=True, action=CHANGE_CARD)
 def check_reads(evidence: Evidence) -> Outcome:
     """Check reads of HBM against the vendor's bandwidth: at least MEMORY_READ of it, and not more than all."""
-    reads = next((row for row in evidence.memory_ceilings if row.name == "hbm_read"), None)
+    reads = next((row for row in evidence.memory_ceilings if row.name == main_memory_ceiling("gpu", "read")), None)
     if reads is None or not reads.fraction_of_datasheet or not reads.datasheet_gb_per_s:
         return Outcome("not_applicable", "hbm_read was not measured undisturbed, or the vendor's rate is not known")
     if not _has_hbm(evidence.device):
