@@ -10,6 +10,7 @@ import platform
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
@@ -26,6 +27,8 @@ TRIAD_SCALE = 3  # the factor of b in the triad, and the number that the write l
 PAGE_BYTES = 4096
 # The frame makes threads begin together and stores when each ended; the `work` of a loop follows it.
 TIMED_FRAME = Path(__file__).with_name("timed_frame.ll")
+# Templates of such `work`, of which each says what is filled in.
+ACCESS_LOOP, FMA_LOOP = (Path(__file__).with_name(name) for name in ("access_loop.ll", "fma_loop.ll"))
 # Each thread has a row of 64-bit words, two cache lines, with the words named here and its arguments after them. The
 # frame has the same numbers.
 ROW_WORDS = 16
@@ -125,30 +128,12 @@ def access_loop_ir(mix: str, non_temporal: bool, vector_bytes: int) -> str:
     end = ["  ret i64 0"]
     if sums:
         end = _lane_sum_instructions(integers, vector_bytes // 8, count - sums, sums)
-    lines = [
-        *_load_argument_instructions("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
-        "  %total = mul i64 %bytes, %passes",
-        "  %nothing = icmp eq i64 %total, 0",
-        "  br i1 %nothing, label %out, label %loop",
-        "loop:",
-        "  %i = phi i64 [0, %entry], [%next, %loop]",
-        "  %done = phi i64 [0, %entry], [%sofar, %loop]",
-        *carried_sums,
-        *body,
-        f"  %after = add i64 %i, {iteration_bytes}",
-        "  %wrapped = icmp eq i64 %after, %bytes",
-        "  %next = select i1 %wrapped, i64 0, i64 %after",
-        f"  %sofar = add i64 %done, {iteration_bytes}",
-        "  %more = icmp ult i64 %sofar, %total",
-        "  br i1 %more, label %loop, label %end",
-        "end:",
-        *end,
-        "out:",
-        "  ret i64 0",
-        "}",
-        "!0 = !{i32 1}",
-    ]
-    return "\n".join(lines)
+    return Template(ACCESS_LOOP.read_text()).substitute(
+        carried_sums="\n".join(carried_sums),
+        body="\n".join(body),
+        end="\n".join(end),
+        iteration_bytes=iteration_bytes,
+    )
 
 
 def _vector_instructions(mix: str, number: int, sums: int, non_temporal: bool, vector_bytes: int) -> list[str]:
@@ -201,57 +186,13 @@ def fma_loop_ir(dtype: str, chains: int, vector_bytes: int) -> str:
     """
     bits = DTYPES[dtype].bits
     scalar, lanes = {64: "double", 32: "float"}[bits], 8 * vector_bytes // bits
-    vector = f"<{lanes} x {scalar}>"
-    fma = f"@llvm.fmuladd.v{lanes}f{bits}"
-
-    def vectors_at(base: str, name: str, first: int = 0) -> list[str]:
-        return [
-            f"  %{name}at{n} = getelementptr i8, ptr %{base}, i64 {(first + n) * vector_bytes}" for n in range(chains)
-        ]
-
-    def for_each_chain(line: str) -> list[str]:
-        return [line.format(n=n, v=vector, bytes=vector_bytes, fma=fma) for n in range(chains)]
-
-    lines = [
-        f"declare {vector} {fma}({vector}, {vector}, {vector})",
-        *_load_argument_instructions("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
-        f"  %k = load {vector}, ptr %numbers, align {vector_bytes}",
-        *vectors_at("numbers", "x", 1),
-        *vectors_at("sums", "s"),
-        "  br label %round",
-        "round:",
-        "  %r = phi i64 [0, %entry], [%rnext, %added]",
-        *for_each_chain("  %x{n} = load {v}, ptr %xat{n}, align {bytes}"),
-        "  br label %loop",
-        "loop:",
-        "  %i = phi i64 [0, %round], [%next, %loop]",
-        *for_each_chain("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
-        *for_each_chain("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
-        "  %next = add i64 %i, 1",
-        "  %more = icmp ult i64 %next, %steps",
-        "  br i1 %more, label %loop, label %added",
-        "added:",
-        *for_each_chain("  %sum{n} = load {v}, ptr %sat{n}, align {bytes}"),
-        *for_each_chain("  %new{n} = fadd {v} %sum{n}, %z{n}"),
-        *for_each_chain("  store {v} %new{n}, ptr %sat{n}, align {bytes}"),
-        "  %rnext = add i64 %r, 1",
-        "  %again = icmp ult i64 %rnext, %rounds",
-        "  br i1 %again, label %round, label %out",
-        "out:",
-        "  ret i64 0",
-        "}",
-    ]
+    kinds = {"vector": f"<{lanes} x {scalar}>", "fma": f"@llvm.fmuladd.v{lanes}f{bits}", "vector_bytes": vector_bytes}
+    lines = []
+    for line in FMA_LOOP.read_text().splitlines():
+        for chain in range(chains if "$chain" in line else 1):
+            offsets = {"number_offset": (chain + 1) * vector_bytes, "sum_offset": chain * vector_bytes}
+            lines.append(Template(line).substitute(kinds, chain=chain, **offsets))
     return "\n".join(lines)
-
-
-def _load_argument_instructions(*declarations: str) -> list[str]:
-    """Return the beginning of `work`, which loads arguments declared as "TYPE NAME" into variables of these names."""
-    lines = ["define i64 @work(ptr %arguments) {", "entry:"]
-    for number, declaration in enumerate(declarations):
-        kind, name = declaration.split()
-        lines.append(f"  %{name}_at = getelementptr i64, ptr %arguments, i64 {number}")
-        lines.append(f"  %{name} = load {kind}, ptr %{name}_at")
-    return lines
 
 
 def compile_loop(work: str) -> Loop:
