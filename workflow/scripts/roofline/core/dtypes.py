@@ -82,33 +82,26 @@ class Dtype:
         return self.bytes(rows * depth) + math.ceil(blocks.bits * factors / 8)
 
 
+_BF16_OUTPUT = ProductOutput("bf16", "fp32")
+_INTEGER_OUTPUTS = (ProductOutput("int8", "int32"), ProductOutput("int32", "int32"))
 _ROWS = (
     Dtype("fp64", 64, "float64", (ProductOutput("fp64", "fp64"),), 1e-12, pipe="d"),
     Dtype("fp32", 32, "float32", (ProductOutput("fp32", "fp32"),), 1e-5, pipe="f"),
     Dtype("tf32", 32, "float32", (ProductOutput("fp32", "fp32"),), 2e-3),
     Dtype("fp16", 16, "float16", (ProductOutput("fp16", "fp32"),), 2e-3, pipe="h", numbers_per_instruction=2),
-    Dtype("bf16", 16, "bfloat16", (ProductOutput("bf16", "fp32"),), 1e-2),
-    Dtype(
-        "fp8_e4m3", 8, "float8_e4m3fn", (ProductOutput("bf16", FAST_ACCUMULATION), ProductOutput("bf16", "fp32")), 1e-2
-    ),
+    Dtype("bf16", 16, "bfloat16", (_BF16_OUTPUT,), 1e-2),
+    Dtype("fp8_e4m3", 8, "float8_e4m3fn", (ProductOutput("bf16", FAST_ACCUMULATION), _BF16_OUTPUT), 1e-2),
     Dtype(
         "fp8_block",
         8,
         "float8_e4m3fn",
-        (ProductOutput("bf16", "fp32"),),
+        (_BF16_OUTPUT,),
         1e-2,
         scales=OperandScales(BlockScales(1, 128), BlockScales(128, 128)),
         rated_as="fp8_e4m3",
         measured_from="thorough",
     ),
-    Dtype(
-        "int8",
-        8,
-        "int8",
-        (ProductOutput("int8", "int32"), ProductOutput("int32", "int32")),
-        1e-3,
-        standard_deviation=32.0,
-    ),
+    Dtype("int8", 8, "int8", _INTEGER_OUTPUTS, 1e-3, standard_deviation=32.0),
     Dtype("int32", 32, "int32"),
 )
 DTYPES = {dtype.name: dtype for dtype in _ROWS}
