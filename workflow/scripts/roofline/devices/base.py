@@ -442,3 +442,12 @@ class CudaDevice(Device, Protocol):
 def is_gpu(device: Device) -> TypeGuard[CudaDevice]:
     """Return whether a device is a GPU, which has the methods of CudaDevice."""
     return device.kind == "gpu"
+
+
+def fill_rolled_copies(copies: Any, array: Any, indices: Iterable[int]) -> None:
+    """Fill those of the stacked `copies` that have these indices: the numbers of `array`, begun at another one each."""
+    numbers, rows = array.reshape(-1), copies.reshape(len(copies), array.size)
+    for index in indices:
+        start = (index + 1) * array.size // (len(copies) + 1)
+        rows[index, start:] = numbers[: array.size - start]
+        rows[index, :start] = numbers[array.size - start :]

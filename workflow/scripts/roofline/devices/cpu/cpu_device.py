@@ -210,13 +210,9 @@ class CpuDevice(base.Device):
         All cores fill them: the first touch of memory takes time.
         """
         copies = self.xp.empty((count, *array.shape), array.dtype)
-        numbers, rows = array.reshape(-1), copies.reshape(count, array.size)
 
         def fill(worker: int) -> None:
-            for index in range(worker, count, self.cores):
-                start = (index + 1) * array.size // (count + 1)
-                rows[index, start:] = numbers[: array.size - start]
-                rows[index, :start] = numbers[array.size - start :]
+            base.fill_rolled_copies(copies, array, range(worker, count, self.cores))
 
         self.workers.run(self.cores, fill)
         return list(copies)

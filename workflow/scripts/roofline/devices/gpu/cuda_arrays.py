@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy
 
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype
-from roofline.devices.base import LoadKernel
+from roofline.devices.base import LoadKernel, fill_rolled_copies
 
 if TYPE_CHECKING:
     import cupy
@@ -71,11 +71,7 @@ class CudaArrays:
     def rolled_copies(self, array: "cupy.ndarray", count: int) -> list["cupy.ndarray"]:
         """Return copies of the numbers, each begun at another one, in one allocation: a thousand would take longer."""
         copies = self._cupy.empty((count, *array.shape), array.dtype)
-        numbers, rows = array.reshape(-1), copies.reshape(count, array.size)
-        for index in range(count):
-            start = (index + 1) * array.size // (count + 1)
-            rows[index, start:] = numbers[: array.size - start]
-            rows[index, :start] = numbers[array.size - start :]
+        fill_rolled_copies(copies, array, range(count))
         return list(copies)
 
     def to_device(self, host_array: numpy.ndarray) -> "cupy.ndarray":
