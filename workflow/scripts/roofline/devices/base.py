@@ -387,9 +387,7 @@ class CudaDevice(Device, Protocol):
     ) -> Callable[[tuple], None]:
         """Return a function that launches a kernel with a tuple of arguments."""
 
-    def capture_launches(
-        self, kernel: Any, grid: tuple, block: tuple, launches: list[tuple], shared_bytes: int, overlap: bool = True
-    ) -> Any:
+    def capture_launches(self, kernel: Any, grid: tuple, block: tuple, launches: list[tuple], shared_bytes: int) -> Any:
         """Return a CUDA graph of launches of a kernel, one for each tuple of arguments."""
 
     def capture_graph(self, queue: Callable[[], object]) -> Any:

@@ -250,19 +250,13 @@ class GpuDevice(PlannedGpu):
     # -- graphs
 
     def capture_launches(
-        self,
-        kernel: "RawKernel",
-        grid: tuple,
-        block: tuple,
-        launches: list[tuple],
-        shared_bytes: int,
-        overlap: bool = True,
+        self, kernel: "RawKernel", grid: tuple, block: tuple, launches: list[tuple], shared_bytes: int
     ) -> "Graph":
         """Return a CUDA graph of launches of a kernel, one for each tuple of arguments.
 
-        With `overlap` each may begin before the last one ends.
+        Each may begin before the last one ends.
         """
-        launch = self.make_launcher(kernel, grid, block, shared_bytes, overlap)
+        launch = self.make_launcher(kernel, grid, block, shared_bytes, overlap=True)
 
         def queue() -> None:
             for arguments in launches:
