@@ -13,8 +13,9 @@ from roofline.records.timing_record import Check
 
 Step = Callable[[int], object]  # called with the number of the step, so that it can rotate among buffers
 # A step of dependent loads, their number, and a check that returns what was compared or raises ArithmeticError.
-LoadKernel = Callable[..., Any]  # CudaDevice.load_kernel
 PointerChase = tuple[Step, int, Callable[[], str]]
+LoadKernel = Callable[..., Any]  # CudaDevice.load_kernel
+LoadChunks = Iterator[tuple[float, list[float], float | None]]  # seconds since the start, per step, and MHz of each
 
 RESERVED_SHARED_BYTES = KIB  # of shared memory, which CUDA takes for each resident block
 
@@ -394,9 +395,7 @@ class CudaDevice(Device, Protocol):
         """Return a CUDA graph of what a function queues on the device's stream, which runs nothing meanwhile."""
 
     # -- load and counters
-    def time_load_chunks(
-        self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0
-    ) -> Iterator[tuple[float, list[float], float | None]]:
+    def time_load_chunks(self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0) -> LoadChunks:
         """Load the device for about `seconds`, and yield seconds since the start, per step, and MHz of each chunk."""
 
     def kernel_clock_mhz(self) -> float | None:

@@ -5,7 +5,7 @@ import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from types import ModuleType
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from roofline.devices.base import Step
+from roofline.devices.base import LoadChunks, Step
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 
 if TYPE_CHECKING:
@@ -133,9 +133,7 @@ class CudaTimer:
         if timeout_ns == 0:
             self.synchronize()
 
-    def time_load_chunks(
-        self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0
-    ) -> Iterator[tuple[float, list[float], float | None]]:
+    def time_load_chunks(self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0) -> LoadChunks:
         """Load the device without a pause for about `seconds`, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
 
         Yields (seconds since the start, seconds per step, MHz) of each chunk: the seconds of each step for the first
