@@ -43,10 +43,10 @@ NEXT_BLOCK_TEXT = "that each of them reads in the shared memory of the next one,
 OWN_SET_TEXT = "that each of them reads again and again"
 
 
-class CacheLaunch(NamedTuple):
-    """A step that reads a working set again and again."""
+class CacheReads(NamedTuple):
+    """The ways to read a working set again and again, each equally often."""
 
-    step: Step
+    steps: dict[str, Step]  # by grid
     times_read: int  # how often a step reads the set, over all blocks
 
 
@@ -59,8 +59,8 @@ def _shared_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
 
 
 def _own_set_benchmarks(device: "GpuDevice", level: str, size: int) -> list[BandwidthBenchmark]:
-    launches = _own_set_launches(device, f"read_{level}", size)
-    return [_cache_benchmark(device, level, level, size, launches, OWN_SET_TEXT)]
+    reads = _own_set_reads(device, f"read_{level}", size)
+    return [_cache_benchmark(device, level, level, size, reads, OWN_SET_TEXT)]
 
 
 def _set_bytes(largest: int) -> int:
@@ -91,39 +91,37 @@ def _l2_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
     """
     size = device.last_level_cache_bytes // 2 // KIB * KIB
     far_shift = _far_shift(device.multiprocessors)
-    spaced = _l2_launches(device, size, shifts=(far_shift,), placements=SET_PLACEMENTS)
-    following = {}
+    spaced = all_shifts = _l2_reads(device, size, GRIDS, shifts=(far_shift,), placements=SET_PLACEMENTS)
     if far_shift > max(NEIGHBOUR_SHIFTS):  # else the card is small, and its blocks follow one another anyway
-        following = _l2_launches(device, size, shifts=NEIGHBOUR_SHIFTS, placements=SET_PLACEMENTS)
-    broadcast = _broadcast_launches(device, size)
+        following = _l2_reads(device, size, GRIDS, shifts=NEIGHBOUR_SHIFTS, placements=SET_PLACEMENTS)
+        all_shifts = spaced._replace(steps=spaced.steps | following.steps)
+    broadcast = _broadcast_reads(device, size)
     return [
-        _cache_benchmark(device, "l2", "l2", size, spaced | following, f"{SHARED_SET_TEXT}, each line once per pass"),
+        _cache_benchmark(device, "l2", "l2", size, all_shifts, f"{SHARED_SET_TEXT}, each line once per pass"),
         _cache_benchmark(device, "l2_apart", "l2", size, spaced, f"{SHARED_SET_TEXT}, no two after the same line"),
         _cache_benchmark(device, "l2_broadcast", "l2", size, broadcast, BROADCAST_TEXT),
     ]
 
 
 def _cache_benchmark(
-    device: "GpuDevice", name: str, level: str, size: int, launches: dict[str, CacheLaunch], reads_text: str
+    device: "GpuDevice", name: str, level: str, size: int, reads: CacheReads, reads_text: str
 ) -> BandwidthBenchmark:
-    """Return a benchmark of launches that all read as many bytes, from a set of `size` bytes."""
+    """Return a benchmark of reads from a set of `size` bytes."""
     set_words = device.cache_buffer(size)
 
     def verify(grid: str) -> str:
-        step, times_read = launches[grid]
         write_pattern(device, set_words[: max(size, ROUND_BYTES) // 4])
-        expected = pattern_sum(size // 4) * times_read % 2**32
-        require_sum(device, lambda: step(0), expected, size // 4)
+        expected = pattern_sum(size // 4) * reads.times_read % 2**32
+        require_sum(device, lambda: reads.steps[grid](0), expected, size // 4)
         return "the sum of every word of every pass against the sum of what had been written there"
 
-    first_launch = next(iter(launches.values()))
     return BandwidthBenchmark(
         name=name,
         level=level,
         mix="read",
         counting_rule=f"bytes read by the multiprocessors, from {size:,} bytes {reads_text}",
-        counted_bytes=first_launch.times_read * size,
-        steps_by_grid={grid: launch.step for grid, launch in launches.items()},
+        counted_bytes=reads.times_read * size,
+        steps_by_grid=reads.steps,
         verify=verify,
         clock_mhz=device.kernel_clock_mhz,
         most_timed_blocks=TIMED_BLOCKS,
@@ -131,10 +129,8 @@ def _cache_benchmark(
     )
 
 
-def _own_set_launches(
-    device: "GpuDevice", kernel_name: str, size: int, cluster_blocks: int = 1
-) -> dict[str, CacheLaunch]:
-    """Return the launches of each grid that fits, by its name. Every block reads the same set of `size` bytes.
+def _own_set_reads(device: "GpuDevice", kernel_name: str, size: int, cluster_blocks: int = 1) -> CacheReads:
+    """Return reads on each grid that fits. Every block reads the same set of `size` bytes.
 
     Blocks of a cluster read one another's copies of it, in several waves: not every number of multiprocessors is a
     multiple of a cluster's.
@@ -150,22 +146,20 @@ def _own_set_launches(
     if cluster_blocks > PORTABLE_CLUSTER_BLOCKS:
         device.xp.cuda.driver.funcSetAttribute(kernel.kernel.ptr, NON_PORTABLE_CLUSTER_ATTRIBUTE, 1)
     passes = max(1, step_bytes // size // 8) * 8  # a multiple of every number of blocks: all grids read as much
-    launches = {}
+    clusters, steps = waves * device.multiprocessors // cluster_blocks, {}
     for threads, blocks_per_sm in GRIDS:
         fits = threads * blocks_per_sm <= device.max_threads
         if not fits or (shared_bytes + RESERVED_SHARED_BYTES) * blocks_per_sm > device.l1_bytes:
             continue
-        clusters, block_passes = waves * device.multiprocessors // cluster_blocks, passes // blocks_per_sm
-        blocks = blocks_per_sm * clusters * cluster_blocks
-        arguments = (words, vectors, *strides, numpy.uint32(block_passes), device.word_sum, device.kernel_clock)
-        step = make_launch_step(kernel, blocks, threads, arguments, shared_bytes)
+        blocks, block_passes = blocks_per_sm * clusters * cluster_blocks, numpy.uint32(passes // blocks_per_sm)
+        arguments = (words, vectors, *strides, block_passes, device.word_sum, device.kernel_clock)
         name = f"{waves * blocks_per_sm} blocks per multiprocessor, {threads} threads"
-        launches[name] = CacheLaunch(step, times_read=block_passes * blocks)
-    return launches
+        steps[name] = make_launch_step(kernel, blocks, threads, arguments, shared_bytes)
+    return CacheReads(steps, times_read=passes * clusters * cluster_blocks)
 
 
-def _broadcast_launches(device: "GpuDevice", size: int) -> dict[str, CacheLaunch]:
-    """Return launches in which every block reads the whole set past L1, by their names.
+def _broadcast_reads(device: "GpuDevice", size: int) -> CacheReads:
+    """Return reads in which every block reads the whole set past L1.
 
     One block per multiprocessor: with more, its L1 would join their reads.
     """
@@ -173,24 +167,18 @@ def _broadcast_launches(device: "GpuDevice", size: int) -> dict[str, CacheLaunch
     passes = max(2, L2_STEP_BYTES // size)
     vectors = numpy.uint32(size // VECTOR_BYTES)
     arguments = (words, vectors, numpy.uint32(passes), device.word_sum, device.kernel_clock)
-    launches = {}
+    steps = {}
     for threads in BROADCAST_THREADS:
-        step = make_launch_step(kernel, device.multiprocessors, threads, arguments)
         name = f"1 block per multiprocessor, {threads} threads, all after the same lines"
-        launches[name] = CacheLaunch(step, times_read=passes * device.multiprocessors)
-    return launches
+        steps[name] = make_launch_step(kernel, device.multiprocessors, threads, arguments)
+    return CacheReads(steps, times_read=passes * device.multiprocessors)
 
 
-def _l2_launches(
-    device: "GpuDevice",
-    size: int,
-    shifts: tuple,
-    grids: tuple = GRIDS,
-    step_bytes: int = L2_STEP_BYTES,
-    placements: int = 1,
-) -> dict[str, CacheLaunch]:
-    """Return launches in which all blocks share out a set of `size` bytes, by their names: for each grid, and for each
-    number of blocks by which the set is shifted from pass to pass.
+def _l2_reads(
+    device: "GpuDevice", size: int, grids: tuple, shifts: tuple, step_bytes: int = L2_STEP_BYTES, placements: int = 1
+) -> CacheReads:
+    """Return reads in which all blocks share out a set of `size` bytes: for each grid, and for each number of blocks by
+    which the set is shifted from pass to pass.
 
     Steps rotate among `placements` sets that lie one after another.
     """
@@ -198,17 +186,17 @@ def _l2_launches(
     set_words = size // 4
     sets = [words[index * set_words : (index + 1) * set_words] for index in range(placements)]
     passes, vectors = max(2, step_bytes * device.multiprocessors // size), numpy.uint64(size // VECTOR_BYTES)
-    launches = {}
+    steps = {}
     for threads, blocks_per_sm in grids:
         if threads * blocks_per_sm > device.max_threads:
             continue
         blocks = blocks_per_sm * device.multiprocessors
         for shift in shifts:
             arguments = (vectors, numpy.uint32(passes), numpy.uint32(shift), device.word_sum, device.kernel_clock)
-            steps = [make_launch_step(kernel, blocks, threads, (working_set, *arguments)) for working_set in sets]
+            placed = [make_launch_step(kernel, blocks, threads, (working_set, *arguments)) for working_set in sets]
             name = f"{blocks_per_sm} blocks per multiprocessor, {threads} threads, turned on by {shift} blocks per pass"
-            launches[name] = CacheLaunch(_rotate_steps(steps), times_read=passes)
-    return launches
+            steps[name] = _rotate_steps(placed)
+    return CacheReads(steps, times_read=passes)
 
 
 def _rotate_steps(steps: list[Step]) -> Step:
@@ -219,14 +207,14 @@ def _dsmem_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
     """Return reads of another multiprocessor's shared memory, for each size of a cluster that this card can launch."""
     size, benchmarks = _shared_set_bytes(device), []
     for blocks in CLUSTER_BLOCKS:
-        launches = _own_set_launches(device, f"read_dsmem_{blocks}", size, cluster_blocks=blocks)
+        reads = _own_set_reads(device, f"read_dsmem_{blocks}", size, cluster_blocks=blocks)
         try:
-            next(iter(launches.values())).step(0)
+            next(iter(reads.steps.values()))(0)
             device.synchronize()
         except device.xp.cuda.driver.CUDADriverError:  # clusters of this size are not allowed
             break
         text = NEXT_BLOCK_TEXT.format(blocks)
-        benchmarks.append(_cache_benchmark(device, f"dsmem_{blocks}", "dsmem", size, launches, text))
+        benchmarks.append(_cache_benchmark(device, f"dsmem_{blocks}", "dsmem", size, reads, text))
     return benchmarks
 
 
@@ -313,9 +301,9 @@ def _shared_set_step(device: "GpuDevice", size: int) -> tuple[Step, int]:
     """Return a step in which all blocks share out a set of `size` bytes, and the bytes that it reads."""
     full_grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
     shifts = (_far_shift(device.multiprocessors),)
-    launches = _l2_launches(device, size, shifts=shifts, grids=(full_grid,), step_bytes=L2_SWEEP_BYTES)
-    (launch,) = launches.values()
-    return launch.step, launch.times_read * size
+    reads = _l2_reads(device, size, (full_grid,), shifts, step_bytes=L2_SWEEP_BYTES)
+    (step,) = reads.steps.values()
+    return step, reads.times_read * size
 
 
 def _geometric_sizes(smallest: int, largest: int, points_per_octave: int, unit: int = KIB) -> list[int]:
