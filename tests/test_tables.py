@@ -74,8 +74,10 @@ def test_a_dtype_is_computed_by_some_architecture_at_a_known_rate(name):
     having = [architecture for architecture in ARCHITECTURES if name in architecture.tensor_dtypes]
     assert having or row.pipe, f"neither tensor cores of core/architectures.py nor a pipe compute {name}"
     for architecture in having:
-        rates = RATES["{}.{}".format(*architecture.since)]["tensor_core"]
-        assert (row.rated_as or name) in rates, f"config/datasheets.yaml: no rate of {name} on {architecture.since}"
+        if (known := RATES.get("{}.{}".format(*architecture.since))) is None:
+            continue  # as of 11.0, of which no rates are published
+        missing = f"config/datasheets.yaml: no rate of {name} on {architecture.since}"
+        assert not row.rated or name in known["tensor_core"], missing
 
 
 def test_levels_have_a_colour_for_their_transactions_and_regimes_and_targets_a_level():

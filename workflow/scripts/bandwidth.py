@@ -79,10 +79,7 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
         assert is_gpu(device), "a CPU has no peers"
         record_fields |= measure_peer(device, record, task.size_bytes(level), task.budget)
     else:
-        try:
-            record_fields |= measure_benchmarks(task, device, record, level)
-        except UnsupportedError as reason:
-            record_fields["skipped_reason"] = str(reason)
+        record_fields |= measure_benchmarks(task, device, record, level)
     return BandwidthRecord(
         device=task.device,
         name=level,
@@ -93,12 +90,14 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
 
 
 def measure_benchmarks(task: BandwidthJob, device: Device, record: DeviceRecord, level: str) -> dict[str, Any]:
-    """Return the fields of the record of a level of one device: bandwidths, load latency, and load on main memory."""
-    benchmarks = [
-        benchmark
-        for benchmark in device.bandwidth_benchmarks(level, task.size_bytes(level))
-        if not task.mixes or (benchmark.mix in task.mixes and not benchmark.cores)
-    ]
+    """Return the fields of the record of a level of one device: bandwidths, load latency, and load on main memory; or
+    the reason why it is skipped."""
+    try:
+        offered = device.bandwidth_benchmarks(level, task.size_bytes(level))
+    except UnsupportedError as reason:
+        return {"bandwidths": [], "skipped_reason": str(reason)}
+    mixes = task.mixes
+    benchmarks = [benchmark for benchmark in offered if not mixes or (benchmark.mix in mixes and not benchmark.cores)]
     bandwidths = [measure_bandwidth(device, record, benchmark, task.budget) for benchmark in benchmarks]
     fields: dict[str, Any] = {}
     if (task.sustained_s or task.energy) and is_gpu(device) and level == MAIN_MEMORY["gpu"]:  # of the levels of a job

@@ -9,10 +9,10 @@ from roofline.core.statistics import median
 from roofline.devices import discovery
 from roofline.devices.base import is_gpu
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
-from roofline.operators.gemm.operator import PROFILED_DTYPE, workloads_module
+from roofline.operators.gemm.operator import workloads_module
 from roofline.run.run_lock import end_with_run
 
-LOAD_S, GEMM_SIZE, SEED, TIMED_STEPS = 3.0, 4096, 1, 5
+LOAD_S, LOAD_DTYPE, GEMM_SIZE, SEED, TIMED_STEPS = 3.0, "fp16", 4096, 1, 5
 
 
 def serve_loads(name: str) -> None:
@@ -20,7 +20,7 @@ def serve_loads(name: str) -> None:
     end_with_run()
     device = discovery.open_device(name)
     assert is_gpu(device), "a CPU shares its power with no other"
-    gemm = workloads_module(device).reference_workload(device, PROFILED_DTYPE, GEMM_SIZE, SEED)
+    gemm = workloads_module(device).reference_workload(device, LOAD_DTYPE, GEMM_SIZE, SEED)
     gemm.run_and_check()
     step_s = median(device.time_steps(gemm.step, TIMED_STEPS))
     work = LoadedWork(gemm.step, gemm.flops, gemm.product)

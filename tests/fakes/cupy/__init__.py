@@ -193,7 +193,7 @@ class _Kernel:
                 found = value.dtype.str[1:] if value.dtype.kind == "V" else value.dtype.name
                 assert found == ("uint64" if pointer else TYPES[kind]), f"{self.name}: {name}"
         values = {name: value for value, (_, _, name) in zip(arguments, self.signature, strict=True)}
-        launch = {"blocks": grid[0], "grid": grid, "threads": block[0], "shared_mem": shared_mem}
+        launch = {"name": self.name, "blocks": grid[0], "grid": grid, "threads": block[0], "shared_mem": shared_mem}
         given = SimpleNamespace(**launch, defines=self._defines, **values)
         if _Stream.capturing is not None:
             _Stream.capturing.append((self._does, given))
@@ -265,6 +265,15 @@ def _read_l1(given):
 
 def _read_by_all(given):
     _add(given.word_sum, _words(given.words, given.vectors), int(given.passes) * given.blocks)
+
+
+def _read_next_block(given):
+    """Blocks mark their copies with their rank, and weight what they read by it."""
+    blocks, words = int(given.name.rpartition("_")[2]), _words(given.words, given.vectors)
+    for rank in range(blocks):
+        marks = numpy.full(int(given.vectors), (rank + 1) % blocks, numpy.uint32)
+        for part in (words, marks):
+            _add(given.word_sum, part, (rank + 1) * int(given.passes) * given.blocks // blocks)
 
 
 def _count_differences(given):
@@ -446,7 +455,7 @@ KERNELS = {
     "read_l2": lambda given: _add(given.word_sum, _words(given.words, given.vectors), given.passes),
     "read_l2_broadcast": _read_by_all,
     "read_shared": _read_by_all,
-    "read_dsmem": _read_by_all,
+    "read_dsmem": _read_next_block,
     "chase_dsmem": _chase_dsmem,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
     **{f"fold_{dtype}": _fold for dtype in gpu_fma.FOLD_FACTORS},

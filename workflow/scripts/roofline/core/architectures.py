@@ -27,12 +27,8 @@ class Architecture:
     operand_counters: Mapping[str, tuple[str, ...]]
     access_bytes: int = 16  # of a thread's widest load
     clusters: bool = False  # and TMA, and launches that begin before the previous one has ended
+    wgmma: bool = False  # it has the instructions of Hopper alone, which are compiled for sm_90a
     counts_instructions: bool = True  # Nsight Compute counts them by kind
-
-    @property
-    def wgmma(self) -> bool:
-        """Whether it has the instructions of Hopper alone, which are compiled for sm_90a."""
-        return self.mma.startswith("wgmma")
 
 
 _TURING = frozenset(("fp16", "int8"))
@@ -58,9 +54,12 @@ ARCHITECTURES = (  # Volta, Turing, Ampere, Ada, Hopper, Blackwell
     Architecture((8, 0), _AMPERE | _FP64, _SYNC, 164, 163, _COUNTERS_8_0),
     Architecture((8, 6), _AMPERE, _SYNC, 100, 99, _COUNTERS_8_0),
     Architecture((8, 9), _ADA, _SYNC, 100, 99, _COUNTERS_8_9),
-    Architecture((9, 0), _ADA | _FP64 | {"fp8_block"}, "wgmma m64n256k16", 228, 227, _COUNTERS_9_0, clusters=True),
+    Architecture(
+        (9, 0), _ADA | _FP64 | {"fp8_block"}, "wgmma m64n256k16", 228, 227, _COUNTERS_9_0, clusters=True, wgmma=True
+    ),
     Architecture((10, 0), _ADA | _FP64, _TCGEN05, 228, 227, _COUNTERS_10_0, access_bytes=32, clusters=True),
     Architecture((10, 3), _ADA | _FP64, _TCGEN05, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
+    Architecture((11, 0), _ADA, _TCGEN05, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
     Architecture((12, 0), _ADA, _SYNC, 100, 99, _COUNTERS_10_3, access_bytes=32, clusters=True),
 )
 
@@ -81,5 +80,5 @@ def missing_tensor_cores_reason(dtype: str, capability: Capability) -> str | Non
     having = [row.since for row in ARCHITECTURES if dtype in row.tensor_dtypes]
     if not having or dtype in architecture_of(capability).tensor_dtypes:
         return None
-    needed = having[0] if capability < having[0] else having[-1]
-    return "compute capability {}.{}, {} tensor cores need {}.{}".format(*capability, dtype, *needed)
+    relation, only = ("need", having[0]) if capability < having[0] else ("are those of", having[-1])
+    return "compute capability {}.{}, {} tensor cores {} {}.{}".format(*capability, dtype, relation, *only)

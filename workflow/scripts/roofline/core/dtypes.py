@@ -56,7 +56,7 @@ class Dtype:
     pipe: str = ""  # letter of its CUDA-core pipe, by which a register-only ceiling is measured
     numbers_per_instruction: int = 1  # of that pipe
     scales: OperandScales | None = None
-    rated_as: str = ""  # the dtype whose rate in the datasheets it has; "": its own
+    rated: bool = True  # datasheets print a rate of its products
     measured_from: Literal["default", "thorough"] = "default"  # the effort from which its product is a ceiling
 
     @property
@@ -98,7 +98,7 @@ _ROWS = (
         (_BF16_OUTPUT,),
         1e-2,
         scales=OperandScales(BlockScales(1, 128), BlockScales(128, 128)),
-        rated_as="fp8_e4m3",
+        rated=False,
         measured_from="thorough",
     ),
     Dtype("int8", 8, "int8", _INTEGER_OUTPUTS, 1e-3, standard_deviation=32.0),
@@ -107,7 +107,9 @@ _ROWS = (
 DTYPES = {dtype.name: dtype for dtype in _ROWS}
 PRODUCT_DTYPES = tuple(dtype.name for dtype in _ROWS if dtype.outputs)
 TOLERANCES = {dtype.name: dtype.tolerance for dtype in _ROWS if dtype.outputs}
-OPERATOR_TOLERANCES = TOLERANCES | {"fp8_e4m3": 5e-2}  # whose results may be fp8 themselves
+# Of an operator, in floats that have arrays of their own; its results may be fp8 themselves.
+OPERATOR_TOLERANCES = {row.name: row.tolerance for row in _ROWS if row.is_float and row.stored_as == row.name}
+OPERATOR_TOLERANCES |= {"fp8_e4m3": 5e-2}
 COMMON_DTYPE = "fp32"  # every device computes in it: devices are compared by it, and emulate what is narrower
 
 # The dtype of each ceiling of register-only multiply-adds. All other compute ceilings are named like their dtype.

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofline.core.architectures import Capability
 from roofline.core.grouping import group_by
 from roofline.core.terms import ACCESS_PATTERNS, AccessPattern, DeviceKind
 
@@ -41,7 +40,7 @@ class Target:
     uses_transfer_size: bool = False  # its size is bandwidth.transfer_size_mib
     # The ceilings that operators of an access pattern may be under, best first.
     roofs: Roofs = field(default_factory=dict)
-    since: Capability = (0, 0)  # else it is skipped with the reason
+    needs_clusters: bool = False  # an architecture without them skips it with the reason
 
 
 _NEAREST, _SHARED_BYTES = "L1 and shared memory", "shared_memory_per_multiprocessor_bytes"
@@ -74,7 +73,7 @@ _TARGET_ROWS = (
     Target("l2", "gpu", level="l2", job="l2"),
     Target("l1", "gpu", level="l1", job="l2"),
     Target("shared", "gpu", level="shared", job="l2"),
-    Target("dsmem", "gpu", level="dsmem", job="l2", since=(9, 0)),
+    Target("dsmem", "gpu", level="dsmem", job="l2", needs_clusters=True),
     Target("h2d", "gpu", level="pcie", job="h2d", uses_transfer_size=True),
     Target("d2h", "gpu", level="pcie", job="h2d", uses_transfer_size=True),
     Target("p2p", "gpu", level="p2p", job="p2p", arrays=4),

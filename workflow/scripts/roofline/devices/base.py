@@ -241,7 +241,7 @@ class Device(PlannedDevice, Protocol):
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
         """Return an array of standard normal numbers rounded to the dtype, the same for the same seed.
 
-        A GPU gives int8 as 32 times as much, and fp8 as an array of bytes.
+        Their standard deviation is the dtype's, 32 for int8. A GPU gives fp8 as an array of bytes.
         """
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:

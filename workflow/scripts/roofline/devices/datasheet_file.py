@@ -13,7 +13,7 @@ from roofline.records.base import Positive
 from roofline.records.files import read_yaml
 
 _ON_TENSOR_CORES = frozenset().union(*(architecture.tensor_dtypes for architecture in ARCHITECTURES))
-TENSOR_DTYPES = tuple(name for name in PRODUCT_DTYPES if name in _ON_TENSOR_CORES and not DTYPES[name].rated_as)
+TENSOR_DTYPES = tuple(name for name in PRODUCT_DTYPES if name in _ON_TENSOR_CORES and DTYPES[name].rated)
 # The name of a dtype's rate on CUDA cores: a dtype that no tensor core takes has no other.
 CUDA_CORE_FIGURES = {
     dtype: f"{dtype}_fma" if dtype in TENSOR_DTYPES else dtype for dtype in REGISTER_ONLY_DTYPES.values()

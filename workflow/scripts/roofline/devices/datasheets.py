@@ -232,11 +232,10 @@ def _find_rate(datasheets: dict, basis: _PeakBasis, ceiling: str) -> _Rate | Non
     if basis.architecture_id is None:
         return None
     architecture = datasheets["architectures"][basis.architecture_id]
-    rated_as = DTYPES[operand_dtype(ceiling)].rated_as or ceiling
-    if rated_as in architecture["tensor_core"]:
-        factor = datasheets["rate_classes"][basis.rate_class]["factors"].get(rated_as, 1)
-        operations = architecture["tensor_core"][rated_as] * factor
-        return _Rate(rated_as, TENSOR_CORE, operations, rated_as not in architecture["tensor_at_boost_clock"])
+    if ceiling in architecture["tensor_core"]:
+        factor = datasheets["rate_classes"][basis.rate_class]["factors"].get(ceiling, 1)
+        operations = architecture["tensor_core"][ceiling] * factor
+        return _Rate(ceiling, TENSOR_CORE, operations, ceiling not in architecture["tensor_at_boost_clock"])
     if figure := CUDA_CORE_FIGURE.get(ceiling):
         return _Rate(figure, CUDA_CORE, architecture["cuda_core"][figure], at_tensor_clock=False)
     return None
@@ -247,7 +246,7 @@ def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict]
     peaks, absent = {}, {}
     for ceiling in COMPUTE_CEILINGS:
         rate = _find_rate(datasheets, basis, ceiling)
-        reason = missing_ceiling_reason(ceiling, basis.compute_capability) or _missing_peak_reason(rate, basis)
+        reason = missing_ceiling_reason(ceiling, basis.compute_capability) or _missing_peak_reason(ceiling, rate, basis)
         if rate and reason is None:
             peaks[ceiling] = _peak_figure(rate, basis)
         elif reason and ceiling in PRODUCT_DTYPES:
@@ -255,8 +254,10 @@ def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict]
     return peaks, absent
 
 
-def _missing_peak_reason(rate: _Rate | None, basis: _PeakBasis) -> str | None:
+def _missing_peak_reason(ceiling: str, rate: _Rate | None, basis: _PeakBasis) -> str | None:
     """Return why there is no peak for a ceiling that this compute capability may have; None if there is one."""
+    if not DTYPES[operand_dtype(ceiling)].rated:
+        return f"no datasheet prints a rate of {ceiling}"
     if rate is None:
         return f"no rate is known for compute capability {basis.compute_capability}"
     if rate.operations_per_clock == 0:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from roofline.core import levels
 from roofline.core.dtypes import COMMON_DTYPE, array_dtype, dtype_bytes, operand_dtype
-from roofline.core.terms import AccessPattern, Array, ComputeUnit
+from roofline.core.terms import CACHE_LEVELS, AccessPattern, Array, ComputeUnit
 from roofline.devices import base, host
 from roofline.devices.base import BandwidthBenchmark, HostCostBenchmark, Identity, Step, SweepBenchmark, Workload
 from roofline.devices.cpu import cpu_identity, topology
@@ -43,9 +43,7 @@ class CpuDevice(base.Device):
             self.memory_level,
         )  # no cache is measured: no roof for operands in a cache
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self.l2_bytes = topology.cache_bytes_by_level().get(
-            levels.LAST_CACHE, topology.UNLISTED_L2_BYTES
-        )  # of one core
+        self.l2_bytes = topology.cache_bytes_by_level().get(CACHE_LEVELS[1], topology.UNLISTED_L2_BYTES)  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
         cpus = topology.order_spread_out(host.usable_cpus())
         # The cores of a CPU quota are not certain ones: then no worker is pinned.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy
 
-from roofline.core.levels import ALL_CORES, LAST_CACHE, MAIN_MEMORY, main_memory_ceiling
-from roofline.core.terms import ACCESS_PATTERNS, AccessPattern
+from roofline.core.levels import ALL_CORES, MAIN_MEMORY, main_memory_ceiling
+from roofline.core.terms import ACCESS_PATTERNS, CACHE_LEVELS, AccessPattern
 from roofline.core.units import MIB
 from roofline.devices.base import BandwidthBenchmark, Step, SweepBenchmark
 from roofline.devices.cpu import loops, topology
@@ -298,7 +298,7 @@ def divide_sets(caches: ReaderCaches, largest: int, points_per_octave: int) -> d
     The keys are the bytes of a set, a multiple of its parts.
     """
     point, divisions = 0, {}
-    near_bytes = caches.levels.get(LAST_CACHE, topology.UNLISTED_L2_BYTES)
+    near_bytes = caches.levels.get(CACHE_LEVELS[1], topology.UNLISTED_L2_BYTES)
     while (size_bytes := int(SMALLEST_SET_BYTES * 2 ** (point / points_per_octave))) <= largest:
         step_bytes = NEAR_STEP_BYTES if size_bytes <= near_bytes else FAR_STEP_BYTES
         parts = math.ceil(size_bytes / step_bytes)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
+from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB, MIB
 from roofline.devices.base import RESERVED_SHARED_BYTES, BandwidthBenchmark, PointerChase, Step, SweepBenchmark
 from roofline.devices.gpu.hbm_benchmarks import ROUND_BYTES, make_launch_step, pattern_sum, require_sum, write_pattern
@@ -48,6 +49,17 @@ class CacheReads(NamedTuple):
 
     steps: dict[str, Step]  # by grid
     times_read: int  # how often a step reads the set, over all blocks
+    cluster_blocks: int = 1
+
+    def word_sum(self, set_sum: int, vectors: int) -> int:
+        """Return the sum that a step reports, of a set of `vectors` vectors whose words have the sum `set_sum`.
+
+        In a cluster the block of rank r adds r to each vector of its copy, and what it reads counts r + 1 times: so the
+        sum shows whose copy was read.
+        """
+        ranks = range(self.cluster_blocks)
+        of_cluster = sum((rank + 1) * (set_sum + vectors * ((rank + 1) % self.cluster_blocks)) for rank in ranks)
+        return self.times_read // self.cluster_blocks * of_cluster % 2**32
 
 
 def _l1_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
@@ -111,7 +123,7 @@ def _cache_benchmark(
 
     def verify(grid: str) -> str:
         write_pattern(device, set_words[: max(size, ROUND_BYTES) // 4])
-        expected = pattern_sum(size // 4) * reads.times_read % 2**32
+        expected = reads.word_sum(pattern_sum(size // 4), size // VECTOR_BYTES)
         require_sum(device, lambda: reads.steps[grid](0), expected, size // 4)
         return "the sum of every word of every pass against the sum of what had been written there"
 
@@ -155,7 +167,7 @@ def _own_set_reads(device: "GpuDevice", kernel_name: str, size: int, cluster_blo
         arguments = (words, vectors, *strides, block_passes, device.word_sum, device.kernel_clock)
         name = f"{waves * blocks_per_sm} blocks per multiprocessor, {threads} threads"
         steps[name] = make_launch_step(kernel, blocks, threads, arguments, shared_bytes)
-    return CacheReads(steps, times_read=passes * clusters * cluster_blocks)
+    return CacheReads(steps, passes * clusters * cluster_blocks, cluster_blocks)
 
 
 def _broadcast_reads(device: "GpuDevice", size: int) -> CacheReads:
@@ -204,14 +216,20 @@ def _rotate_steps(steps: list[Step]) -> Step:
 
 
 def _dsmem_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
-    """Return reads of another multiprocessor's shared memory, for each size of a cluster that this card can launch."""
-    size, benchmarks = _shared_set_bytes(device), []
+    """Return reads of another multiprocessor's shared memory, for each size of a cluster that this card can launch.
+
+    Raises UnsupportedError if it can launch none.
+    """
+    size = _shared_set_bytes(device)
+    benchmarks: list[BandwidthBenchmark] = []
     for blocks in CLUSTER_BLOCKS:
-        reads = _own_set_reads(device, f"read_dsmem_{blocks}", size, cluster_blocks=blocks)
         try:
+            reads = _own_set_reads(device, f"read_dsmem_{blocks}", size, cluster_blocks=blocks)
             next(iter(reads.steps.values()))(0)
             device.synchronize()
-        except device.xp.cuda.driver.CUDADriverError:  # clusters of this size are not allowed
+        except device.xp.cuda.driver.CUDADriverError as error:
+            if not benchmarks:
+                raise UnsupportedError(f"a cluster of {blocks} blocks cannot be launched: {error}") from None
             break
         text = NEXT_BLOCK_TEXT.format(blocks)
         benchmarks.append(_cache_benchmark(device, f"dsmem_{blocks}", "dsmem", size, reads, text))

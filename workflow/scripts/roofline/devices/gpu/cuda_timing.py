@@ -40,7 +40,7 @@ class CudaTimer:
     """
 
     def __init__(self, xp: ModuleType, stream: "cupy.cuda.Stream", multiprocessors: int, arrays: CudaArrays):
-        """Time steps on a stream by CuPy; `arrays` allocates the pinned memory that the card and the host share."""
+        """Time steps on a stream by CuPy; `arrays` loads its kernels, and allocates what card and host share."""
         self._cupy, self._stream, self._multiprocessors, self._arrays = xp, stream, multiprocessors, arrays
         self._events: list[cupy.cuda.Event] = []
         self._hold_kernel: cupy.RawKernel | None = None

@@ -219,10 +219,8 @@ class GpuDevice(PlannedGpu):
 
     def bandwidth_benchmarks(self, target: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         """Return the benchmarks of a target. Raises UnsupportedError where this architecture lacks its level."""
-        row = levels.TARGETS[target]
-        if self.capability < row.since:
-            title, needed = levels.LEVELS[row.level].title, "{}.{}".format(*row.since)
-            raise UnsupportedError(f"compute capability {self.identity.compute_capability}, {title} needs {needed}")
+        if levels.TARGETS[target].needs_clusters and not self.architecture.clusters:
+            raise UnsupportedError(f"compute capability {self.identity.compute_capability} has no clusters of blocks")
         if target in cache_benchmarks.BENCHMARKS:
             return cache_benchmarks.BENCHMARKS[target](self)
         return hbm_benchmarks.BENCHMARKS[target](self, size_bytes)

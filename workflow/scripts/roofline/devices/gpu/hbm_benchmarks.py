@@ -8,7 +8,7 @@ import numpy
 
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import ACCESS_PATTERNS, AccessPattern, Array
-from roofline.core.units import GIB
+from roofline.core.units import GIB, MIB
 from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
 from roofline.devices.gpu.cuda_arrays import TriadArrays
 from roofline.devices.gpu.pointer_chase import evicting_bytes, make_pointer_chase
@@ -39,6 +39,7 @@ TRIAD_SCALE = 2.0
 # A copy from or to the host shares memory and links with other users: at most these timed blocks, of at least these
 # samples.
 HOST_TIMED_BLOCKS, HOST_SAMPLES = 8, 20
+USUAL_TRANSFER_BYTES = 256 * MIB
 
 
 class KernelGrid(NamedTuple):
@@ -263,7 +264,7 @@ def _to_host_benchmarks(device: "GpuDevice", size_bytes: int | None) -> list[Ban
 
 
 def _host_copy_benchmark(device: "GpuDevice", target: str, size_bytes: int | None, pinned: bool) -> BandwidthBenchmark:
-    size = array_bytes(device, size_bytes)
+    size = size_bytes or USUAL_TRANSFER_BYTES
     source, returned = (_allocate_on_host(device, size, pinned) for _ in range(2))
     _fill_repeating(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), source)
     on_device = device.xp.zeros(source.size, numpy.uint32)

@@ -299,7 +299,7 @@ def variant_workloads(device: CudaDevice, dtype: str, product: WorkloadSpec, see
 def inputs_text(dtype: str) -> str:
     """Return the description of a dtype's operands, for the record."""
     row = DTYPES[dtype]
-    if row.standard_deviation != 1:
+    if not row.is_float:
         return f"{row.standard_deviation:g} x standard normal numbers, rounded and clipped to -127 to 127"
     if row.scales:
         return f"standard normal numbers, rounded to {row.stored_as}; {SCALES_TEXT.format(*row.scales)}"

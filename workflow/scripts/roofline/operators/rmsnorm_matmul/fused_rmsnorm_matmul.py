@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 KERNEL = unfused.KERNELS / "rmsnorm_matmul.cu"
+GPU_SOURCES = (*hopper_gemm.SOURCES, unfused.KERNELS.parent / "mma_plan.py")
 NO_EPILOGUE = hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE)
 
 
@@ -31,7 +32,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     name, fused = "fused", True
     norm: unfused.RmsNormKernel | None = None  # the kernel before the product's
     launch_plan: HopperGemmPlan | MmaPlan
-    sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), hopper_gemm.SOURCES)))
+    sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), GPU_SOURCES)))
 
     @classmethod
     def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu

@@ -153,25 +153,28 @@ __device__ __forceinline__ unsigned int address_in_block(const void* shared, uns
     return address;
 }
 
+__device__ __forceinline__ Vector marked(Vector v, unsigned int mark) { return v.word[0] += mark, v; }
+
 // Also keeps a block, whose shared memory others read, until all have read.
 __device__ __forceinline__ void wait_for_cluster() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Every block copies the set to its shared memory, and reads that of the block with the next rank.
+// Every block copies the set, marked with its rank, and reads the copy of the block with the next rank. Sums count by the
+// rank of the reader, so that the total shows who read what.
 #define READ_CLUSTER(BLOCKS)                                                                                       \
     extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1)                                                      \
         read_dsmem_##BLOCKS(const Vector* words, unsigned int vectors, unsigned int passes,                        \
                             unsigned int* word_sum, unsigned long long* cycles_and_ns) {                           \
         extern __shared__ Vector set[];                                                                            \
-        for (unsigned int i = threadIdx.x; i < vectors; i += blockDim.x) set[i] = words[i];                        \
-        const unsigned int start = address_in_block(set, (rank_in_cluster() + 1) % BLOCKS);                        \
+        const unsigned int rank = rank_in_cluster(), start = address_in_block(set, (rank + 1) % BLOCKS);           \
+        for (unsigned int i = threadIdx.x; i < vectors; i += blockDim.x) set[i] = marked(words[i], rank);           \
         const auto load = [=](unsigned int i) { return load_cluster(start + i * (unsigned int)sizeof(Vector)); };  \
         wait_for_cluster();                                                                                        \
         const Stopwatch watch;                                                                                     \
         unsigned int thread_sum = 0;                                                                               \
         for (unsigned int pass = 0; pass < passes; ++pass) read_once(load, vectors, thread_sum);                   \
-        add_to_word_sum(thread_sum, word_sum);                                                                     \
+        add_to_word_sum((rank + 1) * thread_sum, word_sum);                                                        \
         watch.report(cycles_and_ns);                                                                               \
         wait_for_cluster();                                                                                        \
     }
@@ -184,14 +187,14 @@ READ_CLUSTER(16)
 extern "C" __global__ void __cluster_dims__(2, 1, 1)
     chase_dsmem(const unsigned long long* links, unsigned int count, unsigned long long first_offset,
                 unsigned int steps, unsigned long long* last_offset) {
-    extern __shared__ uint2 lines[];
-    const unsigned int start = address_in_block(lines, 1);
-    for (unsigned int i = threadIdx.x; i < count; i += blockDim.x) lines[i].x = start + (unsigned int)links[i];
+    extern __shared__ unsigned long long lines[];
+    const unsigned int rank = rank_in_cluster(), start = address_in_block(lines, 1);
+    for (unsigned int i = threadIdx.x; i < count; i += blockDim.x) lines[i] = rank ? start + links[i] : 0;
     wait_for_cluster();
-    if (rank_in_cluster() == 0 && threadIdx.x == 0) {
-        unsigned int address = start + (unsigned int)first_offset;
+    if (rank == 0 && threadIdx.x == 0) {
+        unsigned long long address = start + first_offset;
         for (unsigned int step = 0; step < steps; ++step)
-            asm volatile("ld.shared::cluster.u32 %0, [%0];" : "+r"(address));
+            asm volatile("ld.shared::cluster.u64 %0, [%1];" : "=l"(address) : "r"((unsigned int)address));
         *last_offset = address - start;
     }
     wait_for_cluster();
