@@ -115,10 +115,8 @@ def find_formula(name: str) -> Formula | None:
     if not FORMULAS:
         for path in Path(__file__).parent.glob("[a-z]*.py"):
             import_module(f"formulas.{path.stem}")
-    if name in FORMULAS:
-        return FORMULAS[name]
     prefixes = (key for key in FORMULAS if key.endswith("*") and name.startswith(key[:-1]))
-    return FORMULAS.get(next(prefixes, ""))
+    return FORMULAS.get(name) or FORMULAS.get(next(prefixes, ""))
 
 
 def count_bytes(tensors: Iterable[Tensor | None]) -> int:
