@@ -27,8 +27,7 @@ def triton_work(call: Call) -> CallWork | None:
             if (*a.dims[-2:], b.dims[-1]) == (result.dims[-2], b.dims[-2], result.dims[-1]):
                 added = [tensor for tensor in operands if tensor is not a and tensor is not b]
                 return product_work(call, a, b, added, result.type)
-    written = prod(result.dims)
+    sizes = result.dims
     if call.name.startswith("triton_poi"):
-        indices = [int(argument) for argument in call.inputs if str(argument).isdigit()]
-        written = prod(indices or result.dims)
-    return CallWork(0, count_bytes(operands), min(result.bytes, result.item_bytes * written))
+        sizes = [int(argument) for argument in call.inputs if str(argument).isdigit()] or sizes
+    return CallWork(0, count_bytes(operands), min(result.bytes, result.item_bytes * prod(sizes)))
