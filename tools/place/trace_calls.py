@@ -42,20 +42,18 @@ def label_events(trace: Trace, events: Sequence[Event]) -> Labels:
     callers = [_find_caller(trace, threads, event) for event in events]
     places_by_call = group_by(range(len(events)), lambda place: callers[place] or (place,))
     labels: Labels = {}
-    longest_kernel: dict[CallLabel, tuple] = {}  # of the label's first call
     for call, places in places_by_call.items():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         label = _label(trace.operators.get(call), events[longest])
-        longest_kernel.setdefault(label, _launch_key(events[longest]))
         labels |= {place: (label, place == longest) for place in places}
-    _infer_labels(trace, events, labels, longest_kernel)
+    _infer_labels(trace, events, labels)
     return labels
 
 
-def _infer_labels(
-    trace: Trace, events: Sequence[Event], labels: Labels, longest_kernel: dict[CallLabel, tuple]
-) -> None:
+def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels) -> None:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
+    calls = [(place, label) for place, (label, is_call) in labels.items() if is_call]
+    longest_kernel = {label: _launch_key(events[place]) for place, label in reversed(calls)}  # of its first call
     outside: dict[tuple, list[CallLabel]] = defaultdict(list)
     inside: dict[tuple, list[int]] = defaultdict(list)
     for place, event in enumerate(events):
