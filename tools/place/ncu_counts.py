@@ -12,7 +12,6 @@ import yaml
 
 from roofline.api import architecture_of, counter_names, group_by, ncu
 
-Capability = ncu.Capability
 Pipe = tuple[str, str]  # the unit and the dtype of FLOPs
 Key = str | Pipe  # of a count: its name, or for FLOPs their pipe
 Total = Callable[[str], float | None]  # the sum of a counter over a kernel, by its metric
@@ -40,7 +39,7 @@ def sum_counts(launches: Sequence[ncu.ProfiledKernel]) -> dict[Key, float]:
     return {key: fsum(values) for key, values in columns.items() if None not in values}
 
 
-def collect_command(capability: Capability) -> str:
+def collect_command(capability: ncu.Capability) -> str:
     """Return the ncu command that collects every metric that placing needs, of `python my.py`.
 
     Clocks and caches stay as the program has them. Machine code is left out: placing does not read it, and it is most
@@ -50,7 +49,7 @@ def collect_command(capability: Capability) -> str:
     return f"ncu {options} --metrics {','.join(list_metrics(capability))} --export my python my.py"
 
 
-def flops_counters(capability: Capability) -> dict[Pipe, dict[str, int]]:
+def flops_counters(capability: ncu.Capability) -> dict[Pipe, dict[str, int]]:
     """Return the metrics of each unit and dtype whose FLOPs an architecture counts, and the FLOPs of a count."""
     by_pipe = counter_names.flops_by_metric(capability)
     counters = {("cuda_core", dtype): by_pipe[dtype] for dtype in counter_names.PIPES if dtype in by_pipe}
@@ -60,7 +59,7 @@ def flops_counters(capability: Capability) -> dict[Pipe, dict[str, int]]:
     return counters
 
 
-def list_metrics(capability: Capability) -> list[str]:
+def list_metrics(capability: ncu.Capability) -> list[str]:
     """Return the metrics that a report needs so that everything in it can be placed."""
     alternative = 1 if capability >= RENAMED else 0
     counters = [list(BYTES[name])[alternative] for name in MEMORY_BYTES]
@@ -70,7 +69,7 @@ def list_metrics(capability: Capability) -> list[str]:
     return metrics + [metric for metrics_of_pipe in flops_counters(capability).values() for metric in metrics_of_pipe]
 
 
-def read_counts(value: ncu.Value, capability: Capability) -> dict[Key, float | None]:
+def read_counts(value: ncu.Value, capability: ncu.Capability) -> dict[Key, float | None]:
     """Return all counts of a kernel; None for one that the report lacks. FLOPs have a count for each unit and dtype.
 
     Raises LookupError if the report has none of them, as of a kernel that failed under the profiler.
