@@ -99,8 +99,7 @@ def profile_notes(profile: Profile, source: str) -> list[str]:
     lacking = [f"{quantity}{few.get(quantity, '')}" for quantity in counts]
     without_l1 = [kernel for kernel in kernels if not kernel.roof_at("l1") and "l1" not in kernel.missing]
     past_l1 = [kernel for kernel in without_l1 if kernel.roof_at("l2")]
-    facts = {"profile": profile, "source": source, "shares": shares, "lacking": lacking, "past_l1": past_l1}
-    return write_notes("report", **facts)
+    return write_notes("report", profile=profile, source=source, shares=shares, lacking=lacking, past_l1=past_l1)
 
 
 def _missing_quantities(kernel: Placed) -> Iterable[str]:
