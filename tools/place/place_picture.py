@@ -1,6 +1,7 @@
 """Placed kernels on the hierarchical roofline: each at its L1, L2 and memory intensity."""
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,14 @@ def draw_kernels(profile: Profile, ceilings: Ceilings) -> Figure:
     explanation = style.wrap_text(EXPLANATION + (SCALED_EXPLANATION if scales else ""))
     numbered = kernels[:NUMBERED_KERNELS]
     text_height = style.LINE * (len(numbered) + len(explanation) + 1)
-    height = 2 * style.MARGIN + HEAD + CHART_HEIGHT + AXIS_LABELS + text_height
+    above, below = style.MARGIN + HEAD, style.MARGIN + text_height
+    height = above + CHART_HEIGHT + AXIS_LABELS + below
     figure = style.new_titled_figure(height, title, [])
-    top = height - style.MARGIN - HEAD
-    margins = style.subplot_margins(height, top=height - top, bottom=top - CHART_HEIGHT, right=LEGEND)
+    margins = style.subplot_margins(height, top=above, bottom=AXIS_LABELS + below, right=LEGEND)
     axes = figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0])
     _draw_chart(axes, kernels, [ceiling for ceiling in ceilings if ceiling.device == profile.device], scales)
     labels = [f"{rank}  {describe_kernel(kernel)}" for rank, kernel in enumerate(numbered, 1)]
     lines = [style.shorten_middle(label, style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE) for label in labels]
-    below = top - CHART_HEIGHT - AXIS_LABELS
     style.print_lines(figure, below, lines, style.INK)
     style.print_lines(figure, below - style.LINE * (len(lines) + 0.5), explanation)
     return figure
@@ -53,12 +53,11 @@ def draw_kernels(profile: Profile, ceilings: Ceilings) -> Figure:
 def _draw_chart(axes: Axes, kernels: Sequence[Placed], ceilings: Ceilings, scales: dict[str, float]) -> None:
     """Draw ceilings, kernels and legend. `scales` has the clock scale of ceilings that are drawn dashed too."""
     peaks, slopes = select_ceilings(kernels, ceilings)
-    x_low, x_high, y_low, y_high = axis_limits(kernels, peaks, slopes)
-    axes.set(xlim=(x_low, x_high), ylim=(y_low, y_high))
+    axes.axis(axis_limits(kernels, peaks, slopes))
     axes.set(xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
     for axis in (axes.xaxis, axes.yaxis):
         style.set_log_axis(axis, "{:g}".format, numticks=30)
-    _draw_slopes(axes, slopes, scales, max((peak.tflops for peak in peaks), default=y_high))
+    _draw_slopes(axes, slopes, scales, max((peak.tflops for peak in peaks), default=inf))
     _draw_peaks(axes, peaks, scales, slopes)
     _draw_dots(axes, kernels)
     handles = [style.legend_line(format_ceiling(slope), COLOURS[level]) for level, slope in slopes]
@@ -78,15 +77,15 @@ def _draw_slopes(axes: Axes, slopes: Sequence[Slope], scales: dict[str, float], 
 def _draw_peaks(axes: Axes, peaks: Iterable[ComputeCeiling], scales: dict[str, float], slopes: Iterable[Slope]) -> None:
     """Draw the compute ceilings, from the steepest slope on, and write their names without overlaps."""
     x_low, x_high = axes.get_xlim()
-    fastest_gb_per_s = max((slope.gb_per_s for _, slope in slopes), default=None)
+    fastest_gb_per_s = max((slope.gb_per_s for _, slope in slopes), default=inf)
     look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
-    name_y = None
+    name_y = inf
     for peak in sorted(peaks, key=lambda peak: -peak.tflops):
-        start = max(x_low, peak.tflops * 1e3 / fastest_gb_per_s) if fastest_gb_per_s else x_low
+        start = max(x_low, peak.tflops * 1e3 / fastest_gb_per_s)
         for rate, dashes in _rates(peak.tflops, scales.get(peak.name)):
             axes.plot([start, x_high], [rate, rate], color=style.INK, lw=1.1, ls=dashes, zorder=2)
         _, line_y = _in_points(axes, x_high, peak.tflops)
-        name_y = line_y if name_y is None else min(line_y, name_y - style.LINE)
+        name_y = min(line_y, name_y - style.LINE)
         offset = (4, name_y - line_y)
         axes.annotate(format_ceiling(peak), (x_high, peak.tflops), offset, textcoords="offset points", **look)
 
