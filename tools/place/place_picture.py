@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from place_page import LEVELS, describe_kernel
-from placing import FP16_PIPE, Ceiling, Ceilings, Placed, Profile
+from placing import FP16_PIPE, Ceilings, Placed, Profile
 
-from roofline.api import LEVEL_COLOURS, ComputeCeiling, MemoryCeiling, flops_unit, level_label, number
+from roofline.api import LEVEL_COLOURS, Ceiling, ComputeCeiling, MemoryCeiling, flops_unit, level_label, number
 from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}

@@ -14,8 +14,7 @@ PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
 FP16_PIPE = ("cuda_core", "fp16")  # compilers have it convert and make constants too
-Ceiling = api.ComputeCeiling | api.MemoryCeiling
-Ceilings = Sequence[Ceiling]
+Ceilings = Sequence[api.Ceiling]
 Number = float | None  # None: not known
 Launches = Sequence[api.ncu.ProfiledKernel]  # of one kernel with one grid and block
 Totals = dict[ncu_counts.Key, float]  # of all these launches
@@ -112,7 +111,7 @@ class RoofModel:
         measured = (ceiling for name in names for ceiling in self.ceilings if ceiling.name == name)
         return self._roof(level, next(measured, None), moved)
 
-    def _roof(self, level: str, ceiling: Ceiling | None, amount: float) -> LaunchRoof:
+    def _roof(self, level: str, ceiling: api.Ceiling | None, amount: float) -> LaunchRoof:
         if ceiling is None:
             return LaunchRoof(level, None, amount)
         rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9

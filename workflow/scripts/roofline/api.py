@@ -73,7 +73,7 @@ from roofline.table.checks.ceilings import MATMULS, READS, REGISTERS
 from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import build_table
 from roofline.table.quantities import Quantity, list_quantities
-from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Roofline
 from roofline.table.run_records import read_results
 from roofline.table.standing import rank_among_cards, select_comparable_runs
 
