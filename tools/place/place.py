@@ -8,7 +8,6 @@ run on the same model of card (results, an archive, a folder of reference/), by 
 
 import argparse
 import json
-import re
 import shutil
 import sys
 import textwrap
@@ -35,7 +34,6 @@ PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
 SCREEN_ROWS, SCREEN_SENTENCES = 20, 3
 DPI = 160
-COLLECT = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)  # in the README
 
 
 def main(arguments: list[str]) -> int:
@@ -121,7 +119,8 @@ def explain_collecting(card: str) -> str:
         if card != str(RESULTS):
             raise
         card, run = REFERENCE, read_card(REFERENCE)
-    collect = COLLECT.search(Path(__file__).with_name("README.md").read_text(encoding="utf-8"))[1]
+    readme = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    collect = readme.split("```python\n")[1].split("\n```")[0]
     device = next(iter(placing.measured_gpus(run).values()))
     command = ncu_counts.collect_command(tuple(map(int, device.hardware["compute_capability"].split("."))))
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
