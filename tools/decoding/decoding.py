@@ -5,9 +5,7 @@
 MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
 """
 
-import shutil
 import sys
-import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -74,9 +72,7 @@ def main(argv: list[str]) -> int:
         table = speed_tables.build_card_table(steps[0], measured)
     else:
         table = speed_tables.build_comparison_table(steps)
-    # Cards may share a line.
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    paragraphs = [textwrap.fill(line, width, break_on_hyphens=False) for line in dict.fromkeys(lines)]
+    paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}"]))
     return 0
 

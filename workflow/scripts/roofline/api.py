@@ -3,8 +3,10 @@
 import contextlib
 import hashlib
 import json
+import shutil
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -184,6 +186,12 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
         traceback.print_exc()
         status = unforeseen
     sys.exit(status)
+
+
+def wrap_for_terminal(text: str) -> str:
+    """Return a text in lines as wide as the terminal, at most 120 characters; only a longer word is longer."""
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str) -> "Figure":
