@@ -8,10 +8,8 @@ run on the same model of card (results, an archive, a folder of reference/), by 
 
 import argparse
 import json
-import shutil
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,12 +26,13 @@ import trace_events
 import trace_page
 import trace_rows
 
-from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, write_text
+from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, wrap_for_terminal, write_text
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
 SCREEN_ROWS, SCREEN_SENTENCES = 20, 3
 DPI = 160
+Placement = placing.Profile | trace_rows.Section
 
 
 def main(arguments: list[str]) -> int:
@@ -65,8 +64,11 @@ def place_report_file(report: str, card: str) -> str:
     run = read_card(card)
     profile = placing.place_report(counts, run)
     page = place_page.format_page(profile, card, f"{NAME}.png")
-    outputs = write_placement([profile], [f"{NAME}.png"], asdict(profile), page, run)
-    return "\n\n".join([*format_profile(profile, card), outputs])
+    outputs = write_placement([profile], [f"{NAME}.png"], profile, page, run)
+    notes = place_page.profile_notes(profile, card)
+    for kernel in profile.kernels[:SCREEN_SENTENCES]:
+        notes.append(place_page.kernel_sentence(kernel, profile.multiprocessors))
+    return "\n\n".join([format_screen(notes, profile.kernels), *place_page.missing_command(profile), outputs])
 
 
 def place_trace_file(trace: str, card: str) -> str:
@@ -79,18 +81,17 @@ def place_trace_file(trace: str, card: str) -> str:
     sections = trace_rows.place_trace(events, run)
     pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(sections)))]
     page = trace_page.format_page(sections, card, pictures)
-    outputs = write_placement(sections, pictures, [asdict(section) for section in sections], page, run)
-    return "\n\n".join([*(part for section in sections for part in format_section(section)), outputs])
+    outputs = write_placement(sections, pictures, sections, page, run)
+    screens = [format_screen(trace_page.step_notes(section), section.kernels) for section in sections]
+    return "\n\n".join([*screens, outputs])
 
 
-def write_placement(
-    profiles: Sequence[placing.Profile | trace_rows.Section], pictures: list[str], table: Any, page: str, run: Run
-) -> str:
+def write_placement(profiles: Sequence[Placement], pictures: list[str], table: Any, page: str, run: Run) -> str:
     """Write a table as JSON, a page, and a picture of each profile into results/placed/.
 
     Return the last line of the screen, which names them.
     """
-    write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
+    write_text(json.dumps(table, indent=1, default=asdict) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
     for profile, picture in zip(profiles, pictures, strict=True):
         figure_style.save(place_picture.draw_kernels(profile, run.roofline.ceilings), [PLACED / picture], DPI)
@@ -128,25 +129,9 @@ def explain_collecting(card: str) -> str:
     return template.render(collect=collect, device=device, command=command, with_card=with_card)
 
 
-def format_profile(profile: placing.Profile, source: str) -> list[str]:
-    """Return the paragraphs that the screen shows of a report: notes, the start of sentences and table, a command."""
-    lines = place_page.profile_notes(profile, source)
-    for kernel in profile.kernels[:SCREEN_SENTENCES]:
-        lines.append(place_page.kernel_sentence(kernel, profile.multiprocessors))
-    paragraphs = [*map(wrap_text, lines), str(place_page.build_table(profile.kernels[:SCREEN_ROWS]))]
-    command = place_page.missing_command(profile)
-    return [*paragraphs, command] if command else paragraphs
-
-
-def format_section(section: trace_rows.Section) -> list[str]:
-    """Return the paragraphs that the screen shows of one GPU of a trace: verdict, notes, the start of the table."""
-    return [*map(wrap_text, trace_page.step_notes(section)), str(place_page.build_table(section.kernels[:SCREEN_ROWS]))]
-
-
-def wrap_text(text: str) -> str:
-    """Return a text in lines as wide as the terminal, at most 120 characters."""
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+def format_screen(notes: Iterable[str], kernels: Sequence[placing.Placed]) -> str:
+    """Return what the screen shows of a report, or of one GPU of a trace: notes, and the start of the table."""
+    return "\n\n".join([*map(wrap_for_terminal, notes), str(place_page.build_table(kernels[:SCREEN_ROWS]))])
 
 
 if __name__ == "__main__":

@@ -108,10 +108,10 @@ def _missing_quantities(kernel: Placed) -> Iterable[str]:
         yield from flops if quantity == "flops" else [QUANTITIES.get(quantity, quantity)]
 
 
-def missing_command(profile: Profile) -> str | None:
-    """Return the command that would have collected what a report lacks; None if it lacks nothing."""
+def missing_command(profile: Profile) -> list[str]:
+    """Return the command that would have collected what a report lacks; nothing if it lacks nothing."""
     lacks_some = any(kernel.missing for kernel in profile.kernels)
-    return ncu_counts.collect_command(profile.compute_capability) if lacks_some else None
+    return [ncu_counts.collect_command(profile.compute_capability)] if lacks_some else []
 
 
 def kernel_sentence(kernel: Placed, multiprocessors: int) -> str:
@@ -199,6 +199,5 @@ def format_page(profile: Profile, source: str, picture: str) -> str:
     parts = [f"# {Path(profile.report).name} under measured ceilings", *profile_notes(profile, source)]
     parts.append("\n".join(f"{rank}. {text}" for rank, text in enumerate(sentences, 1)))
     parts += [str(build_table(profile.kernels)), f"![Kernels under their ceilings]({picture})"]
-    if command := missing_command(profile):
-        parts.append(f"```sh\n{command}\n```")
+    parts += [f"```sh\n{command}\n```" for command in missing_command(profile)]
     return "\n\n".join(parts) + "\n"
