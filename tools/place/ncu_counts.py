@@ -16,8 +16,7 @@ Pipe = tuple[str, str]  # the unit and the dtype of FLOPs
 Key = str | Pipe  # of a count: its name, or for FLOPs their pipe
 Total = Callable[[str], float | None]  # the sum of a counter over a kernel, by its metric
 
-CLOCK = "sm__cycles_elapsed"
-CLOCKS = (CLOCK, "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same domain
+CLOCKS = ("sm__cycles_elapsed", "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same domain
 INSTRUCTIONS = "smsp__inst_executed.sum"  # of warps
 TMA = "sm__inst_executed_pipe_tma.sum"
 
@@ -62,9 +61,9 @@ def flops_counters(capability: ncu.Capability) -> dict[Pipe, dict[str, int]]:
 def list_metrics(capability: ncu.Capability) -> list[str]:
     """Return the metrics that a report needs so that everything in it can be placed."""
     alternative = 1 if capability >= RENAMED else 0
-    counters = [list(BYTES[name])[alternative] for name in MEMORY_BYTES]
-    counters += [next(iter(BYTES[name])) for name in CACHE_BYTES]
-    metrics = [counter_names.DURATION_METRIC, f"{CLOCK}.avg.per_second", *(f"{counter}.sum" for counter in counters)]
+    bytes_metrics = [f"{list(BYTES[name])[alternative]}.sum" for name in MEMORY_BYTES]
+    bytes_metrics += [f"{next(iter(BYTES[name]))}.sum" for name in CACHE_BYTES]
+    metrics = [counter_names.DURATION_METRIC, f"{CLOCKS[0]}.avg.per_second", *bytes_metrics]
     metrics += [INSTRUCTIONS, TMA] if architecture_of(capability).clusters else [INSTRUCTIONS]
     return metrics + [metric for metrics_of_pipe in flops_counters(capability).values() for metric in metrics_of_pipe]
 
