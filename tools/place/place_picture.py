@@ -134,8 +134,7 @@ def select_ceilings(kernels: Sequence[Placed], ceilings: Ceilings) -> tuple[list
     """Return the compute ceilings that kernels stand under, and the memory ceilings with their levels."""
     by_name = {ceiling.name: ceiling for ceiling in ceilings}
     roofs = [roof for kernel in kernels for roof in kernel.roofs if roof.ceiling in by_name]
-    compute_roofs = [roof for roof in roofs if roof.unit and (roof.unit, roof.dtype) != FP16_PIPE]
-    peak_names = dict.fromkeys(roof.ceiling for roof in compute_roofs)
+    peak_names = dict.fromkeys(roof.ceiling for roof in roofs if roof.unit and (roof.unit, roof.dtype) != FP16_PIPE)
     slope_names = dict.fromkeys((level, roof.ceiling) for level in COLOURS for roof in roofs if roof.level == level)
     return [by_name[name] for name in peak_names], [(level, by_name[name]) for level, name in slope_names]
 
