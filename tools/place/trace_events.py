@@ -79,8 +79,7 @@ def _read_events(path: Path) -> Trace:
 def _items(path: Path, key: str) -> Iterator[Any]:
     """Yield the values at a key of ijson, such as `traceEvents.item`, of a file that may be packed by gzip."""
     with open(path, "rb") as raw:
-        is_packed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
+        is_packed = raw.peek(2).startswith(b"\x1f\x8b")
         yield from ijson.items(gzip.GzipFile(fileobj=raw) if is_packed else raw, key, use_float=True, buf_size=1 << 20)
 
 
