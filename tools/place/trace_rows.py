@@ -72,8 +72,8 @@ def _place_gpu(trace: Trace, gpu: int, events: Iterable[Event], run: Run) -> Sec
         RowEvent(*labels[place], (events[place].end - events[place].start) / 1e6, overlap)
         for place, overlap in zip(step.places, overlaps, strict=True)
     ]
-    groups = group_by(row_events, lambda event: event.label)
-    operations = [_operation(label, groups[label], ceilings, l2_bytes, step.seconds) for label in groups]
+    groups = group_by(row_events, lambda event: event.label).values()
+    operations = [_operation(group, ceilings, l2_bytes, step.seconds) for group in groups]
     savings_s = fsum(operation.saving_s[0] for operation in operations if operation.saving_s)
     idle = [_idle(kind, seconds, step.seconds) for kind, seconds in step.gaps.items() if seconds > SHORTEST_GAP_S]
     rows = sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s))
@@ -95,10 +95,9 @@ def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     return TracedOperation(label=CallLabel(kind, kind="idle"), overlapped=0.0, **fields)
 
 
-def _operation(
-    label: CallLabel, events: Sequence[RowEvent], ceilings: placing.Ceilings, l2_bytes: int, step_s: float
-) -> TracedOperation:
+def _operation(events: Sequence[RowEvent], ceilings: placing.Ceilings, l2_bytes: int, step_s: float) -> TracedOperation:
     """Return the row of the events with one label."""
+    label = events[0].label
     work = label.work
     total_s, calls = fsum(event.seconds for event in events), max(1, sum(event.is_call for event in events))
     overlapped = min(1.0, fsum(event.overlap_s for event in events) / total_s) if total_s else 0.0
