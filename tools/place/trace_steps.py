@@ -47,8 +47,8 @@ def find_step(trace: Trace, events: Sequence[Event]) -> TraceSteps:
     busy_s = covered_s(step_events, end)
     profiled_s = (end - start) / 1e6
     seconds = max(busy_s, trace.step_s if trace.step_s and name else profiled_s)
-    next_event = events[places[-1] + 1 : places[-1] + 2]  # the gap before it is the step's too
-    gaps = _gap_seconds(trace, [*step_events, *next_event], seconds - busy_s)
+    # With the event after the step: the gap before it is the step's too.
+    gaps = _gap_seconds(trace, events[places[0] : places[-1] + 2], seconds - busy_s)
     collective_s, exposed_s = covered_s(collectives, end), busy_s - non_collective_s
     return TraceSteps(name, len(spans), len(events), seconds, profiled_s, busy_s, gaps, collective_s, exposed_s, places)
 
