@@ -15,8 +15,7 @@ def attention_work(call: Call) -> CallWork | None:
     None if the sequences differ in length: the trace does not record their lengths.
     """
     backward = call.name.endswith("backward")
-    first = 1 if backward else 0  # the gradient comes first
-    query, key, value = call.inputs[first : first + 3]
+    query, key, value = call.inputs[1:4] if backward else call.inputs[:3]  # the gradient comes first
     if len(query.dims) != 4:
         return None
     sequence_axis, head_axis = (2, 1) if "cudnn" in call.name else (1, 2)
