@@ -13,33 +13,16 @@ from number_formats import PLAIN_FORMATS
 from operations import ModelOperation, step_operations
 from pydantic import AfterValidator, Field
 
+import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer
-from roofline.api import (
-    LIBRARY_WORKSPACE_BYTES,
-    Array,
-    Budget,
-    ByEffort,
-    Case,
-    Check,
-    Device,
-    EachOnce,
-    Implementation,
-    Job,
-    Operator,
-    OperatorSettings,
-    Whole,
-    capacity,
-    relative_error,
-    require_close,
-)
 from roofline.api import product_kernel as products
 
 LARGEST_CONTEXT = 10**7  # tokens: no model has more
 MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to; of more, every n-th sequence is compared
 MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64; of more, every n-th row
 CACHE_SEED_OFFSET = 10_000  # above the seeds of weights
-Batch = Annotated[Whole, Field(le=products.MOST_ROWS)]
-Context = Annotated[Whole, Field(le=LARGEST_CONTEXT)]  # the new token included
+Batch = Annotated[api.Whole, Field(le=products.MOST_ROWS)]
+Context = Annotated[api.Whole, Field(le=LARGEST_CONTEXT)]  # the new token included
 
 
 def _require_dense(model: str) -> str:
@@ -47,17 +30,17 @@ def _require_dense(model: str) -> str:
     return model
 
 
-class DecodeStepSettings(OperatorSettings):
+class DecodeStepSettings(api.OperatorSettings):
     """One decode step of each model, at every batch size and context."""
 
     # Paths of Hugging Face config.json files, or shipped names.
-    models: Annotated[list[Annotated[str, AfterValidator(_require_dense)]], EachOnce] = Field(default=[])
-    batch_sizes: Annotated[list[Batch], Field(min_length=1), EachOnce] = Field(default=[1, 32])
-    contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(default=[1024])
-    time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = None
+    models: Annotated[list[Annotated[str, AfterValidator(_require_dense)]], api.EachOnce] = Field(default=[])
+    batch_sizes: Annotated[list[Batch], Field(min_length=1), api.EachOnce] = Field(default=[1, 32])
+    contexts: Annotated[list[Context], Field(min_length=1), api.EachOnce] = Field(default=[1024])
+    time_budget_s: Annotated[api.Budget, api.ByEffort(0.1, 0.3, 2)] = None
 
 
-class DecodeStep(Operator):
+class DecodeStep(api.Operator):
     """The decode step of dense models with random weights and caches."""
 
     name, title = "decode_step", "a model's decode step"
@@ -65,39 +48,39 @@ class DecodeStep(Operator):
     Settings, unit, implementations = DecodeStepSettings, "tensor_core", (Chain,)
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
 
-    def jobs(self, config: Any) -> list[Job]:
+    def jobs(self, config: Any) -> list[api.Job]:
         settings, jobs = config.decode_step, []
         sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
         for entry in map(config_file.find_model, settings.models):
             cases = tuple(make_case(entry, batch, context) for batch, context in sizes)
-            jobs.append(Job(job_path(entry), cases))
+            jobs.append(api.Job(job_path(entry), cases))
         return jobs
 
     # -- counts
 
-    def _step_operations(self, case: Case) -> list[ModelOperation]:
+    def _step_operations(self, case: api.Case) -> list[ModelOperation]:
         model = config_file.read_model(case.params["config"])
         return step_operations(model, case.shape["batch"], case.shape["context"], PLAIN_FORMATS[case.dtype])
 
-    def flops(self, case: Case, scope: str | None = None) -> int:
+    def flops(self, case: api.Case, scope: str | None = None) -> int:
         return round(sum(operation.count * operation.flops for operation in self._step_operations(case)))
 
-    def bytes(self, case: Case, scope: str | None = None) -> int:
+    def bytes(self, case: api.Case, scope: str | None = None) -> int:
         return round(sum(operation.count * operation.bytes for operation in self._step_operations(case)))
 
-    def smallest(self, case: Case) -> None:
+    def smallest(self, case: api.Case) -> None:
         return None
 
-    def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
+    def memory_needed(self, case: api.Case, last_level_cache_bytes: int) -> int:
         """Return 0, which ends no run before it begins: `unsupported` skips a case that does not fit."""
         return 0
 
-    def unsupported(self, device: Device, case: Case) -> str | None:
+    def unsupported(self, device: api.Device, case: api.Case) -> str | None:
         """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
         model, free_bytes = config_file.read_model(case.params["config"]), device.identity.memory_free_bytes
         cache_format = PLAIN_FORMATS[case.dtype]
         cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], cache_format)
-        needed_bytes = model.weight_bytes + cache_bytes + LIBRARY_WORKSPACE_BYTES
+        needed_bytes = model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES
         if needed_bytes <= free_bytes:
             return None
         weights = [array for layer in model.layers for array in (*layer.linears, *layer.vectors)]
@@ -105,23 +88,23 @@ class DecodeStep(Operator):
         layers = len(model.layers)
         fitting_layers = max(0, layers + (free_bytes - needed_bytes) * layers // layers_bytes)
         sizes = ", ".join(f"{name} {size}" for name, size in case.shape.items())
-        needs = f"{capacity(needed_bytes)} needed at {sizes}, and {capacity(free_bytes)} free"
+        needs = f"{api.capacity(needed_bytes)} needed at {sizes}, and {api.capacity(free_bytes)} free"
         return f"it does not fit: {needs}; {fitting_layers} of its {layers} layers would"
 
     # -- inputs and check
 
-    def inputs(self, device: Device, case: Case, seed: int) -> dict:
+    def inputs(self, device: api.Device, case: api.Case, seed: int) -> dict:
         model = DenseModel(**case.params["model"])
         tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, case.shape["batch"], numpy.int32)
         cache = random_cache(device, model, case, seed + CACHE_SEED_OFFSET)
         weights = random_weights(device, model, case.dtype, seed)
         return {**weights, **cache, "tokens": device.to_device(tokens)}
 
-    def reference(self, case: Case, inputs: dict) -> Array:
+    def reference(self, case: api.Case, inputs: dict) -> api.Array:
         """Return the logits, from float64 arrays."""
         return run_step(DenseModel(**case.params["model"]), inputs)
 
-    def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
+    def check(self, implementation: api.Implementation, scope: str | None) -> tuple[api.Check, float]:
         """Check the first layer, then run the step and check its head. Returns the check and the step's seconds.
 
         The first layer is checked for as many sequences as the host has memory for, and the head is applied to the
@@ -148,7 +131,9 @@ class DecodeStep(Operator):
         expected = run_layer(chain.model, arrays, stream)
         return self._require_close(chain, "the first layer", _to_float64(device, chain.stream[::stride]), expected)
 
-    def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
+    def compare(
+        self, implementation: api.Implementation, scope: str | None, index: int, result: api.Array
+    ) -> api.Check:
         """Compare the logits with float64: all must be finite, and of a large head every n-th is compared."""
         chain, device, model = implementation, implementation.device, implementation.model
         stride = -(-model.vocabulary * model.hidden // MOST_COMPARED) | 1  # odd
@@ -161,19 +146,19 @@ class DecodeStep(Operator):
             compared = compared + numpy.nan
         error = self._require_close(chain, "the head", compared, expected)
         tolerance = self.tolerance[chain.case.dtype]
-        return Check(compared="the head, against float64", relative_error=error, tolerance=tolerance)
+        return api.Check(compared="the head, against float64", relative_error=error, tolerance=tolerance)
 
     def _require_close(self, chain: Chain, result_name: str, result: numpy.ndarray, expected: numpy.ndarray) -> float:
         """Return the relative error. Raises ArithmeticError if it is above the tolerance."""
-        error = relative_error(result, expected)
-        require_close(f"{self.name}, {chain.case}: {result_name}", error, self.tolerance[chain.case.dtype])
+        error = api.relative_error(result, expected)
+        api.require_close(f"{self.name}, {chain.case}: {result_name}", error, self.tolerance[chain.case.dtype])
         return error
 
 
-def make_case(entry: Mapping[str, Any], batch: int, context: int) -> Case:
+def make_case(entry: Mapping[str, Any], batch: int, context: int) -> api.Case:
     """Return the case of an entry from `config_file.find_model`. Raises NotDense."""
     params = {"model": asdict(read_dense(entry)), "config": entry}
-    return Case({"batch": batch, "context": context}, dtype_of(entry), entry["name"], params)
+    return api.Case({"batch": batch, "context": context}, dtype_of(entry), entry["name"], params)
 
 
 def dtype_of(entry: Mapping[str, Any]) -> str:
@@ -186,5 +171,5 @@ def job_path(entry: Mapping[str, Any]) -> str:
     return f"{config_file.file_name(entry['name'])}_{dtype_of(entry)}"
 
 
-def _to_float64(device: Device, array: Array) -> numpy.ndarray:
+def _to_float64(device: api.Device, array: api.Array) -> numpy.ndarray:
     return device.to_host(array).astype("float64")

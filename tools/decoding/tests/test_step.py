@@ -18,7 +18,7 @@ from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
 from reference import layer_shapes
-from roofline.api import UserError
+from roofline.api import Case, UserError
 from roofline.run import settings
 
 OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
@@ -45,7 +45,7 @@ def found_of(kind: str, **changes) -> dict:
     return {"name": "tiny", "source": "made up", "config": {**TINY, "model_type": kind, **KINDS[kind], **changes}}
 
 
-def shipped(name: str, batch: int, context: int) -> decode_step.Case:
+def shipped(name: str, batch: int, context: int) -> Case:
     return decode_step.make_case(config_file.find_model(name), batch, context)
 
 
