@@ -16,7 +16,7 @@ from dense import DenseModel, rotation_table
 from families import DEFAULTS_FILE
 
 from reference import select_layer
-from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, Device, Implementation, Operator
+from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, CudaImplementation, Device, Operator
 from roofline.api import attention_kernel as attention
 from roofline.api import gpu_host_constants as host_constants
 from roofline.api import kernel_compiler as compiler
@@ -41,10 +41,10 @@ GPU_CONSTANTS = {
 Launch = Callable[[], None]
 
 
-class Chain(Implementation):
+class Chain(CudaImplementation):
     """A decode step of a dense model as one CUDA graph, on a CUDA device of compute capability 9.0."""
 
-    name, kind, fused, graph = "chain", "gpu", True, True
+    name, fused, graph = "chain", True, True
     kernels_per_layer = PRODUCTS_PER_LAYER + 1  # and attention
     sources = (EMBED, DEFAULTS_FILE, *products.SOURCES, *sorted(compiler.list_kernel_files(attention.KERNEL)))
     improvements = ("larger batches share the weights", "narrower weights")
@@ -194,13 +194,7 @@ class Chain(Implementation):
         return self.device.capture_graph(lambda: [launch() for launch in launches])
 
     def step(self, scope: str | None) -> Callable[[int], Array]:
-        graph, stream = self.captured_graph, self.device.stream
-
-        def step(index: int) -> Array:
-            graph.launch(stream)
-            return self.logits
-
-        return step
+        return self.replay([(self.captured_graph, self.logits)])
 
 
 def step_costs(model: DenseModel, rows: int) -> CostTerms:
