@@ -7,7 +7,7 @@ multiplied. Blocks that write it leave the sums of its squares, by which the nex
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ class Chain(CudaImplementation):
         super().prepare(shared, copies)
         self.weights = copies[0]
         self._allocate_buffers()
-        self._plan_attention()
+        self._prepare_attention()
 
     def _allocate_buffers(self) -> None:
         """Allocate the results of all kernels but attention's.
@@ -96,18 +96,24 @@ class Chain(CudaImplementation):
         self.squares = xp.empty((model.hidden // LEAST_NUMBERS_PER_SQUARE_SUM, self.rows), xp.float32)
         self.rotations = xp.asarray(rotation_table(model, self.context - 1), xp.float32)
 
-    def _plan_attention(self) -> None:
-        """Plan attention and allocate what its blocks leave for one another.
+    def _prepare_attention(self) -> None:
+        """Plan attention, allocate what its blocks leave for one another, and load its kernel.
 
         These buffers are attributes since a graph does not keep its buffers alive.
         """
-        model, xp = self.model, self.device.xp
+        model, device, xp = self.model, self.device, self.device.xp
         shape = attention.AttentionShape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
-        plan = attention.plan_attention(shape, self.case.dtype, self.device.limits)
+        plan = attention.plan_attention(shape, self.case.dtype, device.limits)
         queries = self.batch * model.heads if plan.splits > 1 else 0
-        self.splits = xp.empty((queries, plan.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
-        self.splits_arrived = xp.zeros(self.batch * model.kv_heads * plan.tiles, xp.uint32)
-        self.attention_plan = plan
+        splits = xp.empty((queries, plan.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
+        arrived = xp.zeros(self.batch * model.kv_heads * plan.tiles, xp.uint32)
+        sizes = [numpy.int32(size) for size in (self.context, shape.group, plan.splits)]
+        self.attention_arguments = (self.attended, splits, arrived, *sizes)  # after query, keys and values
+        defines = (*plan.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
+        kernel = device.load_kernel(attention.KERNEL, "decode_attention", defines)
+        kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block
+        threads = (plan.variant.warps * LANES_PER_WARP,)
+        self.attend = device.make_launcher(kernel, (plan.blocks,), threads, plan.shared_bytes, overlap=True)
 
     # -- launches
 
@@ -115,14 +121,12 @@ class Chain(CudaImplementation):
         """Return the launches of one step, in their order."""
         model, weights = self.model, self.weights
         launches, squares_parts = [self._make_embed()], model.hidden // NUMBERS_PER_SQUARE_SUM
-        make_attend = self._make_attention()
         for layer in range(model.layers):
-            arrays = select_layer(weights, layer)
+            arrays = {**select_layer(weights, layer), "turns": self.rotations}
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
-            heads = {name: arrays[name] for name in ("bias", "query_norm", "key_norm") if name in arrays}
-            heads |= {"keys": arrays["keys"], "values": arrays["values"], "turns": self.rotations}
+            heads = {name: array for name, array in arrays.items() if name in products.TENSOR_FIELDS}
             qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
-            attend = make_attend(arrays["keys"], arrays["values"])
+            attend = partial(self.attend, (self.query, arrays["keys"], arrays["values"], *self.attention_arguments))
             output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
             gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
@@ -136,23 +140,7 @@ class Chain(CudaImplementation):
         launch = self.device.make_launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
         inputs = (self.weights["tokens"], self.weights["embedding"], self.weights["0.input_norm"])
         arguments = (*inputs, self.stream, self.scaled, self.squares, numpy.int32(self.model.hidden))
-        return lambda: launch(arguments)
-
-    def _make_attention(self) -> Callable[[Array, Array], Launch]:
-        """Return a function that returns the launch of attention on these keys and values."""
-        model, device, plan = self.model, self.device, self.attention_plan
-        defines = (*plan.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
-        kernel = device.load_kernel(attention.KERNEL, "decode_attention", defines)
-        kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block
-        sizes = [numpy.int32(size) for size in (self.context, model.heads // model.kv_heads, plan.splits)]
-        buffers = (self.attended, self.splits, self.splits_arrived)
-        threads = (plan.variant.warps * LANES_PER_WARP,)
-        launch = device.make_launcher(kernel, (plan.blocks,), threads, plan.shared_bytes, overlap=True)
-
-        def make_attend(keys: Array, values: Array) -> Launch:
-            return lambda: launch((self.query, keys, values, *buffers, *sizes))
-
-        return make_attend
+        return partial(launch, arguments)
 
     def _make_normed_product(self, kind: int, squares_parts: int, weights: Array, **tensors: Array) -> Launch:
         """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""
@@ -181,7 +169,7 @@ class Chain(CudaImplementation):
         sizes = (model.heads, model.kv_heads, self.context, squares_parts, model.eps)
         arguments = product.make_arguments(self.batch, inputs, weights, sizes, tensors)
         launch = product.make_launcher(device, overlap=True)
-        return lambda: launch(arguments), plan.squares_parts
+        return partial(launch, arguments), plan.squares_parts
 
     def costs(self, scope: str | None) -> CostTerms:
         return step_costs(self.model, self.rows)
