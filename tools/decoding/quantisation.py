@@ -35,7 +35,7 @@ class WeightFormats:
     """
 
     default: NumberFormat
-    parts: Mapping[str, NumberedFormat] = field(default_factory=dict)  # by a part of the name
+    parts: Mapping[str, NumberedFormat] = field(default_factory=dict)  # by a part of the name, or a pattern
     patterns: Sequence[tuple[re.Pattern, NumberedFormat]] = ()
     cache_dtype: str = "bf16"  # of K/V
     nested: bool = False  # the language model of a larger one
@@ -73,13 +73,11 @@ def read_formats(config: Mapping[str, Any] | None, plain: NumberFormat, nested: 
     if not quantises_head and fields.values.get("llm_int8_skip_modules") is None:
         excluded.append("lm_head")
     rules = [*((name, plain) for name in excluded), *rules]
-    cache_dtype, parts, patterns = _read_cache_dtype(fields), {}, []
+    cache_dtype, parts = _read_cache_dtype(fields), {}
     fields.require_nothing_else()
     for number, (name, number_format) in enumerate(rules):
-        if pattern := _compile_pattern(name):
-            patterns.append((pattern, (number, number_format)))
-        else:
-            parts.setdefault(name, (number, number_format))
+        parts.setdefault(name, (number, number_format))
+    patterns = [(pattern, numbered) for name, numbered in parts.items() if (pattern := _compile_pattern(name))]
     has_expert_rules = any(SINGLE_EXPERT.search(name) for name, _ in rules)
     return WeightFormats(default, parts, patterns, cache_dtype, nested, has_expert_rules)
 
@@ -230,10 +228,9 @@ def _read_group_weights(group: Fields, plain: NumberFormat) -> NumberFormat:
     block_structure = fields.read_list("block_structure", BLOCK_SIZES, 2)
     group_block = (1, group_size) if group_size and group_size > 0 else None
     blocks = {"tensor": None, "channel": ROW_BLOCK, "group": group_block, "tensor_group": group_block}
-    blocks["block"] = block_structure
-    block = group_block or (ROW_BLOCK if group_size else block_structure)
-    if strategy := fields.read_choice("strategy", (*blocks, None)):
-        block = blocks[strategy]
+    blocks |= {"block": block_structure, None: group_block or (ROW_BLOCK if group_size else block_structure)}
+    strategy = fields.read_choice("strategy", tuple(blocks))
+    block = blocks[strategy]
     if block is None and strategy not in ("tensor", None):
         raise BadModel(f"{fields.prefix}strategy: {strategy} without its sizes")
     symmetric, _ = fields.read_flag("symmetric"), fields.read_flag("dynamic")
