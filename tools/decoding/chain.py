@@ -74,16 +74,12 @@ class Chain(CudaImplementation):
         self.rows = products.padded_rows(self.batch)
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
-        super().prepare(shared, copies)
-        self.weights = copies[0]
-        self._allocate_buffers()
-        self._prepare_attention()
-
-    def _allocate_buffers(self) -> None:
-        """Allocate the results of all kernels but attention's.
+        """Allocate the results of all kernels, and prepare attention.
 
         Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow.
         """
+        super().prepare(shared, copies)
+        self.weights = copies[0]
         model, batch, rows = self.model, self.batch, max(products.FEWEST_OF_MANY, self.rows)
         query_size, xp = model.heads * model.head_size, self.device.xp
 
@@ -95,6 +91,7 @@ class Chain(CudaImplementation):
         self.gated, self.logits = allocate(rows, model.inner), allocate(batch, model.vocabulary)
         self.squares = xp.empty((model.hidden // LEAST_NUMBERS_PER_SQUARE_SUM, self.rows), xp.float32)
         self.rotations = xp.asarray(rotation_table(model, self.context - 1), xp.float32)
+        self._prepare_attention()
 
     def _prepare_attention(self) -> None:
         """Plan attention, allocate what its blocks leave for one another, and load its kernel.
@@ -144,8 +141,7 @@ class Chain(CudaImplementation):
 
     def _make_normed_product(self, kind: int, squares_parts: int, weights: Array, **tensors: Array) -> Launch:
         """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""
-        tensors["squares"] = self.squares
-        launch, _ = self._make_product(kind, self.scaled, weights, squares_parts, **tensors)
+        launch, _ = self._make_product(kind, self.scaled, weights, squares_parts, squares=self.squares, **tensors)
         return launch
 
     def _make_added_product(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[Launch, int]:
