@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from speed_tables import MeasuredSteps
 
 from roofline.api import figure_style as style
-from roofline.api import number
+from roofline.api import group_by, number
 
 CONTEXT_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 LEGEND = "Hollow: does not fit the memory. Experts by uniform routing; dashed: the fewest. Cross: measured."
@@ -30,9 +30,8 @@ def draw_speeds(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSt
 
 def _draw_panel(axes: Axes, steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> None:
     axes.set_title(style.shorten_middle(steps[0].card.title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
-    contexts = dict.fromkeys(step.context for step in steps)
-    for colour, context in zip(cycle(CONTEXT_COLOURS), contexts, strict=False):
-        line_steps = sorted((step for step in steps if step.context == context), key=lambda step: step.batch)
+    lines = group_by(sorted(steps, key=lambda step: step.batch), lambda step: step.context)
+    for colour, (context, line_steps) in zip(cycle(CONTEXT_COLOURS), lines.items(), strict=False):
         batches, look = [step.batch for step in line_steps], {"color": colour, "lw": 1.3, "zorder": 3}
         axes.plot(batches, [step.tokens_per_s for step in line_steps], label=f"context {context}", **look)
         if line_steps[0].model.has_routed_experts:
