@@ -78,8 +78,7 @@ class DecodeStep(api.Operator):
     def unsupported(self, device: api.Device, case: api.Case) -> str | None:
         """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
         model, free_bytes = config_file.read_model(case.params["config"]), device.identity.memory_free_bytes
-        cache_format = PLAIN_FORMATS[case.dtype]
-        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], cache_format)
+        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN_FORMATS[case.dtype])
         needed_bytes = model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES
         if needed_bytes <= free_bytes:
             return None

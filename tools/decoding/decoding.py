@@ -59,8 +59,7 @@ def main(argv: list[str]) -> int:
         measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
-        figure = speed_picture.draw_speeds(steps, measured)
-        api.figure_style.save(figure, [picture], DPI)
+        api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
