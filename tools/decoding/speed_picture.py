@@ -36,12 +36,11 @@ def _draw_panel(axes: Axes, steps: Sequence[DecodeStepBound], measured: Measured
         axes.plot(batches, [step.tokens_per_s for step in line_steps], label=f"context {context}", **look)
         if line_steps[0].model.has_routed_experts:
             axes.plot(batches, [step.most_tokens_per_s for step in line_steps], ls=(0, (3, 2)), **look)
-        measured_batches = [batch for batch in batches if (batch, context) in measured]
-        speeds = [batch / measured[batch, context].seconds for batch in measured_batches]
-        axes.plot(measured_batches, speeds, color=colour, marker="x", ls="none", zorder=5)
         for step in line_steps:
             dot = style.dot_style(colour, "o", hollow=step.fits is False)
             axes.plot([step.batch], [step.tokens_per_s], **dot, zorder=4)
+            if found := measured.get((step.batch, context)):
+                axes.plot([step.batch], [step.batch / found.seconds], color=colour, marker="x", zorder=5)
     style.set_log_axis(axes.xaxis, number, base=2, numticks=9)
     axes.set_xticks(sorted({step.batch for step in steps}))
     style.set_log_axis(axes.yaxis, number, subs=(1, 2, 5), numticks=9)
