@@ -32,10 +32,6 @@ class CardCeilings:
                 return candidate
         raise NoCeiling(f"no GEMM ceiling for {dtype} or for a dtype that could replace it")
 
-    def memory_s(self, operation: ModelOperation) -> float:
-        """Return the seconds that the operation's reads take at least, in all layers."""
-        return operation.count * operation.bytes / (self.read_gb_per_s * 1e9)
-
     def compute_s(self, operation: ModelOperation) -> float:
         """Return the seconds that the operation's products take at least, in all layers. Raises NoCeiling."""
         if not operation.flops:
@@ -88,7 +84,7 @@ class Bound:
 
 def bound_step(operations: Sequence[ModelOperation], ceilings: CardCeilings) -> Bound:
     """Return the least time of a step of these operations under the ceilings. Raises NoCeiling."""
-    memory_times = [ceilings.memory_s(operation) for operation in operations]
+    memory_times = [operation.count * operation.bytes / (ceilings.read_gb_per_s * 1e9) for operation in operations]
     compute_times = [ceilings.compute_s(operation) for operation in operations]
     memory_s, compute_s = fsum(memory_times), fsum(compute_times)
     limiting_times = memory_times if memory_s >= compute_s else compute_times
@@ -150,7 +146,6 @@ def bound_steps(
         compute_bound_batch = find_compute_bound_batch(model, context, cache_format, card.burst, largest_batch)
         for batch in batches:
             expected = step_operations(model, batch, context, cache_format, expected=True)
-            fewest = step_operations(model, batch, context, cache_format)
             bounds.append(
                 DecodeStepBound(
                     model=model,
@@ -159,7 +154,7 @@ def bound_steps(
                     batch=batch,
                     context=context,
                     expected=bound_step(expected, card.burst),
-                    bound=bound_step(fewest, card.burst),
+                    bound=bound_step(step_operations(model, batch, context, cache_format), card.burst),
                     sustained_s=sustained_step_s(expected, card),
                     memory_bytes=model.weight_bytes + batch * model.cache_bytes(context, cache_format),
                     fits=None if largest_batch is None else batch <= largest_batch,
