@@ -21,14 +21,14 @@ class BadModel(ValueError):
 class Fields:
     """The fields of a config or of a mapping in it. All `read_...` methods raise BadModel for a bad value.
 
-    `config` is the content of the file, `aliases` has the family's names by those of the file, `prefix` is the path of
-    the mapping in the file.
+    `config` is the content of the file, `defaults` are the family's, `aliases` has its names by those of the file,
+    `prefix` is the path of the mapping in the file.
     """
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping, aliases: Mapping | None = None, prefix: str = ""):
         aliases = aliases or {}
         self._names_in_file = {name: alias for alias, name in aliases.items() if alias in config}
-        self._defaults, self._names_read, self.prefix = defaults, set(), format_name(prefix)
+        self.defaults, self._names_read, self.prefix = defaults, set(), format_name(prefix)
         self.values: dict[str, Any] = {}
         self.assumed_defaults: dict[str, str] = {}
         for key, value in config.items():
@@ -51,10 +51,6 @@ class Fields:
     def read_optional_whole(self, name: str, minimum: int = 1) -> int | None:
         """Return a whole number, or None where it is missing or null."""
         return None if self._read(name) is None else self.read_whole(name, minimum)
-
-    def has_default(self, name: str) -> bool:
-        """Return whether the family has a default for the field."""
-        return self._defaults.get(name) is not None
 
     def read_flag(self, name: str) -> bool:
         """Return true or false; false where it is missing or null."""
@@ -111,7 +107,7 @@ class Fields:
         self._names_read.add(name)
         if name in self.values:  # null too: it says that there is none
             return self.values[name]
-        value = self._defaults.get(name)
+        value = self.defaults.get(name)
         if value is not None:
             self.assumed_defaults[name] = str(value)
         return value

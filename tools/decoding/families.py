@@ -69,7 +69,7 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     kv_heads = fields.read_optional_whole("num_key_value_heads") or heads
     if heads % kv_heads:
         raise BadModel(f"num_key_value_heads: {kv_heads} does not divide num_attention_heads, {heads}")
-    read_head_size = fields.read_whole if fields.has_default("head_dim") else fields.read_optional_whole
+    read_head_size = fields.read_whole if fields.defaults.get("head_dim") else fields.read_optional_whole
     head_size = read_head_size("head_dim")
     if head_size is None:
         if hidden % heads:
@@ -137,7 +137,7 @@ def windows_by_layer_types(reader: LayerReader) -> Windows:
     Without layer_types they are in all layers but every second (gpt-oss, Gemma 2) or sixth.
     """
     fields, window = reader.fields, reader.fields.read_optional_whole("sliding_window", minimum=0)
-    period = fields.read_whole("sliding_window_pattern") if fields.has_default("sliding_window_pattern") else 2
+    period = fields.read_whole("sliding_window_pattern") if fields.defaults.get("sliding_window_pattern") else 2
     types = fields.read_list("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
         types = [SLIDING if (layer + 1) % period else FULL for layer in range(reader.layers)]
