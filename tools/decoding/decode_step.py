@@ -123,8 +123,7 @@ class DecodeStep(api.Operator):
             launch()
         stride = -(-chain.batch * chain.context // MOST_CACHED)
         arrays = select_layer(weights, 0)
-        for name in ("keys", "values"):
-            arrays[name] = arrays[name][::stride]
+        arrays |= {name: arrays[name][::stride] for name in ("keys", "values")}
         arrays = {name: _to_float64(device, array) for name, array in arrays.items()}
         stream = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
         expected = run_layer(chain.model, arrays, stream)
@@ -138,8 +137,7 @@ class DecodeStep(api.Operator):
         stride = -(-model.vocabulary * model.hidden // MOST_COMPARED) | 1  # odd
         logits = device.to_host(result).astype(numpy.float32)
         stream, norm = _to_float64(device, chain.stream), _to_float64(device, chain.weights["last_norm"])
-        head = _to_float64(device, chain.weights["head"][::stride])
-        expected = normalise(stream, norm, model.eps) @ head.T
+        expected = normalise(stream, norm, model.eps) @ _to_float64(device, chain.weights["head"][::stride]).T
         compared = logits[:, ::stride]
         if not numpy.isfinite(logits).all():  # maybe of those that are not compared
             compared = compared + numpy.nan
