@@ -33,7 +33,6 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
     """Return the cells by column. A dash: not known, or too wide next to dollars or whole requests."""
     ((part, share),) = find_largest_parts(step, 1)
     has_room = not (step.usd_per_million_tokens or step.output_tokens_per_s)
-    joules = measured.joules_per_token if measured else None
     return {
         "batch": str(step.batch),
         "context": str(step.context),
@@ -44,7 +43,7 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
         "of the bound": api.percent(step.bound.seconds / measured.seconds) if measured else "-",
         "one by one": api.duration(step.expected.without_overlap_s) if has_room else "-",
         "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
-        "J per token": api.number(joules) if joules else "-",
+        "J per token": api.number(measured.joules_per_token) if measured and measured.joules_per_token else "-",
         "J per token, about": api.number(step.joules_per_token) if step.joules_per_token else "-",
         "limited by": step.expected.limited_by,
         "largest part": f"{part} {api.percent(share)}" if has_room else "-",
