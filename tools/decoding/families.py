@@ -3,7 +3,7 @@
 Defaults of fields: families.yaml. Shapes: modeling_*.py of transformers 5.23.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -286,10 +286,14 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
     if model_type not in MODEL_TYPES:
         raise BadModel(f"model_type: {format_value(model_type)} is unknown; allowed: {', '.join(MODEL_TYPES)}")
     reader = _make_reader(config, model_type, nested)
-    layers = tuple(_read_layers(reader))
-    fields, hidden = reader.fields, reader.hidden
+    family, fields, hidden = reader.family, reader.fields, reader.hidden
+    norms, layers = [reader.make_norm(name) for name in NORM_NAMES[: family.norms]], []
+    for layer, window in enumerate(family.windows(reader)):
+        layer_reader = replace(reader, layer=layer, window=window)
+        linears, vectors, attention = family.attention(layer_reader)
+        layers.append(ModelLayer((*linears, *family.mlp(layer_reader)), (*norms, *vectors), attention))
     positions = []
-    if reader.family.learned_positions:
+    if family.learned_positions:
         positions.append(Matrix("wpe", "head", fields.read_whole("max_position_embeddings"), hidden, reader.plain))
     vocabulary, head_format = fields.read_whole("vocab_size"), reader.formats("lm_head")
     tied, longest_context = fields.read_flag("tie_word_embeddings"), fields.read_whole("max_position_embeddings")
@@ -300,7 +304,7 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
         name=name,
         source=source,
         model_type=model_type,
-        layers=layers,
+        layers=tuple(layers),
         tables=(Matrix("embed_tokens", "head", vocabulary, hidden, reader.plain), *positions),
         vectors=(reader.make_norm("last norm", "head"),),
         head=Matrix("lm_head", "head", vocabulary, hidden, reader.plain if tied else head_format),
@@ -327,12 +331,3 @@ def _make_reader(config: Mapping[str, Any], model_type: str, nested: bool) -> La
         raise BadModel(f"architectures: {format_value(headless)}; allowed: a name that ends in {allowed}")
     formats = read_formats(fields.read_mapping("quantization_config"), plain, nested)
     return LayerReader(family, fields, plain, formats, hidden, layers)
-
-
-def _read_layers(model_reader: LayerReader) -> Iterator[ModelLayer]:
-    family = model_reader.family
-    norms = [model_reader.make_norm(name) for name in NORM_NAMES[: family.norms]]
-    for layer, window in enumerate(family.windows(model_reader)):
-        reader = replace(model_reader, layer=layer, window=window)
-        linears, vectors, attention = family.attention(reader)
-        yield ModelLayer((*linears, *family.mlp(reader)), (*norms, *vectors), attention)
