@@ -16,7 +16,7 @@ SCALING_NUMBERS = {  # by the type of rope_scaling: the numbers that it needs
 }
 LARGEST_NUMBER = 1e12  # of a rotary embedding or a norm
 DEFAULT_THETA, DEFAULT_EPS = 1e4, 1e-6  # as Hugging Face's classes have them
-WEIGHT_DTYPES = ("bf16", "fp16")  # the chain runs a model's weights in either
+WEIGHT_BITS = 16  # the chain runs a model's weights in bf16 or fp16
 BIASED = ("q_proj", "k_proj", "v_proj")
 
 
@@ -101,7 +101,7 @@ def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str,
         raise NotDense(f"hidden_act {config['hidden_act']}; the chain has silu")
     if any(layer.attention.window for layer in model.layers):
         raise NotDense("its attention has a window")
-    if any(linear.format.name not in WEIGHT_DTYPES for linear in (*linears, model.head)):
+    if any(linear.format.bits != WEIGHT_BITS for linear in (*linears, model.head)):
         raise NotDense("its weights are quantised, or not of 16 bits")
     if any(linear.bias for linear in linears if not linear.name.endswith(BIASED)):
         raise NotDense("it has biases next to those of queries, keys and values")

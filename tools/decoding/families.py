@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from architecture import Attention, Matrix, Model, ModelLayer, Part
 from config_fields import BadModel, Fields, format_value
-from number_formats import HUGGING_FACE_FORMATS, PLAIN_FORMATS, NumberFormat
+from number_formats import HUGGING_FACE_FORMATS, NumberFormat
 from quantisation import WeightFormats, read_formats
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -223,7 +223,7 @@ def deepseek_experts(reader: LayerReader, corrected: bool = True) -> list[Matrix
     period = fields.read_whole("moe_layer_freq")
     if layer < fields.read_whole("first_k_dense_replace", minimum=0) or layer % period:
         return gated_mlp(reader)
-    correction = PLAIN_FORMATS["fp32"] if corrected else None
+    correction = HUGGING_FACE_FORMATS["float32"] if corrected else None
     router = reader.make_linear("mlp.gate", "experts", experts["copies"], reader.hidden, correction)
     shared_experts = gated_mlp(reader, size * shared, "mlp.shared_experts") if shared else []
     return [router, *gated_mlp(reader, size, "mlp.experts.0", **experts), *shared_experts]

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from place_page import LEVELS, describe_kernel
-from placing import FP16_PIPE, Ceilings, Placed, Profile
+from placing import PACKED_PIPE, Ceilings, Placed, Profile
 
 from roofline.api import LEVEL_COLOURS, Ceiling, ComputeCeiling, MemoryCeiling, flops_unit, level_label, number
 from roofline.api import figure_style as style
@@ -134,7 +134,7 @@ def select_ceilings(kernels: Sequence[Placed], ceilings: Ceilings) -> tuple[list
     """Return the compute ceilings that kernels stand under, and the memory ceilings with their levels."""
     by_name = {ceiling.name: ceiling for ceiling in ceilings}
     roofs = [roof for kernel in kernels for roof in kernel.roofs if roof.ceiling in by_name]
-    peak_names = dict.fromkeys(roof.ceiling for roof in roofs if roof.unit and (roof.unit, roof.dtype) != FP16_PIPE)
+    peak_names = dict.fromkeys(roof.ceiling for roof in roofs if roof.unit and (roof.unit, roof.dtype) != PACKED_PIPE)
     slope_names = dict.fromkeys((level, roof.ceiling) for level in COLOURS for roof in roofs if roof.level == level)
     return [by_name[name] for name in peak_names], [(level, by_name[name]) for level, name in slope_names]
 

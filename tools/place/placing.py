@@ -13,7 +13,8 @@ LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, b
 PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
-FP16_PIPE = ("cuda_core", "fp16")  # compilers have it convert and make constants too
+# Of two numbers in a register; compilers have it convert and make constants too.
+PACKED_PIPE = ("cuda_core", next(name for name, row in api.DTYPES.items() if row.numbers_per_instruction > 1))
 Ceilings = Sequence[api.Ceiling]
 Number = float | None  # None: not known
 Launches = Sequence[api.ncu.ProfiledKernel]  # of one kernel with one grid and block
@@ -178,7 +179,7 @@ def _place_kernel(
     first, count, total_s = launches[0], len(launches), totals.get("duration_s")
     mean_s, clock_mhz = (total_s or 0.0) / count or None, _clock_mhz(launches, totals)
     flops = {key: total / count for key, total in totals.items() if isinstance(key, tuple)}
-    counted = [amount for pipe, amount in flops.items() if pipe != FP16_PIPE]
+    counted = [amount for pipe, amount in flops.items() if pipe != PACKED_PIPE]
     missing, missing_flops = _missing(first.counts, totals)
     model = RoofModel(ceilings, mean_s, clock_mhz)
     roofs = [model.roof_of_flops(amount, dtype, unit) for (unit, dtype), amount in flops.items() if amount]

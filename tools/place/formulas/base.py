@@ -15,7 +15,7 @@ import ml_dtypes  # noqa: F401  NumPy knows its types once it is loaded
 import numpy
 import yaml
 
-from roofline.api import DTYPES
+from roofline.api import COMMON_DTYPE, DTYPES
 
 # NumPy's names of types by PyTorch's.
 ARRAY_TYPES = yaml.safe_load(Path(__file__).with_name("types.yaml").read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ class CallWork:
     flops: float
     read_bytes: float
     write_bytes: float
-    dtype: str = "fp32"  # of the arithmetic; fp32 is that of CUDA cores
+    dtype: str = COMMON_DTYPE  # of the arithmetic: that of CUDA cores
     product: bool = False  # a matrix product, an attention or a convolution: what MFU counts
     shape: str = ""
 

@@ -18,7 +18,7 @@ def product_dtype(call: Call, operand: Tensor) -> str:
 
     Raises UnknownTypeError for operands of a type without a dtype, such as complex numbers.
     """
-    if operand.dtype not in DTYPES:
+    if operand.dtype not in DTYPES or not DTYPES[operand.dtype].outputs:
         raise UnknownTypeError(operand.type)
     for dtype, pattern in KERNEL_NAMES.items():
         if pattern.search(call.kernel):

@@ -55,8 +55,3 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     join_and_write<DTYPE>(shared, out, workspace, arrived + kv_head * query_tiles + query_tile, first_query, queries,
                           split, splits, scale_log2);
 }
-
-// As many arguments, and nothing to do.
-extern "C" __global__ void nothing(const DTYPE::stored* query, const DTYPE::stored* keys, const DTYPE::stored* values,
-                                   DTYPE::stored* out, float* workspace, unsigned int* arrived, int seq_len, int group,
-                                   int splits) {}
