@@ -31,10 +31,10 @@ endif
 
 # With exec, since run.py ends when make does, and not when a shell between them does.
 run: setup ## measure what is missing or stale, and print the summary (AGAIN=1: re-measure disturbed records; ARGS="..." go to snakemake)
-	@exec $(python) workflow/commands/run.py $(if $(AGAIN),--again) $(ARGS)
+	@exec $(python) workflow/commands/run.py $(if $(filter-out 0 no off false,$(AGAIN)),--again) $(ARGS)
 
 plan: setup ## install what is missing, and say what `make` would measure, and why
-	@$(python) workflow/commands/run.py --dry-run $(if $(AGAIN),--again) $(ARGS)
+	@$(python) workflow/commands/run.py --dry-run $(if $(filter-out 0 no off false,$(AGAIN)),--again) $(ARGS)
 
 cell: setup ## measure one record with what it needs and is missing, and print its line (CELL=cpu/peak_flops/fp32)
 	@exec $(python) workflow/commands/run.py --cell "$$CELL" $(ARGS)

@@ -9,17 +9,19 @@ from workflow_run import CHECKOUT
 
 from roofline.core.architectures import ARCHITECTURES, architecture_of, parse_capability
 from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, array_dtype
-from roofline.core.levels import LEVELS, TARGETS, TRANSACTION_ROOFS
+from roofline.core.levels import LEVELS, PEER, SWEEP, TARGETS, TRANSACTION_ROOFS
 from roofline.core.terms import RegimeLevel
+from roofline.devices.cpu import dram_benchmarks
 from roofline.devices.datasheets import read_datasheets
-from roofline.devices.gpu import driver_calls
+from roofline.devices.gpu import cache_benchmarks, driver_calls, hbm_benchmarks
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER
 from roofline.operators.gemm.about import AboutGemm
 from roofline.operators.gemm.cublaslt import DATA_TYPES, SCALE_MODES
 from roofline.operators.gemm.operator import Gemm
 from roofline.report.palette import DTYPE_COLOURS, LEVEL_COLOURS
 
-RATES = read_datasheets(CHECKOUT / "config/datasheets.yaml")["architectures"]
+DATASHEETS = read_datasheets(CHECKOUT / "config/datasheets.yaml")
+RATES = DATASHEETS["architectures"]
 OF_PRODUCTS = pytest.mark.parametrize("name", PRODUCT_DTYPES)
 
 
@@ -50,22 +52,24 @@ def test_a_matrix_whose_type_the_copy_engine_does_not_know_is_refused(monkeypatc
 
 @OF_PRODUCTS
 def test_a_dtype_has_a_colour(name):
-    assert name in DTYPE_COLOURS
+    assert name in DTYPE_COLOURS, f"report/palette.py: no colour of {name}"
 
 
 @OF_PRODUCTS
 def test_a_dtype_has_an_array_type_and_a_kernel_that_fills_arrays(name):
     assert array_dtype(name).itemsize * 8 >= DTYPES[name].bits
-    assert f"void normal_{DTYPES[name].stored_as}(" in (CEILING_KERNEL_FOLDER / "random.cu").read_text()
+    kernel = f"normal_{DTYPES[name].stored_as}"
+    assert f"void {kernel}(" in (CEILING_KERNEL_FOLDER / "random.cu").read_text(), f"random.cu has no {kernel}"
 
 
 @OF_PRODUCTS
 def test_cublaslt_has_a_number_for_the_types_and_scales_of_a_dtype(name):
     row = DTYPES[name]
-    assert row.array in DATA_TYPES
-    assert {DTYPES[output.dtype].array for output in row.outputs} <= DATA_TYPES.keys()
+    numbers = {row.array, *(DTYPES[output.dtype].array for output in row.outputs)}
+    assert numbers <= DATA_TYPES.keys(), f"operators/gemm/cublaslt.py: DATA_TYPES lacks {numbers - DATA_TYPES.keys()}"
     for blocks in row.scales or ():
-        assert (blocks.across, blocks.along_k, blocks.bits) in SCALE_MODES
+        mode = (blocks.across, blocks.along_k, blocks.bits)
+        assert mode in SCALE_MODES, f"operators/gemm/cublaslt.py: SCALE_MODES lacks {mode}"
 
 
 @OF_PRODUCTS
@@ -78,6 +82,22 @@ def test_a_dtype_is_computed_by_some_architecture_at_a_known_rate(name):
             continue  # as of 11.0, of which no rates are published
         missing = f"config/datasheets.yaml: no rate of {name} on {architecture.since}"
         assert not row.rated or name in known["tensor_core"], missing
+
+
+@OF_PRODUCTS
+def test_a_class_of_slower_tensor_cores_says_how_fast_a_dtype_is(name):
+    for card in DATASHEETS["cards"].values():
+        factors = DATASHEETS["rate_classes"][card["rate_class"]]["factors"]
+        if factors and name in RATES[card["compute_capability"]]["tensor_core"]:
+            missing = f"config/datasheets.yaml: rate_classes.{card['rate_class']}.factors has no {name}"
+            assert name in factors, missing
+
+
+def test_a_target_has_a_benchmark_on_its_kind_of_device():
+    gpu, cpu = {*cache_benchmarks.BENCHMARKS, *hbm_benchmarks.BENCHMARKS}, {*dram_benchmarks.BENCHMARKS}
+    for name in TARGETS.keys() - {SWEEP, PEER}:
+        kind = TARGETS[name].device_kind
+        assert name in (gpu if kind == "gpu" else cpu), f"devices/{kind}: no BENCHMARKS has {name}"
 
 
 def test_levels_have_a_colour_for_their_transactions_and_regimes_and_targets_a_level():

@@ -265,10 +265,9 @@ class CpuDevice(base.Device):
     def bandwidth_benchmarks(self, level: str, size_bytes: int | None) -> list[BandwidthBenchmark]:
         from roofline.devices.cpu import dram_benchmarks
 
-        if not size_bytes:
-            free_bytes = host.memory_available_bytes()
-            size_bytes = dram_benchmarks.default_array_bytes(self.cores, self.last_level_cache_bytes, free_bytes)
-        return dram_benchmarks.bandwidth_benchmarks(self.workers, size_bytes)
+        free = host.memory_available_bytes()
+        size_bytes = size_bytes or dram_benchmarks.default_array_bytes(self.cores, self.last_level_cache_bytes, free)
+        return dram_benchmarks.BENCHMARKS[level](self.workers, size_bytes)
 
     def sweep_benchmarks(self, points_per_octave: int) -> list[SweepBenchmark]:
         """Return a sweep of one core, and one of all cores with a set each; on one core these are the same."""

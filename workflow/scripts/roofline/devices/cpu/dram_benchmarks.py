@@ -358,3 +358,6 @@ def _allocate_filled(workers: Workers, size_bytes: int) -> numpy.ndarray:
 
     workers.run(workers.count, fill)
     return memory
+
+
+BENCHMARKS = {"dram": bandwidth_benchmarks}  # of each target of core/levels.py that a CPU has
