@@ -360,4 +360,4 @@ def _allocate_filled(workers: Workers, size_bytes: int) -> numpy.ndarray:
     return memory
 
 
-BENCHMARKS = {"dram": bandwidth_benchmarks}  # of each target of core/levels.py that a CPU has
+BENCHMARKS = {MAIN_MEMORY["cpu"]: bandwidth_benchmarks}  # of each target of core/levels.py that a CPU has
