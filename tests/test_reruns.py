@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy
 import pytest
 from safetensors.numpy import save_file
-from workflow_run import CHECKOUT, Run, measured, surroundings, tensors
+from workflow_run import BUDGET, CHECKOUT, Run, measured, surroundings, tensors
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
@@ -72,6 +72,12 @@ def test_changes_of_settings_files_and_sources_plan_their_own_jobs(run):
     (run.results / PEAK).unlink()
     own = {"cpu/decode_attn/minigpt/S48_fp32.json", ROWS_SEAL, ROWS, MEMORY, PEAK}
     assert run.planned() == {PREDICTIONS, *own, *FOLLOWS}
+
+
+def test_two_settings_that_exchange_their_values_make_their_jobs_stale(run):
+    """Snakemake compares params as a set of values, without their names."""
+    run.edit_config(peak_flops={"warmup": BUDGET["iterations"], "iterations": 3})  # 3 is the default of the warm-up
+    assert PEAK in run.planned()
 
 
 # ---------------------------------------------------------------- a rerun that is interrupted

@@ -168,7 +168,7 @@ def followers(base: dict, *paths: str) -> set[str]:
 @pytest.mark.parametrize(("effort", "side"), [("default", 2048), ("thorough", 4096)])
 def test_numpy_multiplies_fp64_of_2048_but_for_thorough(effort, side):
     found = jobs(effort=effort, devices=["cpu"], peak_flops={"dtypes": ["fp64"]})
-    assert found["cpu/peak_flops/fp64"].params["reference_size"] == side
+    assert found["cpu/peak_flops/fp64"].params["settings"]["reference_size"] == side
 
 
 OPERATORS = ("peak_flops", "decode_attn", "row_norm")
@@ -213,8 +213,8 @@ def test_what_measures_follows_only_packages_that_measure_and_one_kind_of_device
 
 def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
     found = jobs(cpu="auto")
-    assert found["cpu/bandwidth/dram"].params["mixes"] == ["read", "copy"]
-    assert found["gpu0/bandwidth/hbm"].params["mixes"] is None
+    assert found["cpu/bandwidth/dram"].params["settings"]["mixes"] == ["read", "copy"]
+    assert found["gpu0/bandwidth/hbm"].params["settings"]["mixes"] is None
     assert {name for name in found if name.startswith("cpu/") and "prediction" not in name} == {
         "cpu/device_query",
         "cpu/peak_flops/fp32",

@@ -85,12 +85,6 @@ def cores_of(wildcards):
     return workflow.cores if PARAMS.used(wildcards) == [lock.HOST_LOCK] else 1
 
 
-def reference_size(wildcards, dtype=None):
-    """Return the rows and columns of the reference GEMM: at most 2048 for NumPy's slow fp64, except in thorough."""
-    slow = (wildcards.device, dtype or wildcards.get("dtype")) == ("cpu", "fp64") and CONFIG.effort != "thorough"
-    return min(CONFIG.peak_flops.size, 2048) if slow else CONFIG.peak_flops.size
-
-
 # A function, since Snakemake would take braces in the user's own names for wildcards.
 def asked_as_text(wildcards):
     return json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True)

@@ -18,7 +18,7 @@ rule device_query:
     resources:
         **PARAMS.resources,
     params:
-        **PARAMS.measuring,
+        identity=PARAMS.identity,
         script=Path("device_query.py"),
         datasheet=PARAMS.datasheet,
         datasheets=str(DATASHEETS),
@@ -39,11 +39,8 @@ use rule device_query as peak_flops with:
         "logs/{device}/peak_flops/{dtype}.log",
     priority: 3
     params:
-        **timing(CONFIG.peak_flops),
         script=Path("peak_flops.py"),
-        size=CONFIG.peak_flops.size,
-        reference_size=reference_size,
-        sustained_s=PARAMS.sustained_s,
+        settings=PARAMS.peak_settings,
 
 
 if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma") and CELLS.gpus]:
@@ -81,15 +78,8 @@ for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell
         resources:
             **OF_LEVEL.resources,
         params:
-            **OF_LEVEL.measuring,
-            **timing(CONFIG.bandwidth),
-            size_mib=OF_LEVEL.of_levels("size_mib", levels.ARRAYS_NEEDED),
-            transfer_size_mib=OF_LEVEL.of_levels("transfer_size_mib", levels.TRANSFER_TARGETS),
-            sweep_points=OF_LEVEL.of_levels("sweep_points", [levels.SWEEP]),
-            mixes=OF_LEVEL.mixes,
-            cards=OF_LEVEL.measured_on,
-            energy=OF_LEVEL.of_levels("energy", ["hbm"]),
-            sustained_s=OF_LEVEL.sustained_s,
+            identity=OF_LEVEL.identity,
+            settings=OF_LEVEL.bandwidth_settings,
         script:
             "../scripts/bandwidth.py"
 
@@ -105,8 +95,8 @@ use rule device_query as instructions with:
         "logs/{device}/instructions/rates.log",
     priority: 2
     params:
-        **timing(CONFIG.bandwidth),
         script=Path("instructions.py"),
+        settings={"timing": timing(CONFIG.bandwidth)},
 
 
 # One process for all: it starts longer under the profiler than it counts. That process, and not the job, holds the GPU.

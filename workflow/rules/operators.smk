@@ -40,7 +40,7 @@ rule predictions:
         measuring=MEASURING_SLOTS,
     params:
         tasks=PARAMS.planned,
-        gemms=lambda wildcards: {dtype: reference_size(wildcards, dtype) for dtype in PARAMS.gemms(wildcards)},
+        gemms=PARAMS.gemms,
     script:
         "../scripts/predictions.py"
 
@@ -92,8 +92,10 @@ for OPERATOR in CELLS.timed:
         resources:
             **PARAMS.resources,
         params:
-            **PARAMS.measuring,
-            **PARAMS.operator(OPERATOR),
+            identity=PARAMS.identity,
+            operator=OPERATOR,
+            operators=PARAMS.own_file(OPERATOR),
+            settings=PARAMS.operator_settings(OPERATOR),
         script:
             "../scripts/measure_operator.py"
 

@@ -147,22 +147,22 @@ def measure_peer(
 
 
 if __name__ == "__main__":
-    name, params = snakemake.wildcards.device, snakemake.params
+    name, settings = snakemake.wildcards.device, snakemake.params.settings
     records = {Path(path).stem: path for path in snakemake.output}
     with job(f"bandwidth {name} {' '.join(records)}", snakemake):
         task = BandwidthJob(
             device=name,
             device_path=snakemake.input.device,
             seal_path=snakemake.input.prediction,
-            size_mib=params.size_mib,
-            transfer_size_mib=params.transfer_size_mib,
-            sweep_points=params.sweep_points,
-            mixes=params.mixes,
-            cards=params.cards,
+            size_mib=settings["size_mib"],
+            transfer_size_mib=settings["transfer_size_mib"],
+            sweep_points=settings["sweep_points"],
+            mixes=settings["mixes"],
+            cards=settings["cards"],
             load_program=next(iter(snakemake.input.loaded), None),
-            energy=params.energy,
-            sustained_s=params.sustained_s,
-            budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
+            energy=settings["energy"],
+            sustained_s=settings["sustained_s"],
+            budget=TimingBudget(**settings["timing"]),
         )
         for level, path in records.items():
             record = measure_level(task, level)

@@ -27,9 +27,9 @@ def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> Ins
 
 
 if __name__ == "__main__":
-    name, params = snakemake.wildcards.device, snakemake.params
+    name = snakemake.wildcards.device
     with job(f"instructions {name}", snakemake):
-        budget = TimingBudget(params.warmup, params.iterations, params.time_budget_s)
+        budget = TimingBudget(**snakemake.params.settings["timing"])
         record = measure_instructions(name, snakemake.input.prediction, budget)
         write(record, snakemake.output[0])
         report(record, f"instructions {name}", read(DeviceRecord, snakemake.input.device))

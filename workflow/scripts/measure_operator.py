@@ -56,15 +56,16 @@ if __name__ == "__main__":
     modules = []
     if builtin_operator:
         modules = [module for implementation in builtin_operator.implementations for module in implementation.modules]
+    settings = params.settings
     with job(name, snakemake, modules):
         record = measure_operator_job(
             registry.collect_operators(params.operators)[params.operator],
             wildcards.device,
-            Job.from_json(params.job),
+            Job.from_json(settings["job"]),
             seals_of(inputs),
-            implementation_names=params.implementations,
-            cold=params.cache == "cold",
-            budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
+            implementation_names=settings["implementations"],
+            cold=settings["cache"] == "cold",
+            budget=TimingBudget(**settings["timing"]),
         )
         write(record, snakemake.output[0])
         report(record, name, read(DeviceRecord, inputs.device))

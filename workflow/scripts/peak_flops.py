@@ -58,7 +58,7 @@ def measure_ceiling(
 
 
 if __name__ == "__main__":
-    name, params = snakemake.wildcards.device, snakemake.params
+    name, settings = snakemake.wildcards.device, snakemake.params.settings
     records = {Path(path).stem: path for path in snakemake.output}
     modules = ["roofline.operators.gemm.cuda_products", BINDINGS]
     if REGISTER_ONLY_DTYPES.keys() >= records.keys():
@@ -71,10 +71,10 @@ if __name__ == "__main__":
                 ceiling,
                 snakemake.input.device,
                 seals_of(snakemake.input),
-                size=params.size,
-                reference_size=params.reference_size,
-                budget=TimingBudget(params.warmup, params.iterations, params.time_budget_s),
-                sustained_s=params.sustained_s,
+                size=settings["size"],
+                reference_size=settings["reference_size"],
+                budget=TimingBudget(**settings["timing"]),
+                sustained_s=settings["sustained_s"],
             )
             write(record, path)
             report(record, f"peak_flops {name} {ceiling}", read(DeviceRecord, snakemake.input.device))

@@ -3,13 +3,14 @@
 import json
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from snakemake.iocontainers import Wildcards
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
-from roofline.core.levels import MAIN_MEMORY, TRANSFER_TARGETS
+from roofline.core.levels import ARRAYS_NEEDED, MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
 from roofline.devices import datasheets, discovery
 from roofline.measure import lock
 from roofline.operators.setting_types import Settings
@@ -27,18 +28,16 @@ class RuleParams:
 
     def __init__(self, cells: Cells, scripts: Path, datasheets_file: Path, level: str = ""):
         self.cells, self.scripts, self.datasheets_file, self.level = cells, scripts, datasheets_file, level
-        self.measuring = {"identity": self._rerun_keys, "software": self._software_key}
         self.card_of = {name: lock.gpu_lock_name(gpu.uuid) for name, gpu in cells.present.items() if name != "cpu"}
         shared = {*self.card_of.values(), lock.HOST_PATH_LOCK}
         self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
         self.resources: dict[str, Callable] = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
         self.resources["measuring"] = lambda wildcards, input: 1 if hasattr(input, "device") else MEASURING_SLOTS
 
-    def _rerun_keys(self, wildcards: Wildcards) -> str:
-        return " and ".join(self.cells.present[device].rerun_key() for device in self.measured_on(wildcards))
-
-    def _software_key(self, wildcards: Wildcards) -> str:
-        return self.cells.present[wildcards.device].software_key()
+    def identity(self, wildcards: Wildcards) -> dict[str, str]:
+        """Return the devices that a job measures, with their drivers, and the libraries: others make its results stale."""
+        devices = " and ".join(self.cells.present[device].rerun_key() for device in self.measured_on(wildcards))
+        return {"devices": devices, "software": self.cells.present[wildcards.device].software_key()}
 
     def used(self, wildcards: Wildcards) -> list[str]:
         """Return the locks, by their names in roofline.measure.lock, of all that a measurement needs for itself."""
@@ -87,31 +86,62 @@ class RuleParams:
         paths = {cards.cards_path(self.cells.present[device].name) for device in self.cells.gpus}
         return [os.path.relpath(path) for path in paths if path.exists()]
 
-    def of_levels(self, key: str, levels: Collection[str]) -> int | bool | None:
-        """Return a bandwidth setting for levels that use it, else None: no other record goes stale with it."""
-        return getattr(self.cells.config.bandwidth, key) if discovery.level_name(self.level) in levels else None
-
-    def mixes(self, wildcards: Wildcards) -> list[str] | None:
-        """Return the access patterns of a CPU's memory that comparing it with a GPU needs; None for all."""
-        compared = self.level == MAIN_MEMORY["cpu"] and not self.cells.measures_all(wildcards.device)
-        return ["read", "copy"] if compared else None
-
-    def sustained_s(self, wildcards: Wildcards) -> float | None:
-        """Return the seconds of sustained load: of GEMMs on a GPU, and of its memory. None for other ceilings."""
-        ceiling = wildcards.get("dtype", self.level if self.level == MAIN_MEMORY["gpu"] else None)
-        return self.cells.sustained_s(wildcards.device, ceiling) if ceiling else None
-
-    def operator(self, rule: str) -> dict:
-        """Return the params of an operator's jobs. Other cases and other devices' implementations make none stale."""
-        settings = getattr(self.cells.config, rule)
+    def peak_settings(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return the settings of a compute ceiling, or of all register-only ones, whose job has no wildcard for them."""
+        settings, ceiling = self.cells.config.peak_flops, wildcards.get("dtype", next(iter(REGISTER_ONLY_DTYPES)))
         return {
-            "operator": rule,
-            "operators": self.own_file(rule),
-            "job": lambda wildcards: self.cells.jobs[rule][wildcards.case].to_json(),
-            "implementations": lambda wildcards: self._implementations(rule, wildcards.device),
-            "cache": settings.cache,
-            **timing(settings),
+            "timing": timing(settings),
+            "size": settings.size,
+            "reference_size": self._reference_size(wildcards.device, ceiling),
+            "sustained_s": self.cells.sustained_s(wildcards.device, ceiling),
         }
+
+    def gemms(self, wildcards: Wildcards) -> dict[str, int]:
+        """Return the size of the reference GEMM of each compute ceiling of a device that is one of GEMMs."""
+        folder, peaks = f"{wildcards.device}/peak_flops", self.cells.peaks()
+        dtypes = [dtype for dtype in self.cells.dtypes if f"{folder}/{dtype}" in peaks]
+        return {
+            dtype: self._reference_size(wildcards.device, dtype)
+            for dtype in dtypes
+            if dtype not in REGISTER_ONLY_DTYPES
+        }
+
+    def _reference_size(self, device: str, ceiling: str) -> int:
+        """Return the rows and columns of the reference GEMM: at most 2048 for NumPy's slow fp64, except in thorough."""
+        size, slow = self.cells.config.peak_flops.size, (device, ceiling) == ("cpu", "fp64")
+        return min(size, 2048) if slow and self.cells.config.effort != "thorough" else size
+
+    def bandwidth_settings(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return the settings of the job of a memory level; None for those that its levels do not use, so that no other
+        record goes stale with them."""
+        settings, level, loaded = self.cells.config.bandwidth, discovery.level_name(self.level), MAIN_MEMORY["gpu"]
+        # What comparing a CPU with the GPU next to it needs.
+        compared = self.level == MAIN_MEMORY["cpu"] and not self.cells.measures_all(wildcards.device)
+        return {
+            "timing": timing(settings),
+            "size_mib": settings.size_mib if level in ARRAYS_NEEDED else None,
+            "transfer_size_mib": settings.transfer_size_mib if level in TRANSFER_TARGETS else None,
+            "sweep_points": settings.sweep_points if level == SWEEP else None,
+            "mixes": ["read", "copy"] if compared else None,
+            "cards": self.measured_on(wildcards),
+            "energy": settings.energy if level == loaded else None,
+            "sustained_s": self.cells.sustained_s(wildcards.device, loaded) if level == loaded else None,
+        }
+
+    def operator_settings(self, rule: str) -> Callable[[Wildcards], dict[str, Any]]:
+        """Return a function of wildcards: the settings of an operator's job. Other cases and other devices'
+        implementations make no result stale."""
+
+        def settings_of_job(wildcards: Wildcards) -> dict[str, Any]:
+            settings = getattr(self.cells.config, rule)
+            return {
+                "timing": timing(settings),
+                "job": self.cells.jobs[rule][wildcards.case].to_json(),
+                "implementations": self._implementations(rule, wildcards.device),
+                "cache": settings.cache,
+            }
+
+        return settings_of_job
 
     def _implementations(self, rule: str, device: str) -> list[str]:
         kind, names = discovery.kind_from_name(device), getattr(self.cells.config, rule).implementations
@@ -132,12 +162,6 @@ class RuleParams:
             for case in sorted(self.cells.cases(rule, wildcards.device)):
                 tasks.append(json.dumps({**operator, "job": self.cells.jobs[rule][case].to_json()}))
         return tasks
-
-    def gemms(self, wildcards: Wildcards) -> list[str]:
-        """Return the dtypes whose GEMMs are measured on a device."""
-        folder, peaks = f"{wildcards.device}/peak_flops", self.cells.peaks()
-        dtypes = [dtype for dtype in self.cells.dtypes if f"{folder}/{dtype}" in peaks]
-        return [dtype for dtype in dtypes if dtype not in REGISTER_ONLY_DTYPES]
 
     def own_file(self, rule: str) -> list[str]:
         """Return the user's file that defines an operator, in a list; [] for an operator of the library."""
