@@ -19,7 +19,6 @@ from workflow_run import CHECKOUT, TINY, changed
 from roofline.core.units import GIB
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
-from roofline.run.sources import MEASURING
 
 LIBRARY = CHECKOUT / "workflow/scripts/roofline"
 CPU = Identity("cpu", "cpu", "A CPU", "cpu-1", None, 64 * GIB, 48 * GIB, last_level_cache_bytes=8 << 20)
@@ -71,9 +70,8 @@ def jobs(config: dict = BASE, **changes) -> dict[str, Job]:
             files = rule.expand_input(wildcards)[0]
             params, _ = rule.expand_params(wildcards, files, output, None)
             name = str(output[0]).removeprefix("results/")
-            known = {key: value for key, value in params.items() if not isinstance(value, Path)}
             library, needs = ({*map(str, files.get(key, ()))} for key in ("library", "files"))
-            found[name.removesuffix(".json")] = Job(library, known, {*map(str, output)}, needs)
+            found[name.removesuffix(".json")] = Job(library, dict(params.items()), {*map(str, output)}, needs)
         return found
 
 
@@ -175,24 +173,25 @@ OPERATORS = ("peak_flops", "decode_attn", "row_norm")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
 SEALS |= {"gpu0/rmsnorm_matmul/prediction"}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions", "gpu0/rmsnorm_matmul"}
+QUERIES = on_both("device_query")
+MEASURING = TIMED | SEALS | QUERIES
 FILES = {
-    "core/roofline_model.py": TIMED | SEALS | on_both("device_query") | REPORTING,
-    "core/formatting.py": REPORTING,
-    "devices/cpu/cpu_device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
-    "devices/cpu/timed_frame.ll": {name for name in TIMED | SEALS if name[:3] == "cpu"} | {"cpu/device_query"},
-    "devices/gpu/gpu_device.py": {name for name in TIMED | SEALS if name[:3] == "gpu"} | {"gpu0/device_query"},
-    "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction"),
-    "operators/row_norm/kernels/row_norm.cu": {"gpu0/row_norm", "gpu0/row_norm/prediction"},
-    "operators/row_norm/about.py": {"roofline"},
-    "measure/sealing.py": SEALS | on_both("device_query"),
-    "measure/calibration.py": on_both("device_query"),
-    "measure/compute_ceiling.py": on_both("peak_flops"),
-    "measure/memory_load.py": on_both("bandwidth"),
+    "core/roofline_model.py": MEASURING | REPORTING,
+    "records/base.py": MEASURING | REPORTING,
+    "measure/sealing.py": MEASURING | REPORTING,
+    "devices/discovery.py": MEASURING | REPORTING,
+    "devices/cpu/timed_frame.ll": {name for name in MEASURING if name[:3] == "cpu"} | REPORTING,
+    "devices/gpu/kernels/caches.cu": {name for name in MEASURING if name[:3] == "gpu"} | REPORTING,
+    "operators/base.py": MEASURING | REPORTING,
+    "operators/gemm/cublaslt.py": MEASURING | REPORTING,
+    "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction") | REPORTING,
+    "operators/row_norm/kernels/row_norm.cu": on_both("row_norm", "row_norm/prediction") | REPORTING,
+    "operators/row_norm/about.py": REPORTING,
     "run/jobs.py": REPORTING,
-    "run/make_manifest.py": {"manifest"},
-    "run/settings.py": set(),
+    "run/settings.py": REPORTING,
+    "table/rows.py": REPORTING,
     "report/job_lines.py": REPORTING,
-    "report/templates/report.css.j2": {"roofline"},
+    "report/templates/report.css.j2": REPORTING,
 }
 
 
@@ -202,10 +201,12 @@ def test_an_edited_file_makes_stale_what_follows_it(base, path, expected):
     assert followers(base, path) == expected
 
 
-def test_what_measures_follows_only_packages_that_measure_and_one_kind_of_device(base):
+def test_what_measures_follows_its_script_the_packages_that_measure_and_one_kind_of_device(base):
     for name in base.keys() - REPORTING:
-        below = [Path(file).resolve().relative_to(LIBRARY).parts for file in base[name].files]
-        assert below and {part[0] for part in below} <= {*MEASURING, "__init__.py"}, name
+        paths = [Path(file).resolve() for file in base[name].files]
+        assert [path.parent.name for path in paths if not path.is_relative_to(LIBRARY)] == ["scripts"], name
+        below = [path.relative_to(LIBRARY).parts for path in paths if path.is_relative_to(LIBRARY)]
+        assert below and {part[0] for part in below} <= {"core", "records", "devices", "operators", "measure"}, name
         other = {"gpu0": "cpu", "cpu": "gpu"}[name.split("/")[0]]
         assert ("devices", other) not in {part[:2] for part in below}, name
     assert {file for job in base.values() for file in job.files if not os.path.isfile(file)} == set()

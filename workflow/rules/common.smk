@@ -1,11 +1,11 @@
-# What the rules need before anything is planned: the settings, the cells of this machine, and the params of jobs.
+# What the rules need before anything is planned: the settings and the cells of this machine, and what rules ask of them.
 
-import inspect
 import json
 import os
 import re
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 # Relative: Snakemake remembers paths as they are written, and results that were unpacked elsewhere must not seem stale.
@@ -19,6 +19,7 @@ os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, wh
 from snakemake.logging import logger
 
 from roofline.core import levels
+from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.gpu.gpu_identity import no_gpu_reason
@@ -26,8 +27,7 @@ from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.rule_params import MEASURING_SLOTS, RuleParams, timing
-from roofline.run.targets import Cells, build_request, files
+from roofline.run.targets import Cells, build_request, files, timing
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
@@ -68,10 +68,13 @@ PRESENT = discovery.discover()
 if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
     print(f"no GPU is measured: {WHY}", file=sys.stderr)
 CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
-PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
-for RESOURCE in PARAMS.limited:  # 2: a GPU's next job starts meanwhile
-    workflow.register_resource(RESOURCE, 1 if RESOURCE == lock.HOST_PATH_LOCK else 2)
-workflow.register_resource("measuring", MEASURING_SLOTS)
+# A measurement takes 1 of `measuring`; device queries and seals take all, so none runs next to a measurement.
+ALONE = 1000
+workflow.register_resource("measuring", ALONE)
+# A resource for each lock of a GPU, of which a job takes 1: the GPU's next job imports meanwhile, and waits for the lock.
+SLOTS = {re.sub(r"\W", "_", name): name for name in [*CELLS.gpu_locks.values(), lock.HOST_PATH_LOCK]}
+for SLOT, LOCK in SLOTS.items():
+    workflow.register_resource(SLOT, 1 if LOCK == lock.HOST_PATH_LOCK else 2)
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
     operator.prerequisite.rule: (operator.prerequisite, rule)
@@ -80,12 +83,80 @@ PREREQUISITES = {
 }.values()
 
 
+# ---------------------------------------------------------------- what a job takes
+
+
 def cores_of(wildcards):
     """Return all of Snakemake's cores for a measurement of the CPU, next to which nothing runs, else 1."""
-    return workflow.cores if PARAMS.used(wildcards) == [lock.HOST_LOCK] else 1
+    return workflow.cores if wildcards.device == "cpu" else 1
 
 
-# A function, since Snakemake would take braces in the user's own names for wildcards.
+def takes(name, level, wildcards):
+    """Return 1 if a measurement needs this lock, else 0."""
+    return int(name in CELLS.locks(wildcards.device, level))
+
+
+def slots(level=""):
+    """Return the resources of a job that uses a GPU, or the path from the host to one at a level of memory."""
+    return {slot: partial(takes, name, level) for slot, name in SLOTS.items()}
+
+
+def locks_of(level, wildcards):
+    """Return the locks that a job takes, by which runs of other folders and users wait for it."""
+    return " ".join(CELLS.locks(wildcards.device, level))
+
+
+def exclusive(level=""):
+    """Return the resources of a measurement, by which no other one disturbs it."""
+    return {"measuring": 1, "locks": partial(locks_of, level), **slots(level)}
+
+
+# ---------------------------------------------------------------- what makes a job's results stale
+
+
+def library(script, *rules):
+    """Return a function of wildcards: a rule's script and the files that it and these operators follow from."""
+
+    def list_files(wildcards):
+        kind = discovery.kind_from_name(wildcards.device) if wildcards.get("device") else None
+        followed = rules or filter(None, [wildcards.get("operator")])
+        return sources.list_measuring_files(SCRIPTS / script, kind, tuple(OPERATORS[rule] for rule in followed))
+
+    return list_files
+
+
+def load_program(level, wildcards):
+    """Return the program that puts all GPUs under load, with what it follows from, if a job of a level runs it."""
+    loads = CELLS.loads_all(wildcards.device, level)
+    return sources.list_measuring_files(SCRIPTS / "load_server.py", "gpu") if loads else []
+
+
+def identity(level, wildcards):
+    """Return the devices that a job measures, at a level of memory if any, with their drivers and libraries."""
+    return CELLS.identity(CELLS.measured_together(wildcards.device, level))
+
+
+def peak_settings(wildcards):
+    """Return the settings of a compute ceiling; of all that stay in registers for the job that measures them all."""
+    return CELLS.peak_settings(wildcards.device, wildcards.get("dtype", next(iter(REGISTER_ONLY_DTYPES))))
+
+
+def bandwidth_settings(level, wildcards):
+    """Return the settings of a job of memory levels, by the first of them."""
+    return CELLS.bandwidth_settings(wildcards.device, level)
+
+
+def operator_settings(operator, wildcards):
+    """Return the settings of one job of an operator."""
+    return CELLS.operator_settings(operator, wildcards.device, wildcards.case)
+
+
+def operator_priority(wildcards):
+    """Return a higher priority on every second GPU: else two would wait for the calls from one host to be timed."""
+    return 4 if wildcards.device in CELLS.gpus[1::2] else 1
+
+
+# As text, since Snakemake would take braces in the user's own names for wildcards.
 def asked_as_text(wildcards):
     return json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True)
 

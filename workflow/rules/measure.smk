@@ -1,10 +1,9 @@
-# The device and its seals, then ceilings. Rules that measure inherit from `device_query`. Their script is a param of a
-# type that Snakemake does not remember: no result goes stale with it.
+# The device and its seals, then ceilings.
 
 
 rule device_query:
     input:
-        library=PARAMS.library("device_query"),
+        library=library("device_query.py"),
     output:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
@@ -16,33 +15,40 @@ rule device_query:
         ENVIRONMENT
     threads: cores_of
     resources:
-        **PARAMS.resources,
+        **exclusive() | {"measuring": ALONE},
     params:
-        identity=PARAMS.identity,
-        script=Path("device_query.py"),
-        datasheet=PARAMS.datasheet,
+        identity=partial(identity, ""),
+        datasheet=lambda wildcards: CELLS.datasheet_sha256(wildcards.device, DATASHEETS),
         datasheets=str(DATASHEETS),
     script:
-        "../scripts/{params.script}"
+        "../scripts/device_query.py"
 
 
-use rule device_query as peak_flops with:
+rule peak_flops:
     input:
-        calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
+        calibration="results/{device}/calibration.json",
         constants="results/{device}/peak_flops/prediction.json",
-        library=PARAMS.library("peak_flops", "peak_flops"),
+        library=library("peak_flops.py"),
     output:
         "results/{device}/peak_flops/{dtype}.json",
     log:
         "logs/{device}/peak_flops/{dtype}.log",
     priority: 3
+    conda:
+        ENVIRONMENT
+    threads: cores_of
+    resources:
+        **exclusive(),
     params:
-        script=Path("peak_flops.py"),
-        settings=PARAMS.peak_settings,
+        identity=partial(identity, ""),
+        settings=peak_settings,
+    script:
+        "../scripts/peak_flops.py"
 
 
+# All ceilings of a GPU that stay in its registers in one job: each takes less time than its process takes to start.
 if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma") and CELLS.gpus]:
 
     ruleorder: peak_flops_fma > peak_flops
@@ -56,8 +62,8 @@ if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma"
             device="|".join(CELLS.gpus),
 
 
+# Levels that one job measures open the card once.
 for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.bandwidths())):
-    OF_LEVEL = RuleParams(CELLS, SCRIPTS, DATASHEETS, LEVELS[0])
 
     rule:
         name:
@@ -65,8 +71,8 @@ for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell
         input:
             device="results/{device}/device_query.json",
             prediction="results/{device}/prediction.json",
-            library=PARAMS.library("bandwidth"),
-            loaded=OF_LEVEL.loaded,
+            library=library("bandwidth.py"),
+            loaded=partial(load_program, LEVELS[0]),
         output:
             files(f"{{device}}/bandwidth/{level}" for level in LEVELS),
         log:
@@ -76,46 +82,56 @@ for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell
             ENVIRONMENT
         threads: cores_of
         resources:
-            **OF_LEVEL.resources,
+            **exclusive(LEVELS[0]),
         params:
-            identity=OF_LEVEL.identity,
-            settings=OF_LEVEL.bandwidth_settings,
+            identity=partial(identity, LEVELS[0]),
+            settings=partial(bandwidth_settings, LEVELS[0]),
         script:
             "../scripts/bandwidth.py"
 
 
-use rule device_query as instructions with:
+rule instructions:
     input:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
-        library=PARAMS.library("instructions"),
+        library=library("instructions.py"),
     output:
         "results/{device}/instructions/rates.json",
     log:
         "logs/{device}/instructions/rates.log",
     priority: 2
+    conda:
+        ENVIRONMENT
+    threads: cores_of
+    resources:
+        **exclusive(),
     params:
-        script=Path("instructions.py"),
+        identity=partial(identity, ""),
         settings={"timing": timing(CONFIG.bandwidth)},
+    script:
+        "../scripts/instructions.py"
 
 
-# One process for all: it starts longer under the profiler than it counts. That process, and not the job, holds the GPU.
-use rule device_query as counters with:
+# One process for all: it starts longer under the profiler than it counts. That process, and not the job, takes the
+# locks of the GPU.
+rule counters:
     input:
         calibration="results/{device}/calibration.json",
         files=sorted({file for _, job in CELLS.counted for file in job.files}),
-        library=PARAMS.library("counters", *sorted({rule for rule, _ in CELLS.counted})),
+        library=library("counters.py", *sorted({rule for rule, _ in CELLS.counted})),
         program=str(SCRIPTS / "counter_program.py"),
     output:
         profiler="results/{device}/profiler.json",
         counted=files(f"{{device}}/counters/{rule}/{job.path}" for rule, job in CELLS.counted),
     log:
         "logs/{device}/counters.log",
-    priority: 0
+    conda:
+        ENVIRONMENT
     resources:
-        **PARAMS.limited,
+        **slots(),
     params:
-        script=Path("counters.py"),
-        datasheet=None,
+        identity=partial(identity, ""),
         ncu=ncu.installation_key(CELLS.ncu),
-        tasks=PARAMS.tasks(),
+        tasks=CELLS.counted_tasks(),
+    script:
+        "../scripts/counters.py"

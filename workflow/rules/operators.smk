@@ -1,11 +1,11 @@
-# Operators: what seals and files they need, and one rule for each. Rules made in a loop cannot inherit.
+# Operators: what seals and files they need, and one rule for each.
 
 
 rule operator_prediction:
     input:
         calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
-        library=PARAMS.library("operator_prediction"),
+        library=library("operator_prediction.py"),
     output:
         "results/{device}/{operator}/prediction.json",
     log:
@@ -14,9 +14,9 @@ rule operator_prediction:
     conda:
         ENVIRONMENT
     resources:
-        measuring=MEASURING_SLOTS,
+        measuring=ALONE,
     params:
-        operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
+        operators=lambda wildcards: CELLS.own_file(wildcards.operator),
     script:
         "../scripts/operator_prediction.py"
 
@@ -26,8 +26,8 @@ rule predictions:
         calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
-        constants=lambda wildcards: PARAMS.operator_seals(wildcards.device),
-        library=PARAMS.library("predictions", *OPERATORS),
+        constants=lambda wildcards: files(CELLS.operator_seals(wildcards.device)),
+        library=library("predictions.py", *OPERATORS),
     output:
         cells="results/{device}/predictions.json",
         page="results/{device}/predictions.md",
@@ -37,10 +37,10 @@ rule predictions:
     conda:
         ENVIRONMENT
     resources:
-        measuring=MEASURING_SLOTS,
+        measuring=ALONE,
     params:
-        tasks=PARAMS.planned,
-        gemms=PARAMS.gemms,
+        tasks=lambda wildcards: CELLS.planned_tasks(wildcards.device),
+        gemms=lambda wildcards: CELLS.gemm_sizes(wildcards.device),
     script:
         "../scripts/predictions.py"
 
@@ -51,7 +51,7 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
         name:
             PREREQUISITE.rule
         input:
-            library=sources.library_files(SCRIPTS / "prerequisite.py", more=(Path(inspect.getfile(PREREQUISITE.make)),)),
+            library=library("prerequisite.py", OPERATOR),
         output:
             PREREQUISITE.pattern,
         log:
@@ -61,7 +61,7 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
             ENVIRONMENT
         params:
             operator=OPERATOR,
-            operators=PARAMS.own_file(OPERATOR),
+            operators=CELLS.own_file(OPERATOR),
             values=lambda wildcards, make=PREREQUISITE.params: json.dumps(make(CONFIG, wildcards.name), sort_keys=True),
         script:
             "../scripts/prerequisite.py"
@@ -78,24 +78,24 @@ for OPERATOR in CELLS.timed:
             prediction="results/{device}/prediction.json",
             constants=f"results/{{device}}/{OPERATOR}/prediction.json",
             files=lambda wildcards, jobs=CELLS.jobs[OPERATOR]: list(jobs[wildcards.case].files),
-            library=PARAMS.library("measure_operator", OPERATOR),
+            library=library("measure_operator.py", OPERATOR),
         output:
             f"results/{{device}}/{OPERATOR}/{{case}}.json",
         log:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
             case="|".join(map(re.escape, CELLS.jobs[OPERATOR])) or "none",
-        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1  # else two GPUs wait for calls
+        priority: operator_priority
         conda:
             ENVIRONMENT
         threads: cores_of
         resources:
-            **PARAMS.resources,
+            **exclusive(),
         params:
-            identity=PARAMS.identity,
+            identity=partial(identity, ""),
             operator=OPERATOR,
-            operators=PARAMS.own_file(OPERATOR),
-            settings=PARAMS.operator_settings(OPERATOR),
+            operators=CELLS.own_file(OPERATOR),
+            settings=partial(operator_settings, OPERATOR),
         script:
             "../scripts/measure_operator.py"
 
@@ -103,7 +103,7 @@ for OPERATOR in CELLS.timed:
 # Title and advice of a user's own operator, so that an archive is rendered without running its code.
 rule own_operator:
     input:
-        library=PARAMS.library("own_operator"),
+        library=library("own_operator.py"),
     output:
         "results/operators/{operator}.json",
     log:
@@ -111,6 +111,6 @@ rule own_operator:
     conda:
         ENVIRONMENT
     params:
-        operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
+        operators=lambda wildcards: CELLS.own_file(wildcards.operator),
     script:
         "../scripts/own_operator.py"

@@ -1,8 +1,8 @@
 rule derive:
     input:
         records=files(CELLS.records()),
-        cards=PARAMS.known_cards(),
-        library=sources.derivation_files(SCRIPTS),
+        cards=CELLS.known_cards(),
+        library=sources.list_report_files(SCRIPTS / "derive.py"),
     output:
         "results/roofline.json",
         "results/roofline.schema.json",
@@ -28,7 +28,7 @@ rule derive:
 rule manifest:
     input:
         outputs=CELLS.deliverables(),
-        library=sources.library_files(SCRIPTS / "manifest.py", measures=False),
+        library=sources.list_report_files(SCRIPTS / "manifest.py"),
     output:
         "results/manifest.json",
     log:

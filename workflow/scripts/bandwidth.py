@@ -159,7 +159,7 @@ if __name__ == "__main__":
             sweep_points=settings["sweep_points"],
             mixes=settings["mixes"],
             cards=settings["cards"],
-            load_program=next(iter(snakemake.input.loaded), None),
+            load_program=f"{snakemake.scriptdir}/load_server.py" if snakemake.input.loaded else None,
             energy=settings["energy"],
             sustained_s=settings["sustained_s"],
             budget=TimingBudget(**settings["timing"]),

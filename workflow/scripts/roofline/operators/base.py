@@ -402,12 +402,11 @@ class Operator(ABC):
             return implementations
         return [implementation for implementation in implementations if implementation.name in implementation_names]
 
-    def source_files(self, kind: DeviceKind | None = None) -> set[Path]:
-        """Return the files that measurements on a kind of device follow from, without the library's imports of them."""
+    def source_files(self) -> set[Path]:
+        """Return the files of the operator and its implementations, and of a user's the modules next to them."""
         paths = {Path(inspect.getfile(type(self)))}
         for implementation in self.implementations:
-            if kind in (None, implementation.kind):
-                paths |= {Path(inspect.getfile(implementation)), *implementation.sources}
+            paths |= {Path(inspect.getfile(implementation)), *implementation.sources}
         if not self.path:
             return paths
         modules = [path for path in paths if path.suffix == ".py"]

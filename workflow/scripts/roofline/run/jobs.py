@@ -39,7 +39,7 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
     """
     print_what_can_be_printed()
     run_lock.end_with_run()
-    run_lock.take_turn(snakemake.resources.get("uses", "").split(), modules)
+    run_lock.take_turn(snakemake.resources.get("locks", "").split(), modules)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
     path, started_at = Path(snakemake.log[0]), now()
     path.parent.mkdir(parents=True, exist_ok=True)

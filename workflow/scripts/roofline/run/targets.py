@@ -1,15 +1,22 @@
 """What a configuration asks for. A record name is the path of a record below results/, without .json."""
 
 import difflib
+import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from roofline.core.dtypes import COMMON_DTYPE
-from roofline.core.levels import MAIN_MEMORY
+from roofline.core.dtypes import COMMON_DTYPE, REGISTER_ONLY_DTYPES
+from roofline.core.levels import ARRAYS_NEEDED, MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
 from roofline.core.terms import UserError, select_accelerators
-from roofline.devices import discovery
+from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
+from roofline.measure import lock
 from roofline.measure.hardware_counters import choose_representative_jobs
-from roofline.operators.base import Operator
+from roofline.operators.base import Job, Operator
+from roofline.operators.setting_types import Settings
+from roofline.records import cards
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
 from roofline.run.config import Config
@@ -28,6 +35,7 @@ class Cells:
         self.dtypes: list[str] = self.config.peak_flops.dtypes or []  # never null: each effort has some
         self.devices = choose_devices(checked, present)
         self.gpus = select_accelerators(self.devices, discovery.kind_from_name)
+        self.gpu_locks = {name: lock.gpu_lock_name(gpu.uuid) for name, gpu in present.items() if gpu.kind == "gpu"}
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
         timed = [operator for operator in self.operators.values() if not operator.measured_with_ceilings]
         self.timed = {operator.rule: operator for operator in timed}
@@ -102,6 +110,126 @@ class Cells:
         loaded = device in self.gpus and not dtype.endswith("_fma")
         return self.config.peak_flops.sustained_s if loaded else None
 
+    # -- what jobs take
+
+    def measured_together(self, device: str, level: str) -> list[str]:
+        """Return the devices of a job. For a level between two GPUs these are both; for the first two GPUs all GPUs,
+        which that job loads together."""
+        peer = discovery.peer_name(level)
+        devices = [device, peer] if peer else [device]
+        return self.gpus if devices == self.gpus[:2] else devices
+
+    def loads_all(self, device: str, level: str) -> bool:
+        """Return whether the job of a level puts all GPUs under load: that of the first two."""
+        return [device, discovery.peer_name(level)] == self.gpus[:2] and bool(self.config.peak_flops.sustained_s)
+
+    def locks(self, device: str, level: str) -> list[str]:
+        """Return the locks of roofline.measure.lock of all that a measurement, at a level of memory if any, uses."""
+        if device == "cpu":
+            return [lock.HOST_LOCK]
+        on_path = [lock.HOST_PATH_LOCK] if level in TRANSFER_TARGETS else []
+        return [self.gpu_locks[used] for used in self.measured_together(device, level)] + on_path
+
+    # -- what jobs are given, and what makes their results stale
+
+    def identity(self, devices: Sequence[str]) -> dict[str, str]:
+        """Return devices with their drivers, and the libraries of the first: others make its results stale."""
+        keys = " and ".join(self.present[device].rerun_key() for device in devices)
+        return {"devices": keys, "software": self.present[devices[0]].software_key()}
+
+    def datasheet_sha256(self, device: str, path: Path) -> str:
+        """Return the hash of a device's entry in the file of datasheets; `formula` for a CPU, which has none."""
+        card = self.present[device]
+        if card.compute_capability is None:
+            return "formula"
+        return datasheets.entry_sha256(datasheets.read_datasheets(path), card.name, card.compute_capability)
+
+    def peak_settings(self, device: str, ceiling: str) -> dict[str, Any]:
+        """Return the settings of the job of a compute ceiling."""
+        settings = self.config.peak_flops
+        return {
+            "timing": timing(settings),
+            "size": settings.size,
+            "reference_size": self._reference_size(device, ceiling),
+            "sustained_s": self.sustained_s(device, ceiling),
+        }
+
+    def gemm_sizes(self, device: str) -> dict[str, int]:
+        """Return the rows and columns of the reference GEMM of each compute ceiling of a device that GEMMs have."""
+        peaks = self.peaks()
+        measured = [dtype for dtype in self.dtypes if f"{device}/peak_flops/{dtype}" in peaks]
+        return {dtype: self._reference_size(device, dtype) for dtype in measured if dtype not in REGISTER_ONLY_DTYPES}
+
+    def _reference_size(self, device: str, ceiling: str) -> int:
+        """Return the rows and columns of the reference GEMM: at most 2048 for NumPy's slow fp64, except in thorough."""
+        size, slow = self.config.peak_flops.size, (device, ceiling) == ("cpu", "fp64")
+        return min(size, 2048) if slow and self.config.effort != "thorough" else size
+
+    def bandwidth_settings(self, device: str, first_level: str) -> dict[str, Any]:
+        """Return the settings of a job of memory levels; None for those that its levels do not use, so that no other
+        record goes stale with them."""
+        settings, level, loaded = self.config.bandwidth, discovery.level_name(first_level), MAIN_MEMORY["gpu"]
+        # Of a CPU next to a GPU what comparing them needs is measured.
+        compared = level == MAIN_MEMORY["cpu"] and not self.measures_all(device)
+        return {
+            "timing": timing(settings),
+            "size_mib": settings.size_mib if level in ARRAYS_NEEDED else None,
+            "transfer_size_mib": settings.transfer_size_mib if level in TRANSFER_TARGETS else None,
+            "sweep_points": settings.sweep_points if level == SWEEP else None,
+            "mixes": ["read", "copy"] if compared else None,
+            "cards": self.measured_together(device, first_level),
+            "energy": settings.energy if level == loaded else None,
+            "sustained_s": self.sustained_s(device, level) if level == loaded else None,
+        }
+
+    def operator_settings(self, rule: str, device: str, case: str) -> dict[str, Any]:
+        """Return the settings of a job of an operator; those of its other jobs and other devices are not among them."""
+        return {"timing": timing(getattr(self.config, rule)), **self._task(rule, device, self.jobs[rule][case])}
+
+    def _task(self, rule: str, device: str, job: Job) -> dict[str, Any]:
+        """Return what is measured in a job of an operator, without the limits of its time."""
+        settings, kind = getattr(self.config, rule), discovery.kind_from_name(device)
+        implementations = self.operators[rule].implementations_on(kind, settings.implementations)
+        return {
+            "job": job.to_json(),
+            "implementations": [implementation.name for implementation in implementations],
+            "cache": settings.cache,
+        }
+
+    def planned_tasks(self, device: str) -> list[str]:
+        """Return all jobs of operators on a device, as JSON, the way workflow/scripts/predictions.py reads them."""
+        return [
+            json.dumps({"operator": rule, "operators": self.own_file(rule), **self._task(rule, device, job)})
+            for rule in self.timed
+            for job in [self.jobs[rule][case] for case in sorted(self.cases(rule, device))]
+        ]
+
+    def counted_tasks(self) -> list[str]:
+        """Return the jobs whose counters are read, as JSON, the way workflow/scripts/counter_program.py reads them."""
+        tasks = []
+        for rule, job in self.counted:
+            cold = rule in self.timed and getattr(self.config, rule).cache == "cold"
+            task = {"operator": rule, "operators": self.own_file(rule), "job": job.to_json(), "cold": cold}
+            tasks.append(json.dumps(task))
+        return tasks
+
+    def operator_seals(self, device: str) -> list[str]:
+        """Return the record names of the seals of operators that are timed on a device."""
+        rules = ["peak_flops", *(rule for rule in self.timed if device in self.on[rule])]
+        return [f"{device}/{rule}/prediction" for rule in rules]
+
+    def own_file(self, rule: str) -> list[str]:
+        """Return the user's file that defines an operator, in a list; [] for an operator of the library."""
+        path = self.operators[rule].path
+        return [path] if path else []
+
+    def known_cards(self) -> list[str]:
+        """Return the files with earlier runs of the GPUs' models."""
+        paths = {cards.cards_path(self.present[device].name) for device in self.gpus}
+        return [os.path.relpath(path) for path in paths if path.exists()]
+
+    # -- what comes of it
+
     def pictures(self) -> list[str]:
         """Return the file names of the pictures for which something is measured."""
         kinds = {device: discovery.kind_from_name(device) for device in self.devices}
@@ -119,6 +247,11 @@ class Cells:
         names += ["report.html", "ROOFLINE.md", "interpretation.md", "verification.md", *self.pictures()]
         names += [f"{device}/predictions.{ending}" for device in self.devices for ending in ("json", "md")]
         return files(self.records()) + [f"{RESULTS}/{name}" for name in names]
+
+
+def timing(settings: Settings) -> dict[str, Any]:
+    """Return the settings of a section that say how often and for how long its work is timed."""
+    return {key: getattr(settings, key) for key in ("warmup", "iterations", "time_budget_s")}
 
 
 def files(record_names: Iterable[str]) -> list[str]:
