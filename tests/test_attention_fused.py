@@ -15,7 +15,7 @@ from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused_attention
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
 from roofline.operators.decode_attention.operator import GPU_CONSTANTS
-from roofline.run import settings
+from roofline.plan import settings
 
 H200 = GpuLimits(multiprocessors=132, shared_per_block=227 * KIB, shared_per_sm=228 * KIB, capability=(9, 0))
 T4 = GpuLimits(multiprocessors=40, shared_per_block=64 * KIB, shared_per_sm=64 * KIB, capability=(7, 5))

@@ -8,8 +8,8 @@ import pytest
 from roofline.devices.gpu import counter_names
 from roofline.measure import hardware_counters, ncu
 from roofline.operators import registry
+from roofline.plan.config import config_model, fill_by_effort
 from roofline.records.counters_record import CountedCell, CountersRecord
-from roofline.run.config import config_model, fill_by_effort
 from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
 

@@ -7,7 +7,7 @@ import pytest
 from pictures import reference
 from workflow_run import CHECKOUT
 
-from roofline.run import settings
+from roofline.plan import settings
 
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("tools/*/README.md")])
 FENCED = re.compile(r"```.*?```", re.DOTALL)

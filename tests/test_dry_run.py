@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from roofline.core.terms import UserError
-from roofline.run import dry_run, folder, settings
+from roofline.plan import settings
+from roofline.run import dry_run, folder
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 

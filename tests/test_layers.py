@@ -11,7 +11,7 @@ from roofline.table import rows
 CHECKOUT = Path(__file__).parents[1]
 LIBRARY = CHECKOUT / "workflow" / "scripts" / "roofline"
 TOOLS = sorted(path for path in CHECKOUT.glob("tools/*") if path.is_dir())
-ORDER = ("core", "records", "devices", "operators", "measure", "table", "report", "run")
+ORDER = ("core", "records", "devices", "operators", "measure", "table", "report", "plan", "run")
 MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
 
 

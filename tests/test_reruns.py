@@ -17,9 +17,9 @@ from safetensors.numpy import save_file
 from workflow_run import BUDGET, CHECKOUT, Run, measured, surroundings, tensors
 
 from roofline.core.terms import UserError
+from roofline.plan import targets
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
-from roofline.run import targets
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
 
@@ -49,7 +49,7 @@ def records(files) -> set[str]:
 
 UNUSED = ("config/datasheets.yaml", "envs/cpu.txt", "Snakefile", "workflow/rules/common.smk", "config/config.yaml")
 REPORTED = (
-    f"{LIBRARY}/run/settings.py",
+    f"{LIBRARY}/plan/settings.py",
     f"{LIBRARY}/devices/gpu/gpu_device.py",
     f"{LIBRARY}/operators/row_norm/about.py",
 )

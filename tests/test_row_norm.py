@@ -24,7 +24,7 @@ from roofline.operators.row_norm.cuda_row_norm import (
     divide_rows,
 )
 from roofline.operators.row_norm.operator import RowNorm
-from roofline.run import settings
+from roofline.plan import settings
 
 OPERATOR, ABOUT = RowNorm(), load_abouts()["row_norm"]
 ON_CPU, ON_GPU = (NumpyRowNorm, CompiledRowNorm), (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph)

@@ -188,7 +188,7 @@ FILES = {
     "operators/row_norm/kernels/row_norm.cu": on_both("row_norm", "row_norm/prediction") | REPORTING,
     "operators/row_norm/about.py": REPORTING,
     "run/jobs.py": REPORTING,
-    "run/settings.py": REPORTING,
+    "plan/settings.py": REPORTING,
     "table/rows.py": REPORTING,
     "report/job_lines.py": REPORTING,
     "report/templates/report.css.j2": REPORTING,

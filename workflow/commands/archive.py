@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, order_devices
+from roofline.plan.settings import CHECKOUT
 from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest_record import Manifest, ManifestDevice
@@ -23,7 +24,6 @@ from roofline.run import checkout, dry_run, run_lock
 from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files, is_result, unlisted_files
-from roofline.run.settings import CHECKOUT
 from roofline.table.rows import Roofline
 
 METADATA = Path(".snakemake", "metadata")

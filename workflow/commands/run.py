@@ -33,11 +33,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery
+from roofline.plan import settings, targets
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
-from roofline.run import again, console, dry_run, folder, run_lock, settings, targets
+from roofline.run import again, console, dry_run, folder, machine_checks, run_lock
 from roofline.run.jobs import RUN_STARTED, now, print_what_can_be_printed
 from roofline.table.run_records import read_record
 
@@ -140,7 +141,7 @@ def run_snakemake(arguments: list[str]) -> None:
 
 def list_measured_records(config: dict) -> list[str]:
     """Return the names of the records that a run with these settings measures. Raises UserError."""
-    return targets.Cells(settings.complete(config), discovery.discover()).measured()
+    return machine_checks.find_cells(settings.complete(config), discovery.discover()).measured()
 
 
 def end_with_parent(number: int) -> None:

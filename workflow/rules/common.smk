@@ -25,9 +25,10 @@ from roofline.devices import datasheets, discovery
 from roofline.devices.gpu.gpu_identity import no_gpu_reason
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
-from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
+from roofline.plan import settings
+from roofline.run import console, machine_checks, previous_results, run_lock, sources
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.targets import Cells, build_request, files, timing
+from roofline.plan.targets import build_request, files, timing
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
@@ -67,7 +68,7 @@ sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a w
 PRESENT = discovery.discover()
 if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
     print(f"no GPU is measured: {WHY}", file=sys.stderr)
-CELLS = faults_end_the_run(Cells, CHECKED, PRESENT)
+CELLS = faults_end_the_run(machine_checks.find_cells, CHECKED, PRESENT)
 # A measurement takes 1 of `measuring`; device queries and seals take all, so none runs next to a measurement.
 ALONE = 1000
 workflow.register_resource("measuring", ALONE)

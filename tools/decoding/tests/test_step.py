@@ -19,7 +19,7 @@ from workflow_run import CHECKOUT, GpuRun, sha256
 import reference
 from reference import layer_shapes
 from roofline.api import Case, UserError
-from roofline.run import settings
+from roofline.plan import settings
 
 OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
 SHIPPED = ("llama-3.2-1b", "llama-3-8b", "qwen2.5-7b", "qwen3-8b", "mistral-nemo-12b")

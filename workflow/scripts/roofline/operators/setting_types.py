@@ -9,7 +9,7 @@ from roofline.records.base import AtLeastOne
 Effort = Literal["quick", "default", "thorough"]
 LONGEST_BUDGET_S = 1e5
 ItemT = TypeVar("ItemT")
-# The checked config, with a section for each operator: run/settings.py makes it, which operators may not import.
+# The checked config, with a section for each operator: plan/settings.py makes it, which operators may not import.
 CompletedConfig = Any
 
 

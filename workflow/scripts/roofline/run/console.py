@@ -18,13 +18,13 @@ from roofline.core.terms import UserError, order_devices
 from roofline.devices import host
 from roofline.devices.discovery import kind_from_name
 from roofline.measure import lock
+from roofline.plan.settings import Checked
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
 from roofline.report import screen
 from roofline.report.report_model import build_report
 from roofline.run import folder
 from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, cut_to_width, job_times, now, number_jobs
-from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
 
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS

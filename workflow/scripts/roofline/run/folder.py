@@ -12,8 +12,9 @@ from pathlib import Path
 import yaml
 
 from roofline.core.terms import UserError
+from roofline.plan import settings
 from roofline.records.files import write_text
-from roofline.run import run_lock, settings
+from roofline.run import run_lock
 from roofline.run.jobs import JOBS, Failure, failures
 
 CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"

@@ -13,10 +13,16 @@ from roofline.devices.base import Identity
 from roofline.devices.discovery import level_name, memory_levels
 from roofline.measure import hardware_counters, ncu
 from roofline.operators.base import Case, Operator
-from roofline.run.config import Config
-from roofline.run.settings import Checked
+from roofline.plan.config import Config
+from roofline.plan.settings import Checked
+from roofline.plan.targets import Cells
 
 MIN_CACHES = 2  # an array of fewer last-level caches is partly read from them
+
+
+def find_cells(checked: Checked, present: Mapping[str, Identity]) -> Cells:
+    """Return what a configuration measures on a machine with these devices. Raises UserError if it cannot."""
+    return Cells(checked, present, choose_devices(checked, present), find_profiler(checked.config))
 
 
 def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[str]:

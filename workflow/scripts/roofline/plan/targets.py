@@ -16,24 +16,29 @@ from roofline.measure import lock
 from roofline.measure.hardware_counters import choose_representative_jobs
 from roofline.operators.base import Job, Operator
 from roofline.operators.setting_types import Settings
+from roofline.plan.config import Config
+from roofline.plan.settings import Checked
 from roofline.records import cards
 from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
-from roofline.run.config import Config
-from roofline.run.machine_checks import choose_devices, find_profiler
-from roofline.run.settings import Checked
 
 COMPARED = (COMMON_DTYPE, f"{COMMON_DTYPE}_fma", MAIN_MEMORY["cpu"])  # of a CPU: what comparing it with a GPU needs
 OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/prediction")
 
 
 class Cells:
-    """The devices, jobs and records of a configuration on this machine. Raises UserError if it cannot measure them."""
+    """The jobs and records of a configuration on the devices that it is measured on.
 
-    def __init__(self, checked: Checked, present: Mapping[str, Identity]):
+    `present` are all devices of the machine, `devices` the names of those that are measured, and `profiler` the program
+    of Nsight Compute, if counters are wanted and it is there.
+    """
+
+    def __init__(
+        self, checked: Checked, present: Mapping[str, Identity], devices: Sequence[str], profiler: Path | None
+    ):
         self.config, self.operators, self.present = checked.config, checked.operators, present
         self.dtypes: list[str] = self.config.peak_flops.dtypes or []  # never null: each effort has some
-        self.devices = choose_devices(checked, present)
+        self.devices = list(devices)
         self.gpus = select_accelerators(self.devices, discovery.kind_from_name)
         self.gpu_locks = {name: lock.gpu_lock_name(gpu.uuid) for name, gpu in present.items() if gpu.kind == "gpu"}
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
@@ -41,8 +46,8 @@ class Cells:
         self.timed = {operator.rule: operator for operator in timed}
         self.jobs = {rule: {job.path: job for job in self.timed[rule].jobs(self.config)} for rule in self.timed}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
-        # Nsight Compute, where counters are wanted; the jobs whose counters are read, with their rules.
-        self.ncu = find_profiler(self.config)
+        # The jobs whose counters are read, with their rules.
+        self.ncu = profiler
         self.counted_on = [] if self.config.counters == "off" else self.gpus
         candidates = []
         for rule, operator in self.operators.items():

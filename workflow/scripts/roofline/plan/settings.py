@@ -15,8 +15,8 @@ from pydantic_core import ErrorDetails
 from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.base import Operator
+from roofline.plan.config import Config, config_model, fill_by_effort
 from roofline.records.files import read_yaml
-from roofline.run.config import Config, config_model, fill_by_effort
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 
