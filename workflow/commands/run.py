@@ -129,14 +129,19 @@ def run_snakemake(arguments: list[str]) -> None:
     os.setpgid(0, 0)
     end_with_parent(signal.SIGKILL)
     set_end_handlers(signal.SIG_DFL)
-    from snakemake.cli import main
-    from snakemake.settings.types import MaxJobsPerTimespan
+    from snakemake.cli import args_to_api, parse_args
+    from snakemake.exceptions import print_exception
 
-    # Its default rate limit wakes the scheduler once a second for every job that has ended, and delays the exit.
-    parse = MaxJobsPerTimespan.parse_choice
-    MaxJobsPerTimespan.parse_choice = lambda limit: None if limit == "100/1s" else parse(limit)
-    sys.argv = ["snakemake", *arguments]
-    main()
+    sys.argv = ["snakemake", *arguments]  # the Snakefile's process reads the options that choose the settings from here
+    try:
+        parser, options = parse_args(arguments)
+        # A limit of jobs a second wakes the scheduler once a second for every job that has ended, and delays the exit.
+        options.max_jobs_per_timespan = None
+        succeeded = args_to_api(options, parser)
+    except Exception as error:
+        print_exception(error)
+        succeeded = False
+    sys.exit(0 if succeeded else 1)
 
 
 def list_measured_records(config: dict) -> list[str]:
