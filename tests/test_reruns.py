@@ -183,10 +183,11 @@ def test_a_failed_job_loses_no_other_result_and_one_cell_is_measured_by_name(run
     assert all(check["relative_error"] <= check["tolerance"] for check in checks)
 
 
-@pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32"])
+@pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32", "gpu7/row_norm/fp32"])
 def test_a_cell_that_is_none_is_a_line(name):
     with pytest.raises(UserError) as refused:
         targets.find_record(name, ["cpu/decode_attn/minigpt/S16_fp32"])
     (line,) = refused.value.lines
     assert line.startswith(f"CELL: {name!r} ")
     assert not name.endswith("S61_fp32") or "cpu/decode_attn/minigpt/S16_fp32" in line
+    assert not name.startswith("gpu") or ("cpu" in line and "S16" not in line)

@@ -270,6 +270,9 @@ def find_record(text: str, record_names: Sequence[str]) -> str:
     if name not in record_names:
         suggestions = difflib.get_close_matches(name, record_names)
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+        device, devices = name.partition("/")[0], dict.fromkeys(known.partition("/")[0] for known in record_names)
+        if device and device not in devices:  # the records of another device are no suggestion
+            hint = f"; measured here: {', '.join(devices)}"
         raise UserError(f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)")
     return name
 

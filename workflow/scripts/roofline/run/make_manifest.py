@@ -142,7 +142,9 @@ def differing_files(root: Path, outputs: Iterable[Output]) -> list[str]:
         if not path.is_file():
             lines.append(f"{output.path}: missing, and the manifest lists it")
         elif path.stat().st_size != output.bytes or file_sha256(path) != output.sha256:
-            lines.append(f"{output.path}: its checksum is not the one in the manifest")
+            newer = path.stat().st_mtime > (root / RESULTS / "manifest.json").stat().st_mtime
+            advice = "; it is newer: if it was measured since, run make" if newer else ""
+            lines.append(f"{output.path}: its checksum is not the one in the manifest{advice}")
     return lines
 
 
