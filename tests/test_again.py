@@ -35,20 +35,37 @@ def content(path: Path) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize(
     ("old", "new", "kept"),
-    [(2, 1, "new"), (1, 2, "old"), (1, 1, "old"), (2, None, "old")],
-    ids=["less disturbed", "more disturbed and faster", "as disturbed and faster", "missing"],
+    [(2, 1, "new"), (1, 2, "old"), (1, 1, "old")],
+    ids=["less disturbed", "more disturbed and faster", "as disturbed and faster"],
 )
 def test_the_new_record_is_kept_only_if_it_is_less_disturbed(results, old, new, kept):
     write(record(old), RECORD)
     earlier = content(RECORD)
-    again.set_aside(RESULTS, [str(RECORD)])
-    RECORD.parent.rmdir()  # as Snakemake does after a failed job
-    if new is not None:
-        write(record(new, latency_s=0.5), RECORD)
+    again.copy_aside(RESULTS, [str(RECORD)], stale=[])
+    write(record(new, latency_s=0.5), RECORD)
     expected = earlier if kept == "old" else content(RECORD)
-    assert again.restore_less_disturbed(RESULTS) == ([RECORD] if kept == "old" else [])
+    assert again.keep_less_disturbed(RESULTS, [str(RECORD)]) == ([RECORD] if kept == "old" else [])
     assert content(RECORD) == expected
-    assert not (RESULTS / "previous/again").exists() and again.restore_less_disturbed(RESULTS) == []
+    assert again.restore_missing(RESULTS) == [] and content(RECORD) == expected
+    assert not (RESULTS / "previous/again").exists()
+
+
+def test_a_record_whose_measurement_failed_is_put_back(results):
+    write(record(2), RECORD)
+    earlier = content(RECORD)
+    again.copy_aside(RESULTS, [str(RECORD)], stale=[])
+    RECORD.unlink()
+    RECORD.parent.rmdir()  # as Snakemake does after a failed job
+    assert again.restore_missing(RESULTS) == [RECORD] and content(RECORD) == earlier
+    assert again.restore_missing(RESULTS) == []
+
+
+def test_a_stale_record_is_not_kept(results):
+    """It was measured with other settings."""
+    write(record(1), RECORD)
+    again.copy_aside(RESULTS, [str(RECORD)], stale=[str(RECORD)])
+    write(record(2), RECORD)
+    assert again.keep_less_disturbed(RESULTS, [str(RECORD)]) == []
 
 
 def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_again(results):

@@ -90,7 +90,8 @@ def test_counters_of_three_cells_are_read(gpu_run, table):
 def test_a_disturbed_level_is_measured_again_with_what_its_job_measures(gpu_run, tmp_path):
     """Their new records are not better."""
     run = GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "checkout", symlinks=True)))
-    path, table, before = run.results / "roofline.json", run.read("roofline.json"), run.files("gpu0")
+    path, table = run.results / "roofline.json", run.read("roofline.json")
+    before = {path: sha256 for path, (_, sha256) in run.files("gpu0").items()}
     known = {"device": "gpu0", "check": "", "result": "fail", "reason": "", "doubts_figures": True}
     table["checks"].append(CheckResult(**known, records=["gpu0/bandwidth/d2d.json"]).model_dump())
     made = path.stat()
@@ -98,8 +99,9 @@ def test_a_disturbed_level_is_measured_again_with_what_its_job_measures(gpu_run,
     os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))
     done = run.command("run", "--again")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"^\[1/1\] bandwidth gpu0 (\w+): ", done.stdout, re.MULTILINE) == ["hbm", "d2d"]
-    assert run.files("gpu0") == before
+    measured = re.findall(r"^\[1/3\] bandwidth gpu0 (\w+): ", done.stdout, re.MULTILINE)
+    assert measured == ["hbm", "d2d"], done.stdout
+    assert {path: sha256 for path, (_, sha256) in run.files("gpu0").items()} == before and run.planned() == set()
     (run.results / "gpu0/bandwidth/d2d.json").unlink()
     assert {path for path in run.planned() if path.startswith("gpu0")} == {"gpu0/bandwidth/hbm.json"}
 

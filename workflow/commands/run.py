@@ -73,9 +73,8 @@ def main(arguments: list[str]) -> int:
     restore_records()
     before = modified_ns(MANIFEST)
     os.environ[console.ARGUMENTS] = shlex.join(chosen_by)
-    os.environ[RUN_STARTED] = now()  # of both passes of --again
-    status = measure_again(arguments, disturbed) if disturbed else 0
-    status = status or run_workflow(arguments)
+    os.environ[RUN_STARTED] = now()
+    status = measure_again(arguments, disturbed) if disturbed else run_workflow(arguments)
     if status == 0 and record_name:
         print(describe_record(record_name))
     elif status == 0 and before and modified_ns(MANIFEST) == before:
@@ -85,24 +84,21 @@ def main(arguments: list[str]) -> int:
 
 
 def measure_again(arguments: list[str], disturbed: list[str]) -> int:
-    """Measure records again with all that their jobs make, but for those that are stale, which the run measures in any
-    case. Return the exit status."""
+    """Run the workflow, with the jobs of disturbed records, each of which keeps its less disturbed record. Return the
+    exit status."""
     stale = {path for job in dry_run.plan_jobs(arguments)[0] for path in job.outputs}
-    if not (records := [path for path in disturbed if path not in stale]):
-        return 0
-    jobs, _ = dry_run.plan_jobs(folder.insert_options(arguments, ["--forcerun", *records]))
-    records = [path for job in jobs if {*records} & {*job.outputs} for path in job.outputs]
+    records = [path for path in disturbed if path not in stale]
+    again.copy_aside(RESULTS, records, stale)
     try:
-        again.set_aside(RESULTS, records)
-        return run_workflow(folder.with_targets(arguments, records))
+        return run_workflow(folder.insert_options(arguments, ["--forcerun", *records] if records else []))
     finally:
         restore_records()
 
 
 def restore_records() -> None:
-    """Put back the records that were set aside and not replaced by less disturbed ones, and print which."""
-    if restored := again.restore_less_disturbed(RESULTS):
-        print(f"earlier record kept, since the new one is missing or as disturbed: {join_words(restored)}", flush=True)
+    """Put back the records whose measurement was to be repeated and failed, and print which."""
+    if restored := again.restore_missing(RESULTS):
+        print(f"earlier record kept, since the new one is missing: {join_words(restored)}", flush=True)
 
 
 def run_workflow(arguments: list[str]) -> int:

@@ -8,11 +8,11 @@ from pathlib import Path
 from roofline.records.base import read
 from roofline.records.blocks import MeasuredRecord, disturbed_share
 from roofline.records.device_record import DeviceRecord
+from roofline.run.jobs import COPIES
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
 
 NOTHING_DISTURBED = "nothing to measure again: no record was disturbed, calibrations aside"
-ASIDE = Path("previous", "again")
 INCOMPLETE = Path(".snakemake", "incomplete")
 
 
@@ -23,34 +23,48 @@ def list_disturbed_records(results: Path, record_names: Collection[str]) -> list
     return [str(results / path) for path in repeatable if path.removesuffix(".json") in record_names]
 
 
-def set_aside(results: Path, records: Iterable[str]) -> None:
-    """Move records out of the way, so that Snakemake finds them missing: before a job it would delete them."""
-    for path in map(Path, records):
-        aside = results / ASIDE / path.relative_to(results)
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(aside)
+def copy_aside(results: Path, records: Iterable[str], stale: Collection[str]) -> None:
+    """Copy these records and those next to them, which their jobs may measure too, but not stale ones: what other
+    settings gave is kept in no case."""
+    for folder in {Path(record).parent for record in records}:
+        for path in folder.glob("*.json"):
+            if str(path) not in stale:
+                aside = COPIES / path.relative_to(results)
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, aside)
 
 
-def restore_less_disturbed(results: Path) -> list[Path]:
-    """Put records back that were set aside, unless the new one is less disturbed, and return their paths.
+def keep_less_disturbed(results: Path, outputs: Iterable[str]) -> list[Path]:
+    """Put the copies of a job's outputs back, unless the new record is less disturbed, and return their paths."""
+    kept = []
+    for path in map(Path, outputs):
+        aside = COPIES / path.relative_to(results)
+        if aside.exists() and _share(results, aside) <= _share(results, path):
+            aside.replace(path)
+            kept.append(path)
+    return kept
+
+
+def restore_missing(results: Path) -> list[Path]:
+    """Put records back whose measurement failed or was interrupted, drop all other copies, and return their paths.
 
     Each keeps its modification time, so that nothing made from it is stale.
     """
     restored = []
-    for aside in sorted((results / ASIDE).rglob("*.json")):
-        path = results / aside.relative_to(results / ASIDE)
-        if not path.exists() or _share(results, aside) <= _share(results, path):
+    for aside in sorted(COPIES.rglob("*.json")):
+        path = results / aside.relative_to(COPIES)
+        if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)  # Snakemake removes the folder of a job that failed
             aside.rename(path)
             # Left by a job that was killed: Snakemake would measure again what is complete now.
             (INCOMPLETE / urlsafe_b64encode(str(path).encode()).decode()).unlink(missing_ok=True)
             restored.append(path)
-    shutil.rmtree(results / ASIDE, ignore_errors=True)
+    shutil.rmtree(COPIES, ignore_errors=True)
     return restored
 
 
 def _share(results: Path, path: Path) -> float:
     record = read_record(path)
-    assert isinstance(record, MeasuredRecord), "no other is set aside"
+    assert isinstance(record, MeasuredRecord), "jobs of other records are not measured again"
     device = read(DeviceRecord, results / record.device / "device_query.json")
     return disturbed_share(record, device.device_kind)

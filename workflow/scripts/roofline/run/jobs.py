@@ -20,8 +20,10 @@ from roofline.devices import host
 from roofline.measure import undisturbed
 from roofline.records.base import RunRecord
 from roofline.records.device_record import DeviceRecord
+from roofline.records.files import RESULTS
 from roofline.run import run_lock
 
+COPIES = RESULTS / "previous" / "again"  # of records that are measured again
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 # Variables that Snakemake's process leaves to its jobs.
 JOB_COUNT, COUNTER, RUN_STARTED = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED", "ROOFLINE_RUN_STARTED"
@@ -49,6 +51,7 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
         log.write(f"{name}, started {started_at}\n")
         try:
             yield
+            _keep_less_disturbed(snakemake.output)
         except KeyboardInterrupt:
             log.write("interrupted\n")
             sys.exit(130)
@@ -62,6 +65,15 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
         log.write(f"{name}, ended {now()}\n")
     _append_entry(snakemake, started_at)
     gc.freeze()  # looking for cycles at the end would take 40 ms
+
+
+def _keep_less_disturbed(outputs: Iterable[str]) -> None:
+    """In a run that measures disturbed records again, put back what was disturbed less before, and print it."""
+    if COPIES.exists():
+        from roofline.run import again  # on a CPU not before the measurement has ended
+
+        for path in again.keep_less_disturbed(RESULTS, outputs):
+            say(f"{path.stem}: the earlier record is kept, since the new one is as disturbed")
 
 
 def _name_current(path: Path, text: str) -> None:
