@@ -13,7 +13,8 @@ import signal
 import sys
 
 INTERRUPTED, PARENT = 130, os.getppid()
-signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
+# Imports take a second. An exception would be shown: pydantic wraps what is raised while it builds a model.
+signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 import argparse
 import contextlib
