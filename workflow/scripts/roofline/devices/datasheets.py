@@ -277,7 +277,7 @@ def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:
         source = NOT_PRINTED_SOURCE if derived else _source_text(card, rate.figure, otherwise="peaks")
     else:
         clock_mhz = basis.tensor_clock_mhz if rate.at_tensor_clock else basis.boost_clock_mhz
-        assert clock_mhz is not None  # else `_missing_peak_reason` has told so
+        assert clock_mhz is not None, "_missing_peak_reason names a device without a clock"
         tflops = clock_peak_tflops(operations, basis.multiprocessors, clock_mhz)
         verified, derived = False, True
         source = (
