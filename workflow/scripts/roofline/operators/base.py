@@ -223,7 +223,7 @@ class CudaImplementation(Implementation):
         return graphs
 
     def replay(self, graphs: list[tuple[Any, Array]]) -> Step:
-        """Return a step that launches these graphs in turn, one a call. `graphs` pairs each with the array it writes."""
+        """Return a step that launches these graphs in turn, one a call. Each is paired with the array it writes."""
         stream, count = self.device.stream, len(graphs)
 
         def step(index: int) -> Array:
