@@ -33,13 +33,12 @@ onstart:
     run_lock.hold()
     if CONFIG.counters == "required":
         faults_end_the_run(machine_checks.require_counters, CELLS.ncu, CELLS.counted_on)
-    console.announce(workflow.dag.needrun_jobs(), CHECKED)
+    CONSOLE.announce()
 
 
 onsuccess:
-    if any(job.rule.name == "derive" for job in workflow.dag.jobs):
-        console.print_summary(RESULTS)
+    CONSOLE.summarise()
 
 
 onerror:
-    console.print_failure_help()
+    CONSOLE.explain_failure()

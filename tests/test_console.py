@@ -1,37 +1,99 @@
-"""What the terminal shows of jobs that a signal ended, and of folders that cannot be written."""
+"""What the terminal shows of the events of a run, and of folders that cannot be written."""
 
+import json
 import logging
 import os
 import sys
 import time
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 from pictures import reference
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from roofline.core.terms import UserError
 from roofline.devices import host
-from roofline.run import console, jobs, pictures, previous_results
+from roofline.run import console, jobs, pictures, planned_jobs, previous_results
+from roofline.run.console import Console
+
+OUTPUT, LOG = "results/cpu/x.json", "logs/cpu/x.log"
+PLANNED = [planned_jobs.PlannedJob("peak_flops", [OUTPUT], "cpu", "missing")] * 12
 
 
-def said(text: str, **more) -> logging.LogRecord:
-    return logging.makeLogRecord({"msg": text, **more})
+@pytest.fixture
+def started(tmp_path, monkeypatch, capsys):
+    """The console of a run of twelve jobs, of which the fourth has started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(planned_jobs, "list_planned_jobs", lambda workflow: PLANNED)
+    settings = SimpleNamespace(configfiles=[], config_args=[])
+    workflow = SimpleNamespace(
+        output_settings=SimpleNamespace(dryrun=False), config_settings=settings, main_snakefile=tmp_path / "Snakefile"
+    )
+    shown = Console(workflow, Mock())
+    shown._snakemake = Mock()
+    tell(shown, LogEvent.WORKFLOW_STARTED)
+    tell(shown, LogEvent.RUN_INFO)
+    tell(shown, LogEvent.JOB_INFO, jobid=4, output=[OUTPUT], log=[LOG])
+    return shown
 
 
-@pytest.mark.parametrize(("signal", "kills", "for_memory"), [("SIGKILL: 9", 1, True), ("SIGSEGV: 11", 0, False)])
-def test_a_job_that_a_signal_ended_is_one_line_with_its_log(monkeypatch, capsys, signal, kills, for_memory):
-    monkeypatch.setattr(host, "count_oom_kills", lambda: console._kills_before + kills)
-    assert not console.should_show(said(f"Command 'x' died with <Signals.{signal}>."))
-    failed = said("Error in rule peak_flops, jobid: 3", output=["results/cpu/x.json"], log=["logs/cpu/x.log"])
-    assert console.should_show(failed) and console.should_show(failed)  # the second has written its own line
+def tell(shown: Console, event: LogEvent | None, level: int = logging.INFO, **more) -> None:
+    shown.handle(logging.makeLogRecord({"msg": "words", "event": event, "levelno": level, **more}))
+
+
+def leave(**entry) -> None:
+    with open(jobs.JOBS, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"outputs": [OUTPUT], "name": "peak_flops cpu x", **entry}) + "\n")
+
+
+def test_the_lines_of_a_job_are_shown_with_its_number_when_it_ends(started, capsys):
+    tell(started, None)  # Snakemake's own words
+    leave(lines=["one", "two"])
+    tell(started, LogEvent.JOB_FINISHED, job_id=4)
+    started.close()
+    shown = capsys.readouterr()
+    assert (shown.out.splitlines(), shown.err) == (["[ 1/12] one", "[ 1/12] two"], "")
+    started._snakemake.handle.assert_not_called()
+
+
+def test_a_job_that_failed_is_one_line_with_its_log(started, capsys):
+    leave(failed="it is too small")
+    tell(started, LogEvent.ERROR, logging.ERROR, exception="RuleException")
+    tell(started, LogEvent.JOB_ERROR, logging.ERROR, jobid=4)
+    tell(started, LogEvent.ERROR, logging.ERROR, exception="WorkflowError")
+    started.close()
     (line,) = capsys.readouterr().err.splitlines()
-    assert {"results/cpu/x.json", "logs/cpu/x.log)"} <= {*line.split()}
-    assert (console.OUT_OF_MEMORY in line, signal.split(":")[0] in line) == (for_memory, not for_memory)
+    assert line.startswith("peak_flops cpu x failed: it is too small") and LOG in line
+    started._snakemake.handle.assert_not_called()
 
 
-@pytest.mark.parametrize(("status", "shown"), [(1, False), (130, False), (139, True)])
-def test_what_a_job_has_said_in_its_own_line_is_not_said_again(status, shown):
-    assert console.should_show(said(f"Command 'x' returned non-zero exit status {status}.")) == shown
+@pytest.mark.parametrize(("kills", "why"), [(1, console.OUT_OF_MEMORY), (0, console.ENDED)])
+def test_a_job_that_was_ended_is_named_by_its_output(started, monkeypatch, capsys, kills, why):
+    before = started._oom_kills
+    monkeypatch.setattr(host, "count_oom_kills", lambda: before + kills)
+    tell(started, LogEvent.JOB_ERROR, logging.ERROR, jobid=4)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{OUTPUT} failed: {why}") and LOG in line
+
+
+def test_an_error_that_no_job_explains_is_told_as_snakemake_tells_it(started):
+    tell(started, LogEvent.ERROR, logging.ERROR, exception="WorkflowError")
+    started.close()
+    started._snakemake.handle.assert_called_once()
+
+
+@pytest.mark.parametrize(("way", "words"), [("run.py", "make archive"), ("snakemake", "archive.py")])
+def test_the_commands_fit_the_way_in_which_the_run_was_started(started, monkeypatch, way, words):
+    monkeypatch.setattr(sys, "argv", [f"/somewhere/{way}"])
+    assert words in started.format_command("archive")
+
+
+def test_a_job_that_waits_for_another_run_says_so(started):
+    assert started._lines.find_waiting() is None
+    jobs.say_waiting("waiting for host")
+    assert started._lines.find_waiting() == "waiting for host"
 
 
 def test_nothing_is_said_where_the_output_is_closed(monkeypatch):
@@ -40,7 +102,7 @@ def test_nothing_is_said_where_the_output_is_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "__stdout__", None)
     jobs.print_what_can_be_printed()
-    jobs.say("a line")
+    print("a line")
     sys.stdout.close()
 
 

@@ -5,6 +5,8 @@
 Refuses while anything is stale or differs from the manifest.
 """
 
+import contextlib
+import io
 import re
 import shlex
 import sys
@@ -13,6 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from snakemake.cli import parse_args
+
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, order_devices
 from roofline.plan.settings import CHECKOUT
@@ -20,7 +24,7 @@ from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest_record import Manifest, ManifestDevice
 from roofline.report.words import format_failures
-from roofline.run import checkout, dry_run, run_lock
+from roofline.run import checkout, folder, run_lock
 from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files, is_result, unlisted_files
@@ -33,17 +37,18 @@ OF_OTHER_RUNS = re.compile(r"reference/(?!cards/)")
 NEVER_LISTED = ("results/archive/", "results/comparison/", "results/previous/", "results/rendered/")
 
 
-def describe_stale_jobs(options: list[str]) -> str | None:
-    """Return the count and the rules of the jobs to be done; None if there are none. Raises UserError if Snakemake
-    fails."""
+def describe_stale_outputs(options: list[str]) -> str | None:
+    """Return what a run with these options of Snakemake would make; None if that is nothing. Raises UserError if it
+    would fail."""
+    with contextlib.redirect_stderr(io.StringIO()):  # the profile's name
+        _, args = parse_args(options)
     try:
-        jobs, _ = dry_run.plan_jobs(options)
+        stale = folder.list_stale_outputs(args)
     except UserError as failed:
         reason = (str(failed).splitlines() or ["no reason given"])[-1]
-        raise UserError(f"not archived, `snakemake -n` failed: {reason}") from None
-    are = "is" if len(jobs) == 1 else "are"
-    rules = ", ".join(dict.fromkeys(job.rule for job in jobs))
-    return f"{count_words(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None
+        raise UserError(f"not archived, the workflow cannot be planned: {reason}") from None
+    deepest_first = sorted(stale, key=lambda path: (-path.count("/"), path))  # records, then what follows from them
+    return f"{count_words(len(stale), 'file')} would be made again, such as {deepest_first[0]}" if stale else None
 
 
 def archive(root: Path, options: list[str], sources_at: Path | None = None) -> Path:
@@ -53,7 +58,7 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     if run_lock.is_held():
         raise UserError("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
-    if stale := describe_stale_jobs(options):
+    if stale := describe_stale_outputs(options):
         raise UserError(f"not archived: {stale}; {AGAIN}")
     if differing := differing_files(root, manifest.outputs):
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""

@@ -26,7 +26,8 @@ from roofline.devices.gpu.gpu_identity import no_gpu_reason
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.plan import settings
-from roofline.run import console, machine_checks, previous_results, run_lock, sources
+from roofline.run import machine_checks, previous_results, run_lock, sources
+from roofline.run.console import Console
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.plan.targets import build_request, files, timing
 
@@ -34,7 +35,6 @@ DATASHEETS = HERE / "config" / "datasheets.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
 
 print_what_can_be_printed()
-logger.addFilter(console.should_show)
 
 
 def faults_end_the_run(check, *arguments):
@@ -64,7 +64,8 @@ elif workflow.modifier.path_modifier.replace_prefix("results/manifest.json") != 
 
 CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
-sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
+if Path(sys.executable).exists():  # not yet quoted; Snakemake's jobs take it for a word of the shell, spaces and all
+    sys.executable = shlex.quote(sys.executable)
 PRESENT = discovery.discover()
 if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
     print(f"no GPU is measured: {WHY}", file=sys.stderr)
@@ -169,4 +170,6 @@ DRY = workflow.output_settings.dryrun
 previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
 if not DRY:
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
-console.remember_start()
+CONSOLE = Console(workflow, CHECKED)
+if workflow.is_main_process and workflow.modifier.is_main_snakefile():
+    CONSOLE.install(logger)

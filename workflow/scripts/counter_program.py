@@ -16,12 +16,13 @@ from roofline.measure.operator_job import JobPlan
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.run import run_lock
+from roofline.run.jobs import say_waiting
 
 
 def run_counter_tasks(task: dict) -> None:
     """Launch the cells of a task under the profiler, in the turn of their GPU, and print what is declared of them."""
     run_lock.end_with_run()
-    run_lock.take_turn([lock.gpu_lock_name(discovery.discover()[task["device"]].uuid)], [])
+    run_lock.take_turn([lock.gpu_lock_name(discovery.discover()[task["device"]].uuid)], [], say_waiting)
     device = discovery.open_device(task["device"])
     assert is_gpu(device), "a CPU has no Nsight Compute"
     if not task["tasks"]:

@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from roofline.core.disturbance import RUN_PROCESS_VARIABLE
@@ -21,7 +21,6 @@ from roofline.devices import host
 LOCK_FOLDER = Path(os.environ.get(host.HOST_ROOT_VARIABLE, "/"), "tmp/roofline-locks")
 HOST_LOCK, HOST_PATH_LOCK = "host", "host_path"
 LOCKS_TAKEN_LAST = (HOST_LOCK, HOST_PATH_LOCK)  # in this order, after those of GPUs
-FIRST_WAIT_VARIABLE = "ROOFLINE_FIRST_WAIT"  # a path, whose file is made by the first job of a run that has to wait
 
 
 def gpu_lock_name(uuid: str) -> str:
@@ -40,27 +39,34 @@ def hold_locks(lock_names: Collection[str]) -> Iterator[None]:
             os.close(file)
 
 
-def take_locks(lock_names: Collection[str]) -> list[int]:
+def _print_waiting(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def take_locks(lock_names: Collection[str], say_waiting: Callable[[str], None] = _print_waiting) -> list[int]:
     """Take locks until the process ends or their files, which are returned, are closed.
+
+    A line says that one is waited for, unless the run of this process itself holds it.
 
     The order is GPUs by UUID, HOST_LOCK, HOST_PATH_LOCK. With a GPU's lock HOST_LOCK is taken too, and shared. Raises
     PermissionError, in one line, if files of another user are in the way.
     """
     gpus = sorted({*lock_names} - {*LOCKS_TAKEN_LAST})
-    files = [_take_lock(name, shared=False) for name in gpus]
+    files = [_take_lock(name, False, say_waiting) for name in gpus]
     if gpus or HOST_LOCK in lock_names:
-        files.append(_take_lock(HOST_LOCK, shared=bool(gpus)))
+        files.append(_take_lock(HOST_LOCK, bool(gpus), say_waiting))
     if HOST_PATH_LOCK in lock_names:
-        files.append(_take_lock(HOST_PATH_LOCK, shared=False))
+        files.append(_take_lock(HOST_PATH_LOCK, False, say_waiting))
     return files
 
 
-def _take_lock(name: str, shared: bool) -> int:
+def _take_lock(name: str, shared: bool, say_waiting: Callable[[str], None]) -> int:
     file, kind = open_lock_file(name), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        _say_waiting(name, file)
+        if os.pread(file, 20, 0).decode() != _run_id():
+            say_waiting(f"waiting for {name}: another run measures on this machine")
         fcntl.flock(file, kind)
     with contextlib.suppress(OSError):  # opened to read alone, where another user made it otherwise
         os.truncate(file, os.pwrite(file, _run_id().encode(), 0))
@@ -95,15 +101,3 @@ def open_lock_file(name: str) -> int:
 def _run_id() -> str:
     """Return the number of the process that started this job, or of this process."""
     return os.environ.get(RUN_PROCESS_VARIABLE, str(os.getpid()))
-
-
-def _say_waiting(name: str, file: int) -> None:
-    """Say once per run that a lock is waited for, unless this run itself holds it."""
-    if os.pread(file, 20, 0).decode() == _run_id():
-        return
-    try:
-        if path := os.environ.get(FIRST_WAIT_VARIABLE):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except OSError:
-        return  # another job of this run has said it
-    print(f"waiting for {name}: another run measures on this machine", file=sys.stderr, flush=True)

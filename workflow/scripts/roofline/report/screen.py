@@ -1,6 +1,5 @@
 """What the terminal shows after a run, at most 25 lines a device."""
 
-import shlex
 import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,12 +27,12 @@ def format_summary(
     report: ReportView,
     seconds: float | None = None,
     usd: float | None = None,
-    arguments: str = "",
+    again: str = "",
     width: int = MOST_COLUMNS,
 ) -> str:
     """Return what the terminal shows after a run.
 
-    `seconds` and `usd` are of the whole run; `arguments`, its ARGS, are for the next run too.
+    `seconds` and `usd` are of the whole run; `again` is the command that measures disturbed records again.
     """
     width = min(width, MOST_COLUMNS)
     shown = [""]
@@ -47,13 +46,8 @@ def format_summary(
         ratios = " · ".join(f"{ratio.title} {words.format_span(ratio.speed_ups)}x" for ratio in report.ratios)
         shown += [*_fit(Line(f"GPU/CPU, fp32: {ratios}"), width), ""]
     if report.table.records_to_repeat:  # not cut: it is to be pasted
-        shown += [f"Disturbed by other load. When the machine is idle: {format_make_command(arguments, 'AGAIN=1')}"]
+        shown += [f"Disturbed by other load. When the machine is idle: {again}"]
     return "\n".join(shown)
-
-
-def format_make_command(arguments: str, *target: str) -> str:
-    """Return a make command that concerns a run, with the run's ARGS."""
-    return shlex.join(["make", *target, *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
 
 
 def _fit(line: Line, width: int) -> list[str]:

@@ -1,175 +1,259 @@
-"""What the terminal shows before a run, after it, and after a failure."""
+"""What the terminal shows of a run in place of Snakemake's own lines: its plan, its results, its summary."""
 
+import contextlib
+import logging
 import os
-import re
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterator
 from logging import LogRecord
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TextIO
+
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, order_devices
 from roofline.devices import host
 from roofline.devices.discovery import kind_from_name
-from roofline.measure import lock
-from roofline.plan.settings import Checked
+from roofline.plan.settings import CHECKOUT, Checked
 from roofline.records.base import read
+from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
 from roofline.report import screen
 from roofline.report.report_model import build_report
-from roofline.run import folder
-from roofline.run.jobs import CURRENT, JOBS, RUN_STARTED, clear, cut_to_width, job_times, now, number_jobs
+from roofline.run import again, ending, planned_jobs
+from roofline.run.estimates import estimate_jobs, measures
+from roofline.run.jobs import JOBS, RUN_STARTED, LinesSince, now
+from roofline.run.planned_jobs import PlannedJob
 from roofline.table.rows import Roofline
 
-ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
-COUNTER_FILE, CURRENT_FILE, FIRST_WAIT = Path("logs/.jobs-ended"), Path("logs/.job"), Path("logs/.first-wait")
-# What `quiet` leaves of Snakemake's talk between the jobs' own lines, and an error that says no more than `explain`.
-CHATTER: tuple[str, ...] = ("Assuming unrestricted shared filesystem", "Building DAG of jobs", "Using shell")
-CHATTER += ("Conda environments: ignored", "Select jobs to execute", "Execute ", "Complete log", "Elapsed time")
-CHATTER += ("WorkflowError:\nAt least one job did not complete",)
-# Of a job that Ctrl-C ended, the second before its first line.
-INTERRUPTED = re.compile(r"returned non-zero exit status 130\.|died with <Signals\.SIG(INT|TERM):")
-REPORTED = "returned non-zero exit status 1."  # of one that failed, in a line of its own
-KILLED = re.compile(r"died with <Signals\.(?!SIGINT|SIGTERM)(\w+):")
+UP_TO_DATE = "nothing to be done: every result is up to date"
+STDERR = Path("logs/stderr.txt")  # what jobs write before they have a log, and Snakemake's own process
+SNAKEMAKE_HANDLER = "DefaultStreamHandler"
 OUT_OF_MEMORY = "killed by the system: out of memory, or over the limit of its container or Slurm job"
-_interrupted, _signal = False, ""
-_kills_before = host.count_oom_kills()
-
-# Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
-START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
-FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
-BUDGETS = 3  # time budgets that a measuring job spends
-SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
+ENDED = f"its process ended without a word; {STDERR} may have some"
+LINE_COLUMNS = 120  # of a job's line, at most
 LONG_JOB_S = 2.0  # a job of which progress is shown
 
 
-def remember_start() -> None:
-    """Put the start, and the options that chose the settings, into the environment for jobs and manifest."""
-    os.environ.setdefault(RUN_STARTED, now())
-    os.environ.setdefault(ARGUMENTS, shlex.join(folder.choosing(sys.argv[1:])))
+class Console(logging.Handler):
+    """A handler of Snakemake's log that writes what users see: jobs write their lines into logs/jobs.jsonl.
 
+    A record of Snakemake is known by its event, never by its text; warnings and errors that tell of no job are left to
+    Snakemake's own handler.
+    """
 
-def announce(jobs: Iterable[Any], checked: Checked) -> None:
-    """Print how many measurements there are, about how long they take and what they cost. Start showing progress."""
-    planned = [job for job in jobs if job.rule.name != "all"]
-    number_jobs(len(planned), COUNTER_FILE)
-    devices = [dict(job.wildcards)["device"] for job in planned if _measures(job.rule.name, checked)]
-    earlier, seconds, expected, price = read_earlier_times(), 0.0, {}, checked.config.cost.usd_per_hour
-    at_once = max(1, len({*devices} - {"cpu"}))  # GPUs, each measured by its own jobs
-    for job in planned:
-        output, device = next(iter(map(str, job.output)), ""), dict(job.wildcards).get("device", "cpu")
-        expected[output] = earlier.get(output) or estimate_s(job.rule.name, checked, len(job.output), device)
-        seconds += expected[output] / (1 if device == "cpu" or "/p2p_" in output else at_once)
-    cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
-    devices_text = f" on {', '.join(order_devices(sorted({*devices}), kind_from_name))}" if devices else ""
-    about = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
-    measurements, in_all = count_words(len(devices), "measurement"), count_words(len(planned), "job")
-    print(f"{measurements}{devices_text}, about {about}{cost}; {in_all} in all.", flush=True)
-    FIRST_WAIT.unlink(missing_ok=True)
-    os.environ[lock.FIRST_WAIT_VARIABLE] = str(FIRST_WAIT.absolute())
-    if sys.stdout.isatty():
-        CURRENT_FILE.unlink(missing_ok=True)
-        os.environ[CURRENT] = str(CURRENT_FILE.absolute())
-        Thread(target=_show_progress, args=(expected,), daemon=True).start()
+    def __init__(self, workflow: Any, checked: Checked):
+        super().__init__(logging.INFO)
+        self.options = format_options(workflow)
+        self._workflow, self._checked = workflow, checked
+        self._snakemake: logging.Handler | None = None
+        self._early: list[LogRecord] = []  # from before anything is executed, as of --lint
+        self._errors: list[LogRecord] = []  # that a job's failure may explain
+        self._executes, self._ended, self._failed = False, 0, 0
+        self._planned: list[PlannedJob] | None = None
+        self._running: dict[int, tuple[str, str]] = {}  # the output and the log of each job that has started
+        self._in_front_since = time.monotonic()
+        self._seconds: dict[str, float] = {}  # that each job is expected to take, by its first output
+        self._lines, self._waited = LinesSince(JOBS), False
+        self._oom_kills = host.count_oom_kills()
+        self._stderr: TextIO | None = None  # the terminal's, once jobs write into a file
 
+    def install(self, logger: logging.Logger) -> None:
+        """Take the place of Snakemake's handler of the terminal. Its log file stays as it is."""
+        os.environ.setdefault(RUN_STARTED, now())
+        self._snakemake = next((one for one in logger.handlers if one.name == SNAKEMAKE_HANDLER), None)
+        if self._snakemake:
+            logger.removeHandler(self._snakemake)
+            logger.addHandler(self)
 
-def _show_progress(expected: Mapping[str, float]) -> None:
-    while True:
-        time.sleep(1)
-        if line := describe_running_job(expected):
-            print(f"\r\x1b[K{cut_to_width(line)}", end="", flush=True)
+    # ---------------------------------------------------------------- what Snakemake logs
 
+    def emit(self, record: LogRecord) -> None:
+        """Write what a record of Snakemake means for a user."""
+        with contextlib.suppress(BrokenPipeError):  # nobody reads it: the run is about to end
+            event, more = getattr(record, "event", None), vars(record)
+            if event == LogEvent.WORKFLOW_STARTED:
+                self._executes = True
+            elif event == LogEvent.RUN_INFO and self._planned is None:
+                self._planned = planned = planned_jobs.list_planned_jobs(self._workflow)
+                if self._workflow.output_settings.dryrun:
+                    print("\n".join(planned_jobs.format_plan(planned)), flush=True)
+            elif self._workflow.output_settings.dryrun and event:
+                pass
+            elif event == LogEvent.JOB_INFO:
+                self._running[more["jobid"]] = next(iter(more["output"]), ""), next(iter(more["log"]), "")
+            elif event == LogEvent.JOB_FINISHED:
+                self._show_finished(more["job_id"])
+            elif event == LogEvent.JOB_ERROR:
+                self._show_failed(more["jobid"])
+            elif record.levelno >= logging.ERROR:
+                self._errors.append(record)
+            elif not self._executes:
+                self._early.append(record)
+            elif self._snakemake and record.levelno >= logging.WARNING:
+                self._clear()
+                self._snakemake.handle(record)
 
-def describe_running_job(expected: Mapping[str, float]) -> str | None:
-    """Return a line with the job that started last, its elapsed and its expected seconds; None for a short one."""
-    try:
-        output, name = CURRENT_FILE.read_text(encoding="utf-8").split("\n")
-        elapsed = time.time() - CURRENT_FILE.stat().st_mtime
-    except (OSError, ValueError):
-        return None
-    planned = f" of about {max(1, expected[output]):.0f}" if output in expected else ""
-    return f"  … {name}, {elapsed:.0f}{planned} s" if elapsed >= LONG_JOB_S else None
+    def close(self) -> None:
+        """Show at the end of Snakemake what no job's failure has explained, or that there was nothing to be done."""
+        for record in [*([] if self._executes else self._early), *([] if self._failed else self._errors)]:
+            if self._snakemake:
+                self._snakemake.handle(record)
+        if self._executes and self._planned is None and not self._errors:
+            print(UP_TO_DATE, flush=True)
+            if not self._workflow.output_settings.dryrun:
+                self.summarise()
+        self._executes, self._early, self._errors = False, [], []  # it is closed twice
+        super().close()
 
+    # ---------------------------------------------------------------- a run
 
-def read_earlier_times(path: Path = JOBS) -> dict[str, float]:
-    """Return the seconds that the last job of each output took, with the start of its process."""
-    seconds = {}
-    for output, job in job_times(path).items():
-        elapsed = datetime.fromisoformat(job["ended_at"]) - datetime.fromisoformat(job["started_at"])
-        seconds[output] = OTHER_JOB_S + elapsed.total_seconds()
-    return seconds
+    def announce(self) -> None:
+        """Print how many measurements there are, about how long they take and what they cost. Start showing progress.
 
+        From now on what is written to stderr goes to a file: jobs that are interrupted write traces there.
+        """
+        planned: list[PlannedJob] = self._planned or []
+        price = self._checked.config.cost.usd_per_hour
+        devices = [job.device for job in planned if job.device and measures(job.rule, self._checked)]
+        total_s, self._seconds = estimate_jobs(planned, self._checked)
+        cost = f", about ${price * total_s / 3600:.2f} at ${price:g} per hour" if price else ""
+        devices_text = f" on {', '.join(order_devices(sorted({*devices}), kind_from_name))}" if devices else ""
+        about = f"{max(5, round(total_s / 5) * 5)} s" if total_s < 100 else f"{total_s / 60:.1f} minutes"
+        measurements, in_all = count_words(len(devices), "measurement"), count_words(len(planned), "job")
+        print(f"{measurements}{devices_text}, about {about}{cost}; {in_all} in all.", flush=True)
+        self._redirect_stderr()
+        ending.end_on_signals(self._last_words)
+        Thread(target=self._watch, daemon=True).start()
 
-def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu0") -> float:
-    """Estimate the seconds of a job that has not run here before."""
-    budget_s, rule = _time_budget_s(rule, checked), rule.partition("_gpu")[0]
-    if budget_s is None or rule in FIXED_S:
-        return FIXED_S.get(rule, OTHER_JOB_S)
-    energy_s = ENERGY_S if checked.config.bandwidth.energy else 0.0
-    loads_s = {"bandwidth_hbm": energy_s, "peak_flops": checked.config.peak_flops.sustained_s or 0.0}
-    limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else budget_s
-    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(budget_s, limit_s) + loads_s.get(rule, 0.0)
+    def _redirect_stderr(self) -> None:
+        STDERR.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # closed, as by 2>&-
+            self._stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace")
+            with open(STDERR, "w", encoding="utf-8") as file:
+                os.dup2(file.fileno(), 2)
+        if isinstance(self._snakemake, logging.StreamHandler) and self._stderr:
+            self._snakemake.setStream(self._stderr)
 
+    def _show_finished(self, job_id: int) -> None:
+        output, _ = self._take(job_id)
+        self._ended += 1
+        total = len(self._planned or [])
+        for line in self._lines.take(output).get("lines", []):
+            self._print(f"[{self._ended:>{len(str(total))}}/{total}] {line}")
 
-def _measures(rule: str, checked: Checked) -> bool:
-    return rule in FIXED_S or _time_budget_s(rule, checked) is not None
+    def _show_failed(self, job_id: int) -> None:
+        output, log = self._take(job_id)
+        self._ended, self._failed = self._ended + 1, self._failed + 1
+        entry = self._lines.take(output)
+        out_of_memory = host.count_oom_kills() > self._oom_kills
+        why = entry.get("failed") or (OUT_OF_MEMORY if out_of_memory else ENDED)
+        self._clear()
+        print(f"{entry.get('name', output)} failed: {why} (log: {log})", file=self._stderr or sys.stderr, flush=True)
 
+    def _take(self, job_id: int) -> tuple[str, str]:
+        self._in_front_since = time.monotonic()
+        return self._running.pop(job_id)
 
-def _time_budget_s(rule: str, checked: Checked) -> float | None:  # None for a rule that does not measure in one
-    names = {"bandwidth": "bandwidth", "instructions": "bandwidth", "peak_flops": "peak_flops"}
-    section = getattr(checked.config, next((names[prefix] for prefix in names if rule.startswith(prefix)), rule), None)
-    return getattr(section, "time_budget_s", None)
+    def _watch(self) -> None:
+        """Every second show the job in progress, on a terminal, and once that a job waits for another run."""
+        while True:
+            time.sleep(1)
+            with self._locked():
+                if not self._waited and (line := self._lines.find_waiting()):
+                    self._waited = True
+                    self._print(line)
+                if os.isatty(1) and (line := self._describe_running_job()):
+                    print(f"\r\x1b[K{cut_to_width(line)}", end="", flush=True)
 
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
 
-def print_summary(results: Path) -> None:
-    """Print the summary of a run that has ended; nothing if its table or manifest cannot be read."""
-    _end_progress()
-    try:
-        roofline = read(Roofline, results / "roofline.json")
-        times = read(Manifest, results / "manifest.json").times
-    except (OSError, UserError):
-        return
-    width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns
-    arguments, archive = os.environ.get(ARGUMENTS, ""), format_make_command("archive")
-    print(screen.format_summary(build_report(roofline), times.span_s, times.cost_usd, arguments, width))
-    print(f"Report: {results}/report.html · picture: {results}/roofline.png · in words: {results}/interpretation.md")
-    print(f"Keep: {archive}, download {results}/archive/, then terminate the instance", flush=True)
+    def _describe_running_job(self) -> str | None:
+        """Return a line with the job that started first, its elapsed and its expected seconds; None for a short one.
 
+        Jobs that started later wait for it, or run on another GPU.
+        """
+        elapsed = time.monotonic() - self._in_front_since
+        if not self._running or elapsed < LONG_JOB_S:
+            return None
+        output, _ = next(iter(self._running.values()))
+        expected = f" of about {max(1, self._seconds[output]):.0f}" if output in self._seconds else ""
+        return f"  … {output.removeprefix(f'{RESULTS}/')}, {elapsed:.0f}{expected} s"
 
-def _end_progress() -> None:
-    clear()
-    CURRENT_FILE.unlink(missing_ok=True)
+    def _print(self, line: str) -> None:
+        self._clear()
+        print(cut_to_width(line), flush=True)
 
+    def _clear(self) -> None:
+        """Take the line of the job in progress off the terminal."""
+        if os.isatty(1):
+            print("\r\x1b[K", end="", flush=True)
 
-def format_make_command(*target: str) -> str:
-    """Return the make command for these targets, with the arguments of this run."""
-    return screen.format_make_command(os.environ.get(ARGUMENTS, ""), *target)
+    # ---------------------------------------------------------------- its end
 
+    def summarise(self) -> None:
+        """Print the summary of a run that has ended; nothing if it made no table, or if that cannot be read."""
+        if not planned_jobs.makes(self._workflow, "derive"):
+            return
+        try:
+            roofline = read(Roofline, RESULTS / "roofline.json")
+            times = read(Manifest, RESULTS / "manifest.json").times
+        except (OSError, UserError):
+            return
+        self._clear()
+        width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns
+        again_command = self.format_command("AGAIN=1")
+        print(screen.format_summary(build_report(roofline), times.span_s, times.cost_usd, again_command, width))
+        print(
+            f"Report: {RESULTS}/report.html · picture: {RESULTS}/roofline.png · in words: {RESULTS}/interpretation.md"
+        )
+        archive = self.format_command("archive")
+        print(f"Keep: {archive}, download {RESULTS}/archive/, then terminate the instance", flush=True)
 
-def should_show(record: LogRecord) -> bool:
-    """Return whether the terminal shows a message of Snakemake. Remembers Ctrl-C, and reports a job that was killed."""
-    global _interrupted, _signal
-    message = str(record.msg)
-    interrupted, killed = INTERRUPTED.search(message), KILLED.search(message)
-    _interrupted |= bool(interrupted)
-    if killed:
-        _signal = killed[1]
-    elif _signal and message.startswith("Error in rule "):  # which comes next, with the job
-        why = OUT_OF_MEMORY if host.count_oom_kills() > _kills_before else f"ended by {_signal}"
-        print(f"{vars(record)['output'][0]} failed: {why} (log: {vars(record)['log'][0]})", file=sys.stderr, flush=True)
-        _signal = ""
-    return not (killed or interrupted or message.startswith(CHATTER) or REPORTED in message)
-
-
-def print_failure_help() -> None:
-    """Print what a failed run leaves, unless Ctrl-C ended it."""
-    _end_progress()
-    if not _interrupted:
+    def explain_failure(self) -> None:
+        """Print what a failed run leaves."""
+        self._clear()
         print("\nThe run did not finish. A job that failed is named above with its error and its log.", end=" ")
-        print(f"Every finished result is kept: {format_make_command()} measures only what is missing.", flush=True)
+        print(f"Every finished result is kept: {self.format_command()} measures only what is missing.", flush=True)
+
+    def _last_words(self) -> str:
+        """Return what to say when the run is ended from outside. Puts back what was to be measured again."""
+        again.restore_missing(RESULTS)
+        clear = "\r\x1b[K" if os.isatty(1) else ""
+        return f"{clear}stopped: what was finished is kept, and {self.format_command()} goes on from there"
+
+    def format_command(self, target: str = "") -> str:
+        """Return the command for `archive` or `AGAIN=1`, or to go on with this run, in the way in which it was started:
+        by make, or by a plain `snakemake`, for which make may not be there."""
+        if Path(sys.argv[0]).name == "run.py":
+            arguments = [f"ARGS={self.options.replace('$', '$$')}"] if self.options else []
+            return shlex.join(["make", *filter(None, [target]), *arguments])
+        commands = CHECKOUT / "workflow" / "commands"
+        programs = {"archive": f"python {commands}/archive.py", "AGAIN=1": f"python {commands}/run.py --again"}
+        return " ".join(filter(None, [programs.get(target, "snakemake --cores 1"), self.options]))
+
+
+def format_options(workflow: Any) -> str:
+    """Return the options of Snakemake that choose the workflow and its settings, for the commands that follow."""
+    settings, snakefile = workflow.config_settings, Path(workflow.main_snakefile)
+    options = [] if snakefile.parent.samefile(".") else ["--snakefile", str(snakefile)]
+    for name, values in (("--configfile", settings.configfiles), ("--config", settings.config_args)):
+        options += [name, *map(str, values)] if values else []
+    return shlex.join(options)
+
+
+def cut_to_width(line: str) -> str:
+    """Return a line cut to the width of the terminal, or to 120 columns."""
+    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if os.isatty(1) else LINE_COLUMNS
+    return line if len(line) <= width else f"{line[: width - 1]}…"

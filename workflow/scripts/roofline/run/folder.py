@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import re
 import subprocess
 import sys
 import time
@@ -21,54 +20,48 @@ CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
 
 
-def read_run_config(arguments: Sequence[str]) -> tuple[dict, list[str]]:
-    """Return the configuration of a run with these options of Snakemake, and those that choose it. Raises UserError.
+def read_config(args: argparse.Namespace) -> dict:
+    """Return the configuration of a run with these parsed options of Snakemake. Raises UserError.
 
     The file of this folder comes first, if it exists or if the options name none.
     """
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
 
-    options = _parse_options(arguments)
-    if options.directory is not None:
-        raise UserError(f"--directory: make measures in this folder; cd {options.directory} first")
-    files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not options.configfile else []), *options.configfile]
+    if args.directory is not None:
+        raise UserError(f"--directory: make measures in this folder; cd {args.directory} first")
     config: dict = {}
-    for path in files:
+    for path in [*([CONFIG_FILE] if CONFIG_FILE.exists() or not args.configfile else []), *args.configfile]:
         update_config(config, settings.read_file(path))
-    for entry in options.config:
+    for entry in args.config or []:
         try:
             update_config(config, parse_config([entry]))
         except ValueError:
-            line = re.sub(r"^(\w+)[:.](\w+)=(.+)", r"\1: {\2: \3}", entry)
-            hint = f"; put a line into a file, such as mine.yaml, and give --configfile mine.yaml: {line}"
-            raise UserError(f"--config {entry}: should be KEY=VALUE{hint if line != entry else ''}") from None
-    return config, choosing(arguments)
+            advice = "put a section into a file, such as mine.yaml, and give --configfile mine.yaml"
+            raise UserError(f"--config {entry}: should be KEY=VALUE; {advice}") from None
+    return config
 
 
-def choosing(arguments: Sequence[str]) -> list[str]:
-    """Return those of Snakemake's options that choose the configuration."""
-    options = vars(_parse_options(arguments))
-    return [word for name in ("configfile", "config") if options[name] for word in (f"--{name}", *options[name])]
+def list_stale_outputs(args: argparse.Namespace) -> list[str]:
+    """Return the files that a run with these parsed options of Snakemake would make. Raises UserError if it would
+    fail."""
+    from snakemake.api import SnakemakeApi
+    from snakemake.cli import parse_config
+    from snakemake.exceptions import WorkflowError
+    from snakemake.settings.enums import Quietness
+    from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings
 
-
-def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
-    parser.add_argument("--config", "-C", nargs="*", default=[])
-    parser.add_argument("--directory", "-d")
-    return parser.parse_known_args(arguments)[0]
-
-
-def insert_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return [*arguments[:end], *options, *arguments[end:]]
-
-
-def with_targets(arguments: Sequence[str], targets: Sequence[str]) -> list[str]:
-    """Return Snakemake's arguments with more targets, after a `--`."""
-    return [*arguments, *([] if "--" in arguments or not targets else ["--"]), *targets]
+    config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
+    triggers = {"rerun_triggers": args.rerun_triggers, "force_incomplete": args.rerun_incomplete}
+    stale: list[str] = []
+    try:
+        with SnakemakeApi(OutputSettings(dryrun=True, quiet={Quietness.ALL})) as api:
+            workflow = api.workflow(ResourceSettings(cores=1), config_settings=config, snakefile=args.snakefile)
+            dag = workflow.dag(DAGSettings(targets=args.targets, **triggers))
+            dag.execute_workflow(executor="dryrun", updated_files=stale)
+    except (WorkflowError, SystemExit) as error:
+        raise UserError(str(error)) from None
+    return stale
 
 
 def write_config(folder: Path, config: dict, checkout: Path = Path()) -> None:

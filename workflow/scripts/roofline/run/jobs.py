@@ -1,20 +1,18 @@
-"""What a job says: a line on the screen when it ends, everything else in its log; and when it ran."""
+"""What a job leaves: its log, and an entry of logs/jobs.jsonl: when it ran, its lines for users, why it failed."""
 
-import atexit
 import contextlib
+import faulthandler
 import gc
 import json
 import os
-import shutil
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from roofline.devices import host
 from roofline.measure import undisturbed
@@ -25,50 +23,54 @@ from roofline.run import run_lock
 
 COPIES = RESULTS / "previous" / "again"  # of records that are measured again
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
-# Variables that Snakemake's process leaves to its jobs.
-JOB_COUNT, COUNTER, RUN_STARTED = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED", "ROOFLINE_RUN_STARTED"
-CURRENT = "ROOFLINE_CURRENT_JOB"  # the file that names the job that started last; set on a terminal alone
-LINE_COLUMNS = 120  # columns of a line, at most
+RUN_STARTED = "ROOFLINE_RUN_STARTED"  # the variable with the time, for the manifest
+_lines: list[str] = []  # of this process, which is one job
 
 
 @contextlib.contextmanager
 def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None]:
-    """Run the body of a job in its turn. What it prints goes to the screen and the log, a traceback to the log alone.
+    """Run the body of a job in its turn. All that it prints goes into its log; what it says, to the terminal too.
 
     `snakemake` is the object that Snakemake gives to a script; its class can be imported only in Snakemake itself.
     `modules` are imported before, on a GPU. The start and end are noted in logs/jobs.jsonl, except of an interrupted
-    job, which ends with status 130. A failure ends the process with status 1 and one line.
+    job, which ends with status 130. A failure ends the process with status 1.
     """
-    print_what_can_be_printed()
+    path = Path(snakemake.log[0])
+    _redirect_output(path)
     run_lock.end_with_run()
-    run_lock.take_turn(snakemake.resources.get("locks", "").split(), modules)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
-    path, started_at = Path(snakemake.log[0]), now()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if current := os.environ.get(CURRENT):
-        _name_current(Path(current), f"{snakemake.output[0]}\n{name}")
-    with open(path, "w", encoding="utf-8") as log, contextlib.redirect_stdout(_Tee(sys.stdout, log)):
-        log.write(f"{name}, started {started_at}\n")
-        try:
-            yield
-            _keep_less_disturbed(snakemake.output)
-        except KeyboardInterrupt:
-            log.write("interrupted\n")
-            sys.exit(130)
-        except Exception as error:
-            traceback.print_exc(file=log)
-            reason = next((line for line in str(error).splitlines() if line.strip("= ")), type(error).__name__)
-            _append_entry(snakemake, started_at, failed=reason, error=type(error).__name__)
-            clear()
-            print(f"{name} failed: {reason} (log: {path})", file=sys.stderr, flush=True)
-            sys.exit(1)
-        log.write(f"{name}, ended {now()}\n")
-    _append_entry(snakemake, started_at)
+    entry = {"rule": snakemake.rule, "log": str(path), "name": name, "outputs": list(snakemake.output)}
+    entry |= {"started_at": now(), "lines": _lines}
+    try:
+        run_lock.take_turn(snakemake.resources.get("locks", "").split(), modules, say_waiting)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
+        entry["started_at"] = now()
+        print(f"{name}, started {entry['started_at']}")
+        yield
+        _keep_less_disturbed(snakemake.output)
+    except KeyboardInterrupt:
+        print("interrupted")
+        sys.exit(130)
+    except Exception as error:
+        traceback.print_exc()
+        reason = next((line for line in str(error).splitlines() if line.strip("= ")), type(error).__name__)
+        _append_entry(**entry, ended_at=now(), failed=reason, error=type(error).__name__)
+        sys.exit(1)
+    print(f"{name}, ended {now()}")
+    _append_entry(**entry, ended_at=now())
     gc.freeze()  # looking for cycles at the end would take 40 ms
 
 
+def _redirect_output(path: Path) -> None:
+    """Write into a log all that this process and those that it starts print, a crash included."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout = sys.stderr = log = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 until the job ends
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    faulthandler.enable(log)
+
+
 def _keep_less_disturbed(outputs: Iterable[str]) -> None:
-    """In a run that measures disturbed records again, put back what was disturbed less before, and print it."""
+    """In a run that measures disturbed records again, put back what was disturbed less before, and say so."""
     if COPIES.exists():
         from roofline.run import again  # on a CPU not before the measurement has ended
 
@@ -76,16 +78,31 @@ def _keep_less_disturbed(outputs: Iterable[str]) -> None:
             say(f"{path.stem}: the earlier record is kept, since the new one is as disturbed")
 
 
-def _name_current(path: Path, text: str) -> None:
-    """Name this job as the one in progress, until it ends or another has started."""
-    path.write_text(text, encoding="utf-8")
-    atexit.register(lambda: path.unlink() if path.exists() and path.read_text(encoding="utf-8") == text else None)
-
-
-def _append_entry(snakemake: Any, started_at: str, **more: str) -> None:
-    entry = {"rule": snakemake.rule, "log": str(snakemake.log[0]), "started_at": started_at, "ended_at": now()}
+def _append_entry(**entry: Any) -> None:
     with open(JOBS, "a", encoding="utf-8") as jobs:  # short enough to be atomic
-        jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)} | more) + "\n")
+        jobs.write(json.dumps(entry) + "\n")
+
+
+def say(line: str) -> None:
+    """Have the terminal show a line of this job when it ends, with its number in the run."""
+    print(line)
+    _lines.append(line)
+
+
+def say_waiting(line: str) -> None:
+    """Have the terminal show soon that this job waits."""
+    print(line)
+    _append_entry(waiting=line)
+
+
+def report(record: RunRecord | list[RunRecord], name: str, device: DeviceRecord | None = None) -> None:
+    """Say the line of a measuring job, with its results."""
+    from roofline.report import job_lines  # on a CPU not before the measurement has ended
+
+    say(job_lines.format_job_line(record, name, device))
+
+
+# ---------------------------------------------------------------- what jobs have left
 
 
 def job_times(path: Path = JOBS) -> dict[str, dict]:
@@ -115,22 +132,33 @@ def _entries(path: Path) -> Iterator[dict]:
                 yield {**entry, **{key: entry[key] for key in JOB_KEYS}, "outputs": list(entry["outputs"])}
 
 
-def say(line: str) -> None:
-    """Print the line of a job, with its number in the run, cut to the width of the terminal."""
-    clear()
-    print(cut_to_width(f"{_next_place()}{line}"), flush=True)
+class LinesSince:
+    """What jobs have written into a file of entries since the run began."""
 
+    def __init__(self, path: Path):
+        self._path, self._offset = path, path.stat().st_size if path.exists() else 0
+        self._entries: dict[str, dict] = {}
+        self._waiting: str | None = None
 
-def cut_to_width(line: str) -> str:
-    """Return a line cut to the width of the terminal, or to 120 columns."""
-    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if os.isatty(1) else LINE_COLUMNS
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+    def take(self, output: str) -> dict:
+        """Return the entry of the job that made, or should have made, an output first; {} if it has written none."""
+        self._read()
+        return self._entries.pop(output, {})
 
+    def find_waiting(self) -> str | None:
+        """Return what a job says that waits for another run; None if none does."""
+        self._read()
+        return self._waiting
 
-def clear() -> None:
-    """Take the line of the job in progress off the terminal."""
-    if CURRENT in os.environ:
-        print("\r\x1b[K", end="", file=sys.__stdout__, flush=True)
+    def _read(self) -> None:
+        with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
+            file.seek(self._offset)
+            for line in file.read().splitlines(keepends=True):
+                if line.endswith(b"\n"):  # else it is being written
+                    self._offset += len(line)
+                    entry = json.loads(line)
+                    self._waiting = entry.get("waiting", self._waiting)
+                    self._entries |= {entry["outputs"][0]: entry} if "outputs" in entry else {}
 
 
 def print_what_can_be_printed() -> None:
@@ -142,32 +170,6 @@ def print_what_can_be_printed() -> None:
         setattr(sys, name, getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         getattr(sys, name).reconfigure(errors="replace")
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
-
-
-def report(record: RunRecord | list[RunRecord], name: str, device: DeviceRecord | None = None) -> None:
-    """Print the line of a measuring job, with its results."""
-    from roofline.report import job_lines  # on a CPU not before the measurement has ended
-
-    say(job_lines.format_job_line(record, name, device))
-
-
-def number_jobs(total: int, counter: Path) -> None:
-    """Have the jobs of this run, which inherit the environment, print their number out of this total."""
-    counter.parent.mkdir(parents=True, exist_ok=True)
-    counter.write_bytes(b"")
-    os.environ |= {JOB_COUNT: str(total), COUNTER: str(counter.absolute())}
-
-
-@cache  # this process is one job
-def _next_place() -> str:
-    counter, total = os.environ.get(COUNTER), os.environ.get(JOB_COUNT)
-    if not counter or not total:
-        return ""
-    with contextlib.suppress(OSError), open(counter, "ab") as ended:
-        ended.write(b".")  # appending one byte is atomic, so that jobs at once do not miscount
-        ended.flush()
-        return f"[{ended.tell():>{len(total)}}/{total}] "
-    return ""
 
 
 def now() -> str:
@@ -197,19 +199,3 @@ class Stopwatch:
     @property
     def elapsed_s(self) -> float:
         return round(time.monotonic() - self._start, 3)
-
-
-class _Tee:
-    def __init__(self, *files: TextIO):
-        self._files = files
-
-    def write(self, text: str) -> int:
-        """Write a text to all files."""
-        for file in self._files:
-            file.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush all files."""
-        for file in self._files:
-            file.flush()

@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -51,17 +51,17 @@ def end_with_run() -> None:
         Thread(target=_wait_for_the_lock, args=(path,), daemon=True).start()
 
 
-def take_turn(devices: list[str], modules: Iterable[str]) -> None:
-    """Hold the devices that a job uses, once they are free; a GPU's next job imports modules while it waits."""
+def take_turn(devices: list[str], modules: Iterable[str], say_waiting: Callable[[str], None]) -> None:
+    """Hold the devices that a job uses, once they are free; a GPU's next job imports modules while it waits.
+
+    Raises PermissionError, in one line, if files of another user are in the way.
+    """
     if devices and lock.HOST_LOCK not in devices:
         with contextlib.suppress(Exception):  # the device says why
             for name in ("cupy", "roofline.devices.gpu.gpu_device", "roofline.report.job_lines", *modules):
                 import_module(name)
             import_module("roofline.devices.gpu.nvml").initialise()  # takes 0.05 s
-    try:
-        lock.take_locks(devices)
-    except PermissionError as error:
-        sys.exit(str(error))
+    lock.take_locks(devices, say_waiting)
 
 
 def _wait_for_the_lock(path: str) -> None:

@@ -1,0 +1,56 @@
+"""Why jobs are done, from what Snakemake does not promise: a version that has it otherwise fails here."""
+
+import argparse
+import os
+
+import pytest
+import yaml
+from workflow_run import Run
+
+from roofline.core.terms import UserError
+from roofline.run import folder, planned_jobs
+
+PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
+ATTENTION_SEAL = "cpu/decode_attn/prediction.json"
+
+
+def plan(run: Run, *options: str) -> tuple[dict[str, str], str]:
+    """The reason of each job by its first output, and the last line."""
+    done = run.command("run", "--dry-run", *options)
+    assert done.returncode == 0, done.stderr
+    *lines, total = done.stdout.splitlines()
+    return dict(line.split(": ", 1) for line in lines), total
+
+
+def test_each_job_has_its_reason_with_changed_values_and_few_files(run: Run):
+    (run.results / PEAK).unlink()
+    run.append("workflow/scripts/bandwidth.py")
+    run.edit_config(row_norm={"shapes": ["64x128"]})
+    another = run.root / "workflow/scripts/roofline/operators/decode_attention/more.py"
+    another.touch()
+    os.utime(another, (0, 0))
+    reasons, total = plan(run)
+    assert reasons[PEAK].startswith(f"missing output files: {PEAK}")
+    assert "updated input files: workflow/scripts/bandwidth.py" in reasons[MEMORY]
+    assert "settings, device or software have changed" in reasons[ROWS]
+    assert "other input files" in reasons[ATTENTION_SEAL]
+    assert "input files updated by another job: " in reasons["manifest.json"]
+    assert " more" in reasons["manifest.json"]
+    assert total.startswith(f"{len(reasons)} jobs: ") and "1 peak_flops" in total
+    assert plan(run, "--forcerun", "results/cpu/device_query.json")[0]["cpu/device_query.json"] == "asked for"
+
+
+def test_a_reason_with_other_fields_is_told_in_snakemakes_words():
+    assert planned_jobs.describe_reason("because") == "because"
+
+
+def test_the_settings_of_a_run_are_read_from_its_options_and_one_of_a_section_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"plot": {"dpi": 80}}))
+    given = argparse.Namespace(configfile=["mine.yaml"], config=["devices=cpu"], directory=None)
+    assert folder.read_config(given) == {"plot": {"dpi": 80}, "devices": "cpu"}
+    given.config = ["peak_flops.size=100"]
+    with pytest.raises(UserError) as refused:
+        folder.read_config(given)
+    (line,) = refused.value.lines
+    assert line.startswith("--config peak_flops.size=100: ") and "--configfile" in line

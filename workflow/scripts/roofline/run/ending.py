@@ -1,0 +1,60 @@
+"""How a run ends that is ended from outside: at once, with all its processes, and in one line."""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from threading import Thread
+
+import psutil
+
+INTERRUPTED = 130  # the exit status, as a shell gives it after Ctrl-C
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PATIENCE_S = 2.0  # for jobs to leave nothing half-written
+PR_SET_PDEATHSIG = 1
+
+
+def end_on_signals(last_words: Callable[[], str]) -> None:
+    """From now on end the run at a signal, and once nobody reads what it prints, as after `make | head`.
+
+    Signals that the caller ignores, as nohup does, stay ignored. Replaces what Snakemake does at SIGTERM: it would wait
+    for its jobs.
+    """
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: _end_run(last_words))
+    Thread(target=_end_when_unread, args=(last_words,), daemon=True).start()
+
+
+def end_with_make() -> None:
+    """Have the kernel send this process SIGTERM when make ends, however that ends, `kill -9` included."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end_run(last_words: Callable[[], str]) -> None:
+    """End this process and those that it started. Not by an exception: Snakemake would print its trace."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    _end_processes(last_words)
+
+
+def _end_when_unread(last_words: Callable[[], str]) -> None:
+    with contextlib.suppress(OSError, ValueError):  # closed from the start
+        watch = select.poll()
+        watch.register(sys.stdout.fileno(), 0)  # errors alone are reported
+        watch.poll()
+        _end_processes(last_words)
+
+
+def _end_processes(last_words: Callable[[], str]) -> None:
+    started = psutil.Process().children(recursive=True)
+    for process in started:
+        with contextlib.suppress(psutil.Error):  # it may have ended
+            process.terminate()
+    psutil.wait_procs(started, timeout=PATIENCE_S)  # what lives longer ends with the run's lock
+    with contextlib.suppress(OSError):  # the terminal may be gone. Not by print: it may have been interrupted itself
+        os.write(sys.stdout.fileno(), f"{last_words()}\n".encode(errors="replace"))
+    os._exit(INTERRUPTED)
