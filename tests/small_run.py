@@ -14,7 +14,7 @@ from roofline.records.base import Record, write
 from roofline.records.files import file_sha256, write_text
 from roofline.records.manifest_record import Manifest, Sources
 from roofline.records.operator_record import DataFile, JobRecord
-from roofline.run.derived import TABLE, derive
+from roofline.report.derived import TABLE, derive
 from roofline.run.make_manifest import make_manifest
 from roofline.table.run_records import read_results
 

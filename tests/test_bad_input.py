@@ -12,8 +12,8 @@ from workflow_run import CHECKOUT, TINY, Run, changed
 from roofline.core.terms import UserError
 from roofline.core.units import GIB
 from roofline.devices.base import Identity
-from roofline.plan import settings
-from roofline.run import machine_checks, previous_results
+from roofline.plan import machine_checks, settings
+from roofline.run import previous_results
 
 
 def assert_lines(found: list[str], *expected: tuple[str, ...]) -> None:

@@ -14,7 +14,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from roofline.core.terms import UserError
 from roofline.devices import host
-from roofline.run import console, jobs, pictures, planned_jobs, previous_results
+from roofline.report import pictures
+from roofline.run import console, jobs, planned_jobs, previous_results
 from roofline.run.console import Console
 
 OUTPUT, LOG = "results/cpu/x.json", "logs/cpu/x.log"

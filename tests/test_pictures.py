@@ -9,8 +9,8 @@ from records_factory import bandwidth_record, peak_record, verified
 from roofline.core.formatting import capacity, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import CROSSED
+from roofline.report.pictures import drawings
 from roofline.report.roofline_content import build_content, choose_dots
-from roofline.run.pictures import drawings
 
 RUN = reference()
 OPERATIONS = [

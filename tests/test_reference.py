@@ -11,9 +11,9 @@ from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest_record import Manifest
 from roofline.records.operator_record import OperatorRecord
+from roofline.report.derived import TABLE, derive
 from roofline.report.report_model import Source
 from roofline.run.archive import opened
-from roofline.run.derived import TABLE, derive
 from roofline.run.make_manifest import hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results

@@ -9,8 +9,8 @@ import pytest
 from roofline.core.terms import UserError
 from roofline.devices.cpu.cpu_identity import discover
 from roofline.operators.about import describe_own_operator
+from roofline.operators.operator_checks import check_operator
 from roofline.operators.registry import collect_operators, load_operator_file, own_files
-from roofline.run.machine_checks import check_operator
 
 CHECKOUT = Path(__file__).parents[1]
 WHOLE = (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")

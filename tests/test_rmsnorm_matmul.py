@@ -21,8 +21,7 @@ from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormM
 from roofline.operators.rmsnorm_matmul.mma_plan import plan_mma
 from roofline.operators.rmsnorm_matmul.operator import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.unfused import UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
-from roofline.plan import settings
-from roofline.run import machine_checks
+from roofline.plan import machine_checks, settings
 
 OPERATOR = RmsNormMatmul()
 ON_GPU = (UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph, FusedRmsNormMatmul, FusedRmsNormMatmulGraph)

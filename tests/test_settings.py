@@ -11,9 +11,9 @@ from roofline.core.units import GIB
 from roofline.devices.base import Identity
 from roofline.operators.setting_types import ByEffort
 from roofline.plan import targets
+from roofline.plan.machine_checks import choose_devices
 from roofline.plan.settings import complete, read_file
 from roofline.run.estimates import estimate_s
-from roofline.run.machine_checks import choose_devices
 
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
 PRESET = {"layers": 1, "heads": 1, "head_size": 64}

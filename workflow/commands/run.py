@@ -26,12 +26,12 @@ from snakemake.cli import args_to_api, parse_args
 from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery
-from roofline.plan import settings, targets
+from roofline.plan import machine_checks, settings, targets
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
-from roofline.run import again, ending, folder, machine_checks, run_lock
+from roofline.run import again, ending, folder, run_lock
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.table.run_records import read_record
 

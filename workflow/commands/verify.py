@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.terms import UserError
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
+from roofline.report import pictures
+from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
 from roofline.report.words import format_failures
-from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
-from roofline.run.derived import write_derived
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.make_manifest import describe_amendments, hashes
 from roofline.table.rows import Roofline

@@ -26,7 +26,8 @@ from roofline.devices.gpu.gpu_identity import no_gpu_reason
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.plan import settings
-from roofline.run import machine_checks, previous_results, run_lock, sources
+from roofline.plan import machine_checks
+from roofline.run import previous_results, run_lock, sources
 from roofline.run.console import Console
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.plan.targets import build_request, files, timing

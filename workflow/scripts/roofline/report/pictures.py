@@ -14,7 +14,6 @@ from roofline.report import fit_figure, instruction_figure, load_figure, operato
 from roofline.report.figure_style import add_failures, new_empty_figure, save, styled
 from roofline.report.roofline_content import is_roofline, picture_names
 from roofline.report.words import format_failures
-from roofline.run import run_lock
 from roofline.table.rows import Roofline
 
 Drawing = tuple[Callable[[], Figure], set[str]]  # with the devices that it shows
@@ -43,8 +42,17 @@ def drawings(roofline: Roofline) -> dict[str, Drawing]:
     return by_name
 
 
-def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = ()) -> None:
-    """Write the pictures of these names, or all of them, into a folder; one of nothing measured says so."""
+def draw(
+    folder: Path,
+    roofline: Roofline,
+    dpi: float,
+    names: Collection[str] = (),
+    start_worker: Callable[[], None] = lambda: None,
+) -> None:
+    """Write the pictures of these names, or all of them, into a folder; one of nothing measured says so.
+
+    `start_worker` is called first in each process that draws.
+    """
     by_name, jobs = drawings(roofline), []
     for name in names or by_name:
         draw_figure, devices = by_name.get(name, (None, ()))
@@ -53,7 +61,7 @@ def draw(folder: Path, roofline: Roofline, dpi: float, names: Collection[str] = 
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
-        pool: Executor = ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job)
+        pool: Executor = ProcessPoolExecutor(workers, mp_context=fork, initializer=_start, initargs=(start_worker,))
     except OSError:  # /dev/shm, where its semaphores belong, cannot be written
         pool = ThreadPoolExecutor(1)
     with pool:
@@ -70,8 +78,8 @@ def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[s
     save(figure, [path], dpi)
 
 
-def _end_with_the_job() -> None:
-    """Ctrl-C reaches the job itself, and a run that was killed leaves nobody behind."""
+def _start(start_worker: Callable[[], None]) -> None:
+    """Ctrl-C reaches the process that waits for this one, and ends both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    run_lock.end_with_run()
+    start_worker()
