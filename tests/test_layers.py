@@ -58,10 +58,11 @@ def test_no_named_tuple_hides_a_method_of_tuples():
 
 
 def test_the_report_reads_the_table_alone():
+    """But for derived.py, which writes what is made of it into files."""
     found: dict[str, set[str]] = {}
     for name, path in MODULES.items():
         ours = {one.removeprefix("roofline.") for one in imported(path) if one.startswith("roofline.")}
-        for one in ours if name.startswith("report/") else ():
+        for one in ours if name.startswith("report/") and name != "report/derived.py" else ():
             package, module = one.split(".")[0], ".".join(one.split(".")[:2])
             if package not in ("core", "table", "report") and module not in ("operators.about", "operators", package):
                 found.setdefault(name, set()).add(module)

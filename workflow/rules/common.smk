@@ -172,5 +172,4 @@ previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counte
 if not DRY:
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
 CONSOLE = Console(workflow, CHECKED)
-if workflow.is_main_process and workflow.modifier.is_main_snakefile():
-    CONSOLE.install(logger)
+CONSOLE.install(logger)

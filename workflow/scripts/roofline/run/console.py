@@ -64,8 +64,13 @@ class Console(logging.Handler):
         self._stderr: TextIO | None = None  # the terminal's, once jobs write into a file
 
     def install(self, logger: logging.Logger) -> None:
-        """Take the place of Snakemake's handler of the terminal. Its log file stays as it is."""
+        """Take the place of Snakemake's handler of the terminal, but not in a module of another workflow.
+
+        Snakemake's log file stays as it is.
+        """
         os.environ.setdefault(RUN_STARTED, now())
+        if not (self._workflow.is_main_process and self._workflow.modifier.is_main_snakefile()):
+            return
         self._snakemake = next((one for one in logger.handlers if one.name == SNAKEMAKE_HANDLER), None)
         if self._snakemake:
             logger.removeHandler(self._snakemake)
