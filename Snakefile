@@ -32,7 +32,7 @@ include: "workflow/rules/report.smk"
 onstart:
     run_lock.hold()
     if CONFIG.counters == "required":
-        faults_end_the_run(machine_checks.require_counters, CELLS.ncu, CELLS.counted_on)
+        faults_end_the_run(hardware_counters.require_counters, CELLS.ncu, CELLS.counted_on)
     CONSOLE.announce()
 
 

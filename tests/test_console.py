@@ -46,7 +46,10 @@ def tell(shown: Console, event: LogEvent | None, level: int = logging.INFO, **mo
 
 def leave(**entry) -> None:
     with open(jobs.JOBS, "a", encoding="utf-8") as file:
-        file.write(json.dumps({"outputs": [OUTPUT], "name": "peak_flops cpu x", **entry}) + "\n")
+        file.write(
+            json.dumps(dict.fromkeys(jobs.JOB_KEYS) | {"outputs": [OUTPUT], "name": "peak_flops cpu x", **entry})
+        )
+        file.write("\n")
 
 
 def test_the_lines_of_a_job_are_shown_with_its_number_when_it_ends(started, capsys):
@@ -91,10 +94,13 @@ def test_the_commands_fit_the_way_in_which_the_run_was_started(started, monkeypa
     assert words in started.format_command("archive")
 
 
-def test_a_job_that_waits_for_another_run_says_so(started):
-    assert started._lines.find_waiting() is None
+def test_a_job_that_waits_for_another_run_is_shown_once(started, monkeypatch, capsys):
     jobs.say_waiting("waiting for host")
-    assert started._lines.find_waiting() == "waiting for host"
+    capsys.readouterr()
+    monkeypatch.setattr(time, "sleep", Mock(side_effect=[None, None, StopIteration]))
+    with pytest.raises(StopIteration):
+        started._watch()
+    assert capsys.readouterr().out.splitlines() == ["waiting for host"]
 
 
 def test_nothing_is_said_where_the_output_is_closed(monkeypatch):

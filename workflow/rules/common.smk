@@ -23,7 +23,7 @@ from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.gpu.gpu_identity import no_gpu_reason
-from roofline.measure import lock, ncu
+from roofline.measure import hardware_counters, lock, ncu
 from roofline.records.files import RESULTS
 from roofline.plan import settings
 from roofline.plan import machine_checks

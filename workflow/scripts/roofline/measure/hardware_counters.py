@@ -1,6 +1,7 @@
 """Counters of three representative cells, each a step under Nsight Compute in another process, and its report read."""
 
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -143,3 +144,16 @@ def sum_counts(kernels: Sequence[Mapping[str, float | None]]) -> dict[str, float
             weighted = [value * duration for value, duration in zip(values, seconds, strict=True)]
             sums[name] = sum(weighted) / sum(seconds)
     return sums
+
+
+def require_counters(program: Path, devices: Iterable[str]) -> None:
+    """Raise UserError with the devices whose counters may not be read."""
+    faults = []
+    for device in devices:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                count_cells(program, device, [], Path(folder, "kernels.ncu-rep"))
+            except UnsupportedError as error:
+                faults.append(f"counters: required, and refused on {device}: {error}")
+    if faults:
+        raise UserError(faults)

@@ -1,16 +1,15 @@
 """The configuration, held against the devices of this machine: all errors at once, before anything is measured."""
 
 import math
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from roofline.core.levels import ARRAYS_NEEDED, TRANSFER_TARGETS
-from roofline.core.terms import UnsupportedError, UserError, select_accelerators
+from roofline.core.terms import UserError, select_accelerators
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
 from roofline.devices.discovery import level_name, memory_levels
-from roofline.measure import hardware_counters, ncu
+from roofline.measure import ncu
 from roofline.operators.operator_checks import check_operator
 from roofline.plan.config import Config
 from roofline.plan.settings import Checked
@@ -56,19 +55,6 @@ def find_profiler(config: Config) -> Path | None:
     if program is None and config.counters == "required":
         raise UserError(f"counters: required, and {ncu.NOT_FOUND_REASON}")
     return program
-
-
-def require_counters(program: Path, devices: Iterable[str]) -> None:
-    """Raise UserError with the devices whose counters may not be read."""
-    faults = []
-    for device in devices:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                hardware_counters.count_cells(program, device, [], Path(folder, "kernels.ncu-rep"))
-            except UnsupportedError as error:
-                faults.append(f"counters: required, and refused on {device}: {error}")
-    if faults:
-        raise UserError(faults)
 
 
 def _check_levels(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator
 from logging import LogRecord
 from pathlib import Path
 from threading import Thread
@@ -27,7 +26,7 @@ from roofline.report import screen
 from roofline.report.report_model import build_report
 from roofline.run import again, ending, planned_jobs
 from roofline.run.estimates import estimate_jobs, measures
-from roofline.run.jobs import JOBS, RUN_STARTED, LinesSince, now
+from roofline.run.jobs import RUN_STARTED, WAITING, count_bytes, find_entry, now
 from roofline.run.planned_jobs import PlannedJob
 from roofline.table.rows import Roofline
 
@@ -59,7 +58,7 @@ class Console(logging.Handler):
         self._running: dict[int, tuple[str, str]] = {}  # the output and the log of each job that has started
         self._in_front_since = time.monotonic()
         self._seconds: dict[str, float] = {}  # that each job is expected to take, by its first output
-        self._lines, self._waited = LinesSince(JOBS), False
+        self._noted_before, self._waited = count_bytes(), False
         self._oom_kills = host.count_oom_kills()
         self._stderr: TextIO | None = None  # the terminal's, once jobs write into a file
 
@@ -132,6 +131,7 @@ class Console(logging.Handler):
         about = f"{max(5, round(total_s / 5) * 5)} s" if total_s < 100 else f"{total_s / 60:.1f} minutes"
         measurements, in_all = count_words(len(devices), "measurement"), count_words(len(planned), "job")
         print(f"{measurements}{devices_text}, about {about}{cost}; {in_all} in all.", flush=True)
+        WAITING.unlink(missing_ok=True)
         self._redirect_stderr()
         ending.end_on_signals(self._last_words)
         Thread(target=self._watch, daemon=True).start()
@@ -149,13 +149,13 @@ class Console(logging.Handler):
         output, _ = self._take(job_id)
         self._ended += 1
         total = len(self._planned or [])
-        for line in self._lines.take(output).get("lines", []):
+        for line in find_entry(output, self._noted_before).get("lines", []):
             self._print(f"[{self._ended:>{len(str(total))}}/{total}] {line}")
 
     def _show_failed(self, job_id: int) -> None:
         output, log = self._take(job_id)
         self._ended, self._failed = self._ended + 1, self._failed + 1
-        entry = self._lines.take(output)
+        entry = find_entry(output, self._noted_before)
         out_of_memory = host.count_oom_kills() > self._oom_kills
         why = entry.get("failed") or (OUT_OF_MEMORY if out_of_memory else ENDED)
         self._clear()
@@ -169,20 +169,12 @@ class Console(logging.Handler):
         """Every second show the job in progress, on a terminal, and once that a job waits for another run."""
         while True:
             time.sleep(1)
-            with self._locked():
-                if not self._waited and (line := self._lines.find_waiting()):
+            with self.lock or contextlib.nullcontext():
+                if not self._waited and WAITING.exists():
                     self._waited = True
-                    self._print(line)
+                    self._print(WAITING.read_text(encoding="utf-8"))
                 if os.isatty(1) and (line := self._describe_running_job()):
                     print(f"\r\x1b[K{cut_to_width(line)}", end="", flush=True)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
 
     def _describe_running_job(self) -> str | None:
         """Return a line with the job that started first, its elapsed and its expected seconds; None for a short one.

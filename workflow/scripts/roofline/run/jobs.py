@@ -18,11 +18,12 @@ from roofline.devices import host
 from roofline.measure import undisturbed
 from roofline.records.base import RunRecord
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import RESULTS
+from roofline.records.files import RESULTS, write_text
 from roofline.run import run_lock
 
 COPIES = RESULTS / "previous" / "again"  # of records that are measured again
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
+WAITING = Path("logs/.waiting")  # what a job says that waits for another run
 RUN_STARTED = "ROOFLINE_RUN_STARTED"  # the variable with the time, for the manifest
 _lines: list[str] = []  # of this process, which is one job
 
@@ -90,9 +91,9 @@ def say(line: str) -> None:
 
 
 def say_waiting(line: str) -> None:
-    """Have the terminal show soon that this job waits."""
+    """Have the terminal show soon that a job waits; where several of a run wait, the last line is shown."""
     print(line)
-    _append_entry(waiting=line)
+    write_text(line, WAITING)
 
 
 def report(record: RunRecord | list[RunRecord], name: str, device: DeviceRecord | None = None) -> None:
@@ -124,41 +125,24 @@ def failures(path: Path = JOBS) -> dict[str, Failure]:
     return {output: Failure(job["failed"], job["error"]) for output, job in last.items() if "failed" in job}
 
 
-def _entries(path: Path) -> Iterator[dict]:
-    with contextlib.suppress(OSError):
-        for line in path.read_text(encoding="utf-8").splitlines():
+def _entries(path: Path, offset: int = 0) -> Iterator[dict]:
+    """Yield what jobs have noted in a file after so many bytes, but for lines that cannot be read."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(offset)
+        for line in file:
             with contextlib.suppress(ValueError, LookupError, TypeError):
                 entry = json.loads(line)
                 yield {**entry, **{key: entry[key] for key in JOB_KEYS}, "outputs": list(entry["outputs"])}
 
 
-class LinesSince:
-    """What jobs have written into a file of entries since the run began."""
+def count_bytes(path: Path = JOBS) -> int:
+    """Return the size of the file of entries, to find those of a run that starts now."""
+    return path.stat().st_size if path.exists() else 0
 
-    def __init__(self, path: Path):
-        self._path, self._offset = path, path.stat().st_size if path.exists() else 0
-        self._entries: dict[str, dict] = {}
-        self._waiting: str | None = None
 
-    def take(self, output: str) -> dict:
-        """Return the entry of the job that made, or should have made, an output first; {} if it has written none."""
-        self._read()
-        return self._entries.pop(output, {})
-
-    def find_waiting(self) -> str | None:
-        """Return what a job says that waits for another run; None if none does."""
-        self._read()
-        return self._waiting
-
-    def _read(self) -> None:
-        with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
-            file.seek(self._offset)
-            for line in file.read().splitlines(keepends=True):
-                if line.endswith(b"\n"):  # else it is being written
-                    self._offset += len(line)
-                    entry = json.loads(line)
-                    self._waiting = entry.get("waiting", self._waiting)
-                    self._entries |= {entry["outputs"][0]: entry} if "outputs" in entry else {}
+def find_entry(output: str, offset: int, path: Path = JOBS) -> dict:
+    """Return the last entry of a job of this output after so many bytes; {} if it has noted none."""
+    return next((entry for entry in reversed([*_entries(path, offset)]) if output in entry["outputs"]), {})
 
 
 def print_what_can_be_printed() -> None:
