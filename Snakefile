@@ -1,9 +1,9 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
-#     device_query, operator_prediction (both write seals) -> peak_flops, bandwidth, instructions, one rule per operator
-#     -> derive: the table, pages and pictures -> manifest
-# A measuring rule reads the device record and the seals and writes its records; nothing after it measures.
-# Stale is what other `params` (settings, device, driver, libraries) or `input` (records, library modules) made.
+#     device_query, operator_prediction, predictions -> peak_flops, bandwidth, instructions, counters, one rule for each
+#     operator -> derive: the table, pages and pictures -> manifest
+# The first three write seals: predictions, and what they follow from, before anything is measured.
+# A result is stale if its `params` (settings, device, driver, libraries) or its inputs (records, library) have changed.
 
 from snakemake.utils import min_version
 

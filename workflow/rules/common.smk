@@ -39,7 +39,7 @@ print_what_can_be_printed()
 
 
 def faults_end_the_run(check, *arguments):
-    """Return what a check returns; its faults, a line each, end Snakemake before anything is planned."""
+    """Return what a check returns; its faults, a line each, end Snakemake before anything runs."""
     try:
         return check(*arguments)
     except (UserError, OSError) as error:
@@ -71,10 +71,10 @@ PRESENT = discovery.discover()
 if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
     print(f"no GPU is measured: {WHY}", file=sys.stderr)
 CELLS = faults_end_the_run(machine_checks.find_cells, CHECKED, PRESENT)
-# A measurement takes 1 of `measuring`; device queries and seals take all, so none runs next to a measurement.
+# A measurement takes 1 of `measuring`. What must not run next to one takes all: device queries, seals, prerequisites.
 ALONE = 1000
 workflow.register_resource("measuring", ALONE)
-# A resource for each lock of a GPU, of which a job takes 1: the GPU's next job imports meanwhile, and waits for the lock.
+# A resource for each lock. Of a GPU there are 2: one job measures, the next imports and waits for the lock itself.
 SLOTS = {re.sub(r"\W", "_", name): name for name in [*CELLS.gpu_locks.values(), lock.HOST_PATH_LOCK]}
 for SLOT, LOCK in SLOTS.items():
     workflow.register_resource(SLOT, 1 if LOCK == lock.HOST_PATH_LOCK else 2)
@@ -105,7 +105,7 @@ def slots(level=""):
 
 
 def locks_of(level, wildcards):
-    """Return the locks that a job takes, by which runs of other folders and users wait for it."""
+    """Return the locks that a job's script takes, by which this run's next job, and other runs, wait for it."""
     return " ".join(CELLS.locks(wildcards.device, level))
 
 
@@ -155,7 +155,7 @@ def operator_settings(operator, wildcards):
 
 
 def operator_priority(wildcards):
-    """Return a higher priority on every second GPU: else two would wait for the calls from one host to be timed."""
+    """Return more than of ceilings on every second GPU: while others measure ceilings, it has the host path alone."""
     return 4 if wildcards.device in CELLS.gpus[1::2] else 1
 
 

@@ -1,6 +1,3 @@
-# The device and its seals, then ceilings.
-
-
 rule device_query:
     input:
         library=library("device_query.py"),
@@ -10,12 +7,12 @@ rule device_query:
         calibration="results/{device}/calibration.json",
     log:
         "logs/{device}/device_query.log",
-    priority: 1000  # as of all seals: they run before anything is measured
+    priority: 1000  # as of all seals: what can be sealed is, before anything is measured
     conda:
         ENVIRONMENT
     threads: cores_of
     resources:
-        **exclusive() | {"measuring": ALONE},
+        **(exclusive() | {"measuring": ALONE}),
     params:
         identity=partial(identity, ""),
         datasheet=lambda wildcards: CELLS.datasheet_sha256(wildcards.device, DATASHEETS),
@@ -29,7 +26,7 @@ rule peak_flops:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
         calibration="results/{device}/calibration.json",
-        constants="results/{device}/peak_flops/prediction.json",
+        constants="results/{device}/peak_flops/prediction.json",  # by operator_prediction
         library=library("peak_flops.py"),
     output:
         "results/{device}/peak_flops/{dtype}.json",
@@ -112,8 +109,7 @@ rule instructions:
         "../scripts/instructions.py"
 
 
-# One process for all: it starts longer under the profiler than it counts. That process, and not the job, takes the
-# locks of the GPU.
+# One process for all, which takes the GPU's lock itself: it starts longer under the profiler than it counts.
 rule counters:
     input:
         calibration="results/{device}/calibration.json",

@@ -59,6 +59,8 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
         priority: 1000
         conda:
             ENVIRONMENT
+        resources:
+            measuring=ALONE,
         params:
             operator=OPERATOR,
             operators=CELLS.own_file(OPERATOR),
@@ -67,6 +69,7 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
             "../scripts/prerequisite.py"
 
 
+# A case is one job of an operator, such as a dtype with one S. `settings` has what concerns this case alone.
 for OPERATOR in CELLS.timed:
 
     rule:
