@@ -67,6 +67,7 @@ def test_a_job_that_failed_is_one_line_with_its_log(started, capsys):
     tell(started, LogEvent.ERROR, logging.ERROR, exception="RuleException")
     tell(started, LogEvent.JOB_ERROR, logging.ERROR, jobid=4)
     tell(started, LogEvent.ERROR, logging.ERROR, exception="WorkflowError")
+    started.explain_failure()
     started.close()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("peak_flops cpu x failed: it is too small") and LOG in line
@@ -82,16 +83,27 @@ def test_a_job_that_was_ended_is_named_by_its_output(started, monkeypatch, capsy
     assert line.startswith(f"{OUTPUT} failed: {why}") and LOG in line
 
 
+def test_another_error_next_to_a_failed_job_is_told_too(started):
+    tell(started, LogEvent.JOB_ERROR, logging.ERROR, jobid=4)
+    tell(started, LogEvent.ERROR, logging.ERROR, exception="MissingOutputException")
+    started.explain_failure()
+    started.close()
+    started._snakemake.handle.assert_called_once()
+
+
 def test_an_error_that_no_job_explains_is_told_as_snakemake_tells_it(started):
     tell(started, LogEvent.ERROR, logging.ERROR, exception="WorkflowError")
     started.close()
     started._snakemake.handle.assert_called_once()
 
 
-@pytest.mark.parametrize(("way", "words"), [("run.py", "make archive"), ("snakemake", "archive.py")])
-def test_the_commands_fit_the_way_in_which_the_run_was_started(started, monkeypatch, way, words):
-    monkeypatch.setattr(sys, "argv", [f"/somewhere/{way}"])
-    assert words in started.format_command("archive")
+@pytest.mark.parametrize(
+    ("way", "archive", "go_on"),
+    [(["make", "cell", "CELL=a b"], "make archive", "make cell 'CELL=a b'"), ([], "archive.py", "snakemake --cores 1")],
+)
+def test_the_commands_fit_the_way_in_which_the_run_was_started(started, monkeypatch, way, archive, go_on):
+    monkeypatch.setattr(console, "started_by", way)
+    assert archive in started.format_command("archive") and started.format_command() == go_on
 
 
 def test_a_job_that_waits_for_another_run_is_shown_once(started, monkeypatch, capsys):
@@ -109,7 +121,7 @@ def test_nothing_is_said_where_the_output_is_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "__stdout__", None)
     jobs.print_what_can_be_printed()
-    print("a line")
+    assert os.readlink(f"/proc/self/fd/{sys.stdout.fileno()}") == os.devnull
     sys.stdout.close()
 
 

@@ -57,7 +57,8 @@ def test_an_older_snakemake_is_refused_before_anything_else_fails(checkout):
 
 def test_as_a_module_it_measures_into_the_other_workflows_folder(checkout):
     another = user_of(checkout)
-    another.finish("results/cpu/peak_flops/fp32.json")
+    printed = another.finish("results/cpu/peak_flops/fp32.json")
+    assert "peak_flops cpu fp32: " in printed, "jobs show their lines themselves"
     assert another.read("cpu/peak_flops/fp32.json")["name"] == "fp32"
     assert {path.name for path in another.results.glob("cpu/*/*.json")} == {"fp32.json", "prediction.json"}
     assert not checkout.results.exists()

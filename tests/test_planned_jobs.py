@@ -2,13 +2,14 @@
 
 import argparse
 import os
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from workflow_run import Run
 
 from roofline.core.terms import UserError
-from roofline.run import folder, planned_jobs
+from roofline.run import console, folder, planned_jobs
 
 PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
 ATTENTION_SEAL = "cpu/decode_attn/prediction.json"
@@ -41,7 +42,23 @@ def test_each_job_has_its_reason_with_changed_values_and_few_files(run: Run):
 
 
 def test_a_reason_with_other_fields_is_told_in_snakemakes_words():
-    assert planned_jobs.describe_reason("because") == "because"
+    class OtherReason(SimpleNamespace):
+        def __str__(self):
+            return "because"
+
+    assert planned_jobs.describe_reason(OtherReason(forced=False, missing_output={"a"})) == "because"
+
+
+def test_a_plan_that_fails_says_why_and_not_that_all_is_there(run: Run):
+    done = run.command("run", "--dry-run", "nonexistent")
+    assert done.returncode == 1 and "nonexistent" in done.stdout + done.stderr
+    assert console.UP_TO_DATE not in done.stdout
+
+
+def test_the_lines_of_jobs_are_shown_to_those_who_want_snakemake_quiet(run: Run):
+    (run.results / PEAK).unlink()
+    printed = run.finish("--quiet", "progress", "--", f"results/{PEAK}")
+    assert "[1/1] peak_flops cpu fp32: " in printed
 
 
 def test_the_settings_of_a_run_are_read_from_its_options_and_one_of_a_section_is_refused(tmp_path, monkeypatch):

@@ -96,8 +96,9 @@ class Run:
     def planned(self) -> set[str]:
         """The jobs of a dry run, each by its first output below results/."""
         done = self.command("run", "--dry-run")
-        assert done.returncode == 0, done.stdout + done.stderr
-        return {line.partition(":")[0] for line in done.stdout.splitlines()[:-1]}
+        *jobs, last = done.stdout.splitlines()
+        assert done.returncode == 0 and (last.startswith(f"{len(jobs)} job") or not jobs), done.stdout + done.stderr
+        return {line.partition(":")[0] for line in jobs}
 
     def make(self) -> subprocess.CompletedProcess:
         """What `make` runs once the packages are installed."""

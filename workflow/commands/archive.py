@@ -5,8 +5,6 @@
 Refuses while anything is stale or differs from the manifest.
 """
 
-import contextlib
-import io
 import re
 import shlex
 import sys
@@ -40,8 +38,7 @@ NEVER_LISTED = ("results/archive/", "results/comparison/", "results/previous/", 
 def describe_stale_outputs(options: list[str]) -> str | None:
     """Return what a run with these options of Snakemake would make; None if that is nothing. Raises UserError if it
     would fail."""
-    with contextlib.redirect_stderr(io.StringIO()):  # the profile's name
-        _, args = parse_args(options)
+    _, args = parse_args(options)
     try:
         stale = folder.list_stale_outputs(args)
     except UserError as failed:

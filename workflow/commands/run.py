@@ -2,7 +2,7 @@
 
     python workflow/commands/run.py [options of snakemake]
 
-This is Snakemake with the cores of this machine, and three options of its own. With --cell gpu0/row_norm/fp32 it
+This is Snakemake with the cores of this machine, and two options of its own. With --cell gpu0/row_norm/fp32 it
 measures that record with what it needs and is missing, and prints its line. With --again it also measures the records
 again that other load disturbed. What is shown is in roofline/run/console.py.
 A run that was killed is gone on with: its lock dies with it, and so do its jobs (roofline/run/run_lock.py).
@@ -14,7 +14,8 @@ import sys
 
 INTERRUPTED, PARENT = 130, os.getppid()
 # Imports take a second. An exception would be shown: pydantic wraps what is raised while it builds a model.
-signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 import argparse
 from pathlib import Path
@@ -31,8 +32,8 @@ from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
-from roofline.run import again, ending, folder, run_lock
-from roofline.run.jobs import print_what_can_be_printed
+from roofline.run import again, console, ending, folder, run_lock
+from roofline.run.jobs import AGAIN, print_what_can_be_printed
 from roofline.table.run_records import read_record
 
 
@@ -42,24 +43,27 @@ def main(arguments: list[str]) -> int:
     own.add_argument("--cell")
     own.add_argument("--again", action="store_true")
     options, arguments = own.parse_known_args(arguments)
-    if run_lock.is_held():
-        print(run_lock.refusal())
-        return 1
     parser, args = parse_args(["--cores", "all", *arguments])
     # A limit of jobs a second wakes the scheduler once a second for every job that has ended, and delays the exit.
     args.max_jobs_per_timespan = None
     config = folder.read_config(args)
+    console.started_by = ["make", *(["AGAIN=1"] if options.again else [])]
     record_name = None
     if options.cell is not None:
         record_name = targets.find_record(options.cell, list_measured_records(config))
         args.targets = [*args.targets, record_path(record_name)]
+        console.started_by = ["make", "cell", f"CELL={record_name}"]
     if not args.dryrun:
+        run_lock.hold()
         restore_records()
-    if options.again and not choose_again(args, config):
-        print(again.NOTHING_DISTURBED)
-        return 0
-    succeeded = args_to_api(args, parser)
-    restore_records()
+    try:
+        if options.again and not choose_again(args, config):
+            print(again.NOTHING_DISTURBED)
+            return 0
+        succeeded = args_to_api(args, parser)
+    finally:
+        if not args.dryrun:
+            restore_records()
     if succeeded and record_name and not args.dryrun:
         print(describe_record(record_name))
     return 0 if succeeded else 1
@@ -72,7 +76,8 @@ def choose_again(args: argparse.Namespace, config: dict) -> bool:
     if disturbed and not args.dryrun:
         stale = folder.list_stale_outputs(args)
         again.copy_aside(RESULTS, set(disturbed) - set(stale), stale)
-    args.forcerun = disturbed
+        os.environ[AGAIN] = "1"
+    args.forcerun = {*args.forcerun, *disturbed}
     return bool(disturbed)
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 from importlib import import_module
 
+from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
 from roofline.measure.operator_job import JobPlan, Seals, list_kernels, predict_job, predict_planned_cell
@@ -81,4 +82,4 @@ if __name__ == "__main__":
         # Imported by name, so that a change of a page's look makes no prediction stale.
         rendering = import_module("roofline.report.rendering")
         write_text(rendering.render_text("predictions.md.j2", report=record), snakemake.output.page)
-        say(f"predictions {name}: {len(record.cells)} cells, written to {snakemake.output.page}")
+        say(f"predictions {name}: {count_words(len(record.cells), 'cell')}, written to {snakemake.output.page}")

@@ -1,4 +1,4 @@
-"""The line that a measuring job leaves on the screen, from the rows of its record alone."""
+"""The line that a measuring job leaves for the screen, from the rows of its record alone."""
 
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,8 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
-from threading import Thread
 
 import psutil
 
@@ -15,6 +15,7 @@ INTERRUPTED = 130  # the exit status, as a shell gives it after Ctrl-C
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PATIENCE_S = 2.0  # for jobs to leave nothing half-written
 PR_SET_PDEATHSIG = 1
+BEGUN = threading.Event()  # set when the run begins to end
 
 
 def end_on_signals(last_words: Callable[[], str]) -> None:
@@ -26,7 +27,7 @@ def end_on_signals(last_words: Callable[[], str]) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: _end_run(last_words))
-    Thread(target=_end_when_unread, args=(last_words,), daemon=True).start()
+    threading.Thread(target=_end_when_unread, args=(last_words,), daemon=True).start()
 
 
 def end_with_make() -> None:
@@ -50,11 +51,16 @@ def _end_when_unread(last_words: Callable[[], str]) -> None:
 
 
 def _end_processes(last_words: Callable[[], str]) -> None:
+    BEGUN.set()
     started = psutil.Process().children(recursive=True)
     for process in started:
         with contextlib.suppress(psutil.Error):  # it may have ended
             process.terminate()
     psutil.wait_procs(started, timeout=PATIENCE_S)  # what lives longer ends with the run's lock
+    words = f"{last_words()}\n".encode(errors="replace")
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:  # for a reader that stalls
+            signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # the terminal may be gone. Not by print: it may have been interrupted itself
-        os.write(sys.stdout.fileno(), f"{last_words()}\n".encode(errors="replace"))
+        os.write(sys.stdout.fileno(), words)
     os._exit(INTERRUPTED)

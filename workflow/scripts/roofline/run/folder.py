@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import logging
 import subprocess
 import sys
 import time
@@ -47,19 +48,22 @@ def list_stale_outputs(args: argparse.Namespace) -> list[str]:
     fail."""
     from snakemake.api import SnakemakeApi
     from snakemake.cli import parse_config
-    from snakemake.exceptions import WorkflowError
     from snakemake.settings.enums import Quietness
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings
 
     config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
-    triggers = {"rerun_triggers": args.rerun_triggers, "force_incomplete": args.rerun_incomplete}
+    same = {
+        name: getattr(args, name)
+        for name in ("targets", "rerun_triggers", "forcerun", "forceall", "until", "omit_from")
+    }
     stale: list[str] = []
     try:
-        with SnakemakeApi(OutputSettings(dryrun=True, quiet={Quietness.ALL})) as api:
+        silent = OutputSettings(dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL)
+        with SnakemakeApi(silent) as api:
             workflow = api.workflow(ResourceSettings(cores=1), config_settings=config, snakefile=args.snakefile)
-            dag = workflow.dag(DAGSettings(targets=args.targets, **triggers))
+            dag = workflow.dag(DAGSettings(**same, force_incomplete=args.rerun_incomplete))
             dag.execute_workflow(executor="dryrun", updated_files=stale)
-    except (WorkflowError, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # of the Snakefile too
         raise UserError(str(error)) from None
     return stale
 

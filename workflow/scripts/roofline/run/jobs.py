@@ -25,7 +25,10 @@ COPIES = RESULTS / "previous" / "again"  # of records that are measured again
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 WAITING = Path("logs/.waiting")  # what a job says that waits for another run
 RUN_STARTED = "ROOFLINE_RUN_STARTED"  # the variable with the time, for the manifest
+CONSOLE = "ROOFLINE_CONSOLE"  # the variable that is set where the run shows the lines of its jobs
+AGAIN = "ROOFLINE_AGAIN"  # the variable that is set in a run that measures disturbed records again
 _lines: list[str] = []  # of this process, which is one job
+_terminals: list[int] = []  # where lines are shown if the run does not, as in a module of another workflow
 
 
 @contextlib.contextmanager
@@ -43,6 +46,7 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
     entry |= {"started_at": now(), "lines": _lines}
     try:
         run_lock.take_turn(snakemake.resources.get("locks", "").split(), modules, say_waiting)
+        WAITING.unlink(missing_ok=True)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # until here it ends what only imports
         entry["started_at"] = now()
         print(f"{name}, started {entry['started_at']}")
@@ -55,6 +59,7 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
         traceback.print_exc()
         reason = next((line for line in str(error).splitlines() if line.strip("= ")), type(error).__name__)
         _append_entry(**entry, ended_at=now(), failed=reason, error=type(error).__name__)
+        _show(f"{name} failed: {reason} (log: {path})")
         sys.exit(1)
     print(f"{name}, ended {now()}")
     _append_entry(**entry, ended_at=now())
@@ -64,6 +69,8 @@ def job(name: str, snakemake: Any, modules: Iterable[str] = ()) -> Iterator[None
 def _redirect_output(path: Path) -> None:
     """Write into a log all that this process and those that it starts print, a crash included."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if CONSOLE not in os.environ:
+        _terminals.append(os.dup(2))
     sys.stdout = sys.stderr = log = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 until the job ends
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
@@ -72,7 +79,7 @@ def _redirect_output(path: Path) -> None:
 
 def _keep_less_disturbed(outputs: Iterable[str]) -> None:
     """In a run that measures disturbed records again, put back what was disturbed less before, and say so."""
-    if COPIES.exists():
+    if AGAIN in os.environ:
         from roofline.run import again  # on a CPU not before the measurement has ended
 
         for path in again.keep_less_disturbed(RESULTS, outputs):
@@ -80,20 +87,29 @@ def _keep_less_disturbed(outputs: Iterable[str]) -> None:
 
 
 def _append_entry(**entry: Any) -> None:
-    with open(JOBS, "a", encoding="utf-8") as jobs:  # short enough to be atomic
-        jobs.write(json.dumps(entry) + "\n")
+    file = os.open(JOBS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(file, f"{json.dumps(entry)}\n".encode())  # at once: another job may end at the same moment
+    os.close(file)
 
 
 def say(line: str) -> None:
     """Have the terminal show a line of this job when it ends, with its number in the run."""
     print(line)
     _lines.append(line)
+    _show(line)
 
 
 def say_waiting(line: str) -> None:
     """Have the terminal show soon that a job waits; where several of a run wait, the last line is shown."""
     print(line)
     write_text(line, WAITING)
+    _show(line)
+
+
+def _show(line: str) -> None:
+    for terminal in _terminals:
+        with contextlib.suppress(OSError):  # closed
+            os.write(terminal, f"{line}\n".encode())
 
 
 def report(record: RunRecord | list[RunRecord], name: str, device: DeviceRecord | None = None) -> None:

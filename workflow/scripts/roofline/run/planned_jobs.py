@@ -36,6 +36,11 @@ def list_planned_jobs(workflow: Any) -> list[PlannedJob]:
     ]
 
 
+def is_complete(workflow: Any) -> bool:
+    """Return whether all that was asked for is there; not if an error came before that was known."""
+    return workflow.dag is not None and bool(workflow.dag.jobs) and not any(workflow.dag.needrun_jobs())
+
+
 def makes(workflow: Any, rule: str) -> bool:
     """Return whether a rule is a part of what was asked for, to be done or done before."""
     return any(job.rule.name == rule for job in workflow.dag.jobs)

@@ -14,16 +14,20 @@ from roofline.measure import lock
 
 LOCK = Path(".snakemake", "roofline-run.lock")
 HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs inherit it
+_held_files: list[int] = []  # open until this process ends
 
 
 def hold() -> None:
     """Hold this folder for as long as this process lives. Ends it, with one line, while another run is going on."""
+    if _held_files:
+        return
     LOCK.parent.mkdir(exist_ok=True)
-    file = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # never closed
+    file = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(refusal())
+    _held_files.append(file)
     os.truncate(file, 0)
     os.write(file, str(os.getpid()).encode())
     os.environ[HELD] = str(LOCK.absolute())
