@@ -111,6 +111,8 @@ if __name__ == "__main__":
         if os.getppid() != PARENT:
             sys.exit(INTERRUPTED)
     try:
-        sys.exit(main(sys.argv[1:]))
+        status = main(sys.argv[1:])
     except (UserError, OSError) as error:
         sys.exit(str(error))
+    sys.stdout.flush()
+    os._exit(status)  # an end with all that Python takes apart would last 0.1 s longer
