@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from workflow_run import TINY, new_checkout, surroundings
+from workflow_run import TINY, heed_ctrl_c, new_checkout, surroundings
 
 PATIENCE_S = 60
 RANDOM_MOMENTS, LONGEST_S = 20, 4.0
@@ -60,6 +60,7 @@ def start(root: Path, *words: str) -> subprocess.Popen:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy
 import pytest
 from safetensors.numpy import save_file
-from workflow_run import BUDGET, CHECKOUT, Run, measured, surroundings, tensors
+from workflow_run import BUDGET, CHECKOUT, Run, heed_ctrl_c, measured, surroundings, tensors
 
 from roofline.core.terms import UserError
 from roofline.plan import targets
@@ -96,7 +96,14 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     )
     before = run.files()
     command = [sys.executable, "-P", "workflow/commands/run.py"]
-    maker = subprocess.Popen(command, cwd=run.root, env=surroundings(), stdout=subprocess.PIPE, start_new_session=True)
+    maker = subprocess.Popen(
+        command,
+        cwd=run.root,
+        env=surroundings(),
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=heed_ctrl_c,
+    )
 
     def wait_for(*paths: Path) -> None:
         while not all(path.exists() for path in paths):

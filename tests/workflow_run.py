@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -162,6 +163,11 @@ def surroundings() -> dict[str, str]:
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "ARGS", "MAKEFLAGS", "MFLAGS"):
         kept.pop(name, None)
     return kept | {"CUDA_VISIBLE_DEVICES": "", host.HOST_ROOT_VARIABLE: os.environ[host.HOST_ROOT_VARIABLE]}
+
+
+def heed_ctrl_c() -> None:
+    """For a process that the tests start: what they run in may ignore Ctrl-C, and hand that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def tensors(run: Run) -> dict:
