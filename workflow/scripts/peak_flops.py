@@ -29,6 +29,7 @@ def measure_ceiling(
     reference_size: int,
     budget: TimingBudget,
     sustained_s: float | None,
+    loads: int,
 ) -> PeakFlopsRecord:
     """Measure one compute ceiling; where the device lacks it, the record has the reason.
 
@@ -40,9 +41,8 @@ def measure_ceiling(
     skipped_reason, peak = None, None
     watch = Stopwatch()
     try:
-        target = CeilingTarget(
-            device, record, ceiling, size=size, reference_size=reference_size, budget=budget, sustained_s=sustained_s
-        )
+        sizes = {"size": size, "reference_size": reference_size}
+        target = CeilingTarget(device, record, ceiling, **sizes, budget=budget, sustained_s=sustained_s, loads=loads)
         peak, measurements = measure_compute_ceiling(target, sealed)
     except UnsupportedError as reason:
         skipped_reason = str(reason)
@@ -75,6 +75,7 @@ if __name__ == "__main__":
                 reference_size=settings["reference_size"],
                 budget=TimingBudget(**settings["timing"]),
                 sustained_s=settings["sustained_s"],
+                loads=settings["loads"],
             )
             write(record, path)
             report(record, f"peak_flops {name} {ceiling}", read(DeviceRecord, snakemake.input.device))

@@ -31,11 +31,13 @@ from roofline.records.timing_record import Check, Search, Timing
 REST_S, WARM_UP_STEPS = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
 LEAD_STEPS = 1  # the first steps of a queue, which do not count
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
-BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
+BLOCK_STEPS, BLOCK_S, MOST_STEPS = 5, 0.01, 200  # whichever of the first two is longer: blocks of 10 to 15 ms
 BLOCKS = 3
-LONGEST_WORKLOAD_S = {"gpu": 0.03 / BLOCK_STEPS, "cpu": 0.2}  # candidates take no longer, or on a GPU the reference
+REFERENCE_BLOCK_S = 0.025  # of the reference GEMM, whose samples are taken in several blocks with rests between them
+# Candidates take no longer, or no longer than the reference GEMM on a GPU, where those of two dtypes are slow.
+LONGEST_WORKLOAD_S, LONGEST_SLOW_WORKLOAD_S, SLOW_DTYPES = {"gpu": 2e-3, "cpu": 0.2}, 3e-3, ("fp64", "fp32")
 FINALIST_SHARE = 0.95  # of the most FLOPs per cycle in a short trial: such shapes are tried by whole blocks
-FINALISTS = 2  # shapes; in 167 searches on H100s no third one won
+FINALISTS = 2  # shapes of the most FLOPs per cycle, and as many of the longest k, which draw the least power
 SECOND_BLOCK_SHARE = 0.99  # of the fastest finalist's rate: such finalists get a second block
 MOST_REPEATED = 3  # candidates whose blocks may disagree
 HOLD_S = 1.5 * THROTTLE_REPORT_LAG_S  # of load by a short register-only kernel, read three quarters through
@@ -50,7 +52,8 @@ WorkloadTrial = search.CandidateTrial[Workload]
 class CeilingTarget:
     """A compute ceiling to find, in blocks of this budget; for GEMMs on a GPU `sustained_s` seconds of load follow.
 
-    The candidates' shapes follow from `size`, that of a square GEMM. The reference GEMM is of `reference_size`.
+    The candidates' shapes follow from `size`, that of a square GEMM. The reference GEMM is of `reference_size`. With
+    two `loads` the runner-up is put under load too, and the higher rate counts.
     """
 
     device: Device
@@ -60,6 +63,7 @@ class CeilingTarget:
     reference_size: int
     budget: TimingBudget
     sustained_s: float | None
+    loads: int = 1  # products that are put under load: the fastest, and others of another shape
 
     @cached_property
     def gemms(self) -> ModuleType | None:
@@ -77,7 +81,7 @@ class CeilingTarget:
         """Return the workloads that the search tries; the rate of the reference limits the size of GEMMs."""
         if not self.gemms or not reference:
             return self.device.candidate_fma_workloads(self.ceiling, CANDIDATES_SEED)
-        most_flops = _most_flops(self.device, reference)
+        most_flops = _most_flops(self, reference)
         return self.gemms.candidate_workloads(self.device, self.ceiling, self.size, most_flops, CANDIDATES_SEED)
 
     def rebuild(self, spec: WorkloadSpec) -> Workload:
@@ -86,9 +90,12 @@ class CeilingTarget:
             return self.device.rebuild_fma_workload(self.ceiling, spec, REPEATS_SEED)
         return self.gemms.rebuild_workload(self.device, self.ceiling, self.size, spec, REPEATS_SEED)
 
-    def variants(self, spec: WorkloadSpec) -> Iterable[list[Workload]]:
+    def variants(self, reference: Measurement | None) -> Iterable[list[Workload]]:
         """Return the candidates for each variant of a GEMM: another output or accumulation."""
-        return self.gemms.variant_workloads(self.device, self.ceiling, spec, VARIANTS_SEED) if self.gemms else []
+        if not self.gemms or not reference:
+            return []
+        most_flops = _most_flops(self, reference)
+        return self.gemms.variant_workloads(self.device, self.ceiling, self.size, most_flops, VARIANTS_SEED)
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,9 @@ def measure_compute_ceiling(target: CeilingTarget, seals: Seals) -> tuple[PeakFl
         reference = _measure_as_operator(target, seals, reference_workload)
         cells = [reference, *(_measure_as_operator(target, seals, workload) for workload in references)]
     candidates, search_record = _rank_candidates(target, reference)
-    repeated = _repeat_fastest(target, candidates)
+    repeated = _load_runners_up(_repeat_fastest(target, candidates), candidates)
+    variants = [_time_fastest_block(target, workloads) for workloads in target.variants(reference)]
+    repeated = replace(repeated, variants=[block for block in variants if block])
     return _peak_record(repeated, candidates, search_record, reference), cells
 
 
@@ -128,7 +137,7 @@ def measure_compute_ceiling(target: CeilingTarget, seals: Seals) -> tuple[PeakFl
 
 
 def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate]) -> RepeatedWorkload:
-    """Return the fastest candidate whose blocks agree, else the fastest, with its variants."""
+    """Return the fastest candidate whose blocks agree, else the fastest."""
     attempts: list[RepeatedWorkload] = []
     for candidate in [candidates[0], *candidates[:MOST_REPEATED]]:  # the fastest one twice
         workload = target.rebuild(candidate.product)
@@ -143,13 +152,32 @@ def _repeat_fastest(target: CeilingTarget, candidates: list[Candidate]) -> Repea
         if len(repeated.blocks) < BLOCKS:
             repeated = _add_third_block(repeated)
     spec = repeated.workload.product
-    variants = [_time_fastest_block(target, workloads) for workloads in target.variants(spec)]
     not_repeated = [
         NotRepeated(product=attempt.workload.product, repeats_tflops=[block.tflops for block in attempt.blocks])
         for attempt in attempts
         if attempt.workload.product != spec
     ]
-    return replace(repeated, variants=[block for block in variants if block], not_repeated=not_repeated)
+    return replace(repeated, not_repeated=not_repeated)
+
+
+def _load_runners_up(repeated: RepeatedWorkload, candidates: list[Candidate]) -> RepeatedWorkload:
+    """Put the fastest candidates of other shapes under load too, as the target asks for, and keep the highest rate."""
+    target, device = repeated.target, repeated.target.device
+    by_shape = group_by(candidates, lambda candidate: str(candidate.product.shape))
+    shape = str(repeated.workload.product.shape)
+    runners_up = [group[0] for key, group in by_shape.items() if key != shape] if repeated.load else []
+    for candidate in runners_up[: target.loads - 1]:
+        assert repeated.load and target.sustained_s and is_gpu(device), "GPUs alone are put under load"
+        workload = target.rebuild(candidate.product)
+        workload.run_and_check()
+        _rest_and_warm_up(device, workload, REST_S)
+        work = sustained.LoadedWork(workload.step, workload.flops, workload.product)
+        step_s = workload.flops / candidate.trial_tflops / 1e12
+        load = sustained.measure_sustained(device, work, target.sustained_s, step_s)
+        workload.compare()
+        if load and load.tflops > repeated.load.tflops:
+            repeated = replace(repeated, load=load)
+    return repeated
 
 
 def _add_third_block(repeated: RepeatedWorkload) -> RepeatedWorkload:
@@ -253,9 +281,13 @@ def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload
     device, budget_s = target.device, target.budget.time_budget_s
     cell = Gemm().make_cell(device, target.ceiling, workload)
     declared = declare_cell(cell, None, seals, cold=False)
-    block = _time_checked(target, workload, target.budget)
+    block = _time_checked(target, workload, replace(target.budget, longest_block_s=REFERENCE_BLOCK_S))
     gpu_time, doubts = time_device_checked(
-        device, workload.step, block.timing, time_budget_s=budget_s, rest=lambda: _rest(device, REST_S)
+        device,
+        workload.step,
+        block.timing,
+        time_budget_s=min(budget_s, 2 * REFERENCE_BLOCK_S),
+        rest=lambda: _rest(device, REST_S),
     )
     return Measurement(
         **declared,
@@ -301,10 +333,13 @@ def _rank_candidates(target: CeilingTarget, reference: Measurement | None) -> tu
     return [candidates[index] for index in order], search_record
 
 
-def _most_flops(device: Device, reference: Measurement) -> float:
-    """Return the FLOPs of the largest candidates: those that take LONGEST_WORKLOAD_S at the rate of the reference."""
-    most_flops = LONGEST_WORKLOAD_S[device.kind] * (_caller_tflops(reference) * 1e12)
-    return max(most_flops, reference.flops) if device.kind == "gpu" else most_flops
+def _most_flops(target: CeilingTarget, reference: Measurement) -> float:
+    """Return the FLOPs of the largest candidates: those that take the longest allowed at the rate of the reference."""
+    on_gpu = target.device.kind == "gpu"
+    slow = on_gpu and target.ceiling in SLOW_DTYPES
+    longest_s = LONGEST_SLOW_WORKLOAD_S if slow else LONGEST_WORKLOAD_S[target.device.kind]
+    most_flops = longest_s * _caller_tflops(reference) * 1e12
+    return max(most_flops, reference.flops) if on_gpu else most_flops
 
 
 def _try_workloads(device: Device, workloads: list[Workload], budget_s: float) -> tuple[list[WorkloadTrial], Search]:
@@ -325,13 +360,18 @@ def _flops_per_cycle(trial: WorkloadTrial) -> float:
 def choose_finalists(trials: list[WorkloadTrial]) -> list[int]:
     """Return the indices of two trials for each leading shape, each once.
 
-    They are the trial of the most FLOPs per cycle, and the shortest, in which power counts too.
+    They are the trial of the most FLOPs per cycle, and the shortest, in which power counts too. The shapes of the
+    longest k lead too: they draw less power, which a short trial does not show.
     """
     by_rate = sorted(range(len(trials)), key=lambda index: -_flops_per_cycle(trials[index]))
     trials_by_shape = group_by(by_rate, lambda index: tuple(trials[index].candidate.product.shape.values()))
     least_rate = FINALIST_SHARE * _flops_per_cycle(trials[by_rate[0]])
+    shapes = list(trials_by_shape)
+    longest_k = sorted(shapes, key=lambda shape: -shape[-1])
     finalists = []
-    for trials_of_shape in list(trials_by_shape.values())[:FINALISTS]:
+    for trials_of_shape in (
+        trials_by_shape[shape] for shape in dict.fromkeys(shapes[:FINALISTS] + longest_k[:FINALISTS])
+    ):
         most_per_cycle = trials_of_shape[0]
         if _flops_per_cycle(trials[most_per_cycle]) >= least_rate:
             shortest = min(trials_of_shape, key=lambda index: trials[index].seconds)
@@ -360,12 +400,13 @@ def _time_block_tflops(device: Device, trial: WorkloadTrial) -> float:
 
 
 def _time_fastest_block(target: CeilingTarget, workloads: list[Workload]) -> WorkloadBlock | None:
-    """Return a block of the fastest of some workloads; None if the library runs none."""
+    """Return a block of the fastest of some workloads, by a search of their own; None if the library runs none."""
     try:
         trials, _ = _try_workloads(target.device, workloads, target.budget.time_budget_s / 2)
     except UnsupportedError:
         return None
-    return _time_block(target, max(trials, key=_flops_per_cycle).candidate)
+    tflops = _time_finalists(target.device, trials)
+    return _time_block(target, trials[max(tflops, key=lambda index: tflops[index])].candidate)
 
 
 def _steps_per_block(step_s: float) -> int:
@@ -411,7 +452,7 @@ def _time_checked(target: CeilingTarget, workload: Workload, budget: TimingBudge
     _rest(device, REST_S if target.gemms else SHORT_REST_S)
     log = StateLog(device)
     log.read("before")
-    timing = time_caller(device, workload.step, budget, checked_s)
+    timing = time_caller(device, workload.step, budget, checked_s, rest=lambda: _rest(device, SHORT_REST_S))
     sm_clock_mhz = workload.clock_mhz() or timing.sm_clock_mhz
     log.read("after")
     return WorkloadBlock(

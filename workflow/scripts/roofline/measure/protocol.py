@@ -30,7 +30,8 @@ READ_DURING_S = 0.05  # the device is read during a batch of this length or more
 class TimingBudget:
     """The limits of a timed block: steps to warm up, the most steps to time, and the seconds for them.
 
-    At least `least_samples` are timed on a GPU, whatever they take. The first `lead_steps` of a queue do not count.
+    At least `least_samples` are timed on a GPU, whatever they take. The first `lead_steps` of a queue do not count. On
+    a GPU a queue lasts at most `longest_block_s`, if given; there is a rest before the next, which does not count.
     """
 
     warmup: int
@@ -38,13 +39,20 @@ class TimingBudget:
     time_budget_s: float
     least_samples: int = 1
     lead_steps: int = 0
+    longest_block_s: float | None = None
 
     def fewest_samples(self, synchronous: bool) -> int:
         """Return the number of samples that are taken however long they take: on a CPU LEAST_CPU_SAMPLES."""
         return min(self.iterations, LEAST_CPU_SAMPLES if synchronous else self.least_samples)
 
 
-def time_caller(device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None) -> Timing:
+def time_caller(
+    device: Device,
+    step: Step,
+    budget: TimingBudget,
+    checked_s: float | None = None,
+    rest: Callable[[], None] = lambda: None,
+) -> Timing:
     """Return the CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
     The steps that fit the budget are timed in one block. On a CPU at least LEAST_CPU_SAMPLES are timed, and the warm-up
@@ -64,6 +72,13 @@ def time_caller(device: Device, step: Step, budget: TimingBudget, checked_s: flo
         samples: list[float] = []
         longest_batch, clock_mhz = 0, None
         while count := _batch_size(len(samples), budget.iterations, least_samples, step_s, deadline):
+            if budget.longest_block_s and not synchronous:
+                count = min(count, max(1, int(budget.longest_block_s / step_s)))
+                if samples:
+                    rested_s = -time.monotonic()
+                    rest()
+                    device.time_steps(step, budget.warmup, first=next_step)
+                    deadline += rested_s + time.monotonic()
             samples += device.time_steps(step, lead_steps + count, first=next_step)[lead_steps:]
             next_step += lead_steps + count
             if count > longest_batch:

@@ -23,6 +23,7 @@ from roofline.records.files import RESULTS
 from roofline.report.roofline_content import picture_names
 
 COMPARED = (COMMON_DTYPE, f"{COMMON_DTYPE}_fma", MAIN_MEMORY["cpu"])  # of a CPU: what comparing it with a GPU needs
+LOADED_BY_DEFAULT = ("fp32", "fp16", "bf16", "fp8_e4m3")  # GEMMs that every effort but thorough puts under load
 OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/prediction")
 
 
@@ -111,9 +112,9 @@ class Cells:
         return names + [f"operators/{rule}" for rule in self.timed if self.timed[rule].path and self.on[rule]]
 
     def sustained_s(self, device: str, dtype: str) -> float | None:
-        """Return the seconds of sustained load for a ceiling: of a GPU, FMA loops aside; else None."""
-        loaded = device in self.gpus and not dtype.endswith("_fma")
-        return self.config.peak_flops.sustained_s if loaded else None
+        """Return the seconds of sustained load for a compute ceiling; None without. Thorough loads every GEMM."""
+        loaded = not dtype.endswith("_fma") if self.config.effort == "thorough" else dtype in LOADED_BY_DEFAULT
+        return self.config.peak_flops.sustained_s if loaded and device in self.gpus else None
 
     # -- what jobs take
 
@@ -157,6 +158,7 @@ class Cells:
             "size": settings.size,
             "reference_size": self._reference_size(device, ceiling),
             "sustained_s": self.sustained_s(device, ceiling),
+            "loads": 2 if self.config.effort == "thorough" else 1,
         }
 
     def gemm_sizes(self, device: str) -> dict[str, int]:
@@ -184,7 +186,7 @@ class Cells:
             "mixes": ["read", "copy"] if compared else None,
             "cards": self.measured_together(device, first_level),
             "energy": settings.energy if level == loaded else None,
-            "sustained_s": self.sustained_s(device, level) if level == loaded else None,
+            "sustained_s": self.config.peak_flops.sustained_s if level == loaded else None,
         }
 
     def operator_settings(self, rule: str, device: str, case: str) -> dict[str, Any]:

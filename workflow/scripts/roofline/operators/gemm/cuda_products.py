@@ -25,12 +25,18 @@ ALGORITHMS = 8  # per shape and layout, that the heuristic is asked for
 RELATIVE_SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.5, 0.5, 4), (2, 2, 2), (0.75, 0.75, 0.75), (0.5, 0.5, 1))
 # m over the number of multiprocessors, so that the last wave of tiles is full; n and k as above.
 FULL_WAVES = ((64, 1, 2), (32, 1, 1), (16, 0.5, 1))
-# So many of RELATIVE_SHAPES are tried before FULL_WAVES. They and the first two of FULL_WAVES were the fastest on every
-# H100 and H200.
-SHAPES_BEFORE_FULL_WAVES = 2
 ALIGNMENT = 64  # kernels of every dtype suit rows and columns that are multiples of it
+# Products whose tiles fill all multiprocessors exactly once or twice, with a k so long that beginnings and ends take
+# next to no time. On an H200 such a product is the fastest of every dtype but fp32.
+EXACT_WAVES = (1, 2)
+LONGEST_K, K_MULTIPLE = 65536, 1024  # fp8 with fast accumulation has an error of 0.007 at 65536 and 0.011 at 131072
+MOST_ASPECT = 4  # of such a product's longer side over the shorter
+# Rows and columns of a tile of the kernels that win on H100 and H200, by dtype and accumulation.
+WIDE_TILE, SQUARE_TILE = (128, 256), (128, 128)
+SQUARE_TILES = (("fp64", "fp64"), ("fp32", "fp32"), ("fp8_e4m3", "fp32"), ("fp8_block", "fp32"))
 SAMPLED_BLOCKS = 4  # blocks of rows, and of columns, that are compared with float64
 SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64  # of a block
+SAMPLED_NUMBERS = 2**20  # of B at most, that a block of columns holds
 
 
 class DeviceMatrix(NamedTuple):
@@ -42,18 +48,36 @@ class DeviceMatrix(NamedTuple):
     columns: int
 
 
-def candidate_shapes(size: int, multiprocessors: int) -> list[GemmShape]:
+def candidate_shapes(
+    size: int, multiprocessors: int, most_flops: float, tile: tuple[int, int] = WIDE_TILE
+) -> list[GemmShape]:
     """Return the shapes to try in their order: time may end the search.
 
-    The reference GEMM is the first, before the shapes that were the fastest on other cards.
+    The reference GEMM is the first, then exact waves of tiles, then what was the fastest of shorter products.
     """
     relative = [GemmShape(*(_aligned(factor * size, size) for factor in factors)) for factors in RELATIVE_SHAPES]
+    waves = [exact_waves_shape(count * multiprocessors, tile, most_flops) for count in EXACT_WAVES]
     full_waves = [
         GemmShape(_full_waves(rows * multiprocessors), _aligned(n * size, size), _aligned(k * size, size))
         for rows, n, k in FULL_WAVES
     ]
-    ordered = relative[:SHAPES_BEFORE_FULL_WAVES] + full_waves + relative[SHAPES_BEFORE_FULL_WAVES:]
-    return list(dict.fromkeys(ordered))
+    return list(dict.fromkeys([relative[0], *filter(None, waves), relative[1], *full_waves, *relative[2:]]))
+
+
+def exact_waves_shape(tiles: int, tile: tuple[int, int], most_flops: float) -> GemmShape | None:
+    """Return the product of so many tiles with the longest k of at most `most_flops`; None if that is too short.
+
+    Its sides have the smallest sum within MOST_ASPECT. If no grid of exactly so many tiles is, it has the most tiles of
+    those that are.
+    """
+    for count in range(tiles, 0, -1):
+        grids = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
+        sides = [(rows * tile[0], columns * tile[1]) for rows, columns in grids]
+        if fitting := [(m, n) for m, n in sides if max(m, n) <= MOST_ASPECT * min(m, n)]:
+            m, n = min(fitting, key=sum)
+            k = min(LONGEST_K, int(most_flops / arithmetic.gemm_flops(m, n, 1)) // K_MULTIPLE * K_MULTIPLE)
+            return GemmShape(m, n, k) if k else None
+    return None
 
 
 def _aligned(length: float, size: int) -> int:
@@ -143,7 +167,8 @@ class CublasLtWorkloads:
         """Compare blocks of D, from the corners and between them, with float64."""
         dtype, (m, n, k), layout, output = problem
         self._device.synchronize()
-        rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, SAMPLED_COLUMNS)
+        sampled_columns = max(SAMPLED_ROWS, min(SAMPLED_COLUMNS, SAMPLED_NUMBERS // k))
+        rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, sampled_columns)
         a_blocks = self._copy_operand("activations", problem.shape, rows, by_rows=layout[0] == "T")
         b_blocks = self._copy_operand("weights", problem.shape, columns, by_rows=layout[1] == "N")
         d_matrix = DeviceMatrix(self._d, array_dtype(output.dtype), n, m)
@@ -263,9 +288,10 @@ def candidate_workloads(device: CudaDevice, dtype: str, size: int, most_flops: f
     """Yield the reference GEMM by CuPy, then products by our kernel and by cuBLASLt of at most `most_flops`."""
     if dtype in BY_CUPY:
         yield _cupy_workload(device, dtype, size, seed)
-    workloads = CublasLtWorkloads(device, dtype, _fitting_shapes(device, dtype, size, most_flops), seed)
+    output = DTYPES[dtype].outputs[0]
+    workloads = CublasLtWorkloads(device, dtype, _fitting_shapes(device, dtype, output, size, most_flops), seed)
     yield from workloads.own_kernel_workloads()
-    yield from workloads.candidates(DTYPES[dtype].outputs[0])
+    yield from workloads.candidates(output)
 
 
 def own_reference_workloads(device: CudaDevice, dtype: str, size: int, seed: int) -> list[Workload]:
@@ -289,11 +315,13 @@ def rebuild_workload(device: CudaDevice, dtype: str, size: int, product: Workloa
     raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
 
 
-def variant_workloads(device: CudaDevice, dtype: str, product: WorkloadSpec, seed: int) -> Iterator[list[Workload]]:
-    """Yield, for each other output or accumulation of the dtype, the candidates of the product's shape."""
+def variant_workloads(
+    device: CudaDevice, dtype: str, size: int, most_flops: float, seed: int
+) -> Iterator[list[Workload]]:
+    """Yield, for each other output or accumulation of the dtype, its candidates of at most `most_flops`."""
     for output in DTYPES[dtype].outputs[1:]:
-        workloads = CublasLtWorkloads(device, dtype, [GemmShape(**product.shape)], seed)
-        yield list(workloads.candidates(output))
+        shapes = _fitting_shapes(device, dtype, output, size, most_flops)
+        yield list(CublasLtWorkloads(device, dtype, shapes, seed).candidates(output))
 
 
 def inputs_text(dtype: str) -> str:
@@ -308,7 +336,9 @@ def inputs_text(dtype: str) -> str:
     return f"standard normal numbers, rounded to {dtype}"
 
 
-def _fitting_shapes(device: CudaDevice, dtype: str, size: int, most_flops: float) -> list[GemmShape]:
+def _fitting_shapes(
+    device: CudaDevice, dtype: str, output: ProductOutput, size: int, most_flops: float
+) -> list[GemmShape]:
     """Return the shapes of at most `most_flops` whose operands and result take at most a quarter of the free memory.
 
     The reference GEMM remains if none fits.
@@ -321,5 +351,6 @@ def _fitting_shapes(device: CudaDevice, dtype: str, size: int, most_flops: float
         product_bytes = dtype_bytes(dtype, (m + n) * k) + m * n * result_bytes
         return product_bytes <= limit and arithmetic.gemm_flops(m, n, k) <= most_flops
 
-    shapes = candidate_shapes(size, device.multiprocessors)
+    tile = SQUARE_TILE if (dtype, output.accumulation) in SQUARE_TILES else WIDE_TILE
+    shapes = candidate_shapes(size, device.multiprocessors, most_flops, tile)
     return [shape for shape in shapes if fits(shape)] or shapes[:1]

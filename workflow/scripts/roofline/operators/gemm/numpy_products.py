@@ -90,6 +90,6 @@ def rebuild_workload(device: "CpuDevice", dtype: str, size: int, product: Worklo
     return candidate
 
 
-def variant_workloads(device: "CpuDevice", dtype: str, product: WorkloadSpec, seed: int) -> list[list[Workload]]:
+def variant_workloads(device: "CpuDevice", dtype: str, size: int, most_flops: float, seed: int) -> list[list[Workload]]:
     """Return none: NumPy's product has one accumulation and one output for each dtype."""
     return []
