@@ -1,133 +1,158 @@
-"""Matrix products: PyTorch, and the ceilings of a run that was measured before on the same card.
+"""Matrix products: whether one of PyTorch's beats a ceiling that a run measured before on the same card.
 
-PyTorch multiplies two squares and, of the shapes and layouts that the search for the ceiling put first, the two fastest
-by a block after a short rest. Each is timed as a ceiling is: three blocks, each after 0.1 s of rest and 4 GEMMs, of 10
-GEMMs or 10 ms, by FLOPs over elapsed time; their median counts. This script needs nothing but PyTorch.
+For each dtype the product of the ceiling, checked again, alternates with PyTorch's product of each of ten shapes, in
+one process: A B B A, six blocks of either, on one stream. A block comes after 0.1 s of rest and 4 products, and lasts
+10 ms or 5 products. Of PyTorch's layouts the faster one counts. The ratio is the median of A over the median of B.
 """
 
 import contextlib
+import ctypes
 import json
 import math
+import re
 import statistics
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import timing
 
-SIZES = (4096, 8192)
-REST_S, WARMUP, BLOCKS = 0.1, 3, 3
-BLOCK_STEPS, BLOCK_S, MOST_STEPS = 10, 0.01, 200  # whichever of the first two is longer
+REST_S, SHORT_REST_S, WARMUP = 0.1, 0.05, 3
+BLOCK_STEPS, BLOCK_S, MOST_STEPS = 5, 0.01, 200  # whichever of the first two is longer
+TURNS = "ABBA" * 3
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
 SHORT = ("fp16", "fp8_e4m3")
-TRIED, SHORT_REST_S, FINALISTS = 8, 0.05, 2  # of each dtype
+OUTPUTS = {"int8": "int32"}  # that PyTorch has, where it is not the ceiling's
+# Square and wide ones, and the fastest of NVIDIA's published tables: of one or two waves of tiles, with a long k.
+SHAPES = (
+    (8192, 8192, 8192),
+    (8448, 4096, 8192),
+    (8448, 4096, 16384),
+    (6144, 5632, 16384),
+    (4224, 4096, 32768),
+    (3328, 2560, 65536),
+    (2816, 3072, 65536),
+    (2816, 1536, 16384),
+    (2816, 1536, 65536),
+    (4352, 65536, 8192),
+)
+LONGEST_S = 0.02  # of a product: in fp64 and fp32 some take much longer than a block
+SEED = 11
 
 
-class Shape(NamedTuple):
-    """D = A B as cuBLAS has it, by columns: the letters of a layout say whether A and B are kept transposed."""
+class Product(NamedTuple):
+    """A function that multiplies once, and what it counts as."""
 
-    m: int
-    n: int
-    k: int
-    layout: str | None = None  # both operands as PyTorch keeps them by itself
-
-    def __str__(self) -> str:
-        return f"{self.m} x {self.n} x {self.k}{f' {self.layout}' if self.layout else ''}"
+    multiply: Callable[[int], object]
+    flops: int
 
 
-def searched(record: Path) -> list[Shape]:
-    """The shapes and layouts that the search for a ceiling tried, the fastest first; none without its record."""
-    try:
-        peak = json.loads(record.read_text(encoding="utf-8"))["peak"]
-    except FileNotFoundError:
-        return []
-    products = [one["product"] for one in peak["candidates"]] if peak else []
-    shapes = (Shape(*(one["shape"][key] for key in "mnk"), one["layout"]) for one in products if "k" in one["shape"])
-    return list(dict.fromkeys(shapes))
+def ceiling_product(device, dtype: str, peak: dict) -> tuple[Product, str, float]:
+    """The product of a ceiling's bursts, or of PyTorch's output; its description, and its error against float64."""
+    from roofline.operators.gemm import cuda_products
+    from roofline.records.compute import WorkloadSpec
+
+    blocks = [peak["repeats"][0], *peak["variants"]]
+    block = next(one for one in blocks if one["product"]["output"] == OUTPUTS.get(dtype, one["product"]["output"]))
+    spec = WorkloadSpec(**block["product"])
+    workload = cuda_products.rebuild_workload(device, dtype, spec.shape["m"], spec, SEED)
+    workload.run_and_check()
+    name = f"{' x '.join(map(str, spec.shape.values()))} {spec.layout} by {spec.library}"
+    return Product(workload.step, workload.flops), name, workload.compare().relative_error
 
 
-def product(torch, dtype: str, shape: Shape):
-    """A function that multiplies two matrices of a dtype once. Raises RuntimeError or AttributeError if PyTorch has no
-    such product.
+def pytorch_product(torch, dtype: str, shape: tuple[int, int, int], transposed: bool) -> Product:
+    """PyTorch's product of m x k and k x n numbers, the second `transposed` as the weights of a layer are.
 
-    What is by columns to cuBLAS is its transpose by rows to PyTorch: D^T = B^T A^T, of n x k and k x m.
+    Raises RuntimeError or AttributeError if it has none.
     """
+    m, n, k = shape
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
-    layout = shape.layout or ("TN" if dtype in ("int8", "fp8_e4m3") else "NN")
-    wide = dtype == "fp64"  # of 53 bits, as the ceiling's
-    a, b = (
-        torch.randn(*(sizes if plain else sizes[::-1]), device="cuda", dtype=torch.float64 if wide else torch.float32)
-        for sizes, plain in (((shape.n, shape.k), layout[1] == "N"), ((shape.k, shape.m), layout[0] == "N"))
-    )
+    number = torch.float64 if dtype == "fp64" else torch.float32
+    a, b = (torch.randn(*sizes, device="cuda", dtype=number) for sizes in ((m, k), (n, k) if transposed else (k, n)))
     if dtype == "int8":
         a, b = ((32 * x).round().clamp(-127, 127).to(torch.int8) for x in (a, b))
     elif dtype not in ("fp64", "fp32", "tf32"):
         kinds = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn"}
         a, b = (x.to(getattr(torch, kinds[dtype])) for x in (a, b))
-    a, b = (a if layout[1] == "N" else a.t()), (b if layout[0] == "N" else b.t())
+    b = b.t() if transposed else b
+    flops = 2 * m * n * k
     if dtype == "int8":
-        return lambda index: torch._int_mm(a, b)
+        return Product(lambda index: torch._int_mm(a, b), flops)
     if dtype == "fp8_e4m3":
         one = torch.ones((), device="cuda")
-        return lambda index: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
-    return lambda index: torch.mm(a, b)
+        options = {"out_dtype": torch.bfloat16, "use_fast_accum": True}
+        return Product(lambda index: torch._scaled_mm(a, b, one, one, **options), flops)
+    out = torch.empty((m, n), device="cuda", dtype=a.dtype)
+    return Product(lambda index: torch.mm(a, b, out=out), flops)
 
 
-def block(torch, multiply, shape: Shape, rest_s: float) -> float:
-    """TFLOPS over the elapsed time of one block."""
+def block(torch, product: Product, rest_s: float) -> float:
+    """TFLOPS over the elapsed time of one block on the current stream."""
     torch.cuda.synchronize()
     time.sleep(rest_s)
-    step_s = timing.seconds_by_events(torch, multiply, 0, WARMUP)
+    step_s = timing.seconds_by_events(torch, product.multiply, 0, WARMUP)
     steps = min(MOST_STEPS, max(BLOCK_STEPS, math.ceil(BLOCK_S / step_s)))
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    multiply(0)  # finds an empty queue
+    product.multiply(0)  # finds an empty queue
     first.record()
     for index in range(steps):
-        multiply(index)
+        product.multiply(index)
     last.record()
     last.synchronize()
-    return 2 * shape.m * shape.n * shape.k * steps / first.elapsed_time(last) / 1e9
+    return product.flops * steps / first.elapsed_time(last) / 1e9
 
 
-def finalists(torch, dtype: str, shapes: list[Shape]) -> list[Shape]:
-    """The fastest of the first shapes, by a block each."""
-    found = {}
-    for shape in shapes[:TRIED]:
-        with contextlib.suppress(RuntimeError, AttributeError):  # PyTorch has no such product
-            found[shape] = block(torch, product(torch, dtype, shape), shape, SHORT_REST_S)
-    return sorted(found, key=found.get, reverse=True)[:FINALISTS]
+def faster_layout(torch, dtype: str, shape: tuple[int, int, int]) -> Product:
+    """PyTorch's product in the layout that a block is faster in. Raises RuntimeError or AttributeError for none."""
+    layouts = (True,) if dtype in ("int8", "fp8_e4m3") else (True, False)
+    products = [pytorch_product(torch, dtype, shape, transposed) for transposed in layouts]
+    return max(products, key=lambda product: block(torch, product, SHORT_REST_S)) if products[1:] else products[0]
 
 
-def compare(torch, dtype: str, ceiling: dict, offered: list[Shape]) -> dict:
-    found, why = {}, None
-    for shape in [*(Shape(size, size, size) for size in SIZES), *finalists(torch, dtype, offered)]:
+def compare(torch, device, dtype: str, peak: dict) -> dict:
+    ceiling, name, error = ceiling_product(device, dtype, peak)
+    most_flops = LONGEST_S * peak["burst_tflops"] * 1e12
+    found, why_not = {}, {}
+    for shape in SHAPES:
+        label = " x ".join(map(str, shape))
+        if 2 * math.prod(shape) > most_flops:
+            why_not[label] = f"takes more than {LONGEST_S} s"
+            continue
         try:
-            multiply = product(torch, dtype, shape)
-            found[str(shape)] = statistics.median(block(torch, multiply, shape, REST_S) for _ in range(BLOCKS))
-        except (RuntimeError, AttributeError) as error:
-            why = timing.first_line(error)
-    fastest = max(found, key=found.get, default=None)
-    return {
-        "dtype": dtype,
-        "ceiling_tflops": ceiling["burst_tflops"],
-        "shapes_offered": len(offered),
-        "pytorch_tflops": found,
-        "fastest": fastest,
-        "ratio": ceiling["burst_tflops"] / found[fastest] if fastest else None,
-        "why_not": None if fastest else why,
-    }
+            peer = faster_layout(torch, dtype, shape)
+            rates: dict[str, list[float]] = {"A": [], "B": []}
+            for turn in TURNS:
+                rates[turn].append(block(torch, ceiling if turn == "A" else peer, REST_S))
+        except (RuntimeError, AttributeError) as problem:
+            why_not[label] = timing.first_line(problem)
+            continue
+        ours, theirs = statistics.median(rates["A"]), statistics.median(rates["B"])
+        found[label] = {"ceiling_tflops": ours, "pytorch_tflops": theirs, "ratio": ours / theirs, "blocks": rates}
+    return {"dtype": dtype, "ceiling": name, "error": error, "shapes": found, "why_not": why_not}
 
 
-def shown(rows: list[dict]) -> str:
-    """TFLOPS, and the ceiling over the best of PyTorch."""
-    lines = [["dtype", "ceiling", *(f"PyTorch {size}" for size in SIZES), "best", "of shape", "ratio"]]
+def cublas_versions() -> dict[str, int]:
+    """The version of each cuBLASLt that this process has loaded, by its path: PyTorch and CuPy may bring their own."""
+    paths = re.findall(r"\S*libcublasLt\.so\S*", Path("/proc/self/maps").read_text(encoding="utf-8"))
+    versions = {}
+    for path in dict.fromkeys(paths):
+        with contextlib.suppress(OSError, AttributeError):
+            get_version = ctypes.CDLL(path).cublasLtGetVersion
+            get_version.restype = ctypes.c_size_t
+            versions[path.rpartition("/site-packages/")[2]] = get_version()
+    return versions
+
+
+def shown(rows: Iterable[dict]) -> str:
+    """A line for each dtype and shape: TFLOPS of both, and the ceiling over PyTorch."""
+    lines = [["dtype", "ceiling", "error", "shape", "TFLOPS", "PyTorch", "ratio"]]
     for row in rows:
-        found, best = row["pytorch_tflops"], row["fastest"]
-        squares = [found.get(str(Shape(size, size, size))) for size in SIZES]
-        rates = [row["ceiling_tflops"], *squares, found.get(best)]
-        reported = [f"{rate:.1f}" if rate else "-" for rate in rates]
-        lines.append([row["dtype"], *reported, best or row["why_not"], f"{row['ratio']:.3f}" if best else "-"])
+        for shape, of in row["shapes"].items():
+            rates = (f"{of[key]:.1f}" for key in ("ceiling_tflops", "pytorch_tflops"))
+            lines.append([row["dtype"], row["ceiling"], f"{row['error']:.1e}", shape, *rates, f"{of['ratio']:.3f}"])
     return timing.aligned(lines)
 
 
@@ -135,15 +160,20 @@ def main() -> None:
     parser = timing.parser(__doc__)
     parser.add_argument("--run", type=Path, default=Path("results"), metavar="FOLDER", help="results of the run")
     given = parser.parse_args()
-    roofline = json.loads((given.run / "roofline.json").read_text(encoding="utf-8"))
-    ceilings = {one["name"]: one for one in roofline["ceilings"] if one["device"] == "gpu0" and one["name"] in DTYPES}
     torch = timing.pytorch()
+    device = timing.our_device(torch)
     results = timing.Results(torch, given.output)
-    for dtype in SHORT if given.short else DTYPES:
-        if dtype in ceilings:
-            offered = searched(given.run / "gpu0" / "peak_flops" / f"{dtype}.json")
-            results.add(compare(torch, dtype, ceilings[dtype], offered))
-    print(f"\n{shown(results.rows)}")
+    with torch.cuda.stream(torch.cuda.ExternalStream(device.stream.ptr)):
+        for dtype in SHORT if given.short else DTYPES:
+            record = given.run / "gpu0" / "peak_flops" / f"{dtype}.json"
+            peak = json.loads(record.read_text(encoding="utf-8"))["peak"] if record.exists() else None
+            if peak:
+                results.add(compare(torch, device, dtype, peak))
+    results.found["cublaslt"] = cublas_versions()
+    ratios = [of["ratio"] for row in results.rows for of in row["shapes"].values()]
+    results.found["least_ratio"] = min(ratios, default=None)
+    results.write()
+    print(f"\n{shown(results.rows)}\n\nleast ratio {min(ratios, default=math.nan):.3f}; {results.found['cublaslt']}")
 
 
 if __name__ == "__main__":
