@@ -16,7 +16,7 @@ REFERENCES = {"fp32": ["cupy.matmul"], "fp16": ["cupy.matmul", "tensor_matmul"],
 MEMORY = {
     "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
     "d2d": ["d2d"],
-    "l2": ["l2", "l2_apart", "l2_broadcast"],
+    "l2": ["l2", "l2_shared_by_neighbours", "l2_shared_by_all"],
     "h2d": ["h2d", "h2d_pageable"],
 }
 ATTENTION, ROWS = "decode_attn/minigpt/S16_fp32.json", "row_norm/fp32.json"

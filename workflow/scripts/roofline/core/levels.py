@@ -90,6 +90,7 @@ SWEEP, HOST_LINK = "sweep", "pcie"
 PEER = "p2p"  # measured once per pair of GPUs
 MAIN_MEMORY: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
 LAST_CACHE = "l2"  # of a GPU
+L2_SHARED_BY_NEIGHBOURS = "l2_shared_by_neighbours"  # the ceiling of reads that several blocks make at about one time
 FROM_HOST, DRIVER_COPY = "h2d", "d2d"  # ceilings that sentences and pictures name
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
 # The last plateau of a sweep: beyond all caches, or perhaps not.

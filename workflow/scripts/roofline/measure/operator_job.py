@@ -247,6 +247,7 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
         "flops": flops,
         "bytes": traffic,
         "level_bytes": cell.level_bytes(scope),
+        "level_ceilings": cell.level_ceilings,
         "costs": terms,
         "sealed": sealed,
         "per_call": cell.per_call,

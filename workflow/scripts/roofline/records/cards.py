@@ -9,11 +9,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from roofline.core.dtypes import PRODUCT_DTYPES
 from roofline.records.base import Positive, Record, RunRecord, read
 from roofline.records.files import write_text
 
 CARDS = Path(__file__).parents[4] / "reference" / "cards"
-METHOD = 3  # of the present measuring protocol: figures of different methods are not compared
+METHOD = 4  # of the present measuring protocol: figures of different methods are not compared
+# From 3 to 4 other products became ceilings, and another rate is called the L2's; what else was measured is the same.
+LIKE_METHODS, CHANGED_FAMILIES = {3, 4}, (*PRODUCT_DTYPES, "gemm")
 
 
 class CardRun(Record):
@@ -42,6 +45,20 @@ class KnownCards(RunRecord):
 
     kind: Literal["known_cards"] = "known_cards"
     devices: dict[str, Cards]
+
+
+def comparable_values(run: CardRun, method: int) -> dict[str, float]:
+    """Return the values of a run that those of a run by `method` may be compared with, by their keys."""
+    if run.method == method:
+        return run.values
+    if {run.method, method} != LIKE_METHODS:
+        return {}
+    return {key: value for key, value in run.values.items() if not _has_changed(key)}
+
+
+def _has_changed(key: str) -> bool:
+    family = key.partition("/")[0]
+    return family in CHANGED_FAMILIES or family.startswith("l2")
 
 
 def card_id(uuid: str) -> str:

@@ -53,6 +53,9 @@ class Measurement(CellRecord):
     memory_ceilings: list[str] = Field(description="the declared memory ceiling, best first, until one exists")
     memory_level: RegimeLevel
     level_bytes: dict[RegimeLevel, Whole] = Field(default={}, description="that pass through other memory levels")
+    level_ceilings: dict[RegimeLevel, str] = Field(
+        default={}, description="the ceilings that these bytes are under, where not that of the level's name"
+    )
     costs: CostTerms
     sealed: CellPrediction = Field(description="the prediction that was sealed before the cell was timed")
     check: Check

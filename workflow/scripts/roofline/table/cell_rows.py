@@ -134,8 +134,9 @@ def find_regime(
     on_device = measured.gpu_time
     levels: dict[str, float | None] = {measured.memory_level: measured.bytes / (gb_per_s * 1e9) if gb_per_s else None}
     if gb_per_s:
-        moved = {level: size for level, size in measured.level_bytes.items() if level in memory}
-        levels |= {level: size / (memory[level].gb_per_s * 1e9) for level, size in moved.items()}
+        for passed, size in measured.level_bytes.items():
+            if ceiling := memory.get(measured.level_ceilings.get(passed, passed)):
+                levels[passed] = size / (ceiling.gb_per_s * 1e9)
     level, memory_s = regimes.find_slowest_level(levels)
     regime = regimes.classify_regime(
         cpu_time_s=measured.cpu_time.median_s,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from roofline.core.statistics import median
-from roofline.records.cards import CardRun, card_id
+from roofline.records.cards import CardRun, card_id, comparable_values
 from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Standing
 
@@ -12,13 +12,17 @@ TIED = 0.01  # closer cards share a place; more if the runs of one card differ b
 
 
 def select_comparable_runs(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
-    """Return the runs of other cards with the same method, effort and power limit; [] for a MIG slice."""
+    """Return the runs of other cards with the same effort and power limit; [] for a MIG slice.
+
+    They have the values alone that are measured by the method of this device.
+    """
     hardware, own_id = device.hardware, card_id(device.uuid)
     if hardware.get("mig_slice"):
         return []
-    conditions = (device.method, effort, hardware.get("power_limit_w"))
-    other_cards = [run for run in runs if run.card_id != own_id]
-    return [run for run in other_cards if (run.method, run.effort, run.power_limit_w) == conditions]
+    conditions = (effort, hardware.get("power_limit_w"))
+    other_cards = [run for run in runs if run.card_id != own_id and (run.effort, run.power_limit_w) == conditions]
+    by_values = [run.model_copy(update={"values": comparable_values(run, device.method)}) for run in other_cards]
+    return [run for run in by_values if run.values]
 
 
 def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Standing | None:

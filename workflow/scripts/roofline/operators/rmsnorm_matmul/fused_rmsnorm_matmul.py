@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from roofline.core.levels import L2_SHARED_BY_NEIGHBOURS
 from roofline.core.terms import Array, RegimeLevel
 from roofline.devices.base import CudaDevice
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
@@ -30,6 +31,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     """
 
     name, fused = "fused", True
+    level_ceilings: ClassVar[dict[RegimeLevel, str]] = {"l2": L2_SHARED_BY_NEIGHBOURS}  # of rows of tiles in one wave
     norm: unfused.RmsNormKernel | None = None  # the kernel before the product's
     launch_plan: HopperGemmPlan | MmaPlan
     sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), GPU_SOURCES)))
