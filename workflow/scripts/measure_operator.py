@@ -20,6 +20,7 @@ def measure_operator_job(
     seals: dict[str, str],
     *,
     implementation_names: list[str] | None,
+    scopes: list[str] | None,
     cold: bool,
     budget: TimingBudget,
 ) -> OperatorRecord:
@@ -31,7 +32,7 @@ def measure_operator_job(
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
     device = discovery.open_device(name)
-    plan = JobPlan(operator, device, planned_job, implementation_names, cold)
+    plan = JobPlan(operator, device, planned_job, implementation_names, cold, scopes)
     measurements = measure_job(plan, sealed, budget)
     notes = [note for case in planned_job.cases for note in operator.notes(device, case)]
     notes += list_skipped(plan)
@@ -64,6 +65,7 @@ if __name__ == "__main__":
             Job.from_json(settings["job"]),
             seals_of(inputs),
             implementation_names=settings["implementations"],
+            scopes=settings["scopes"],
             cold=settings["cache"] == "cold",
             budget=TimingBudget(**settings["timing"]),
         )

@@ -47,7 +47,8 @@ def predict_cells(
     for task in tasks:
         operator, planned_job = operators[task["operator"]], Job.from_json(task["job"])
         cold = task["cache"] == "cold"
-        plan = JobPlan(operator, device, planned_job, task["implementations"], cold)  # type: ignore[arg-type]  # as above
+        chosen = task["implementations"], cold, task["scopes"]
+        plan = JobPlan(operator, device, planned_job, *chosen)  # type: ignore[arg-type]  # as above
         kernels |= list_kernels(plan)
         predicted = predict_job(plan, seals_by_operator[operator.name])
         cells += _add_measured_at(predicted, OperatorRecord, f"{name}/{task['operator']}/{planned_job.path}", hashes)

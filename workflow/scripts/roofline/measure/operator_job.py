@@ -31,13 +31,20 @@ class Seals:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A job of an operator on a device: by which implementations (None: all), and with cold or warm inputs."""
+    """A job of an operator on a device: by which implementations and in which scopes (None: all), with cold or warm
+    inputs."""
 
     operator: Operator
     device: Device
     job: Job
     implementation_names: list[str] | None
     cold: bool
+    scopes: list[str] | None = None
+
+    def scopes_of(self, implementation: type[Implementation]) -> list[str | None]:
+        """Return the scopes in which an implementation is measured."""
+        offered = implementation.scopes_on(self.device)
+        return [scope for scope in offered if self.scopes is None or scope in self.scopes]
 
     def cases(self) -> Iterator[tuple[Case, list[type[Implementation]], int]]:
         """Yield each case that the device computes, by which implementations, and the number of copies of inputs."""
@@ -83,7 +90,7 @@ def measure_job(plan: JobPlan, seals: Seals, budget: TimingBudget) -> list[Measu
                     overheads[key] = _measure_overheads(plan, case, implementation)
                 cell = implementation.make_prepared(operator, device, case, shared, copies)
                 cell.references = references
-                for scope in implementation.scopes_on(device):
+                for scope in plan.scopes_of(implementation):
                     overhead = overheads[key].get(scope, Overhead())
                     measurements.append(_measure_cell(cell, scope, seals, budget, overhead))
                 del cell
@@ -116,7 +123,7 @@ def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
     cells: list[PredictedCell] = []
     for case, implementations, copy_count in plan.cases():
         for implementation in implementations:
-            scopes = implementation.scopes_on(device)
+            scopes = plan.scopes_of(implementation)
             try:
                 cell = implementation(operator, device, case, copy_count)
                 cells += [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in scopes]
@@ -169,7 +176,7 @@ def _measure_overheads(plan: JobPlan, case: Case, implementation: type[Implement
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
     copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
     cell = implementation.make_prepared(operator, device, smallest, shared, copies)
-    return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in cell.scopes_on(device)}
+    return {scope: _time_smallest(device, cell.step(scope), cell.per_call) for scope in plan.scopes_of(implementation)}
 
 
 def _time_calls(device: Device, step: Step, budget: TimingBudget, checked_s: float | None = None) -> Timing:

@@ -200,6 +200,7 @@ class Cells:
         return {
             "job": job.to_json(),
             "implementations": [implementation.name for implementation in implementations],
+            "scopes": getattr(settings, "scopes", None),  # of operators that have several
             "cache": settings.cache,
         }
 

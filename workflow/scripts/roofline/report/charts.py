@@ -108,7 +108,9 @@ def _roof_look(ceiling: ComputeCeiling, kind: str) -> dict:
 
 def hover_text(cell: CellRow, roofline: Roofline) -> str:
     """Return what is shown where a cell is pointed at: its name, shape, measured and predicted time, and share."""
-    title = cell.name or " ".join(filter(None, [roofline.title(cell.operator), cell.scope, cell.implementation]))
+    title = cell.name or " ".join(
+        filter(None, [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation])
+    )
     case = " ".join(filter(None, [cell.dtype, roofline.label(cell), cell.preset, f"on {cell.device}"]))
     rate = f" · {flops_rate_text(cell.attained_tflops)}" if cell.attained_tflops else ""
     doubt, seal = cell.doubt or cell.roof_doubt, cell.sealed

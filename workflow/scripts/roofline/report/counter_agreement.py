@@ -61,5 +61,5 @@ def build_counter_table(cells: Iterable[Counted], table: Roofline) -> MarkdownTa
 
 def counted_name(cell: Counted, table: Roofline) -> str:
     """Return the name of a profiled cell: operator, implementation, device, preset, scope, dtype and shape."""
-    parts = (cell.device, cell.preset, cell.scope, cell.dtype, table.label(cell))
+    parts = (cell.device, cell.preset, table.scope_label(cell), cell.dtype, table.label(cell))
     return f"{table.title(cell.operator)}, {cell.implementation}: {' '.join(filter(None, parts))}"

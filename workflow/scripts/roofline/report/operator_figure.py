@@ -31,7 +31,9 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     cells = [RoofedCell(**dict(cell)) for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]
     axis, title = roofline.operator_info[name].axis, roofline.title(name)
     looks = _looks(cells)
-    handles = [Line2D([], [], **look, label=variant) for variant, look in looks.items()]
+    several_scopes = len({cell.scope for cell in cells}) > 1
+    names = {_variant(cell): _variant(cell) if several_scopes else cell.implementation for cell in cells}
+    handles = [Line2D([], [], **look, label=names[variant]) for variant, look in looks.items()]
     handles += [style.crossed_entry()] if any(cell.reliable_fraction_of_roof is None for cell in cells) else []
     panels = _group_by_panel(cells, roofline)
     rows = -(-len(panels) // PANELS_PER_ROW)

@@ -311,11 +311,12 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     if not pairs:
         return None
     gpu_cell, cpu_cell = pairs[0]
+    scope = table.scope_label(gpu_cell)
     ceilings = table.ceiling(gpu, gpu_cell.compute_ceiling), table.ceiling("cpu", cpu_cell.compute_ceiling)
     peaks = [ceiling.tflops for ceiling in ceilings if isinstance(ceiling, ComputeCeiling)]
     compute_bound = len(peaks) == 2 and gpu_cell.lower_ceiling == "compute"
     return Ratio(
-        title=f"{table.title(operator)} ({gpu_cell.scope})" if gpu_cell.scope else table.title(operator),
+        title=f"{table.title(operator)} ({scope})" if scope else table.title(operator),
         pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
         compute_ceiling_ratio=peaks[0] / peaks[1] if compute_bound else None,
     )

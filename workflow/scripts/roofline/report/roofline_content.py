@@ -222,8 +222,9 @@ def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
 
 
 def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
-    users = ["your operations", cell.scope] if cell.operator == USERS else []
-    names = users or [roofline.title(cell.operator), cell.scope, cell.implementation]
+    names: list[str | None] = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
+    if cell.operator == USERS:
+        names = ["your operations", cell.scope]
     return Dot(
         intensity_flops_per_byte=_intensity(cell),
         tflops=_height(cell),

@@ -73,7 +73,7 @@ def _doubt_of_peak(
     highest_tflops = highest_possible_tflops(device, record.name, peak.sm_clock_mhz)
     return find_doubt(
         kind=kind,
-        samples=len(timing.samples_s),
+        samples=sum(len(block.timing.samples_s) for block in peak.repeats),  # of a block there may be five
         block_spread=_spread_of_peak(peak),
         most_spread=MOST_CEILING_SPREAD,
         disturbed=is_record_disturbed(record, timing.contention, peak.burst.states, kind),

@@ -437,12 +437,17 @@ class Roofline(TableRow):
         """Return the label of a case without its size along the operator's axis."""
         return self.operator_info[cell.operator].series(cell) if cell.operator in self.operator_info else ""
 
+    def scope_label(self, cell: CellKey) -> str | None:
+        """Return the scope of a cell where cells of its operator differ in it, else None."""
+        scopes = {other.scope for other in self.operators if other.operator == cell.operator}
+        return cell.scope if len(scopes) > 1 else None
+
     def full_name(self, cell: CellKeyRow) -> str:
         """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
         if isinstance(cell, CellRow) and cell.operator == USERS:
             return f"{cell.name} {cell.dtype}"
-        parts = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
-        return " ".join(part for part in parts if part)
+        names = self.title(cell.operator), self.scope_label(cell), cell.implementation
+        return " ".join(filter(None, [*names, cell.dtype, self.label(cell), cell.preset]))
 
     def remedies(self, cell: CellRow) -> list[str]:
         """Return the advice of the cell's operator for its regime; [] if there is none."""

@@ -57,6 +57,7 @@ class DecodeSettings(OperatorSettings):
         Listed[Literal["fp32", "fp16", "bf16"]] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])
     ] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
+    scopes: Annotated[Listed[Literal["core", "block"]] | None, ByEffort(["core"], ["core"], ["core", "block"])] = None
     implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None  # type: ignore[assignment]  # lists are invariant
 
 
