@@ -65,7 +65,7 @@ def count_words(count: int, noun: str) -> str:
 
 def regime_text(regime: str) -> str:
     """Return a regime in words: "memory-bound", "limited by the implementation"."""
-    return "limited by the implementation" if regime == "implementation" else f"{regime}-bound"
+    return {"implementation": "limited by the implementation", "mixed": "mixed"}.get(regime, f"{regime}-bound")
 
 
 def regime_key(regime: str, level: str | None) -> str:

@@ -121,7 +121,7 @@ def hover_text(cell: CellRow, roofline: Roofline) -> str:
         f"predicted {duration(seal.cpu_time_s)}, {regime_text(seal.regime)}" if seal and seal.cpu_time_s else "",
         f"{percent(cell.reliable_fraction_of_roof)} of its roof" if cell.reliable_fraction_of_roof else "",
         f"do not rely on it: {doubt}" if doubt else "",
-        regime_text(cell.regime) if cell.regime else "",
+        regime_text(cell.shown_regime) if cell.shown_regime else "",
     ]
     return "<br>".join(filter(None, lines))
 

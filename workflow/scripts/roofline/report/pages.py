@@ -9,6 +9,7 @@ from roofline.report import counter_agreement, interpretation, predictions_page,
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.report_model import MeasuredCell, OperatorView, ReportView, reliable_share
+from roofline.report.words import describe_limit
 from roofline.table.rows import USERS, Roofline, count_passed
 
 SHAPE_COLUMNS = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
@@ -94,7 +95,7 @@ def build_cell_table(operator: OperatorView, report: ReportView) -> MarkdownTabl
                 formatting.number(cell.attained_gb_per_s or 0.0),
                 _text(formatting.flops_rate_text, cell.attained_tflops),
                 _text(formatting.number, cell.intensity_flops_per_byte),
-                formatting.regime_key(cell.regime, cell.regime_level) if cell.regime else "-",
+                describe_limit(cell),
                 *(_text(formatting.number, ratio) for ratio in ratios),
             ]
         )

@@ -6,7 +6,7 @@ from roofline.core.formatting import axis_value_text, duration, regime_key
 from roofline.core.grouping import group_by
 from roofline.report.markdown import MarkdownTable
 from roofline.report.report_model import Cell, MeasuredCell, SealedCell, select_sealed
-from roofline.report.words import CAUSES, format_error, format_percent_span
+from roofline.report.words import CAUSES, describe_limit, format_error, format_percent_span
 from roofline.table.rows import Roofline
 
 
@@ -15,7 +15,7 @@ def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> Ma
     rows = []
     for cell in cells:
         predicted = f"{regime_key(cell.sealed.regime, cell.sealed.regime_level)}, {duration(cell.sealed_cpu_time_s)}"
-        regime = regime_key(cell.regime, cell.regime_level) if cell.regime else "no regime found"
+        regime = describe_limit(cell) if cell.regime else "no regime found"
         measured = f"{regime}, {duration(cell.cpu_time_s)}"
         name = f"{cell.device} {table.full_name(cell)}"
         rows.append([name, predicted, measured, format_error(cell.sealed_cpu_time_error), _cause(cell)])

@@ -10,7 +10,7 @@ from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
 from roofline.core.levels import MAIN_MEMORY
-from roofline.core.terms import DEVICE_TRAITS, Regime, order_devices
+from roofline.core.terms import DEVICE_TRAITS, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
@@ -76,7 +76,7 @@ class OperatorView:
     fastest_cells: list[MeasuredCell]  # of that scope, sound: the fastest implementation of each case
     widest_case: list[MeasuredCell]  # the implementations, the fastest first, of the case in which they differ most
     sound_cells: list[MeasuredCell]  # those with a share of the roof
-    regime_counts: list[tuple[Regime, int]]  # of those, the most frequent first
+    regime_counts: list[tuple[str, int]]  # of those, as pages name them, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -257,9 +257,9 @@ def _operator(cells: list[MeasuredCell], table: Roofline) -> OperatorView:
     sound = [cell for cell in cells if cell.reliable_fraction_of_roof]
     compared = [cell for cell in sound if cell.scope == scope]
     fastest = list(_fastest(compared, lambda cell: rows.case_key(cell.device, cell)).values())
-    regime_counts = Counter(cell.regime for cell in sound if cell.regime).most_common()
+    regime_counts = Counter(cell.shown_regime for cell in sound if cell.shown_regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
-    example = next((cell for cell in fastest if regime_counts and cell.regime == regime_counts[0][0]), None)
+    example = next((cell for cell in fastest if regime_counts and cell.shown_regime == regime_counts[0][0]), None)
     return OperatorView(
         about=table.operator_info[cells[0].operator],
         cells=cells,

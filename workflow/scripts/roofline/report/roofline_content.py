@@ -13,7 +13,7 @@ from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_
 from roofline.operators.about import About
 from roofline.report.pyramid import cache_plateaus, describe_plateau
 from roofline.report.report_model import Cell, compared_scope, reliable_share
-from roofline.report.words import format_percent_span, format_shares
+from roofline.report.words import describe_libraries, format_percent_span, format_shares
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 CUDA_CORES_CEILING = "fp32_fma"
@@ -83,6 +83,7 @@ class RooflineContent:
     roofs: list[Roof]  # the highest first
     dots: list[Dot]
     scale: float  # from TFLOPS to the unit that is shown
+    libraries: str  # whose products the roofs are
 
     @property
     def unit(self) -> str:
@@ -130,6 +131,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
         roofs=[_roof(ceiling, scale) for ceiling in sorted(drawn, key=lambda ceiling: -ceiling.tflops)],
         dots=[_dot(cell, labels.get(id(cell), Label()), roofline, by_rate) for cell in placed],
         scale=scale,
+        libraries=describe_libraries(roofline, device),
     )
 
 

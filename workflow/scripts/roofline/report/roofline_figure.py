@@ -61,7 +61,7 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
     top = height - style.MARGIN
     for content, legend, panel in zip(contents, legends, panels, strict=True):
         subtitle = f"{operator_title or 'Measured roofline'} on {content.device}"
-        style.print_head(figure, top, content.row.name, [subtitle])
+        style.print_head(figure, top, content.row.name, [" · ".join(filter(None, [subtitle, content.libraries]))])
         plot_top = top - TITLE_SPACE
         margins = style.subplot_margins(height, height - plot_top, bottom=plot_top - plot, right=ROOF_NAMES_WIDTH)
         _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), content, markers)

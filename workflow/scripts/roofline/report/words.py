@@ -3,10 +3,20 @@
 from collections.abc import Callable, Iterable
 
 from roofline.core.disturbance import throttle_reasons_text
-from roofline.core.formatting import join_words, mark_doubtful, number, percent, percent_digits, picojoules, regime_text
+from roofline.core.formatting import (
+    join_words,
+    mark_doubtful,
+    number,
+    percent,
+    percent_digits,
+    picojoules,
+    regime_key,
+    regime_text,
+)
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
-from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
+from roofline.core.regimes import MIXED
+from roofline.table.rows import Ceiling, CellRow, CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {
     "launch": "launch overhead",
@@ -14,6 +24,7 @@ CAUSES = {
     "ceiling": "a ceiling that is not the datasheet's",
     "share": "a share of the roof other than assumed",
 }
+SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
 SHOWN_AS_FACTOR = 9.995  # errors from here on
 RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"))  # next to the GEMMs
@@ -108,6 +119,35 @@ def describe_energy(roofline: Roofline, device: str) -> str:
 def format_regime_counts(counts: Iterable[tuple[str, int]]) -> str:
     """Return how many cells each regime has: 34 overhead-bound, 16 memory-bound."""
     return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts)
+
+
+def describe_limit(cell: CellRow) -> str:
+    """Return what sets a cell's time: memory: hbm; mixed: 48 % hbm, 31 % rest, 21 % launch and start; - if unknown."""
+    if not cell.regime:
+        return "-"
+    shares = cell.gpu_time_shares
+    if cell.shown_regime != MIXED or not shares:
+        return regime_key(cell.regime, cell.regime_level)
+    parts = {cell.regime_level or cell.regime: shares.roof, "launch and start": shares.overhead, "rest": shares.rest}
+    by_share = sorted(parts.items(), key=lambda part: -part[1])
+    return f"{MIXED}: {', '.join(f'{percent(share)} {name}' for name, share in by_share if share >= SHOWN_SHARE)}"
+
+
+def describe_libraries(roofline: Roofline, device: str) -> str:
+    """Return whose products the compute ceilings of a device are; empty without GEMMs.
+
+    GEMM ceilings by cuBLASLt. GEMM ceilings fp64 and fp32 by cuBLASLt; fp16 by tensor_matmul (787 TFLOPS by the
+    vendor's library).
+    """
+    compute = [row for row in roofline.ceilings if row.device == device and row.kind == "compute"]
+    by_library = group_by((row for row in compute if row.workload == "gemm"), lambda row: row.product.library)
+    parts = []
+    for library, rows in by_library.items():
+        names = f"{join_words(row.name for row in rows)} " if len(by_library) > 1 else ""
+        others = [number(row.library_tflops) for row in rows if row.library_tflops not in (None, row.burst_tflops)]
+        reached = f" ({join_words(others)} TFLOPS by the vendor's library)" if others else ""
+        parts.append(f"{names}by {library}{reached}")
+    return f"GEMM ceilings {'; '.join(parts)}." if parts else ""
 
 
 def format_rate(gb_per_s: float) -> str:

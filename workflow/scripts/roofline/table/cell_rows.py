@@ -14,7 +14,17 @@ from roofline.records.operator_record import CellKey, JobRecord, Measurement, Op
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import is_record_disturbed
 from roofline.table.prediction_error import attribute_error, find_largest_cause
-from roofline.table.rows import USERS, Cause, Ceiling, CellRow, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
+from roofline.table.rows import (
+    USERS,
+    Cause,
+    Ceiling,
+    CellRow,
+    ComputeCeiling,
+    MemoryCeiling,
+    Skipped,
+    SpeedUp,
+    TimeShares,
+)
 from roofline.table.scores import predict_baseline
 
 MemoryCeilings = Mapping[str, MemoryCeiling]  # of one device, by name
@@ -57,7 +67,8 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     cpu, gpu, sealed = measured.cpu_time, measured.gpu_time, measured.sealed
     cpu_s, gpu_s = cpu.median_s, gpu.median_s if gpu else None
     attained = measured.flops / cpu_s / 1e12
-    regime, level = find_regime(measured, peak, gb_per_s, context.ceilings.memory)
+    regime, level, roof_s = find_regime(measured, peak, gb_per_s, context.ceilings.memory)
+    gpu_shares, cpu_shares = time_shares(measured, roof_s)
     lower = lower_ceiling(peak, gb_per_s, roof)
     exceeded = share_above_roof(measured, peak, gb_per_s)
     limiting: Ceiling | None = memory if lower == "memory" else compute
@@ -88,6 +99,8 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
         regime_level=level,
+        gpu_time_shares=gpu_shares,
+        cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
         baseline_prediction=predict_baseline(measured, context.seal) if context.seal else None,
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
@@ -123,12 +136,28 @@ def _cause_of_error(
     return find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
 
 
+def time_shares(measured: Measurement, roof_s: float | None) -> tuple[TimeShares | None, TimeShares | None]:
+    """Return the shares of a cell's GPU time and of its CPU time; None without a GPU time, or without a roof."""
+    if roof_s is None:
+        return None, None
+    names, cpu_s = ("roof", "overhead", "rest"), measured.cpu_time.median_s
+    gpu_s, start_s = measured.gpu_time.median_s if measured.gpu_time else None, measured.start_s
+    overhead_s = regimes.overhead_of_cell_s(
+        cpu_time_s=cpu_s, gpu_time_s=gpu_s, start_s=start_s if gpu_s else measured.overhead_s
+    )
+    of_cpu = regimes.share_out_time(cpu_s, roof_s, overhead_s)
+    of_gpu = regimes.share_out_time(gpu_s, roof_s, start_s or 0.0) if gpu_s else None
+    gpu_shares = TimeShares(**dict(zip(names, of_gpu, strict=True))) if of_gpu else None
+    return gpu_shares, TimeShares(**dict(zip(names, of_cpu, strict=True)))
+
+
 def find_regime(
     measured: Measurement, peak: float | None, gb_per_s: float | None, memory: MemoryCeilings
-) -> tuple[str | None, str | None]:
-    """Return the regime by the rule of regimes.py, from measurements alone, and the level of a memory-bound cell.
+) -> tuple[str | None, str | None, float | None]:
+    """Return the regime by the rule of regimes.py, from measurements alone, the level of a memory-bound cell, and the
+    seconds that the slowest roof allows.
 
-    `peak` is in TFLOPS, `memory` has the device's memory ceilings. Both are None if a ceiling that they depend on was
+    `peak` is in TFLOPS, `memory` has the device's memory ceilings. They are None if a ceiling that they depend on was
     not measured.
     """
     on_device = measured.gpu_time
@@ -138,14 +167,16 @@ def find_regime(
             if ceiling := memory.get(measured.level_ceilings.get(passed, passed)):
                 levels[passed] = size / (ceiling.gb_per_s * 1e9)
     level, memory_s = regimes.find_slowest_level(levels)
+    compute_s = measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0)
     regime = regimes.classify_regime(
         cpu_time_s=measured.cpu_time.median_s,
         gpu_time_s=on_device.median_s if on_device else None,
         start_s=measured.start_s if on_device else measured.overhead_s,
-        compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
+        compute_s=compute_s,
         memory_s=memory_s,
     )
-    return regime, level if regime == roofline_model.MEMORY_BOUND else None
+    roof_s = None if compute_s is None or memory_s is None else max(compute_s, memory_s)
+    return regime, level if regime == roofline_model.MEMORY_BOUND else None, roof_s
 
 
 def _roof_fraction(

@@ -12,7 +12,9 @@ from pydantic import ConfigDict, Field
 
 from roofline.core.architectures import Architecture, architecture_of, parse_capability
 from roofline.core.cell_prediction import is_within_factor
+from roofline.core.regimes import MIXED, NAMED_SHARE
 from roofline.core.repeatability import Doubt
+from roofline.core.roofline_model import COMPUTE_BOUND, MEMORY_BOUND
 from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperatorRecord, StoredAbout, UnknownAbout, load_abouts
 from roofline.records import counters_record, device_record, energy_record, instructions_record
@@ -112,6 +114,9 @@ class ComputeCeiling(TableRow, PeakFigures):
     name: str
     dtype: str = Field(description="of the operands")
     product: WorkloadSpec = Field(description="what reached the burst: its library, shape and arithmetic")
+    library_tflops: Positive | None = Field(
+        default=None, description="the best of the vendor's library: the burst, or else a block of the search"
+    )
     sample_count: int = Field(description="timed samples of the burst")
     repeat_spread: NotNegative | None = Field(description=REPEAT_SPREAD)
     ridge_flops_per_byte: Positive | None = Field(description="where it meets the device's reads of main memory")
@@ -194,6 +199,14 @@ class SpeedUp(TableRow):
 Cause = Literal["launch", "start", "ceiling", "share"]
 
 
+class TimeShares(TableRow):
+    """What a time goes to: fractions that add up to 1."""
+
+    roof: NotNegative = Field(description="what the slowest roof allows: FLOPs, or bytes of the slowest level")
+    overhead: NotNegative = Field(description="launches and start, as far as the roof does not hide them")
+    rest: float = Field(description="what neither explains")
+
+
 class CellKeyRow(TableRow, CellKey):
     """A cell of a device. Its title and labels are in about.py, and in no table."""
 
@@ -237,6 +250,8 @@ class CellRow(CellKeyRow):
     fraction_of_exceeded_ceiling: Positive | None = Field(description="above 1 even at the slow end of its interval")
     regime: Regime | None = Field(description="null where a ceiling was not measured")
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
+    gpu_time_shares: TimeShares | None = Field(default=None, description="null on a CPU, or without a roof")
+    cpu_time_shares: TimeShares | None = Field(default=None, description="null without a roof")
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
     start_s: NotNegative | None = Field(default=None, description="the GPU time of the smallest case")
     estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
@@ -260,6 +275,13 @@ class CellRow(CellKeyRow):
     def reliable_fraction_of_roof(self) -> float | None:
         """The attained fraction of the roof; None if the cell or its lower ceiling is doubtful."""
         return None if self.doubt or self.roof_doubt else self.fraction_of_roof
+
+    @property
+    def shown_regime(self) -> str | None:
+        """The regime as pages name it: `mixed` where the roof that sets it takes less than 60 % of the GPU time."""
+        shares = self.gpu_time_shares
+        named_by_roof = self.regime in (COMPUTE_BOUND, MEMORY_BOUND)
+        return MIXED if named_by_roof and shares and shares.roof < NAMED_SHARE else self.regime
 
     @property
     def sealed_time_right(self) -> bool | None:
@@ -394,7 +416,7 @@ class Score(Tally):
 class Roofline(TableRow):
     """The table of a run as an object: results/roofline.json."""
 
-    schema_version: Literal[8] = 8
+    schema_version: Literal[9] = 9
     devices: dict[str, DeviceRow]
     ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
     operators: list[CellRow]
