@@ -133,6 +133,26 @@ def describe_limit(cell: CellRow) -> str:
     return f"{MIXED}: {', '.join(f'{percent(share)} {name}' for name, share in by_share if share >= SHOWN_SHARE)}"
 
 
+def describe_longer_gpu_times(roofline: Roofline) -> str:
+    """Return how many GPU times are above the CPU times that contain them, and why; empty if none is."""
+    timed = [(cell.gpu_time_s, cell.cpu_time_s, cell) for cell in roofline.operators if not cell.doubt]
+    pairs = [(gpu_s, cpu_s, cell) for gpu_s, cpu_s, cell in timed if gpu_s and cpu_s]
+    longer = [(gpu_s / cpu_s - 1, cell) for gpu_s, cpu_s, cell in pairs if gpu_s > cpu_s]
+    if not longer:
+        return ""
+    apart = [
+        share
+        for share, cell in longer
+        if cell.gpu_time_ci95_s and cell.cpu_time_ci95_s and cell.gpu_time_ci95_s[0] > cell.cpu_time_ci95_s[1]
+    ]
+    beyond = f", {len(apart)} of them beyond both intervals" if apart else ""
+    most = percent(max(share for share, _ in longer))
+    above = (
+        f"{len(longer)} of {len(pairs)} GPU times are above the CPU time that contains them, by at most {most}{beyond}"
+    )
+    return f"{above}: each is the median of a block of its own, with its own clock."
+
+
 def describe_libraries(roofline: Roofline, device: str) -> str:
     """Return whose products the compute ceilings of a device are; empty without GEMMs.
 
