@@ -62,6 +62,7 @@ def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
 def describe_standing(roofline: Roofline, device: str) -> str:
     """Return the ranks of a device among known cards of its model; empty if there are none.
 
+    Where fewer cards have GEMMs that are measured as these are, their number is given too.
     Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803).
     """
     ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
@@ -71,7 +72,10 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     if not cards:
         return ""
     ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked if ceiling.standing)
-    return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({cards}): {ranks}."
+    gemm_standings = [row.standing for row in ranked if row.kind == "compute"]
+    by_method = max((standing.others for standing in gemm_standings if standing), default=0)
+    counted = f"{cards}; GEMMs of {by_method} by the present method" if gemm_standings and by_method < cards else cards
+    return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({counted}): {ranks}."
 
 
 def format_rank(ceiling: ComputeCeiling | MemoryCeiling) -> str:
@@ -156,8 +160,8 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
 def describe_libraries(roofline: Roofline, device: str) -> str:
     """Return whose products the compute ceilings of a device are; empty without GEMMs.
 
-    GEMM ceilings by cuBLASLt. GEMM ceilings fp64 and fp32 by cuBLASLt; fp16 by tensor_matmul (787 TFLOPS by the
-    vendor's library).
+    GEMM ceilings of gpu0 by cuBLASLt. GEMM ceilings of gpu0 fp64 and fp32 by cuBLASLt; fp16 by tensor_matmul (787
+    TFLOPS by the vendor's library).
     """
     compute = [row for row in roofline.ceilings if row.device == device and row.kind == "compute"]
     by_library = group_by((row for row in compute if row.workload == "gemm"), lambda row: row.product.library)
@@ -167,7 +171,7 @@ def describe_libraries(roofline: Roofline, device: str) -> str:
         others = [number(row.library_tflops) for row in rows if row.library_tflops not in (None, row.burst_tflops)]
         reached = f" ({join_words(others)} TFLOPS by the vendor's library)" if others else ""
         parts.append(f"{names}by {library}{reached}")
-    return f"GEMM ceilings {'; '.join(parts)}." if parts else ""
+    return f"GEMM ceilings of {device} {'; '.join(parts)}." if parts else ""
 
 
 def format_rate(gb_per_s: float) -> str:
