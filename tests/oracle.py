@@ -55,7 +55,11 @@ class Run:
     def with_caches(self, row: dict, measured: dict, limits: list[float | None]) -> list[float | None]:
         """The same, with the bytes that an implementation declares for caches: the slowest level counts."""
         compute, memory = limits
-        moved = [(size, self.ceilings.get((row["device"], level))) for level, size in measured["level_bytes"].items()]
+        under = measured.get("level_ceilings", {})
+        moved = [
+            (size, self.ceilings.get((row["device"], under.get(level, level))))
+            for level, size in measured["level_bytes"].items()
+        ]
         return [compute, memory and max([memory, *(size / rate for size, rate in moved if rate)])]
 
 

@@ -52,4 +52,4 @@ def test_the_first_screen_has_the_figures_of_the_reference_run():
         figures = " / ".join(f"{rate:.0f}" for rate in rates)
         assert re.search(rf"\| {name} GEMM.*\| +{figures} TFLOPS \| +{shares} % \|", text), (figures, shares)
     assert f" {ceilings['hbm_read'].gb_per_s:.0f} GB/s |" in text
-    assert f" {ceilings['l2'].gb_per_s:.0f} / {ceilings['l2_apart'].gb_per_s:.0f} GB/s |" in text
+    assert f" {ceilings['l2'].gb_per_s:.0f} GB/s |" in text

@@ -41,7 +41,7 @@ def test_every_figure_of_a_real_run_once_and_clocks_as_counted():
     assert len(keys) == len(set(keys))
     of_card = whole.of_device("gpu0")
     ceilings = {one.name for one in whole.roofline.ceilings if one.device == "gpu0"}
-    assert ceilings <= of_card.keys() and {f"{name}/sustained" for name in ("fp64", "fp16")} <= of_card.keys()
+    assert ceilings <= of_card.keys() and {f"{name}/sustained" for name in ("fp32", "fp16")} <= of_card.keys()
 
 
 # ---------------------------------------------------------------- no runs (damaged archives: test_archive.py)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from roofline.api import DeviceRecord, Quantity, Run, UserError, group_by
+from roofline.api import DeviceRecord, Quantity, Run, UserError, group_by, is_comparable
 
 HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
@@ -54,11 +54,22 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
             left_out.append(f"{name}: {blocking[0]}")
             needs_force = True
         else:
-            pairs.append(ComparedPair(name, a_group, b_group))
+            pairs.append(ComparedPair(name, *_keep_comparable(a_group, b_group)))
     hint = "; FORCE=1 compares other models of card" if needs_force and not force else ""
     if hint or not pairs:
         raise UserError(f"cannot be compared: {'; '.join(left_out)}{hint}")
     return _with_unique_names(pairs), list(dict.fromkeys(left_out))
+
+
+def _keep_comparable(a: Devices, b: Devices) -> DeviceGroup:
+    """Return the devices with the figures alone that their measuring methods give alike."""
+    methods = {device.record.method for device in (*a, *b)}
+
+    def keep(device: DeviceOfRun) -> DeviceOfRun:
+        figures = {key: figure for key, figure in device.figures.items() if is_comparable(key, methods)}
+        return device._replace(figures=figures)
+
+    return list(map(keep, a)), list(map(keep, b))
 
 
 def _group_devices(a: Devices, b: Devices, traits: Iterable[str]) -> tuple[list[DeviceGroup], Devices, Devices]:

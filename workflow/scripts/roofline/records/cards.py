@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -49,16 +49,14 @@ class KnownCards(RunRecord):
 
 def comparable_values(run: CardRun, method: int) -> dict[str, float]:
     """Return the values of a run that those of a run by `method` may be compared with, by their keys."""
-    if run.method == method:
-        return run.values
-    if {run.method, method} != LIKE_METHODS:
-        return {}
-    return {key: value for key, value in run.values.items() if not _has_changed(key)}
+    return {key: value for key, value in run.values.items() if is_comparable(key, {run.method, method})}
 
 
-def _has_changed(key: str) -> bool:
+def is_comparable(key: str, methods: Collection[int]) -> bool:
+    """Return whether these measuring methods give a figure alike."""
     family = key.partition("/")[0]
-    return family in CHANGED_FAMILIES or family.startswith("l2")
+    changed = family in CHANGED_FAMILIES or family.startswith("l2")
+    return len({*methods}) == 1 or ({*methods} <= LIKE_METHODS and not changed)
 
 
 def card_id(uuid: str) -> str:

@@ -71,6 +71,7 @@ class OperatorView:
     about: About
     cells: list[MeasuredCell]
     scope: str | None  # the part that is compared: the first that about.py names
+    scope_label: str | None  # the same where cells differ in it
     best_cell: MeasuredCell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[MeasuredCell]  # of that scope, sound: the fastest implementation of each case
@@ -264,6 +265,7 @@ def _operator(cells: list[MeasuredCell], table: Roofline) -> OperatorView:
         about=table.operator_info[cells[0].operator],
         cells=cells,
         scope=scope,
+        scope_label=scope and table.scope_label(cells[0]) and scope,
         best_cell=max(compared, key=reliable_share, default=None),
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
