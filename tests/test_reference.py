@@ -14,7 +14,7 @@ from roofline.records.operator_record import OperatorRecord
 from roofline.report.derived import TABLE, derive
 from roofline.report.report_model import Source
 from roofline.run.archive import opened
-from roofline.run.make_manifest import hashes
+from roofline.run.make_manifest import describe_amendments, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import find_violations
@@ -41,7 +41,7 @@ def manifest(newest) -> Manifest:
 def derived(newest, manifest) -> dict:
     """The table and the pages, from the records in the order of the run."""
     listed = read_results(newest, [newest.parent / output.path for output in manifest.outputs])
-    source = Source(manifest.sources.commit, manifest.sources.url)
+    source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
     table, texts = derive(listed, manifest.asked, hashes(manifest.outputs), source)
     return {TABLE: table, **texts}
 

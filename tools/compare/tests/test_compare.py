@@ -117,7 +117,7 @@ def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkey
     folder = tmp_path / "results/comparison"
     assert {path.name for path in folder.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}
     figures = {figure["key"]: figure for figure in json.loads((folder / "comparison.json").read_text())["figures"]}
-    assert figures["hbm_read"]["verdict"] == "SLOWER" and "| fp16 " in (folder / "comparison.md").read_text()
+    assert figures["hbm_read"]["verdict"] == "SLOWER" and "| hbm_read " in (folder / "comparison.md").read_text()
 
 
 def test_the_exit_status_tells_slower(run, variation, tmp_path, monkeypatch, capsys):

@@ -36,7 +36,7 @@ def test_a_sound_fleet_passes(folder, capsys):
     assert (status, found["outliers"], found["failing"]) == (0, [], {})
     assert nodes(folder, "passing") == "n1,n2,n3,n4,n5\n" and nodes(folder, "failing") == ""
     assert {path.name for path in (folder.parent / "made").iterdir()} == FILES
-    assert "5 × NVIDIA H200, 5 nodes, 30 figures\nNo slow card." in capsys.readouterr().out
+    assert "5 × NVIDIA H200, 5 nodes, 31 figures\nNo slow card." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("factor", "slow"), [(0.96, True), (0.98, False), (1.1, False)])
