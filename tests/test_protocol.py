@@ -26,6 +26,21 @@ def always(seconds):
     return lambda number: seconds
 
 
+def test_samples_are_taken_in_short_blocks_with_rests_that_do_not_count():
+    device, rests = FakeDevice("gpu"), []
+
+    def rest():
+        rests.append(device.now)
+        device.now += 10.0
+
+    with clock_of(device):
+        budget = protocol.TimingBudget(3, 100, 0.5, longest_block_s=0.025)
+        timing = protocol.time_caller(device, always(2e-3), budget, rest=rest)
+        slow = protocol.time_caller(device, always(1e-2), budget, rest=rest)
+    assert (len(timing.samples_s), len(rests)) == (100, 8)  # twelve samples in 25 ms
+    assert len(slow.samples_s) > 12, "a warm-up would be longer than the block: in one"
+
+
 # ---------------------------------------------------------------------------------------------- what a caller gets
 
 

@@ -1,5 +1,6 @@
 """The rank of a card among the known cards of its model."""
 
+import pytest
 from factories import device_record
 from records_factory import bandwidth_record, peak_record, results
 
@@ -67,3 +68,22 @@ def test_the_committed_runs_are_of_the_model_of_their_file_each_once_and_in_orde
         assert cards.cards_path(model.name) == path
         runs = [(run.queried_at, run.card_id) for run in model.runs]
         assert runs == sorted(set(runs)) and all("hbm_read" in run.values for run in model.runs)
+
+
+@pytest.mark.parametrize(
+    ("key", "methods", "comparable"),
+    [
+        ("fp16", {4}, True),
+        ("fp16", {3, 4}, False),  # by method 4 other products are ceilings
+        ("fp16/sustained", {3, 4}, False),
+        ("gemm/cupy.matmul/fp16/m4096/gpu_time", {3, 4}, False),
+        ("l2", {3, 4}, False),
+        ("l2_shared_by_all", {3, 4}, False),
+        ("fp32_fma", {3, 4}, True),
+        ("hbm_read", {3, 4}, True),
+        ("hbm_read", {2, 4}, False),
+        ("fp16", set(), True),  # of a CPU
+    ],
+)
+def test_only_what_two_methods_measure_alike_is_compared(key, methods, comparable):
+    assert cards.is_comparable(key, methods) == comparable

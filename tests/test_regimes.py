@@ -54,3 +54,10 @@ def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit(latency, dev
     explained_s = overhead_s + max(compute, memory)
     assert (regime == "implementation") == (explained_s < regimes.EXPLAINED_SHARE * latency)
     assert regime != "overhead" or overhead_s > max(compute, memory)
+
+
+def test_a_time_is_shared_out_to_the_roof_first():
+    """What starts while the roof's work goes on takes no time of its own."""
+    assert regimes.share_out_time(10.0, 6.0, 1.0) == pytest.approx((0.6, 0.1, 0.3))
+    assert regimes.share_out_time(10.0, 6.0, 9.0) == pytest.approx((0.6, 0.4, 0.0))
+    assert regimes.share_out_time(10.0, 12.0, 9.0) == (1.0, 0.0, 0.0)

@@ -63,7 +63,7 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
 
 def _keep_comparable(a: Devices, b: Devices) -> DeviceGroup:
     """Return the devices with the figures alone that their measuring methods give alike."""
-    methods = {device.record.method for device in (*a, *b)}
+    methods = {device.record.method for device in (*a, *b) if device.record.device_kind == "gpu"}
 
     def keep(device: DeviceOfRun) -> DeviceOfRun:
         figures = {key: figure for key, figure in device.figures.items() if is_comparable(key, methods)}

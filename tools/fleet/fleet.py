@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from glob import glob
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
@@ -38,6 +39,8 @@ from roofline.api import (
 
 FAILING, NOTHING = 1, 2
 CARDS_SHOWN, AGAIN_SHOWN, NODES_SHOWN, DPI = 8, 3, 5, 160
+
+ValueT = TypeVar("ValueT")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -96,18 +99,22 @@ def find_unlike_runs(runs: Mapping[str, Run]) -> dict[str, str]:
     models = {name: {run.devices[card].name for card in cards_of(run, gpus)} for name, run in runs.items()}
     usual_model = _most_common(model for names in models.values() for model in names)
     usual_effort = _most_common(run.effort for run in runs.values())
+    methods = {name: {run.devices[card].method for card in cards_of(run, gpus)} for name, run in runs.items()}
+    usual_method = _most_common(method for of_run in methods.values() for method in of_run)
     for name, run in runs.items():
         if unusual := sorted(models[name] - {usual_model}):
             reasons[name] = f"{name}: its card is {unusual[0]}, and most are {usual_model}"
         elif run.effort != usual_effort:
             reasons[name] = f"{name}: its effort is {run.effort}, and that of most is {usual_effort}"
+        elif unusual_methods := sorted(methods[name] - {usual_method}):
+            reasons[name] = f"{name}: its measuring method is {unusual_methods[0]}, and that of most is {usual_method}"
         elif run.fingerprint in first_nodes:
             reasons[name] = f"{name}: it is the same run as {first_nodes[run.fingerprint]}"
         first_nodes.setdefault(run.fingerprint, name)
     return reasons
 
 
-def _most_common(values: Iterable[str | None]) -> str | None:
+def _most_common(values: Iterable[ValueT]) -> ValueT | None:
     ranked = Counter(values).most_common(1)
     return ranked[0][0] if ranked else None
 

@@ -43,6 +43,7 @@ class Target:
     needs_clusters: bool = False  # an architecture without them skips it with the reason
 
 
+L2_SHARED_BY_NEIGHBOURS = "l2_shared_by_neighbours"  # the ceiling of reads that several blocks make at about one time
 _NEAREST, _SHARED_BYTES = "L1 and shared memory", "shared_memory_per_multiprocessor_bytes"
 _TOTAL = "memory_total_bytes"
 _CLUSTERS = tuple(f"dsmem_{blocks}" for blocks in (2, 4, 8, 16))
@@ -50,7 +51,7 @@ _LEVEL_ROWS = (
     Level("l1", "L1", "cache", _NEAREST, _SHARED_BYTES, True, ("l1",), "l1"),
     Level("shared", "shared memory", "cache", _NEAREST, _SHARED_BYTES, True, ("shared",), "shared", 128),
     Level("dsmem", "shared memory of a cluster", "cache", "distributed shared memory", shown=_CLUSTERS),
-    Level("l2", "L2", "cache", "L2", "l2_bytes", False, ("l2",), "l2"),
+    Level("l2", "L2", "cache", "L2", "l2_bytes", False, ("l2", L2_SHARED_BY_NEIGHBOURS), "l2"),
     Level("l3", "L3", "cache"),
     Level("hbm", "HBM", "memory", "device memory", _TOTAL, shown=("hbm_read", "d2d"), transaction_roof="hbm_read"),
     Level("dram", "memory", "memory", "memory", _TOTAL, shown=("dram_read",)),
@@ -90,7 +91,6 @@ SWEEP, HOST_LINK = "sweep", "pcie"
 PEER = "p2p"  # measured once per pair of GPUs
 MAIN_MEMORY: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
 LAST_CACHE = "l2"  # of a GPU
-L2_SHARED_BY_NEIGHBOURS = "l2_shared_by_neighbours"  # the ceiling of reads that several blocks make at about one time
 FROM_HOST, DRIVER_COPY = "h2d", "d2d"  # ceilings that sentences and pictures name
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
 # The last plateau of a sweep: beyond all caches, or perhaps not.

@@ -11,6 +11,7 @@ from roofline.core.disturbance import collect_throttle_reasons
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.grouping import group_by
 from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
+from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
 from roofline.devices import datasheets
 from roofline.devices.base import Device, Workload, is_gpu
@@ -31,7 +32,7 @@ from roofline.records.timing_record import Check, Search, Timing
 REST_S, WARM_UP_STEPS = 0.1, 3  # 0.3 and 0.6 s of rest give the same on an H100
 LEAD_STEPS = 1  # the first steps of a queue, which do not count
 SHORT_REST_S = 0.05  # before finalists, and before register-only kernels, which reach no power limit
-BLOCK_STEPS, BLOCK_S, MOST_STEPS = 5, 0.01, 200  # whichever of the first two is longer: blocks of 10 to 15 ms
+BLOCK_STEPS, BLOCK_S, MOST_STEPS = 5, 0.01, 200  # whichever of the first two is longer: on an H200 10 to 15 ms
 BLOCKS = 3
 REFERENCE_BLOCK_S = 0.025  # of the reference GEMM, whose samples are taken in several blocks with rests between them
 # Candidates take no longer, or no longer than the reference GEMM on a GPU, where those of two dtypes are slow.
@@ -286,7 +287,8 @@ def _measure_as_operator(target: CeilingTarget, seals: Seals, workload: Workload
         device,
         workload.step,
         block.timing,
-        time_budget_s=min(budget_s, 2 * REFERENCE_BLOCK_S),
+        # Of which half is spent: at most a block, but enough samples to conclude from.
+        time_budget_s=min(budget_s, 2 * max(REFERENCE_BLOCK_S, FEWEST_SAMPLES * block.timing.median_s)),
         rest=lambda: _rest(device, REST_S),
     )
     return Measurement(

@@ -31,7 +31,8 @@ class TimingBudget:
     """The limits of a timed block: steps to warm up, the most steps to time, and the seconds for them.
 
     At least `least_samples` are timed on a GPU, whatever they take. The first `lead_steps` of a queue do not count. On
-    a GPU a queue lasts at most `longest_block_s`, if given; there is a rest before the next, which does not count.
+    a GPU a queue lasts at most `longest_block_s`, if given; a rest and a warm-up before the next do not count. Steps
+    that are so long that it would hold the warm-up alone are timed in one.
     """
 
     warmup: int
@@ -55,9 +56,9 @@ def time_caller(
 ) -> Timing:
     """Return the CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
-    The steps that fit the budget are timed in one block. On a CPU at least LEAST_CPU_SAMPLES are timed, and the warm-up
-    goes on as long as each step is the fastest so far, for up to half of a second budget. A check that just took most
-    of the budget (`checked_s`) was the warm-up.
+    The steps that fit the budget are timed in one block, or in several with rests. On a CPU at least LEAST_CPU_SAMPLES
+    are timed, and the warm-up goes on as long as each step is the fastest so far, for up to half of a second budget. A
+    check that just took most of the budget (`checked_s`) was the warm-up.
     """
     synchronous = DEVICE_TRAITS[device.kind].synchronous
     least_samples, lead_steps = budget.fewest_samples(synchronous), budget.lead_steps
@@ -72,7 +73,7 @@ def time_caller(
         samples: list[float] = []
         longest_batch, clock_mhz = 0, None
         while count := _batch_size(len(samples), budget.iterations, least_samples, step_s, deadline):
-            if budget.longest_block_s and not synchronous:
+            if budget.longest_block_s and not synchronous and (budget.warmup + 1) * step_s <= budget.longest_block_s:
                 count = min(count, max(1, int(budget.longest_block_s / step_s)))
                 if samples:
                     rested_s = -time.monotonic()

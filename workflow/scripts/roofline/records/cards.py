@@ -53,10 +53,10 @@ def comparable_values(run: CardRun, method: int) -> dict[str, float]:
 
 
 def is_comparable(key: str, methods: Collection[int]) -> bool:
-    """Return whether these measuring methods give a figure alike."""
+    """Return whether these measuring methods of GPUs give a figure alike; with one method or none, they do."""
     family = key.partition("/")[0]
     changed = family in CHANGED_FAMILIES or family.startswith("l2")
-    return len({*methods}) == 1 or ({*methods} <= LIKE_METHODS and not changed)
+    return len({*methods}) <= 1 or ({*methods} <= LIKE_METHODS and not changed)
 
 
 def card_id(uuid: str) -> str:

@@ -59,9 +59,10 @@ def _trust(report: ReportView) -> dict:
     sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
     in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
     scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
-    if not in_gflops and any(flops_unit(ceiling.name) == "TOPS" for ceiling in sound):
-        unit += ", int8 in TOPS"
     loads = [(ceiling, ceiling.sustained_tflops) for ceiling in sound if ceiling.sustained_tflops]
+    named = [ceiling for ceiling, _ in loads] or sound
+    if not in_gflops and any(flops_unit(ceiling.name) == "TOPS" for ceiling in named):
+        unit += ", int8 in TOPS"
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.sound_cells]

@@ -47,7 +47,7 @@ def _shape_row(series: Sequence[SealedCell], table: Roofline) -> list[str]:
     return [
         " ".join(filter(None, [first.device, table.title(first.operator), first.dtype, table.series(first)])),
         "/".join(dict.fromkeys(cell.sealed.regime for cell in series)),
-        "/".join(dict.fromkeys(cell.regime or "-" for cell in series)),
+        "/".join(dict.fromkeys(cell.shown_regime or "-" for cell in series)),
         "; ".join(times),
         " to ".join(dict.fromkeys([format_error(min(errors)), format_error(max(errors))])),
         format_percent_span(cell.reliable_fraction_of_roof for cell in series if cell.reliable_fraction_of_roof),

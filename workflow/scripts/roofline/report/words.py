@@ -74,7 +74,8 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked if ceiling.standing)
     gemm_standings = [row.standing for row in ranked if row.kind == "compute"]
     by_method = max((standing.others for standing in gemm_standings if standing), default=0)
-    counted = f"{cards}; GEMMs of {by_method} by the present method" if gemm_standings and by_method < cards else cards
+    fewer = f"{by_method or 'no'} other card's GEMMs are known by the present method"
+    counted = f"{cards}; {fewer}" if gemm_standings and by_method < cards else cards
     return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({counted}): {ranks}."
 
 
@@ -126,13 +127,14 @@ def format_regime_counts(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def describe_limit(cell: CellRow) -> str:
-    """Return what sets a cell's time: memory: hbm; mixed: 48 % hbm, 31 % rest, 21 % launch and start; - if unknown."""
+    """Return what sets a cell's time: memory: hbm; mixed: 48 % at the rate of hbm, 31 % rest; - if unknown."""
     if not cell.regime:
         return "-"
     shares = cell.gpu_time_shares
     if cell.shown_regime != MIXED or not shares:
         return regime_key(cell.regime, cell.regime_level)
-    parts = {cell.regime_level or cell.regime: shares.roof, "launch and start": shares.overhead, "rest": shares.rest}
+    level = f"at the rate of {cell.regime_level or cell.regime}"
+    parts = {level: shares.roof, "launch and start": shares.overhead, "rest": shares.rest}
     by_share = sorted(parts.items(), key=lambda part: -part[1])
     return f"{MIXED}: {', '.join(f'{percent(share)} {name}' for name, share in by_share if share >= SHOWN_SHARE)}"
 

@@ -104,12 +104,16 @@ def _l2_benchmarks(device: "GpuDevice") -> list[BandwidthBenchmark]:
     size = device.last_level_cache_bytes // 2 // KIB * KIB
     far_shift = _far_shift(device.multiprocessors)
     spaced = _l2_reads(device, size, GRIDS, shifts=(far_shift,), placements=SET_PLACEMENTS)
+    by_all = _cache_benchmark(device, "l2_shared_by_all", "l2", size, _broadcast_reads(device, size), BROADCAST_TEXT)
+    if far_shift <= max(NEIGHBOUR_SHIFTS):  # the card is small, and its blocks follow one another anyway
+        text = f"{SHARED_SET_TEXT}, each line once per pass"
+        return [_cache_benchmark(device, "l2", "l2", size, spaced, text), by_all]
     following = _l2_reads(device, size, GRIDS, shifts=NEIGHBOUR_SHIFTS, placements=SET_PLACEMENTS)
-    broadcast, neighbours = _broadcast_reads(device, size), f"{SHARED_SET_TEXT}, neighbours after the same lines"
+    neighbours = f"{SHARED_SET_TEXT}, neighbours after the same lines"
     return [
         _cache_benchmark(device, "l2", "l2", size, spaced, f"{SHARED_SET_TEXT}, no two after the same line"),
         _cache_benchmark(device, L2_SHARED_BY_NEIGHBOURS, "l2", size, following, neighbours),
-        _cache_benchmark(device, "l2_shared_by_all", "l2", size, broadcast, BROADCAST_TEXT),
+        by_all,
     ]
 
 
