@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core import regimes
+from roofline.table import cell_rows
 
 TIMES = st.floats(1e-9, 1e3)
 
@@ -58,6 +59,7 @@ def test_with_both_roofs_there_is_always_a_regime_whatever_the_unit(latency, dev
 
 def test_a_time_is_shared_out_to_the_roof_first():
     """What starts while the roof's work goes on takes no time of its own."""
-    assert regimes.share_out_time(10.0, 6.0, 1.0) == pytest.approx((0.6, 0.1, 0.3))
-    assert regimes.share_out_time(10.0, 6.0, 9.0) == pytest.approx((0.6, 0.4, 0.0))
-    assert regimes.share_out_time(10.0, 12.0, 9.0) == (1.0, 0.0, 0.0)
+    for overhead_s, expected in ((1.0, (0.6, 0.1, 0.3)), (9.0, (0.6, 0.4, 0.0))):
+        shares = cell_rows.share_out_time(10.0, 6.0, overhead_s)
+        assert (shares.roof, shares.overhead, shares.rest) == pytest.approx(expected)
+    assert cell_rows.share_out_time(10.0, 12.0, 9.0).roof == 1.0

@@ -1,6 +1,6 @@
 """Which devices of two lists of runs belong together, and what else differs between the lists."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -41,7 +41,8 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
     A card is compared with itself if both lists have it, else with others of its model. `force` compares other models
     of one kind too. Raises UserError if nothing can be compared, or only by force.
     """
-    a_devices, b_devices = ([_device(run, key) for run in side for key in run.devices] for side in (a, b))
+    methods = {record.method for run in (*a, *b) for record in run.devices.values() if record.device_kind == "gpu"}
+    a_devices, b_devices = ([_device(run, key, methods) for run in side for key in run.devices] for side in (a, b))
     traits = ["card", "record.name", "record.device_kind"] if force else ["card", "record.name"]
     groups, a_rest, b_rest = _group_devices(a_devices, b_devices, traits)
     left_out = [f"{device.record.name} ({device.record.device}): only in A" for device in a_rest]
@@ -54,22 +55,11 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
             left_out.append(f"{name}: {blocking[0]}")
             needs_force = True
         else:
-            pairs.append(ComparedPair(name, *_keep_comparable(a_group, b_group)))
+            pairs.append(ComparedPair(name, a_group, b_group))
     hint = "; FORCE=1 compares other models of card" if needs_force and not force else ""
     if hint or not pairs:
         raise UserError(f"cannot be compared: {'; '.join(left_out)}{hint}")
     return _with_unique_names(pairs), list(dict.fromkeys(left_out))
-
-
-def _keep_comparable(a: Devices, b: Devices) -> DeviceGroup:
-    """Return the devices with the figures alone that their measuring methods give alike."""
-    methods = {device.record.method for device in (*a, *b) if device.record.device_kind == "gpu"}
-
-    def keep(device: DeviceOfRun) -> DeviceOfRun:
-        figures = {key: figure for key, figure in device.figures.items() if is_comparable(key, methods)}
-        return device._replace(figures=figures)
-
-    return list(map(keep, a)), list(map(keep, b))
 
 
 def _group_devices(a: Devices, b: Devices, traits: Iterable[str]) -> tuple[list[DeviceGroup], Devices, Devices]:
@@ -93,13 +83,17 @@ def _with_unique_names(pairs: list[ComparedPair]) -> list[ComparedPair]:
     return [pair._replace(name=f"{pair.name}, {pair.a[0].card}") if pair.name in repeated else pair for pair in pairs]
 
 
-def _device(run: Run, key: str) -> DeviceOfRun:
-    """Return a device of a run. A CPU has no UUID, so hosts are distinguished by their GPUs."""
+def _device(run: Run, key: str, methods: Collection[int]) -> DeviceOfRun:
+    """Return a device of a run, with the figures of a GPU alone that these measuring methods give alike.
+
+    A CPU has no UUID, so hosts are distinguished by their GPUs.
+    """
     record = run.devices[key]
     gpus = sorted(device.uuid for device in run.devices.values() if device.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
     card = uuid if record.device_kind == "gpu" else " next to ".join([uuid, *gpus])
-    return DeviceOfRun(record, card, run.of_device(key))
+    own = methods if record.device_kind == "gpu" else ()
+    return DeviceOfRun(record, card, {name: it for name, it in run.of_device(key).items() if is_comparable(name, own)})
 
 
 # ---------------------------------------------------------------- other differences

@@ -43,7 +43,8 @@ class Target:
     needs_clusters: bool = False  # an architecture without them skips it with the reason
 
 
-L2_SHARED_BY_NEIGHBOURS = "l2_shared_by_neighbours"  # the ceiling of reads that several blocks make at about one time
+# A GPU's last cache, and its ceiling of reads that several blocks make at about the same time.
+LAST_CACHE, L2_SHARED_BY_NEIGHBOURS = "l2", "l2_shared_by_neighbours"
 _NEAREST, _SHARED_BYTES = "L1 and shared memory", "shared_memory_per_multiprocessor_bytes"
 _TOTAL = "memory_total_bytes"
 _CLUSTERS = tuple(f"dsmem_{blocks}" for blocks in (2, 4, 8, 16))
@@ -90,7 +91,6 @@ TRANSACTION_ROOFS = {level.name: level.transaction_roof for level in _LEVEL_ROWS
 SWEEP, HOST_LINK = "sweep", "pcie"
 PEER = "p2p"  # measured once per pair of GPUs
 MAIN_MEMORY: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
-LAST_CACHE = "l2"  # of a GPU
 FROM_HOST, DRIVER_COPY = "h2d", "d2d"  # ceilings that sentences and pictures name
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
 # The last plateau of a sweep: beyond all caches, or perhaps not.

@@ -7,8 +7,6 @@ from roofline.core import roofline_model
 from roofline.core.terms import Regime
 
 LevelT = TypeVar("LevelT")
-MIXED = "mixed"  # what pages say where a roof takes less than NAMED_SHARE
-NAMED_SHARE = 0.6  # of the GPU time that a roof takes at least where pages say that it sets the time
 
 # The implementation sets the time where roof and overheads together explain less than this share of it.
 EXPLAINED_SHARE = 0.5
@@ -24,16 +22,6 @@ def overhead_of_cell_s(*, cpu_time_s: float, gpu_time_s: float | None, start_s: 
         return min(start_s or 0.0, cpu_time_s)
     waited_s = max(0.0, cpu_time_s - gpu_time_s)
     return min(waited_s + min(start_s or 0.0, gpu_time_s), cpu_time_s)
-
-
-def share_out_time(time_s: float, roof_s: float, overhead_s: float) -> tuple[float, float, float]:
-    """Return the shares of a time that the slowest roof takes, launches and start, and what is left.
-
-    The roof comes first: what starts meanwhile takes no time of its own.
-    """
-    roof_share = min(1.0, roof_s / time_s)
-    overhead_share = min(1.0 - roof_share, overhead_s / time_s)
-    return roof_share, overhead_share, 1.0 - roof_share - overhead_share
 
 
 def find_slowest_level(seconds: Mapping[LevelT, float | None]) -> tuple[LevelT, float | None] | tuple[None, None]:

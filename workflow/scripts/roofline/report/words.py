@@ -15,7 +15,6 @@ from roofline.core.formatting import (
 )
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
-from roofline.core.regimes import MIXED
 from roofline.table.rows import Ceiling, CellRow, CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
 
 CAUSES = {
@@ -131,12 +130,13 @@ def describe_limit(cell: CellRow) -> str:
     if not cell.regime:
         return "-"
     shares = cell.gpu_time_shares
-    if cell.shown_regime != MIXED or not shares:
+    if cell.shown_regime == cell.regime or not shares:
         return regime_key(cell.regime, cell.regime_level)
     level = f"at the rate of {cell.regime_level or cell.regime}"
     parts = {level: shares.roof, "launch and start": shares.overhead, "rest": shares.rest}
     by_share = sorted(parts.items(), key=lambda part: -part[1])
-    return f"{MIXED}: {', '.join(f'{percent(share)} {name}' for name, share in by_share if share >= SHOWN_SHARE)}"
+    named = ", ".join(f"{percent(share)} {name}" for name, share in by_share if share >= SHOWN_SHARE)
+    return f"{cell.shown_regime}: {named}"
 
 
 def describe_longer_gpu_times(roofline: Roofline) -> str:

@@ -136,19 +136,25 @@ def _cause_of_error(
     return find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
 
 
+def share_out_time(time_s: float, roof_s: float, overhead_s: float) -> TimeShares:
+    """Return the shares of a time that the slowest roof takes, launches and start, and what is left.
+
+    The roof comes first: what starts meanwhile takes no time of its own.
+    """
+    roof_share = min(1.0, roof_s / time_s)
+    overhead_share = min(1.0 - roof_share, overhead_s / time_s)
+    return TimeShares(roof=roof_share, overhead=overhead_share, rest=1.0 - roof_share - overhead_share)
+
+
 def time_shares(measured: Measurement, roof_s: float | None) -> tuple[TimeShares | None, TimeShares | None]:
     """Return the shares of a cell's GPU time and of its CPU time; None without a GPU time, or without a roof."""
     if roof_s is None:
         return None, None
-    names, cpu_s = ("roof", "overhead", "rest"), measured.cpu_time.median_s
-    gpu_s, start_s = measured.gpu_time.median_s if measured.gpu_time else None, measured.start_s
-    overhead_s = regimes.overhead_of_cell_s(
-        cpu_time_s=cpu_s, gpu_time_s=gpu_s, start_s=start_s if gpu_s else measured.overhead_s
-    )
-    of_cpu = regimes.share_out_time(cpu_s, roof_s, overhead_s)
-    of_gpu = regimes.share_out_time(gpu_s, roof_s, start_s or 0.0) if gpu_s else None
-    gpu_shares = TimeShares(**dict(zip(names, of_gpu, strict=True))) if of_gpu else None
-    return gpu_shares, TimeShares(**dict(zip(names, of_cpu, strict=True)))
+    cpu_s, gpu_s = measured.cpu_time.median_s, measured.gpu_time.median_s if measured.gpu_time else None
+    start_s = measured.start_s if gpu_s else measured.overhead_s
+    overhead_s = regimes.overhead_of_cell_s(cpu_time_s=cpu_s, gpu_time_s=gpu_s, start_s=start_s)
+    of_gpu = share_out_time(gpu_s, roof_s, start_s or 0.0) if gpu_s else None
+    return of_gpu, share_out_time(cpu_s, roof_s, overhead_s)
 
 
 def find_regime(

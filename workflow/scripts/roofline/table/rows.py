@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field
 
 from roofline.core.architectures import Architecture, architecture_of, parse_capability
 from roofline.core.cell_prediction import is_within_factor
-from roofline.core.regimes import MIXED, NAMED_SHARE
 from roofline.core.repeatability import Doubt
 from roofline.core.roofline_model import COMPUTE_BOUND, MEMORY_BOUND
 from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
@@ -27,6 +26,8 @@ from roofline.records.seal_records import CellPrediction
 
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
+MIXED = "mixed"  # what pages say where a roof takes less than NAMED_SHARE
+NAMED_SHARE = 0.6  # of the GPU time that a roof takes at least where pages say that it sets the time
 REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
 DECIDING_VALUE = "the figure that decides: a fraction, a count or watts; null where there is none"
 MEDIAN_ERROR = "a fraction: the median of |predicted - measured| / measured of the CPU times"

@@ -73,10 +73,10 @@ def exact_waves_shape(tiles: int, tile: tuple[int, int], most_flops: float) -> G
     for count in range(tiles, 0, -1):
         grids = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
         sides = [(rows * tile[0], columns * tile[1]) for rows, columns in grids]
-        if fitting := [(m, n) for m, n in sides if max(m, n) <= MOST_ASPECT * min(m, n)]:
-            m, n = min(fitting, key=sum)
-            k = min(LONGEST_K, int(most_flops / arithmetic.gemm_flops(m, n, 1)) // K_MULTIPLE * K_MULTIPLE)
-            return GemmShape(m, n, k) if k else None
+        if fitting := [pair for pair in sides if max(pair) <= MOST_ASPECT * min(pair)]:
+            smallest = min(fitting, key=sum)
+            affordable_k = int(most_flops / arithmetic.gemm_flops(*smallest, 1)) // K_MULTIPLE * K_MULTIPLE
+            return GemmShape(*smallest, min(LONGEST_K, affordable_k)) if affordable_k else None
     return None
 
 
