@@ -13,7 +13,7 @@ from roofline.devices import host
 from roofline.run.archive import unpacked
 
 SLOW = "archive calibration crate experiments health health_command install layers module_use outliers pictures"
-SLOW += " reference report_page staleness"
+SLOW += " reference report_page staleness two_cards"
 RUNS = {"finished_run", "gpu_run", "cluster"}
 
 
