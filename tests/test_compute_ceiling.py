@@ -276,9 +276,6 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
 
 
-# ---------------------------------------------------------------------------------------------- shapes
-
-
 @pytest.mark.parametrize(
     ("tiles", "tile", "most_flops", "shape"),
     [

@@ -115,7 +115,7 @@ class Console(logging.Handler):
             if undisturbed and self._planned is None and planned_jobs.is_complete(self._workflow):
                 self._write(UP_TO_DATE)
                 if not self._workflow.output_settings.dryrun:
-                    self.summarise()
+                    self.summarise(of_this_run=False)
             self._hand_over([] if self._executes else self._early)
             self._hand_over(self._errors)
         if self._stderr:
@@ -220,8 +220,11 @@ class Console(logging.Handler):
 
     # ---------------------------------------------------------------- its end
 
-    def summarise(self) -> None:
-        """Print the summary of a run that has ended; nothing if it made no table, or if that cannot be read."""
+    def summarise(self, of_this_run: bool = True) -> None:
+        """Print the summary of a run that has ended; nothing if it made no table, or if that cannot be read.
+
+        Its time and cost are shown if they are `of_this_run`.
+        """
         if not self._snakemake or self._workflow.touch or not planned_jobs.makes(self._workflow, "derive"):
             return
         try:
@@ -232,7 +235,8 @@ class Console(logging.Handler):
         width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns
         again_command = self.format_command("AGAIN=1")
         files = {"Report": "report.html", "picture": "roofline.png", "in words": "interpretation.md"}
-        lines = [screen.format_summary(build_report(roofline), times.span_s, times.cost_usd, again_command, width)]
+        spent = (times.span_s, times.cost_usd) if of_this_run else (None, None)
+        lines = [screen.format_summary(build_report(roofline), *spent, again_command, width)]
         lines.append(" · ".join(f"{what}: {RESULTS}/{name}" for what, name in files.items()))
         archive = self.format_command("archive")
         lines.append(f"Keep: {archive}, download {RESULTS}/archive/, then terminate the instance")
@@ -274,6 +278,6 @@ def format_options(workflow: Any) -> str:
 
 
 def cut_to_width(line: str) -> str:
-    """Return a line cut to the width of the terminal, or to 120 columns."""
-    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS) if os.isatty(1) else LINE_COLUMNS
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+    """Return a line cut to the width of the terminal, at most to 120 columns; whole where the output is no terminal."""
+    width = min(shutil.get_terminal_size().columns, LINE_COLUMNS)
+    return line if len(line) <= width or not os.isatty(1) else f"{line[: width - 1]}…"
