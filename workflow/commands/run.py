@@ -18,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 import argparse
+import contextlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -54,7 +55,8 @@ def main(arguments: list[str]) -> int:
         args.targets = [*args.targets, record_path(record_name)]
         console.started_by = ["make", "cell", f"CELL={record_name}"]
     if not args.dryrun:
-        run_lock.hold()
+        with contextlib.suppress(PermissionError):  # the Snakefile names all that cannot be written
+            run_lock.hold()
         restore_records()
     try:
         if options.again and not choose_again(args, config):

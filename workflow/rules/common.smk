@@ -65,7 +65,7 @@ elif workflow.modifier.path_modifier.replace_prefix("results/manifest.json") != 
 
 CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
-if Path(sys.executable).exists():  # not yet quoted; Snakemake's jobs take it for a word of the shell, spaces and all
+if os.path.exists(sys.executable):  # not yet quoted; Snakemake's jobs take it for a word of the shell, spaces and all
     sys.executable = shlex.quote(sys.executable)
 PRESENT = discovery.discover()
 if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
