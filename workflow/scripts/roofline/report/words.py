@@ -154,7 +154,7 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
     beyond = f", {len(apart)} of them beyond both intervals" if apart else ""
     most = percent(max(share for share, _ in longer))
     above = f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, by at most {most}{beyond}"
-    return f"{above}: each is of a block of its own."
+    return f"{above}: the two are measured in different blocks."
 
 
 def describe_libraries(roofline: Roofline, device: str) -> str:

@@ -80,7 +80,7 @@ class Console(logging.Handler):
             return
         self._snakemake = next((one for one in logger.handlers if one.name == SNAKEMAKE_HANDLER), None)
         if self._snakemake:
-            settings.quiet = quiet - {Quietness.PROGRESS, Quietness.RULES}  # else Snakemake tells of no job that ended
+            settings.quiet = quiet - {Quietness.PROGRESS, Quietness.RULES}  # needed to log finished jobs
             logger.removeHandler(self._snakemake)
             logger.addHandler(self)
 
@@ -126,8 +126,8 @@ class Console(logging.Handler):
     def _hand_over(self, records: list[LogRecord]) -> None:
         """Leave records to Snakemake's own handler, but errors that no more than repeat that a job has failed."""
         for record in records:
-            told = record.levelno >= logging.ERROR and vars(record).get("exception") in REPEATED
-            if self._snakemake and not (told and self._failed):
+            repeated = record.levelno >= logging.ERROR and vars(record).get("exception") in REPEATED
+            if self._snakemake and not (repeated and self._failed):
                 self._clear()
                 self._snakemake.handle(record)
 
@@ -278,6 +278,6 @@ def format_options(workflow: Any) -> str:
 
 
 def cut_to_width(line: str) -> str:
-    """Return a line cut to the width of the terminal, at most to 120 columns; whole where the output is no terminal."""
+    """Return the line, cut on a terminal to its width or to 120 columns, whichever is less, and unchanged elsewhere."""
     width = min(shutil.get_terminal_size().columns, LINE_COLUMNS)
     return line if len(line) <= width or not os.isatty(1) else f"{line[: width - 1]}…"
