@@ -53,12 +53,14 @@ CARD = {"memory_total_bytes": 80 * GIB, "memory_free_bytes": 80 * GIB, "last_lev
 HOST = {"memory_total_bytes": 8 * GIB, "memory_free_bytes": 8 * GIB, "last_level_cache_bytes": 16 << 20}
 CASE, SMALL = "decode_attn: minigpt fp32 batch", "bandwidth.size_mib: 16 is too small for "
 LARGE = {"seq_lens": [1024, 10**8], "batch_sizes": [1, 8, 2], "dtypes": ["fp32"]}
+NO_SCOPE = {"decode_attn": {"scopes": ["block"], "implementations": ["fused", "numpy"]}}
 HUGE = "bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0"
 HELD = {
     "products that do not fit": ({"peak_flops": {"size": 40_000, "dtypes": ["fp64"]}}, ["peak_flops.size: 40000 "]),
     "arrays that both caches keep": ({"bandwidth": {"size_mib": 16}}, [SMALL + "gpu0", SMALL + "cpu"]),
     "a quick run without the CPU": ({"effort": "quick", "bandwidth": {"size_mib": 16}}, ["bandwidth.size_mib: 16 is"]),
     "transfers that do not fit": ({"bandwidth": {"transfer_size_mib": 100_000}}, [HUGE]),
+    "scopes that no implementation has": (NO_SCOPE, ["decode_attn.scopes: fused on gpu0: only core"]),
     "caches that neither memory holds": ({"decode_attn": LARGE}, [f"{CASE} 8, "] * 2),
 }
 
@@ -75,7 +77,7 @@ def held(changes: dict) -> list[str]:
 
 
 @pytest.mark.parametrize(("changes", "expected"), HELD.values(), ids=HELD.keys())
-def test_sizes_are_held_against_every_device(changes, expected):
+def test_settings_are_held_against_every_device(changes, expected):
     assert_lines(held(changes), *((line,) for line in expected))
 
 

@@ -16,7 +16,8 @@ def check_operator(operator: Operator, config: CompletedConfig, identities: list
         faults = operator.faults(config, identities)
         if operator.measured_with_ceilings or faults:
             return faults
-        faults = _check_implementations(operator, config, identities) or _check_jobs(operator, config)
+        faults = _check_implementations(operator, config, identities) or _check_scopes(operator, config, identities)
+        faults = faults or _check_jobs(operator, config)
         return faults or [line for identity in identities for line in _check_memory(operator, config, identity)]
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
@@ -63,6 +64,20 @@ def _check_implementations(operator: Operator, config: CompletedConfig, identiti
     ]
     unknown = [name for name in setting or () if identities and name not in available]
     return faults or [f"{key}: {name} is not on {devices}; known: {', '.join(available)}" for name in unknown]
+
+
+def _check_scopes(operator: Operator, config: CompletedConfig, identities: list[Identity]) -> list[str]:
+    """Return a line for each device on which no configured implementation is timed in a configured scope."""
+    settings = getattr(config, operator.rule)
+    scopes = getattr(settings, "scopes", None)  # of operators that have several
+    faults = []
+    for identity in identities:
+        variants = operator.implementations_on(identity.kind, settings.implementations)
+        offered = list(dict.fromkeys(scope for variant in variants for scope in variant.scopes if scope))
+        if scopes and offered and not set(scopes) & set(offered):
+            names = ", ".join(variant.name for variant in variants)
+            faults.append(f"{operator.rule}.scopes: {names} on {identity.device}: only {', '.join(offered)} is timed")
+    return faults
 
 
 def _check_memory(operator: Operator, config: CompletedConfig, identity: Identity) -> list[str]:
