@@ -110,7 +110,7 @@ class Card(FakeDevice):
         start, *others = super().time_steps(step, count, first, read_during)
         return [start * (1.1 if others else 1), *others]
 
-    def time_load_chunks(self, step, count, seconds, singly):
+    def time_load_chunks(self, step, count, limit, singly):
         for chunk in range(60):
             late = 2 if chunk in self.late else 1
             sizes = [size for size in self.loads if step(0) == flops(size) / self.rates[size] / 1e12]
@@ -118,7 +118,7 @@ class Card(FakeDevice):
             load = 1 if chunk < singly else share
             each_s = [late * step(0) / load] * (count if chunk < singly else 1)
             each_s[0] *= 1.1 if chunk == 0 else 1
-            yield (chunk + 1) * seconds / 60, each_s, 1400.0
+            yield (chunk + 1) * limit.seconds / 60, each_s, 1400.0
 
     def read_state(self):
         return super().read_state() | {"sm_clock_mhz": 1500, "power_w": 700}

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import open_gpu, record_launches
 
+from roofline.devices.base import LoadLimit
 from roofline.devices.gpu import cuda_timing, driver_calls
 
 
@@ -88,7 +89,7 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
     monkeypatch.setattr(cuda_timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     chunks, ahead = [], []
-    for chunk in device.time_load_chunks(step, 4, 0.095, chunks_timed_singly=2):
+    for chunk in device.time_load_chunks(step, 4, LoadLimit(0.095), chunks_timed_singly=2):
         chunks.append(chunk)
         ahead.append(queued_until[0] - now[0])
     assert [at_s for at_s, *_ in chunks] == pytest.approx([0.01 * place for place in range(1, 14)])
@@ -97,7 +98,7 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert [clock for *_, clock in chunks] == pytest.approx([1980] * 13)
     assert ahead[:-4] == pytest.approx([0.03] * 9), "the next chunks wait, so that the device does not"
     assert done == [0, 1, 2, 3] * 13
-    assert list(device.time_load_chunks(step, 1, 0)) == []
+    assert list(device.time_load_chunks(step, 1, LoadLimit(0))) == []
 
 
 UNITS = {

@@ -3,10 +3,11 @@
 import math
 
 import pytest
-from factories import HEAT, POWER_CAP, product
+from factories import HEAT, POWER_CAP, FakeDevice, product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.measure.memory_load import measure_memory_load
 from roofline.measure.sustained import summarise_load
 from roofline.records.compute import LoadPoint
 
@@ -101,3 +102,29 @@ def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
 def test_a_cycle_that_fades_is_found():
     fading = [600 + 50 * math.exp(-i / 60) * math.sin(2 * math.pi * i / 36) for i in range(140)]
     assert summary(curve(fading)).cycle_s == pytest.approx(36 * CHUNK_S, rel=0.1)
+
+
+class DippingCard(FakeDevice):
+    """Load whose rate dips every cycle of 18 chunks, in the second cycle by more or less than in the others."""
+
+    def __init__(self, second_dip):
+        super().__init__("gpu")
+        self.second_dip = second_dip
+
+    def time_load_chunks(self, step, count, limit, singly):
+        chunk = 0
+        while CHUNK_S * chunk < limit.seconds:
+            cycle, place = divmod(chunk, 18)
+            rate = 1.0 if place else self.second_dip if cycle == 2 else 0.9
+            chunk += 1
+            yield CHUNK_S * chunk, [CHUNK_S / count / rate] * count, None
+
+
+@pytest.mark.parametrize(("second_dip", "seconds"), [(0.9, 3.0), (0.3, 5.0)])
+def test_a_load_goes_on_while_its_mean_is_uncertain_and_keeps_its_samples(second_dip, seconds):
+    device = DippingCard(second_dip)
+    load = measure_memory_load(device, lambda index: None, 1e9, 0.01, 3.0)
+    assert (load.duration_s, len(load.curve)) == (seconds, round(seconds / CHUNK_S))
+    low, high = load.ci95_gb_per_s
+    assert low <= load.gb_per_s <= high and load.drift is not None
+    assert min(point.gb_per_s for point in load.curve) < load.gb_per_s < max(point.gb_per_s for point in load.curve)

@@ -20,6 +20,13 @@ LoadChunks = Iterator[tuple[float, list[float], float | None]]  # seconds since 
 RESERVED_SHARED_BYTES = KIB  # of shared memory, which CUDA takes for each resident block
 
 
+@dataclass
+class LoadLimit:
+    """When a load ends. Who measures it may move its end while it goes on."""
+
+    seconds: float  # since its start
+
+
 @dataclass(frozen=True)
 class Identity:
     """The facts that distinguish one device, with its driver and libraries, from another."""
@@ -395,8 +402,8 @@ class CudaDevice(Device, Protocol):
         """Return a CUDA graph of what a function queues on the device's stream, which runs nothing meanwhile."""
 
     # -- load and counters
-    def time_load_chunks(self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0) -> LoadChunks:
-        """Load the device for about `seconds`, and yield seconds since the start, per step, and MHz of each chunk."""
+    def time_load_chunks(self, step: Step, count: int, limit: LoadLimit, chunks_timed_singly: int = 0) -> LoadChunks:
+        """Load the device until its limit, and yield seconds since the start, per step, and MHz of each chunk."""
 
     def kernel_clock_mhz(self) -> float | None:
         """Return the MHz that the last kernel of ours counted while it ran."""

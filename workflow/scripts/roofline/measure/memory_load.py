@@ -9,7 +9,7 @@ from roofline.devices.base import CudaDevice, Step
 from roofline.measure.sustained import LoadedWork, measure_sustained_once
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import WorkloadSpec
-from roofline.records.energy_record import EnergyPoint, LoadFigures, MemoryLoad
+from roofline.records.energy_record import EnergyPoint, LoadFigures, LoadMoment, MemoryLoad, MemoryLoadPoint
 
 LOADED_CEILINGS = (main_memory_ceiling("gpu", "read"), main_memory_ceiling("gpu", "copy"))
 LEAST_LAUNCH_S = 0.02  # of an energy kernel: a queue of shorter launches runs dry
@@ -36,7 +36,7 @@ def measure_energy_points(device: CudaDevice, seconds: float) -> Iterator[Energy
 def measure_memory_load(
     device: CudaDevice, step: Step, size_bytes: float, step_s: float, seconds: float
 ) -> MemoryLoad | None:
-    """Run a step of `size_bytes` bytes without a pause for `seconds`.
+    """Run a step of `size_bytes` bytes without a pause for `seconds`, or longer while its mean rate is uncertain.
 
     Return GB/s once settled, clock, temperature and energy; None if the device ran no chunk. `step_s` is about what a
     step takes.
@@ -45,5 +45,15 @@ def measure_memory_load(
     load = measure_sustained_once(device, LoadedWork(step, size_bytes, spec), seconds, step_s)
     if load is None:
         return None
-    gb_per_s = 1e3 * load.tflops  # of bytes: 1e12 of them per second
-    return MemoryLoad(**shared_fields(load, LoadFigures), gb_per_s=gb_per_s)
+
+    def gb_per_s(tera_bytes_per_s: float) -> float:
+        return 1e3 * tera_bytes_per_s  # what a load counts in TFLOPS are bytes here
+
+    return MemoryLoad(
+        **shared_fields(load, LoadFigures),
+        gb_per_s=gb_per_s(load.tflops),
+        ci95_gb_per_s=load.ci95_tflops and (gb_per_s(load.ci95_tflops[0]), gb_per_s(load.ci95_tflops[1])),
+        curve=[
+            MemoryLoadPoint(**shared_fields(point, LoadMoment), gb_per_s=gb_per_s(point.tflops)) for point in load.curve
+        ],
+    )

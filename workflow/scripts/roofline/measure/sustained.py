@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from roofline.core import statistics
 from roofline.core.disturbance import collect_throttle_reasons, is_throttled
 from roofline.core.periods import find_period
-from roofline.devices.base import CudaDevice, Step
+from roofline.devices.base import CudaDevice, LoadLimit, Step
 from roofline.devices.energy_counter import watch_energy
 from roofline.measure.energy import compute_load_energy
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, repeat_until_undisturbed
@@ -23,6 +23,9 @@ LOAD_SETTLING_S = 1.0  # the opening burst and the first dip of power control
 SHORTEST_CYCLE_S = 0.3  # of power control: an H200's dips come every 0.9 s
 FEWEST_CURVE_POINTS = 8  # from which cycles and an interval are computed
 INTERVAL_PARTS = 4  # of a load without cycles
+MOST_HALF_WIDTH = 0.01  # of the mean rate: a load with a wider 95 % interval goes on
+# By whole seconds, so that chance does not choose the moment: one more cycle of an H200, of which 3 s have two.
+EXTENSION_S, MOST_EXTENSION_S = 1.0, 2.0
 STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on an H200 that is kept busy
 
 
@@ -51,9 +54,10 @@ def measure_sustained(device: CudaDevice, work: LoadedWork, seconds: float, step
 def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
     """Run work without a pause for `seconds`, in chunks of about 50 ms, and return its summary.
 
-    It is not repeated when disturbed. None if the device ran no chunk.
+    It goes on while the interval of its mean is wider than MOST_HALF_WIDTH, at most MOST_EXTENSION_S longer. It is not
+    repeated when disturbed. None if the device ran no chunk.
     """
-    count = max(1, round(CHUNK_S / step_s))
+    count, limit = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds)
     chunks_timed_singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
     curve: list[LoadPoint] = []
     first_steps_s: list[float] = []
@@ -62,7 +66,7 @@ def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float,
     log.read("before")
     with watch_energy(device) as readings:
         start = time.monotonic()
-        for at_s, chunk_steps_s, clock_mhz in device.time_load_chunks(work.step, count, seconds, chunks_timed_singly):
+        for at_s, chunk_steps_s, clock_mhz in device.time_load_chunks(work.step, count, limit, chunks_timed_singly):
             state = log.read("during")
             if len(curve) < chunks_timed_singly:
                 first_steps_s += [round(sample_s, 10) for sample_s in chunk_steps_s]
@@ -71,9 +75,12 @@ def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float,
             curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **sensors))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
+            if limit.seconds <= at_s and limit.seconds < seconds + MOST_EXTENSION_S:
+                so_far = summarise_load(curve, work.spec, limit.seconds)
+                limit.seconds += EXTENSION_S if is_uncertain(so_far) else 0.0
     if not curve:
         return None
-    load = summarise_load(curve, work.spec, seconds, first_steps_s)
+    load = summarise_load(curve, work.spec, limit.seconds, first_steps_s)
     energy = compute_load_energy(readings, start, LOAD_SETTLING_S, progress)
     return load.model_copy(update={"power_reading": log.states[-1].power_reading, "energy": energy})
 
@@ -111,6 +118,11 @@ def summarise_load(
         first_products_s=list(first_steps_s),
         curve=curve,
     )
+
+
+def is_uncertain(load: Sustained) -> bool:
+    """Return whether the 95 % interval of the mean of a load is wider than MOST_HALF_WIDTH, or not known."""
+    return load.ci95_tflops is None or load.ci95_tflops[1] > (1 + MOST_HALF_WIDTH) * load.tflops
 
 
 def select_fed(points: Sequence[LoadPoint]) -> list[LoadPoint]:

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
-from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
-from roofline.records.energy_record import LoadFigures
+from roofline.records.base import AtLeastOne, Interval, Positive, Rate, Record
+from roofline.records.energy_record import LoadFigures, LoadMoment
 from roofline.records.operator_record import JobRecord
 from roofline.records.timing_record import ALL_THROTTLED, Check, Contention, DeviceState, Search, Timing
 
@@ -78,25 +78,18 @@ class NotRepeated(Record):
     repeats_tflops: list[Rate]
 
 
-class LoadPoint(Record):
-    """A moment under sustained load; null where NVML reports nothing."""
+class LoadPoint(LoadMoment):
+    """A moment of a product without a pause."""
 
-    at_s: NotNegative
     tflops: Rate
-    sm_clock_mhz: NotNegative | None = Field(default=None, description="counted, over the products up to this moment")
-    power_w: NotNegative | None = Field(default=None, description="null where NVML has not refreshed it since")
-    temperature_c: float | None = None
-    throttle_reasons: list[str] | None = None
 
 
 class Sustained(LoadFigures):
     """Load without a pause, and its rate over whole cycles of power control once it had settled."""
 
     product: WorkloadSpec
-    cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
     ci95_tflops: Interval | None
-    drift: float | None = Field(default=None, description="the last cycle over the first, or quarter, less 1")
     power_w: Positive | None = Field(description="median of what counts")
     power_reading: Literal["instant", "average"] | None = None
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")

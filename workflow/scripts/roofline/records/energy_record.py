@@ -1,8 +1,8 @@
-"""Energy of loads, by the energy counter of a GPU."""
+"""Loads without a pause: their moments, and their energy by the energy counter of a GPU."""
 
 from pydantic import Field
 
-from roofline.records.base import AtLeastOne, NotNegative, Positive, Rate, Record
+from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
 
 
 class LoadEnergy(Record):
@@ -31,10 +31,22 @@ class Idle(Record):
     temperature_c: float | None
 
 
+class LoadMoment(Record):
+    """A moment under sustained load; null where NVML reports nothing."""
+
+    at_s: NotNegative
+    sm_clock_mhz: NotNegative | None = Field(default=None, description="counted, over the steps up to this moment")
+    power_w: NotNegative | None = Field(default=None, description="null where NVML has not refreshed it since")
+    temperature_c: float | None = None
+    throttle_reasons: list[str] | None = None
+
+
 class LoadFigures(Record):
     """What a device did under load without a pause."""
 
-    duration_s: Positive
+    duration_s: Positive = Field(description="as set, or longer where the mean was uncertain by more than 1 %")
+    cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
+    drift: float | None = Field(default=None, description="the last cycle over the first, or quarter, less 1")
     settled_after_s: NotNegative | None = Field(
         description="what counts begins here; of a shorter load the last half counts"
     )
@@ -44,10 +56,18 @@ class LoadFigures(Record):
     energy: LoadEnergy | None = None
 
 
-class MemoryLoad(LoadFigures):
-    """A bandwidth benchmark without a pause, and what it gave once it had settled."""
+class MemoryLoadPoint(LoadMoment):
+    """A moment of a bandwidth benchmark without a pause."""
 
     gb_per_s: Rate
+
+
+class MemoryLoad(LoadFigures):
+    """A bandwidth benchmark without a pause, and its rate over whole cycles of power control once it had settled."""
+
+    gb_per_s: Rate
+    ci95_gb_per_s: Interval | None = None
+    curve: list[MemoryLoadPoint] = Field(default=[], description="empty in runs before 2026-11-30")
 
 
 class PowerPoint(Record):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from roofline.devices.base import LoadChunks, Step
+from roofline.devices.base import LoadChunks, LoadLimit, Step
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class CudaTimer:
         if timeout_ns == 0:
             self.synchronize()
 
-    def time_load_chunks(self, step: Step, count: int, seconds: float, chunks_timed_singly: int = 0) -> LoadChunks:
-        """Load the device without a pause for about `seconds`, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
+    def time_load_chunks(self, step: Step, count: int, limit: LoadLimit, chunks_timed_singly: int = 0) -> LoadChunks:
+        """Load the device without a pause until `limit`, in chunks of `count` steps, CHUNKS_AHEAD of them queued.
 
         Yields (seconds since the start, seconds per step, MHz) of each chunk: the seconds of each step for the first
         `chunks_timed_singly` chunks, their mean alone for all later ones.
@@ -142,8 +142,8 @@ class CudaTimer:
         queued_chunks: deque[list] = deque()
         self.synchronize()
         start, queued_count, last_event = time.monotonic(), 0, self._mark_with_event(0)
-        while queued_chunks or time.monotonic() - start < seconds:
-            while len(queued_chunks) < CHUNKS_AHEAD and time.monotonic() - start < seconds:
+        while queued_chunks or time.monotonic() - start < limit.seconds:
+            while len(queued_chunks) < CHUNKS_AHEAD and time.monotonic() - start < limit.seconds:
                 events = [last_event]
                 for index in range(count):
                     step(index)
