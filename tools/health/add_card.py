@@ -26,6 +26,20 @@ def add_run(source: str) -> list[str]:
     return lines
 
 
+def joules(roofline: api.Roofline, device: str) -> dict[str, float]:
+    """Return the joules per FLOP and byte of the device's sustained loads, and the fitted ones, by their keys."""
+    found = {}
+    for ceiling in roofline.ceilings:
+        if ceiling.device == device and ceiling.energy and not ceiling.energy.reason:
+            found[f"{ceiling.name}/joules_per_flop"] = ceiling.energy.joules_per_flop
+            found[f"{ceiling.name}/joules_per_byte"] = ceiling.energy.joules_per_byte
+    for fit in roofline.energy_fits:
+        if fit.device == device:
+            found[f"energy_fit/{fit.dtype}/joules_per_flop"] = fit.joules_per_flop
+            found[f"energy_fit/{fit.dtype}/joules_per_byte"] = fit.joules_per_byte
+    return {key: value for key, value in found.items() if value}
+
+
 def make_card_run(run: api.Run, device: str) -> api.CardRun:
     """Return the undoubted figures of a GPU, without those between two GPUs, and the facts that they depend on."""
     record = run.devices[device]
@@ -33,6 +47,7 @@ def make_card_run(run: api.Run, device: str) -> api.CardRun:
     of_card = [quantity for quantity in quantities if not quantity.key.startswith(api.PEER_KEY_PREFIX)]
     values = {quantity.key: quantity.value for quantity in of_card}
     values |= {key: value for key, value, _ in power_figures(run.roofline, device)}
+    values |= joules(run.roofline, device)
     return api.CardRun(
         queried_at=record.queried_at,
         commit=run.commit,

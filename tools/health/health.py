@@ -126,7 +126,7 @@ def judge_card(card: Any, product: str, facts: api.CardFacts | None, rows: Seque
     ceilings, watts, library_checks = [], [], []
     if facts:
         stored = api.cards(card.name)
-        runs = api.select_comparable_runs(facts.record, stored.runs, SETTINGS["effort"]) if stored else []
+        runs = api.select_comparable_runs(facts.record, stored.runs, SETTINGS["effort"]).of_others if stored else []
         ceilings = against_known.rank_ceilings(facts.figures, runs)
         watts = against_known.rank_figures(against_known.power_figures(facts.roofline, card.device), runs)
         ranked = {ceiling.key for ceiling in ceilings if ceiling.median is not None}

@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.terms import UserError
+from roofline.records.cards import read_known_cards
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
 from roofline.report import pictures
@@ -44,7 +45,9 @@ def verify(run: Path) -> int:
 
 
 def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
-    """Write the words, numbers and pictures that follow from records into a folder. Return the table."""
+    """Write the words, numbers and pictures that follow from records into a folder, the card among all that are known
+    now. Return the table."""
+    results.known_cards = read_known_cards(results.gpu_models()).devices
     source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
     roofline = write_derived(results, manifest.asked, hashes(manifest.outputs), folder, source)
     pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])

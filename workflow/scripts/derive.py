@@ -20,8 +20,7 @@ if __name__ == "__main__":
         paths = [*snakemake.input.records, *map(str, sorted(RESULTS.glob("*/predictions.json")))]
         results = read_results(RESULTS, paths)
         sha256 = {below_results(path): file_sha256(path) for path in paths}
-        gpus = {name: record.name for name, record in results.device_records().items() if record.device_kind == "gpu"}
-        known_cards_record = read_known_cards(gpus)
+        known_cards_record = read_known_cards(results.gpu_models())
         results.known_cards = known_cards_record.devices
         write(known_cards_record, RESULTS / KNOWN_CARDS)
         sources = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])

@@ -13,9 +13,15 @@ from roofline.table.quantities import Quantity
 
 CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})
 
+JOULES = {"joules_per_flop": 1e-12, "joules_per_byte": None}
 ENERGIES = {"fp16": {"power_w": 690.0, "reason": None}, "bf16": {"power_w": 600.0, "reason": "they differ"}}
-LOADS = [SimpleNamespace(device="gpu0", name=name, energy=SimpleNamespace(**of)) for name, of in ENERGIES.items()]
-POWERED = SimpleNamespace(devices={"gpu0": SimpleNamespace(idle_power_w=120.0)}, ceilings=LOADS)
+LOADS = [
+    SimpleNamespace(device="gpu0", name=name, energy=SimpleNamespace(**of, **JOULES)) for name, of in ENERGIES.items()
+]
+FIT = SimpleNamespace(device="gpu0", dtype="fp32", joules_per_flop=5e-12, joules_per_byte=1.2e-10)
+POWERED = SimpleNamespace(devices={"gpu0": SimpleNamespace(idle_power_w=120.0)}, ceilings=LOADS, energy_fits=[FIT])
+JOULES_OF_CARD = {"fp16/joules_per_flop": 1e-12, "energy_fit/fp32/joules_per_flop": 5e-12}
+JOULES_OF_CARD |= {"energy_fit/fp32/joules_per_byte": 1.2e-10}
 WATTS = {"idle/power_w": 120.0, "fp16/power_w": 690.0}
 
 
@@ -30,7 +36,9 @@ def figure(value, kind="memory"):
 
 
 def against(value, runs):
-    (ceiling,) = against_known.rank_ceilings([figure(value)], api.select_comparable_runs(CARD, runs, "default"))
+    (ceiling,) = against_known.rank_ceilings(
+        [figure(value)], api.select_comparable_runs(CARD, runs, "default").of_others
+    )
     return ceiling
 
 
@@ -70,7 +78,10 @@ def test_a_run_is_added_once(opened):
     for _ in range(2):
         assert len(add_card.add_run("archive")) == 1
         (added,) = api.cards(CARD.name).runs
-        assert (added.card_id, added.values) == (api.card_id(CARD.uuid), {"hbm_read": 4711.12, **WATTS})
+        assert (added.card_id, added.values) == (
+            api.card_id(CARD.uuid),
+            {"hbm_read": 4711.12, **WATTS, **JOULES_OF_CARD},
+        )
 
 
 @pytest.mark.parametrize("device", [device_record("cpu"), CARD.model_copy(update={"hardware": {"mig_slice": "1g"}})])

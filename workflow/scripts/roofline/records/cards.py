@@ -30,7 +30,9 @@ class CardRun(Record):
     driver: str | None
     cublas_loaded: str | None = Field(description="the version that was loaded")
     power_limit_w: Positive | None
-    values: dict[str, Positive] = Field(description="undisturbed, by the keys of Run.quantities; watts by */power_w")
+    values: dict[str, Positive] = Field(
+        description="undisturbed, by the keys of Run.quantities; also */power_w (W), */joules_per_*"
+    )
 
 
 class Cards(Record):
@@ -84,15 +86,15 @@ def read_known_cards(models: Mapping[str, str]) -> KnownCards:
     for device, model in models.items():
         cards = read_cards(model)
         if cards:
-            devices[device] = _without_operators(cards)
+            devices[device] = _only_ceilings(cards)
     return KnownCards(devices=devices)
 
 
-def _without_operators(cards: Cards) -> Cards:
-    """The same runs with the values of ceilings alone, whose keys have no slash."""
+def _only_ceilings(cards: Cards) -> Cards:
+    """The same runs with the values of ceilings alone, sustained ones included."""
     runs = []
     for run in cards.runs:
-        ceilings = {key: value for key, value in run.values.items() if "/" not in key}
+        ceilings = {key: value for key, value in run.values.items() if "/" not in key.removesuffix("/sustained")}
         runs.append(run.model_copy(update={"values": ceilings}))
     return cards.model_copy(update={"runs": runs})
 

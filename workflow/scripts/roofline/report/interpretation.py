@@ -10,9 +10,9 @@ from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
 from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case, select_measured
-from roofline.report.words import CAUSES
+from roofline.report.words import CAUSES, find_spreads, format_sustained
 from roofline.table.quantities import WIDE
-from roofline.table.rows import CellRow, Roofline
+from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads
 
 FEWEST_WORDS, MOST_WORDS = 60, 110  # of a paragraph
 MOST_LESSONS = 3
@@ -70,14 +70,29 @@ def _trust(report: ReportView) -> dict:
     return {
         "report": report,
         "unit": unit,
-        "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
+        "sustained": join_words(f"{format_sustained(ceiling)} in {ceiling.name}" for ceiling, _ in loads),
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
-        "spread": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
+        "untrusted": report.describe_faults(),
+        "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
+        **_widest_spreads([*sound, *(row for row in [device.memory_ceiling("read")] if row and not row.doubt)]),
         "above_roof": sum(cell.doubt == "impossible" for cell in table.operators if cell.device == device.device),
+    }
+
+
+def _widest_spreads(ceilings: Sequence[Ceiling]) -> dict[str, Spreads | None]:
+    """The spreads of the headline figures that differ most between runs, of this card if it has several, and between
+    cards."""
+    spreads = [found for ceiling in ceilings if (found := find_spreads(ceiling))]
+    repeated = [found for found in spreads if found.runs_of == "this card"] or spreads
+    by_runs = [(found.between_runs, found) for found in repeated if found.between_runs is not None]
+    by_cards = [(found.between_cards, found) for found in spreads if found.between_cards is not None]
+    return {
+        "runs": max(by_runs, key=lambda pair: pair[0], default=(None, None))[1],
+        "cards": max(by_cards, key=lambda pair: pair[0], default=(None, None))[1],
     }
 
 

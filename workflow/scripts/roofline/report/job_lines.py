@@ -10,6 +10,7 @@ from roofline.operators.about import About, load_abouts
 from roofline.report.pyramid import describe_plateau
 from roofline.report.words import format_bandwidth
 from roofline.table import ceiling_rows
+from roofline.table.standing import NO_RUNS
 
 Record = Any  # of roofline.records, which the report knows by the table alone
 
@@ -27,7 +28,7 @@ def _device(record: Record, _device: Record) -> str:
 
 
 def _peak(record: Record, device: Record) -> str:
-    for ceiling in ceiling_rows.compute_ceiling_rows([("", record)], device, [], None):
+    for ceiling in ceiling_rows.compute_ceiling_rows([("", record)], device, NO_RUNS, None):
         unit = flops_unit(ceiling.name)
         rates = [rate for rate in (ceiling.burst_tflops, ceiling.sustained_tflops) if rate]
         burst, *sustained = [f"{number(rate)} {unit}" if unit == "TOPS" else flops_rate_text(rate) for rate in rates]
@@ -41,7 +42,7 @@ def _peak(record: Record, device: Record) -> str:
 
 
 def _bandwidths(record: Record, device: Record) -> str:
-    ceilings = list(ceiling_rows.memory_ceiling_rows("", record, device, []))
+    ceilings = list(ceiling_rows.memory_ceiling_rows("", record, device, NO_RUNS))
     parts = [f"{ceiling.name} {format_bandwidth(ceiling)}" for ceiling in ceilings]
     parts += [f"{latency.name} of 8 bytes {duration(latency.timing.median_s)}" for latency in record.latencies]
     for sweep in record.sweeps:

@@ -15,8 +15,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
 PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 FORMATS = ("duration", "flops_unit", "issue_rate_text", "join_words", "number", "percent", "picojoules")
-# Every function of words.py that describes or formats something is a filter too.
-WORDS = {name: value for name, value in vars(words).items() if name.startswith(("describe_", "format_"))}
+# Every function of words.py that describes, formats or finds something is a filter too.
+WORDS = {name: value for name, value in vars(words).items() if name.startswith(("describe_", "format_", "find_"))}
 FILTERS = {name: getattr(formatting, name) for name in FORMATS} | WORDS
 
 

@@ -145,9 +145,8 @@ def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], b
 
 
 def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
-    label = f"{ceiling.name} {mark_doubtful(number(scale * ceiling.burst_tflops), ceiling.doubt)}"
-    if ceiling.sustained_tflops:
-        label += f" / {number(scale * ceiling.sustained_tflops)}"
+    rates = [number(scale * rate) for rate in (ceiling.sustained_tflops, ceiling.burst_tflops) if rate]
+    label = f"{ceiling.name} {mark_doubtful(' / '.join(rates), ceiling.doubt)}"
     shares = format_shares(ceiling)
     return Roof(ceiling, f"{label} ({shares})" if shares else label)
 

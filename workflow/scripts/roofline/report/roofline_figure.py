@@ -145,8 +145,8 @@ def _name_roofs(axes: Axes, content: RooflineContent) -> None:
     right, lowest = _to_points(axes, x1, y1)
     in_points = style.in_points(axes.figure)
     look: style.Look = {"size": style.SMALL_SIZE, "va": "center", "transform": in_points}
-    sustained = " / sustained" if any(roof.ceiling.sustained_tflops for roof in content.roofs) else ""
-    words = f"{content.unit}: burst{sustained} (of {content.row.peaks_by})"
+    sustained = "sustained / " if any(roof.ceiling.sustained_tflops for roof in content.roofs) else ""
+    words = f"{content.unit}: {sustained}burst (of {content.row.peaks_by})"
     axes.text(style.WIDTH - style.MARGIN, lowest + 6, words, color=MUTED, ha="right", **look)
     lowest -= 2
     for place, roof in enumerate(content.roofs):

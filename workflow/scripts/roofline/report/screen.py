@@ -99,12 +99,12 @@ def _compute(device: DeviceView) -> list[Line]:
     def burst_rate(ceiling: ComputeCeiling) -> str:
         return mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
 
-    head = f"  {f'compute, {unit}':<17}{'burst':>8}{'sustained':>11}{device.row.peaks_by:>11}{'share':>11}  limited by"
+    head = f"  {f'compute, {unit}':<17}{'sustained':>15}{'burst':>8}{device.row.peaks_by:>11}{'share':>10}  limited by"
     lines = [Line(head, is_row=True)]
     for ceiling in device.gemms:
         name = f"{ceiling.name}, TOPS" if flops_unit(ceiling.name) == "TOPS" else ceiling.name
-        sustained, datasheet = rate(ceiling.sustained_tflops), rate(ceiling.datasheet_tflops)
-        figures = f"{burst_rate(ceiling):>8}{sustained:>11}{datasheet:>11}{words.format_shares(ceiling):>11}"
+        sustained, datasheet = words.format_sustained(ceiling, scale), rate(ceiling.datasheet_tflops)
+        figures = f"{sustained:>15}{burst_rate(ceiling):>8}{datasheet:>11}{words.format_shares(ceiling):>10}"
         lines.append(Line(f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip(), is_row=True))
     registers = [f"{row.dtype} {burst_rate(row)} {words.format_shares(row)}".rstrip() for row in device.registers]
     if registers:

@@ -15,7 +15,18 @@ from roofline.core.formatting import (
 )
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
-from roofline.table.rows import Ceiling, CellRow, CheckResult, ComputeCeiling, MemoryCeiling, Roofline, Score, Tally
+from roofline.table.rows import (
+    Ceiling,
+    CellRow,
+    CheckResult,
+    ComputeCeiling,
+    MemoryCeiling,
+    Roofline,
+    Score,
+    Spreads,
+    Standing,
+    Tally,
+)
 
 CAUSES = {
     "launch": "launch overhead",
@@ -46,10 +57,19 @@ def format_span(
 
 
 def format_shares(ceiling: ComputeCeiling) -> str:
-    """Return burst and sustained rate over the datasheet, 81/69 %; empty if the ceiling is doubtful."""
-    shares = [ceiling.burst_fraction_of_datasheet, ceiling.sustained_fraction_of_datasheet]
+    """Return sustained and burst rate over the datasheet, 69/81 %; empty if the ceiling is doubtful."""
+    shares = [ceiling.sustained_fraction_of_datasheet, ceiling.burst_fraction_of_datasheet]
     digits = [percent_digits(share) for share in shares if share]
     return f"{'/'.join(digits)} %" if digits and not ceiling.doubt else ""
+
+
+def format_sustained(ceiling: ComputeCeiling, scale: float = 1) -> str:
+    """Return the sustained rate with its 95 % interval, 690 ± 0.42 %; empty if it was not measured."""
+    if not ceiling.sustained_tflops:
+        return ""
+    half_width = ceiling.sustained.half_width if ceiling.sustained else None
+    interval = f" ± {percent(half_width)}" if half_width is not None else ""
+    return f"{number(scale * ceiling.sustained_tflops)}{interval}"
 
 
 def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
@@ -61,29 +81,71 @@ def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
 def describe_standing(roofline: Roofline, device: str) -> str:
     """Return the ranks of a device among known cards of its model; empty if there are none.
 
-    Where fewer cards have GEMMs that are measured as these are, their number is given too.
-    Other H200s (11): fp16 3rd–5th of 12, median 776 (763–803).
+    Of a GEMM under load it is the sustained rate that is ranked. Where fewer cards have GEMMs that are measured as
+    these are, their number is given too.
+    Other H200s (11): fp16 sustained 3rd–5th of 12, median 676 (663–703).
     """
     ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
     ranked: list[Ceiling] = [row for row in ceilings if row.kind == "compute" and row.workload == "gemm"]
     ranked += [ceiling for ceiling in ceilings if ceiling.name in RANKED_MEMORY]
-    cards = max((ceiling.standing.others for ceiling in ranked if ceiling.standing), default=0)
+    standings = [(ceiling, find_standing(ceiling)) for ceiling in ranked]
+    cards = max((standing.others for _, standing in standings if standing), default=0)
     if not cards:
         return ""
-    ranks = "; ".join(f"{ceiling.name} {format_rank(ceiling)}" for ceiling in ranked if ceiling.standing)
-    gemm_standings = [row.standing for row in ranked if row.kind == "compute"]
+    ranked_words = [(find_headline_name(ceiling), format_rank(standing)) for ceiling, standing in standings]
+    ranks = "; ".join(f"{name} {rank}" for name, rank in ranked_words if rank)
+    gemm_standings = [standing for ceiling, standing in standings if ceiling.kind == "compute"]
     by_method = max((standing.others for standing in gemm_standings if standing), default=0)
-    fewer = f"{by_method or 'no'} other card's GEMMs are known by the present method"
+    fewer = f"the GEMMs of {by_method or 'none'} by the present method"
     counted = f"{cards}; {fewer}" if gemm_standings and by_method < cards else cards
     return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({counted}): {ranks}."
 
 
-def format_rank(ceiling: ComputeCeiling | MemoryCeiling) -> str:
-    """Return the rank of a ceiling among known cards, 3rd–5th of 12, median 776 (763–803).
+def find_headline_name(ceiling: Ceiling) -> str:
+    """Return the name of the figure by which a ceiling is ranked: fp16 sustained, hbm_read."""
+    sustained = ceiling.kind == "compute" and ceiling.sustained_tflops
+    return f"{ceiling.name} sustained" if sustained else ceiling.name
+
+
+def find_headline_rate(ceiling: Ceiling) -> float:
+    """Return the figure by which a ceiling is ranked, in TFLOPS or GB/s."""
+    return (ceiling.sustained_tflops or ceiling.burst_tflops) if ceiling.kind == "compute" else ceiling.gb_per_s
+
+
+def format_run_spread(ceiling: Ceiling) -> str:
+    """Return how far runs differ, 1.1 % (3), of other cards where this one has one run alone; empty if not known."""
+    spreads = find_spreads(ceiling)
+    if not spreads or spreads.between_runs is None:
+        return ""
+    whose = ", other cards" if spreads.runs_of == "other cards" else ""
+    return f"{percent(spreads.between_runs)} ({spreads.run_count}{whose})"
+
+
+def describe_loads(roofline: Roofline, device: str) -> str:
+    """Return for how long GEMMs were under load, and how far they drifted: 3 to 5 s of load (drift up to 0.4 %)."""
+    loads = [row.sustained for row in roofline.ceilings if row.device == device and row.kind == "compute"]
+    seconds = format_span({load.duration_s for load in loads if load})
+    drift = max((abs(load.drift) for load in loads if load and load.drift is not None), default=None)
+    drifted = f" (drift up to {percent(drift)})" if drift is not None else ""
+    return f"{seconds} s of load{drifted}" if any(loads) else "seconds of load"
+
+
+def find_standing(ceiling: Ceiling) -> Standing | None:
+    """Return the standing of a ceiling's sustained rate if it has one, else that of its burst or bandwidth."""
+    return (ceiling.kind == "compute" and ceiling.sustained_tflops and ceiling.sustained_standing) or ceiling.standing
+
+
+def find_spreads(ceiling: Ceiling) -> Spreads | None:
+    """Return the spreads of a ceiling's sustained rate if it has one, else those of its burst or bandwidth."""
+    return (ceiling.kind == "compute" and ceiling.sustained_spreads) or ceiling.spreads
+
+
+def format_rank(standing: Standing | None) -> str:
+    """Return the rank of a figure among known cards, 3rd–5th of 12, median 776 (763–803).
 
     The place is left out where few other cards are known; the text is empty where none is.
     """
-    if not (standing := ceiling.standing):
+    if not standing:
         return ""
     places = dict.fromkeys(_ordinal(rank) for rank in (standing.rank, standing.rank_at_worst) if rank)
     place = f"{'–'.join(places)} of {standing.others + 1}, " if places else ""

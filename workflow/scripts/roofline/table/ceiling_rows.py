@@ -13,15 +13,25 @@ from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 from roofline.devices.datasheets import highest_possible_tflops
 from roofline.operators.gemm.tensor_matmul import LIBRARY_NAME
 from roofline.records.bandwidth_record import Bandwidth, BandwidthFigures, BandwidthRecord, Peer, PeerLink, SweepCurve
-from roofline.records.base import copy_fields, shared_fields
-from roofline.records.cards import CardRun
+from roofline.records.base import Interval, copy_fields, shared_fields
 from roofline.records.compute import PeakFigures, PeakFlops, PeakFlopsRecord, Sustained, WorkloadBlock
 from roofline.records.device_record import DeviceRecord
 from roofline.records.energy_record import MemoryLoad
 from roofline.records.operator_record import JobRecord
 from roofline.records.timing_record import Contention, DeviceState
-from roofline.table.rows import ComputeCeiling, EnergyRow, MemoryCeiling, PeerPath, SustainedRow, SweepRow, VariantRow
-from roofline.table.standing import rank_among_cards
+from roofline.table.rows import (
+    ComputeCeiling,
+    EnergyRow,
+    LoadRow,
+    MemoryCeiling,
+    PeerPath,
+    Spreads,
+    Standing,
+    SustainedRow,
+    SweepRow,
+    VariantRow,
+)
+from roofline.table.standing import KnownRuns, find_spreads, rank_among_cards
 
 PeakRecords = Sequence[tuple[str, PeakFlopsRecord]]  # each with its path below results/
 MOST_POINTS = 120  # of a curve: a picture shows no more
@@ -30,9 +40,9 @@ MOST_GAIN_OF_REFERENCE = 1.10  # the rate of the reference GEMM over the burst: 
 
 
 def compute_ceiling_rows(
-    peaks: PeakRecords, device: DeviceRecord, card_runs: Sequence[CardRun], reads_gb_per_s: float | None
+    peaks: PeakRecords, device: DeviceRecord, known_runs: KnownRuns, reads_gb_per_s: float | None
 ) -> Iterator[ComputeCeiling]:
-    """Yield a row for each measured compute ceiling of one device, ranked among `card_runs`.
+    """Yield a row for each measured compute ceiling of one device, ranked among `known_runs`.
 
     `reads_gb_per_s` is the bandwidth of reads of main memory, which sets the ridge points; None if it was not measured
     or is doubtful.
@@ -62,9 +72,18 @@ def compute_ceiling_rows(
             sustained=_sustained(peak.sustained, burst.flops) if peak.sustained else None,
             energy=_energy(peak.sustained, "flop", device),
             doubt=doubt,
-            standing=None if doubt else rank_among_cards(record.name, peak.burst_tflops, card_runs),
+            **({} if doubt else _compare("", record.name, peak.burst_tflops, known_runs)),
+            **({} if doubt else _compare("sustained_", f"{record.name}/sustained", peak.sustained_tflops, known_runs)),
             record=path,
         )
+
+
+def _compare(prefix: str, key: str, value: float | None, known_runs: KnownRuns) -> dict[str, Standing | Spreads | None]:
+    """The standing and the spreads of a figure among known runs, as fields of a row; none without a figure."""
+    if value is None:
+        return {}
+    standing = rank_among_cards(key, value, known_runs.of_others)
+    return {f"{prefix}standing": standing, f"{prefix}spreads": find_spreads(key, value, known_runs)}
 
 
 def _library_tflops(peak: PeakFlops) -> float | None:
@@ -125,12 +144,17 @@ def _sustained(load: Sustained, flops: int) -> SustainedRow:
     if (len(load.curve) - 1) % step:
         curve.append(load.curve[-1])
     return SustainedRow(
-        **copy_fields(load, "duration_s", "settled_after_s", "sm_clock_mhz", "temperature_c", "drift"),
-        point_count=len(load.curve),
+        **_load_fields(load, load.tflops, load.ci95_tflops),
         product_flops=flops,
         first_products_s=load.first_products_s,
         curve=curve,
     )
+
+
+def _load_fields(load: Sustained | MemoryLoad, rate: float, ci95: Interval | None) -> dict:
+    """The fields of a load's row; `rate` and `ci95` are in the load's own unit."""
+    shared = copy_fields(load, "duration_s", "settled_after_s", "sm_clock_mhz", "temperature_c", "drift")
+    return {**shared, "point_count": len(load.curve), "half_width": ci95[1] / rate - 1 if ci95 else None}
 
 
 def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord) -> EnergyRow | None:
@@ -146,10 +170,11 @@ def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord
 
 
 def memory_ceiling_rows(
-    path: str, record: BandwidthRecord, device: DeviceRecord, card_runs: Sequence[CardRun]
+    path: str, record: BandwidthRecord, device: DeviceRecord, known_runs: KnownRuns
 ) -> Iterator[MemoryCeiling]:
-    """Yield a row for each memory ceiling of a record, ranked among `card_runs`."""
+    """Yield a row for each memory ceiling of a record, ranked among `known_runs`."""
     for bandwidth in record.bandwidths:
+        load = bandwidth.sustained
         doubt = _doubt_of_bandwidth(record, bandwidth, device.device_kind)
         yield MemoryCeiling(
             **shared_fields(bandwidth, BandwidthFigures),
@@ -159,11 +184,12 @@ def memory_ceiling_rows(
             sample_count=len(bandwidth.timing.samples_s),
             repeat_spread=relative_spread(bandwidth.repeats_gb_per_s),
             load_latency_s=_load_latency_s(record, bandwidth),
-            sustained_gb_per_s=bandwidth.sustained and bandwidth.sustained.gb_per_s,
-            energy=_energy(bandwidth.sustained, "byte", device),
+            sustained_gb_per_s=load and load.gb_per_s,
+            sustained=LoadRow(**_load_fields(load, load.gb_per_s, load.ci95_gb_per_s)) if load else None,
+            energy=_energy(load, "byte", device),
             fraction_of_datasheet=_fraction(bandwidth.gb_per_s, bandwidth.datasheet_gb_per_s),
             doubt=doubt,
-            standing=None if doubt else rank_among_cards(bandwidth.name, bandwidth.gb_per_s, card_runs),
+            **({} if doubt else _compare("", bandwidth.name, bandwidth.gb_per_s, known_runs)),
             record=path,
         )
 

@@ -3,16 +3,22 @@
 Choi, Bedard, Fowler and Vuduc: A roofline model of energy, IPDPS 2013.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy
 
-from roofline.core.statistics import median
+from roofline.core.disturbance import throttle_reasons_text
+from roofline.core.formatting import number
+from roofline.core.grouping import group_by
+from roofline.core.repeatability import relative_spread
+from roofline.core.statistics import median, student_t_half_width
 from roofline.records.bandwidth_record import BandwidthRecord
+from roofline.records.energy_record import EnergyPoint
 from roofline.table.rows import ComputeCeiling, EnergyFit
 
 ONE_CLOCK = 0.01  # a point counts if its clock is within this of the median clock
-FEWEST_FIT_POINTS = 4
+CONSTANTS = 3  # that a fit has
+FEWEST_FIT_POINTS = CONSTANTS + 1
 
 
 def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCeiling]) -> Iterator[EnergyFit]:
@@ -20,12 +26,13 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
 
     The fit is by least squares of the relative residuals. `peaks` has the device's compute ceilings, by name.
     """
-    for dtype in dict.fromkeys(point.dtype for point in record.energy_points):
-        usable = [point for point in record.energy_points if point.dtype == dtype and point.usable]
+    for dtype, of_dtype in group_by(record.energy_points, lambda point: point.dtype).items():
+        usable = [point for point in of_dtype if point.usable]
         clocks_mhz = [point.sustained.sm_clock_mhz for point in usable if point.sustained.sm_clock_mhz]
         clock_mhz = median(clocks_mhz) if clocks_mhz else 0.0
         pairs = zip(usable, clocks_mhz, strict=True)  # each usable point has a clock
-        points = [point.power_point for point, mhz in pairs if abs(mhz / clock_mhz - 1) <= ONE_CLOCK]
+        fitted = [point for point, mhz in pairs if abs(mhz / clock_mhz - 1) <= ONE_CLOCK]
+        points = [point.power_point for point in fitted]
         if len(points) < FEWEST_FIT_POINTS:
             continue
         terabytes_per_s = numpy.array([point.bytes_per_s for point in points]) / 1e12
@@ -35,8 +42,12 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
         relative = numpy.stack([numpy.ones(len(points)), terabytes_per_s, tflops], axis=1) / watts[:, None]
         terms, _, rank, _ = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=1e-6)
         base_power_w, joules_per_byte, joules_per_flop = map(float, terms / (1, 1e12, 1e12))
-        if rank < 3 or min(terms) <= 0:  # the points do not separate them
+        if rank < CONSTANTS or min(terms) <= 0:  # the points do not separate them
             continue
+        freedom = len(points) - CONSTANTS
+        rms = float(numpy.sqrt(numpy.sum((relative @ terms - 1) ** 2) / freedom))
+        standard_errors = rms * numpy.sqrt(numpy.diag(numpy.linalg.inv(relative.T @ relative)))
+        half_widths = student_t_half_width(freedom) * standard_errors / (1, 1e12, 1e12)
         above_w, above_joules = _energy_above_fit(peaks.get(dtype), base_power_w, joules_per_flop, clock_mhz)
         yield EnergyFit(
             device=record.device,
@@ -44,7 +55,12 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
             base_power_w=base_power_w,
             joules_per_byte=joules_per_byte,
             joules_per_flop=joules_per_flop,
-            rms_relative_error=float(numpy.sqrt(numpy.mean((relative @ terms - 1) ** 2))),
+            base_power_half_width_w=float(half_widths[0]),
+            joules_per_byte_half_width=float(half_widths[1]),
+            joules_per_flop_half_width=float(half_widths[2]),
+            rms_relative_error=rms,
+            repeats_spread=_spread_of_repeats(fitted),
+            left_out=[_why_left_out(point) for point in of_dtype if point not in fitted],
             sm_clock_mhz=clock_mhz,
             gemm_above_fit_w=above_w,
             gemm_above_fit_joules_per_flop=above_joules,
@@ -67,3 +83,18 @@ def _energy_above_fit(
     above_w = energy.power_w - base_power_w - joules_per_flop * flops_per_s
     at_clock = abs((energy.sm_clock_mhz or 0) / clock_mhz - 1) <= ONE_CLOCK
     return (above_w, above_w / flops_per_s) if at_clock and above_w > 0 else (None, None)
+
+
+def _spread_of_repeats(points: Sequence[EnergyPoint]) -> float | None:
+    """The largest spread of the power of a kernel that was put under load twice; None without such a kernel."""
+    kernels = group_by(points, lambda one: (one.multiply_adds_per_number, one.blocks_per_multiprocessor)).values()
+    spreads = [relative_spread([point.power_point.power_w for point in repeats]) for repeats in kernels]
+    return max((spread for spread in spreads if spread is not None), default=None)
+
+
+def _why_left_out(point: EnergyPoint) -> str:
+    load = point.sustained
+    reason = load.energy.reason if load.energy else "no energy counter"
+    limits = throttle_reasons_text(load.throttle_reasons)
+    why = reason or (f"held back ({limits})" if limits else f"at {number(load.sm_clock_mhz or 0)} MHz")
+    return f"{point.multiply_adds_per_number} multiply-adds a number: {why}"

@@ -24,7 +24,7 @@ from roofline.table.rows import Ceiling, CellRow, Counted, DeviceRow, NotCounted
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
 from roofline.table.seals import find_violations
-from roofline.table.standing import select_comparable_runs
+from roofline.table.standing import NO_RUNS, select_comparable_runs
 
 # A count agrees with the declared one within the larger of a share of that and an amount.
 FLOPS_SHARE, FLOPS_AMOUNT = 0.02, 0
@@ -106,15 +106,15 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
 def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     """Yield the compute ceilings of all devices, then the memory ceilings."""
     devices, known_cards = results.device_records(), results.known_cards.items()
-    card_runs = {name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in known_cards}
+    known_runs = {name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in known_cards}
     memory: list[Ceiling] = []
     for path, record in results.of_kind(BandwidthRecord):
-        runs = card_runs.get(record.device, [])
+        runs = known_runs.get(record.device, NO_RUNS)
         memory += ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], runs)
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
         reads = _main_memory_reads(_ceilings_of(memory, name).memory, device.device_kind)
-        yield from ceiling_rows.compute_ceiling_rows(peaks, device, card_runs.get(name, []), reads)
+        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known_runs.get(name, NO_RUNS), reads)
     yield from memory
 
 

@@ -65,10 +65,13 @@ class VariantRow(TableRow):
     sample_count: int
 
 
-class SustainedRow(TableRow):
-    """The clock, temperature and rates of a device under sustained load."""
+class LoadRow(TableRow):
+    """A sustained load, and how far its mean rate holds."""
 
     duration_s: Positive
+    half_width: NotNegative | None = Field(
+        default=None, description="a fraction of the rate: of its 95 % interval, by Student's t of its cycles"
+    )
     settled_after_s: NotNegative | None = Field(
         description="what counts begins here; of a shorter load the last half counts"
     )
@@ -76,6 +79,11 @@ class SustainedRow(TableRow):
     temperature_c: float | None = Field(description="the highest of what counts")
     drift: float | None = Field(description="a fraction: the last cycle, or quarter, over the first, less 1")
     point_count: int = Field(description="moments of the whole curve")
+
+
+class SustainedRow(LoadRow):
+    """The load of a product, with its rates over time."""
+
     product_flops: int = Field(description="FLOPs of one product")
     first_products_s: list[Positive] = Field(description="seconds of each product of the first 0.1 s")
     curve: list[LoadPoint] = Field(description="at most 120 points")
@@ -107,6 +115,17 @@ class Standing(TableRow):
     rank_at_worst: int | None = Field(default=None, description="the place at worst; null with few other cards")
 
 
+class Spreads(TableRow):
+    """How far a ceiling differs between runs of one card, and between cards of its model: fractions, highest over
+    lowest, less 1. The second is no error of this card's figure."""
+
+    between_runs: NotNegative | None = Field(description="of the card whose runs differ most; null without two runs")
+    runs_of: Literal["this card", "other cards"] | None = Field(description="other cards where this has one run alone")
+    run_count: int = Field(description="runs of these cards; this one is among those of this card")
+    between_cards: NotNegative | None = Field(description="of the medians of cards; null if no other card is known")
+    card_count: int = Field(description="known cards, this one included")
+
+
 class ComputeCeiling(TableRow, PeakFigures):
     """The highest FLOP rate that a device was measured to reach with one dtype on one kind of unit."""
 
@@ -130,6 +149,9 @@ class ComputeCeiling(TableRow, PeakFigures):
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="of the burst; null if no other card is known")
+    spreads: Spreads | None = Field(default=None, description="of the burst; null of a doubtful one")
+    sustained_standing: Standing | None = Field(default=None, description="of the sustained rate")
+    sustained_spreads: Spreads | None = Field(default=None, description="of the sustained rate")
     record: str
 
 
@@ -143,10 +165,12 @@ class MemoryCeiling(TableRow, BandwidthFigures):
     repeat_spread: NotNegative | None = Field(description=REPEAT_SPREAD)
     load_latency_s: Positive | None = Field(default=None, description="of a load that waits for the one before")
     sustained_gb_per_s: Positive | None = Field(default=None, description="over seconds without a pause")
+    sustained: LoadRow | None = None
     energy: EnergyRow | None = Field(default=None, description="under sustained load")
     fraction_of_datasheet: Positive | None = Field(description="gb_per_s over datasheet_gb_per_s")
     doubt: Doubt | None = Field(description=DOUBT)
     standing: Standing | None = Field(default=None, description="null if no other card is known")
+    spreads: Spreads | None = Field(default=None, description="null of a doubtful one")
     record: str
 
 
@@ -161,7 +185,12 @@ class EnergyFit(TableRow):
     base_power_w: float = Field(description="idle power, and whatever else does not follow the two rates")
     joules_per_byte: float
     joules_per_flop: float
-    rms_relative_error: NotNegative = Field(description="a fraction: root mean square of the relative residuals")
+    base_power_half_width_w: NotNegative = Field(description="of its 95 % interval, by Student's t of n - 3")
+    joules_per_byte_half_width: NotNegative = Field(description="of its 95 % interval")
+    joules_per_flop_half_width: NotNegative = Field(description="of its 95 % interval")
+    rms_relative_error: NotNegative = Field(description="a fraction: of the relative residuals, over n - 3 points")
+    repeats_spread: NotNegative | None = Field(description="a fraction: of power, of a point that was measured twice")
+    left_out: list[str] = Field(description="points that the fit is without, and why")
     sm_clock_mhz: Positive = Field(description="of all points, within 1 %")
     gemm_above_fit_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
     gemm_above_fit_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")

@@ -40,6 +40,10 @@ class Results:
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperatorRecord] = field(default_factory=dict)  # the user's, by name
 
+    def gpu_models(self) -> dict[str, str]:
+        """Return the exact names of the GPUs, by device."""
+        return {name: record.name for name, record in self.device_records().items() if record.device_kind == "gpu"}
+
     def of_kind(self, kind: type[JobRecordT]) -> list[tuple[str, JobRecordT]]:
         """Return the measuring jobs' records of one class, with their paths."""
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]

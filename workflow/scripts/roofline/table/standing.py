@@ -1,28 +1,43 @@
-"""The rank of a ceiling among known cards of its model (reference/cards), each by the median of its runs."""
+"""A ceiling among known cards of its model (reference/cards), each by the median of its runs: rank and spreads."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from roofline.core.statistics import median
 from roofline.records.cards import CardRun, card_id, comparable_values
 from roofline.records.device_record import DeviceRecord
-from roofline.table.rows import Standing
+from roofline.table.rows import Spreads, Standing
 
 FEWEST_CARDS = 5  # other cards: with fewer there is no rank
 TIED = 0.01  # closer cards share a place; more if the runs of one card differ by more
 
 
-def select_comparable_runs(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
-    """Return the runs of other cards with the same effort and power limit; [] for a MIG slice.
+class KnownRuns(NamedTuple):
+    """Known runs that a run may be compared with; it is not among them itself."""
+
+    of_this_card: list[CardRun]
+    of_others: list[CardRun]
+
+
+NO_RUNS = KnownRuns([], [])
+
+
+def select_comparable_runs(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> KnownRuns:
+    """Return the known runs with the same effort and power limit; none for a MIG slice.
 
     They have the values alone that are measured by the method of this device.
     """
     hardware, own_id = device.hardware, card_id(device.uuid)
     if hardware.get("mig_slice"):
-        return []
+        return NO_RUNS
     conditions = (effort, hardware.get("power_limit_w"))
-    other_cards = [run for run in runs if run.card_id != own_id and (run.effort, run.power_limit_w) == conditions]
-    by_values = [run.model_copy(update={"values": comparable_values(run, device.method)}) for run in other_cards]
-    return [run for run in by_values if run.values]
+    alike = [run for run in runs if (run.effort, run.power_limit_w) == conditions]
+    by_values = [run.model_copy(update={"values": comparable_values(run, device.method)}) for run in alike]
+    known = [run for run in by_values if run.values]
+    return KnownRuns(
+        [run for run in known if run.card_id == own_id and run.queried_at != device.queried_at],
+        [run for run in known if run.card_id != own_id],
+    )
 
 
 def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Standing | None:
@@ -30,10 +45,7 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
 
     `value` is in TFLOPS or GB/s, as the known values of the ceiling are.
     """
-    values_by_card: dict[str, list[float]] = {}
-    for run in runs:
-        if run.values.get(ceiling):
-            values_by_card.setdefault(run.card_id, []).append(run.values[ceiling])
+    values_by_card = _values_by_card(ceiling, runs)
     if not values_by_card:
         return None
     medians = sorted(median(values) for values in values_by_card.values())
@@ -44,3 +56,34 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
         ranks["rank"] = 1 + sum(card > value * tied for card in medians)
         ranks["rank_at_worst"] = 1 + sum(card >= value / tied for card in medians)
     return Standing(others=len(medians), median=median(medians), lowest=medians[0], highest=medians[-1], **ranks)
+
+
+def find_spreads(ceiling: str, value: float, known: KnownRuns) -> Spreads:
+    """Return how far a ceiling's value differs between runs of one card, and between cards.
+
+    The runs are of this card, or where it has one run alone, of the other card whose runs differ most.
+    """
+    own_values = [value, *(run.values[ceiling] for run in known.of_this_card if ceiling in run.values)]
+    values_by_card = _values_by_card(ceiling, known.of_others)
+    of_this_card = len(own_values) > 1
+    repeated = [own_values] if of_this_card else [values for values in values_by_card.values() if len(values) > 1]
+    medians = [median(own_values), *map(median, values_by_card.values())]
+    return Spreads(
+        between_runs=max(map(_relative_range, repeated), default=None),
+        runs_of=("this card" if of_this_card else "other cards") if repeated else None,
+        run_count=sum(map(len, repeated)),
+        between_cards=_relative_range(medians) if values_by_card else None,
+        card_count=len(medians),
+    )
+
+
+def _values_by_card(ceiling: str, runs: Iterable[CardRun]) -> dict[str, list[float]]:
+    values_by_card: dict[str, list[float]] = {}
+    for run in runs:
+        if ceiling in run.values:
+            values_by_card.setdefault(run.card_id, []).append(run.values[ceiling])
+    return values_by_card
+
+
+def _relative_range(values: Sequence[float]) -> float:
+    return max(values) / min(values) - 1
