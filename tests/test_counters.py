@@ -14,13 +14,24 @@ from roofline.table.load import counted_rows
 from roofline.table.run_records import Results
 
 
-def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
+def profiled_paths(effort, **more):
     operators = registry.collect_operators()
-    config = fill_by_effort(config_model(operators)(), "quick")
-    found = dict(hardware_counters.choose_representative_jobs((op, op.profiled(config)) for op in operators.values()))
-    assert {rule: len(job.cases) for rule, job in found.items()} == {"peak_flops": 1, "decode_attn": 1, "row_norm": 1}
-    config.decode_attn.seq_lens.append(2048)
-    assert operators["decode_attn"].profiled(config) == found["decode_attn"], "an added S re-measures no counters"
+    config = fill_by_effort(config_model(operators)(effort=effort), effort)
+    config.decode_attn.seq_lens += more.get("seq_lens", [])
+    return {rule: [job.path for job in operator.profiled(config)] for rule, operator in operators.items()}
+
+
+def test_a_cell_of_each_operator_is_counted_and_three_shapes_of_the_fused_product_in_thorough():
+    by_default, in_thorough = profiled_paths("default"), profiled_paths("thorough")
+    assert {rule: len(paths) for rule, paths in by_default.items()} == {
+        "peak_flops": 1,
+        "decode_attn": 1,
+        "rmsnorm_matmul": 1,
+        "row_norm": 1,
+    }
+    assert {rule: len(paths) for rule, paths in in_thorough.items() if len(paths) > 1} == {"rmsnorm_matmul": 3}
+    assert len({*in_thorough["rmsnorm_matmul"]}) == 3
+    assert profiled_paths("default", seq_lens=[2048])["decode_attn"] == by_default["decode_attn"], "stays as it is"
 
 
 # ---------------------------------------------------------------- what a report holds
@@ -31,12 +42,12 @@ CELL |= {"declared_flops": 4}
 OCCUPANCY = counter_names.SHARE_METRICS["achieved_occupancy_fraction"]
 
 
-def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[CountedCell | None]:
+def counted(monkeypatch, tmp_path, *kernels: dict, declared=((CELL,),)) -> list[list[CountedCell]]:
     """Of a report in which a marker and these kernels stand for each declared cell."""
     known = dict.fromkeys(counter_names.all_metrics((9, 0)), 10.0)
     mine = [SimpleNamespace(name="a_kernel", counts=known | one) for one in kernels]
     marker = SimpleNamespace(name=f"{hardware_counters.MARKER_KERNEL}_", counts=known)
-    report = SimpleNamespace(kernels=[one for cell in declared if cell for one in (marker, *mine)])
+    report = SimpleNamespace(kernels=[one for cells in declared for _ in cells for one in (marker, *mine)])
     identity = SimpleNamespace(require_capability=lambda: "9.0")
     monkeypatch.setattr(hardware_counters, "discover", lambda: {"gpu0": identity})
     monkeypatch.setattr(ncu, "profile", lambda *_: json.dumps(declared))
@@ -46,14 +57,14 @@ def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[Cou
 
 def test_a_share_of_several_kernels_is_weighed_by_their_times_whole_numbers_too(monkeypatch, tmp_path):
     short, long = ({OCCUPANCY: share, counter_names.DURATION_METRIC: s} for share, s in ((1, 1), (0.4, 3)))
-    (cell,) = counted(monkeypatch, tmp_path, short, long)
+    ((cell,),) = counted(monkeypatch, tmp_path, short, long)
     assert cell.achieved_occupancy_fraction == pytest.approx(0.55) and cell.warp_instructions == 20
 
 
 @pytest.mark.parametrize(("kernels", "read"), [(1, 10.0), (2, None)])
 def test_reads_are_known_of_a_step_of_one_kernel_alone(monkeypatch, tmp_path, kernels, read):
     """What the first leaves in the cache, the second would read from memory behind emptied caches."""
-    (cell,) = counted(monkeypatch, tmp_path, *[{}] * kernels)
+    ((cell,),) = counted(monkeypatch, tmp_path, *[{}] * kernels)
     assert (cell.dram_read_bytes, cell.sm_write_sectors) == (read, 10 * kernels)
     assert ("dram_read_bytes" in cell.not_counted) == (read is None)
 

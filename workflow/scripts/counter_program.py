@@ -1,8 +1,8 @@
 """The program under the profiler: `python counter_program.py TASK`, with the task as JSON.
 
-The task's `tasks` have for each counted cell `operator`, `operators` (the user's files), `job` and `cold`. Without them
-the marker alone is launched, which shows whether counters may be read. The last line that the program prints is what it
-declares of the cells.
+The task's `tasks` have for each counted job `operator`, `operators` (the user's files), `job`, `cold`, and whether
+`every` implementation is counted. Without them the marker alone is launched, which shows whether counters may be read.
+The last line that the program prints is what it declares of the cells, in a list for each task.
 """
 
 import json
@@ -31,7 +31,7 @@ def run_counter_tasks(task: dict) -> None:
     for counter_task in task["tasks"]:
         operator = registry.collect_operators(counter_task["operators"])[counter_task["operator"]]
         plan = JobPlan(operator, device, Job.from_json(counter_task["job"]), None, cold=counter_task["cold"])
-        declared.append(launch_profiled(plan))
+        declared.append(launch_profiled(plan, counter_task["every"]))
     print(json.dumps(declared))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from roofline.core.terms import UnsupportedError
 from roofline.measure import hardware_counters, ncu
 from roofline.records.base import write
-from roofline.records.counters_record import CountersRecord, ProfilerRecord
+from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
 from roofline.run.jobs import Stopwatch, job, report
@@ -15,33 +15,34 @@ from roofline.run.jobs import Stopwatch, job, report
 def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
     """Return the profiler's record, and a record of counters for each task.
 
-    A task has no cell where the device has no implementation, or where counting is refused. The report is at `path`.
+    A task has no cells where the device has no implementation, or where counting is refused. The report is at `path`.
     """
     watch, program = Stopwatch(), ncu.find_ncu()
-    cells, version, refused_reason = [], None, None
+    cells_by_task: list[list[CountedCell]] = []
+    version, refused_reason = None, None
     if program:
         try:
             version = ncu.read_version(program)
-            cells = hardware_counters.count_cells(program, device, tasks, path)
+            cells_by_task = hardware_counters.count_cells(program, device, tasks, path)
         except UnsupportedError as reason:
             refused_reason = str(reason)
             path.unlink(missing_ok=True)
     else:
         refused_reason = ncu.NOT_FOUND_REASON
     reports = []
-    if cells:
+    if any(cells_by_task):
         report_file = DataFile(
             path=str(path), sha256=file_sha256(path), generated=True, description="of Nsight Compute"
         )
         reports.append(report_file)
     records = []
-    for cell in cells or [None] * len(tasks):
+    for cells in cells_by_task or [[]] * len(tasks):
         records.append(
             CountersRecord(
                 device=device,
                 started_at=watch.started_at,
                 elapsed_s=watch.elapsed_s,
-                cells=[cell] if cell else [],
+                cells=cells,
                 reports=reports,
             )
         )

@@ -64,6 +64,12 @@ def physical_cores() -> float:
     return min(core_allowance(), len({_read_siblings(cpu) for cpu in usable_cpus()}))
 
 
+def hides_threads(cpuinfo: Mapping[str, str]) -> bool:
+    """Return whether cores may be threads of fewer cores: a virtual machine that lists no thread beside another."""
+    is_virtual = "hypervisor" in cpuinfo.get("flags", "").split()
+    return is_virtual and physical_cores() == core_allowance()
+
+
 def use_all_cores() -> int:
     """Set the BLAS to every usable core, before NumPy is imported, and return their number.
 

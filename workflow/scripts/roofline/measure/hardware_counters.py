@@ -1,4 +1,4 @@
-"""Counters of three representative cells, each a step under Nsight Compute in another process, and its report read."""
+"""Counters of a cell of each operator, each a step under Nsight Compute in another process, and its report read."""
 
 import json
 import tempfile
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from roofline.core.architectures import Capability, parse_capability
 from roofline.core.terms import UnsupportedError, UserError
-from roofline.devices.base import is_gpu
+from roofline.devices.base import CudaDevice, is_gpu
 from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
 from roofline.measure.operator_job import JobPlan, cell_identity, is_cold_cell, make_inputs
-from roofline.operators.base import Implementation, Job, Operator
+from roofline.operators.base import Implementation
 from roofline.records.counters_record import CountedCell
 
 PROFILED_PROGRAM = Path(__file__).parents[2] / "counter_program.py"
@@ -21,47 +21,28 @@ MARKER_KERNEL = "mark_clocks"  # launched before the kernels of each cell
 SEVERAL_KERNELS_REASON = "kernels are counted one by one, and caches emptied between those of a step"
 
 
-# ---------------------------------------------------------------- which cells
-
-
-def choose_representative_jobs(jobs: Iterable[tuple[Operator, Job]]) -> Iterator[tuple[str, Job]]:
-    """Yield three jobs of one case each, with the rules of their operators.
-
-    They have the most FLOPs per byte, the most bytes read, and the most bytes written. There may be fewer jobs.
-    """
-    remaining = [(operator, job, _job_amounts(operator, job)) for operator, job in jobs]
-    for amount_index in range(min(3, len(remaining))):
-        values = [amounts[amount_index] for _, _, amounts in remaining]
-        operator, job, _ = remaining.pop(values.index(max(values)))
-        yield operator.rule, job
-
-
-def _job_amounts(operator: Operator, job: Job) -> tuple[float, int, int]:
-    """Return the FLOPs per byte, the bytes read, and the bytes written by the first case of a job."""
-    case, scope = job.cases[0], operator.first_scope
-    moved, written = operator.bytes(case, scope), operator.written_bytes(case, scope)
-    return operator.flops(case, scope) / max(1, moved), moved - written, written
-
-
 # ---------------------------------------------------------------- under the profiler
 
 
-def launch_profiled(plan: JobPlan) -> dict | None:
-    """Launch a step of the cell of a GPU's job under the profiler, on the inputs that it is timed on.
+def launch_profiled(plan: JobPlan, every: bool) -> list[dict]:
+    """Launch a step of the cell of a GPU's job under the profiler, on the inputs that it is timed on: of the operator's
+    last fused kernel, or of its last implementation where it has none; of `every` implementation if asked for.
 
-    Return the fields of CountedCell that are declared rather than counted; None if the device has no implementation, or
-    is no GPU.
+    Return for each the fields of CountedCell that are declared rather than counted; none if the device has no
+    implementation, or is no GPU.
     """
-    cell = _profiled_cell(plan)
-    if cell is None or not is_gpu(plan.device):
-        return None
-    operator, case, scope = plan.operator, cell.case, cell.scopes[0]
+    device = plan.device
+    return [_launch_cell(device, cell) for cell in _profiled_cells(plan, every)] if is_gpu(device) else []
+
+
+def _launch_cell(device: CudaDevice, cell: Implementation) -> dict:
+    operator, case, scope = cell.operator, cell.case, cell.scopes[0]
     step = cell.step(scope)
     step(0)
-    plan.device.run_under_profiler(lambda: step(1))
+    device.run_under_profiler(lambda: step(1))
     written, executed = operator.written_bytes(case, scope), cell.executed_flops(scope)
     return {
-        **cell_identity(cell.operator, cell.name, case, scope, is_cold_cell(cell, scope)),
+        **cell_identity(operator, cell.name, case, scope, is_cold_cell(cell, scope)),
         "declared_read_bytes": operator.bytes(case, scope) - written,
         "declared_write_bytes": written,
         "declared_flops": operator.flops(case, scope),
@@ -70,30 +51,29 @@ def launch_profiled(plan: JobPlan) -> dict | None:
     }
 
 
-def _profiled_cell(plan: JobPlan) -> Implementation | None:
-    """Return a cell of the operator's last fused kernel, or of its last implementation where it has none.
+def _profiled_cells(plan: JobPlan, every: bool) -> Iterator[Implementation]:
+    """Yield the cells to profile, one after the other, since each holds its inputs.
 
     The settings do not matter. Graphs are left out, since the profiler does not count them: they run the same kernels.
     """
     operator, device, (case,) = plan.operator, plan.device, plan.job.cases
     ready = operator.ready_cells(device, case)
     if ready is not None:
-        return list(ready)[-1]
+        yield from ready if every else list(ready)[-1:]
+        return
     variants = operator.implementations_on(device.kind)
     without_graph = [variant for variant in variants if not variant.graph and not variant.unsupported(device, case)]
     fused = [variant for variant in without_graph if variant.fused]
-    if not without_graph:
-        return None
-    profiled = fused[-1] if fused else without_graph[-1]
-    shared, copies = make_inputs(operator, device, case, plan.choose_copy_count(case, [profiled]))
-    return profiled.make_prepared(operator, device, case, shared, copies)
+    for profiled in without_graph if every else (fused or without_graph)[-1:]:
+        shared, copies = make_inputs(operator, device, case, plan.choose_copy_count(case, [profiled]))
+        yield profiled.make_prepared(operator, device, case, shared, copies)
 
 
 # ---------------------------------------------------------------- and from outside
 
 
-def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Path) -> list[CountedCell | None]:
-    """Count the cell of each task (see counter_program.py) in one process; None if the device has no implementation.
+def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Path) -> list[list[CountedCell]]:
+    """Count the cells of each task (see counter_program.py) in one process; none if the device has no implementation.
 
     `program` is ncu, which writes `report`. Raises UnsupportedError if counters may not be read, or the process fails.
     """
@@ -114,8 +94,7 @@ def count_cells(program: Path, device: str, tasks: Sequence[Mapping], report: Pa
     # The kernels of a cell are a run of kernels that are not the marker.
     runs = groupby(kernels, key=lambda kernel: MARKER_KERNEL in kernel.name)
     kernels_of_cells = (list(run) for is_marker, run in runs if not is_marker)
-    # Nothing was launched where the device has no implementation.
-    return [_counted_cell(fields, next(kernels_of_cells), capability) if fields else None for fields in declared]
+    return [[_counted_cell(fields, next(kernels_of_cells), capability) for fields in of_task] for of_task in declared]
 
 
 def _counted_cell(declared: dict, kernels: list[ncu.ProfiledKernel], capability: Capability) -> CountedCell:

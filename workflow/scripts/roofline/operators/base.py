@@ -257,6 +257,7 @@ class Operator(ABC):
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache have its ceiling as their roof
     path: str | None = None  # of the user's file, as the config names it
     measured_with_ceilings: ClassVar[bool] = False  # the jobs of rule peak_flops measure it
+    profiled_in_thorough: ClassVar[int] = 1  # shapes whose hardware counters are read; by default it is one
     compared: ClassVar[bool] = True  # also measured on the CPU of a machine with a GPU
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -295,21 +296,26 @@ class Operator(ABC):
         """Return the case whose time is the cost of a call; None if there is none."""
         return case.resized(**dict.fromkeys(case.shape, 1))
 
-    def profiled(self, config: CompletedConfig) -> Job | None:
-        """Return the job whose hardware counters may be read, which the settings alone decide.
+    def profiled(self, config: CompletedConfig) -> list[Job]:
+        """Return the jobs of one case whose hardware counters may be read, which the settings alone decide.
 
-        Its case is the smallest that moves PROFILED_BYTES, or the largest where none does. None where every kernel of a
-        GPU is launched in a graph.
+        The first is the smallest that moves PROFILED_BYTES, or the largest where none does; others are of its dtype.
+        None where every kernel of a GPU is launched in a graph.
         """
         if all(implementation.graph for implementation in self.implementations_on("gpu")):
-            return None
+            return []
 
         def distance_to_profiled(job: Job) -> tuple[bool, int]:
             excess = self.bytes(job.cases[0], self.first_scope) - PROFILED_BYTES
             return excess < 0, abs(excess)
 
-        jobs = [replace(job, cases=(case,)) for job in self.jobs(config) for case in job.cases]
-        return min(jobs, key=distance_to_profiled, default=None)
+        each_case = [replace(job, cases=(case,)) for job in self.jobs(config) for case in job.cases]
+        nearest_of_path: dict[str, Job] = {}
+        for job in sorted(each_case, key=distance_to_profiled):
+            nearest_of_path.setdefault(job.path, job)
+        nearest_first = list(nearest_of_path.values())
+        alike = [job for job in nearest_first if job.cases[0].dtype == nearest_first[0].cases[0].dtype]
+        return alike[: self.profiled_in_thorough if config.effort == "thorough" else 1]
 
     def ready_cells(self, device: Device, case: Case) -> Iterable[Implementation] | None:
         """Return the cells of a profiled case if the operator makes their inputs itself; None if `inputs` does."""

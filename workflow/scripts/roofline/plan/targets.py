@@ -13,7 +13,6 @@ from roofline.core.terms import UserError, select_accelerators
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
 from roofline.measure import lock
-from roofline.measure.hardware_counters import choose_representative_jobs
 from roofline.operators.base import Job, Operator
 from roofline.operators.setting_types import Settings
 from roofline.plan.config import Config
@@ -50,12 +49,12 @@ class Cells:
         # The jobs whose counters are read, with their rules.
         self.ncu = profiler
         self.counted_on = [] if self.config.counters == "off" else self.gpus
-        candidates = []
-        for rule, operator in self.operators.items():
-            on_counted_gpu = self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
-            if on_counted_gpu and (job := operator.profiled(self.config)):
-                candidates.append((operator, job))
-        self.counted = list(choose_representative_jobs(candidates))
+        self.counted = [
+            (rule, job)
+            for rule, operator in self.operators.items()
+            if self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
+            for job in operator.profiled(self.config)
+        ]
 
     def measures_all(self, device: str) -> bool:
         """Return whether more is measured than comparing a CPU with a GPU needs. By default it is not on a CPU that has
@@ -218,7 +217,7 @@ class Cells:
         for rule, job in self.counted:
             cold = rule in self.timed and getattr(self.config, rule).cache == "cold"
             task = {"operator": rule, "operators": self.own_file(rule), "job": job.to_json(), "cold": cold}
-            tasks.append(json.dumps(task))
+            tasks.append(json.dumps({**task, "every": self.config.effort == "thorough"}))
         return tasks
 
     def operator_seals(self, device: str) -> list[str]:

@@ -35,7 +35,7 @@ class LoadMoment(Record):
     """A moment under sustained load; null where NVML reports nothing."""
 
     at_s: NotNegative
-    sm_clock_mhz: NotNegative | None = Field(default=None, description="counted, over the steps up to this moment")
+    sm_clock_mhz: NotNegative | None = Field(default=None, description="counted, over the products up to this moment")
     power_w: NotNegative | None = Field(default=None, description="null where NVML has not refreshed it since")
     temperature_c: float | None = None
     throttle_reasons: list[str] | None = None

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from roofline.core.formatting import count_words, percent, traffic_text
+from roofline.core.formatting import count_words, join_words, percent, traffic_text
 from roofline.core.levels import LEVEL_TITLES
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.table.rows import Counted, InstructionRoofline, Roofline
@@ -17,18 +17,22 @@ LIMIT_TITLES = LEVEL_TITLES | {"issue": "instruction issue", "latency": "latency
 
 def counter_facts(table: Roofline) -> dict:
     """Return the facts of the sentences on counters. Traffic is judged in memory-bound cells, FLOPs in all."""
-    agreement, wrong = [], []
+    agreement, wrong, unjudged = [], [], []
     for quantity, field in AGREEMENT_FIELDS.items():
         eligible = [cell for cell in table.counters if quantity == FLOPS or cell.limited_by_memory]
         judged = [cell for cell in eligible if getattr(cell, field) is not None]
         if judged:
             agreement.append((quantity, sum(getattr(cell, field) for cell in judged), len(judged)))
+        if len(judged) < len(table.counters):
+            unjudged.append(f"{quantity} of {len(table.counters) - len(judged)}")
         wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, field)]
     reasons = [item for cell in table.counters for item in cell.not_counted.items()]
     return {
         "refused": table.refused_counters,
-        "cells": count_words(len(table.counters), "cell") if table.counters else "",
+        "count": len(table.counters),
+        "measured": sum(bool(cell.gpu_time_s) for cell in table.operators),
         "agreement": agreement,
+        "unjudged": join_words(unjudged),
         "wrong": list(dict.fromkeys(wrong)),
         "missing": {f"{counter.replace('_', ' ')} ({reason})" for counter, reason in reasons},
         "instructions": [_explained(row) for row in table.instructions],

@@ -159,6 +159,7 @@ def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
         "report": report,
         "faulty": device.faulty or cpu.faulty,
         "memory_bound": main,
+        "cores": cpu.row.hardware.get("cores_usable"),
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
 

@@ -133,7 +133,18 @@ class Ratio:
 
     title: str
     pairs: list[tuple[MeasuredCell, MeasuredCell]]  # GPU and CPU, by bytes moved
-    compute_ceiling_ratio: float | None  # of their compute ceilings; None unless compute limits the first case
+
+    @property
+    def roof_ratios(self) -> list[float]:
+        """The roof on the GPU over that on the CPU, for each pair in which both are sound."""
+        sound = [pair for pair in self.pairs if all(cell.reliable_fraction_of_roof for cell in pair)]
+        roofs = [(gpu_cell.roof_tflops, cpu_cell.roof_tflops) for gpu_cell, cpu_cell in sound]
+        return [gpu_roof / cpu_roof for gpu_roof, cpu_roof in roofs if gpu_roof and cpu_roof]
+
+    @property
+    def cores_used(self) -> list[float]:
+        """The cores that each CPU cell kept busy, as far as that is known."""
+        return [cpu_cell.cores_used for _, cpu_cell in self.pairs if cpu_cell.cores_used]
 
     @property
     def speed_ups(self) -> list[float]:
@@ -319,15 +330,10 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
     if not pairs:
         return None
-    gpu_cell, cpu_cell = pairs[0]
-    scope = table.scope_label(gpu_cell)
-    ceilings = table.ceiling(gpu, gpu_cell.compute_ceiling), table.ceiling("cpu", cpu_cell.compute_ceiling)
-    peaks = [ceiling.tflops for ceiling in ceilings if isinstance(ceiling, ComputeCeiling)]
-    compute_bound = len(peaks) == 2 and gpu_cell.lower_ceiling == "compute"
+    scope = table.scope_label(pairs[0][0])
     return Ratio(
         title=f"{table.title(operator)} ({scope})" if scope else table.title(operator),
         pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
-        compute_ceiling_ratio=peaks[0] / peaks[1] if compute_bound else None,
     )
 
 

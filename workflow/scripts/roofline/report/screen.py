@@ -43,8 +43,11 @@ def format_summary(
             shown += _fit(line, width)
         shown.append("")
     if report.ratios:
-        ratios = " · ".join(f"{ratio.title} {words.format_span(ratio.speed_ups)}x" for ratio in report.ratios)
-        shown += [*_fit(Line(f"GPU/CPU, fp32: {ratios}"), width), ""]
+        ratios = " · ".join(
+            f"{ratio.title} {words.format_span(ratio.roof_ratios)} and {words.format_span(ratio.speed_ups)}"
+            for ratio in report.ratios
+        )
+        shown += [*_fit(Line(f"GPU over CPU, fp32, roofs and times against NumPy: {ratios}"), width), ""]
     if report.table.records_to_repeat:  # not cut: it is to be pasted
         shown += [f"Disturbed by other load. When the machine is idle: {again}"]
     return "\n".join(shown)

@@ -101,6 +101,20 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({counted}): {ranks}."
 
 
+def describe_formula(roofline: Roofline, device: str) -> str:
+    """Return why a CPU's peaks by formula may be wrong; empty for other devices."""
+    row = roofline.devices[device]
+    compute = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "compute"]
+    words = []
+    if any(ceiling.datasheet_at_least and (ceiling.burst_fraction_of_datasheet or 0) > 1 for ceiling in compute):
+        words.append(f"The formula takes the clock that {device} reports when idle. A core that boosts exceeds it.")
+    if row.hardware.get("cores_may_be_threads"):
+        cores = row.hardware.get("cores_usable")
+        words.append(f"The virtual machine does not say whether its {cores} cores are threads, two to a core.")
+        words.append("Then the formula's peak is half as high.")
+    return " ".join(words)
+
+
 def find_headline_name(ceiling: Ceiling) -> str:
     """Return the name of the figure by which a ceiling is ranked: fp16 sustained, hbm_read."""
     sustained = ceiling.kind == "compute" and ceiling.sustained_tflops

@@ -85,6 +85,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         gpu_time_s=gpu_s,
         gpu_time_ci95_s=gpu and gpu.ci95_s,
         sample_count=len(cpu.samples_s),
+        cores_used=cpu.contention and cpu.contention.own_cores,
         attained_tflops=attained,
         gpu_attained_tflops=measured.flops / gpu_s / 1e12 if gpu_s else None,
         attained_gb_per_s=measured.bytes / cpu_s / 1e9,

@@ -45,8 +45,9 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
         if rank < CONSTANTS or min(terms) <= 0:  # the points do not separate them
             continue
         freedom = len(points) - CONSTANTS
-        rms = float(numpy.sqrt(numpy.sum((relative @ terms - 1) ** 2) / freedom))
-        standard_errors = rms * numpy.sqrt(numpy.diag(numpy.linalg.inv(relative.T @ relative)))
+        squares = (relative @ terms - 1) ** 2
+        standard_error = float(numpy.sqrt(numpy.sum(squares) / freedom))
+        standard_errors = standard_error * numpy.sqrt(numpy.diag(numpy.linalg.inv(relative.T @ relative)))
         half_widths = student_t_half_width(freedom) * standard_errors / (1, 1e12, 1e12)
         above_w, above_joules = _energy_above_fit(peaks.get(dtype), base_power_w, joules_per_flop, clock_mhz)
         yield EnergyFit(
@@ -58,7 +59,8 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
             base_power_half_width_w=float(half_widths[0]),
             joules_per_byte_half_width=float(half_widths[1]),
             joules_per_flop_half_width=float(half_widths[2]),
-            rms_relative_error=rms,
+            rms_relative_error=float(numpy.sqrt(numpy.mean(squares))),
+            residual_standard_error=standard_error,
             repeats_spread=_spread_of_repeats(fitted),
             left_out=[_why_left_out(point) for point in of_dtype if point not in fitted],
             sm_clock_mhz=clock_mhz,

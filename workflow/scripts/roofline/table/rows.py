@@ -185,12 +185,19 @@ class EnergyFit(TableRow):
     base_power_w: float = Field(description="idle power, and whatever else does not follow the two rates")
     joules_per_byte: float
     joules_per_flop: float
-    base_power_half_width_w: NotNegative = Field(description="of its 95 % interval, by Student's t of n - 3")
-    joules_per_byte_half_width: NotNegative = Field(description="of its 95 % interval")
-    joules_per_flop_half_width: NotNegative = Field(description="of its 95 % interval")
-    rms_relative_error: NotNegative = Field(description="a fraction: of the relative residuals, over n - 3 points")
-    repeats_spread: NotNegative | None = Field(description="a fraction: of power, of a point that was measured twice")
-    left_out: list[str] = Field(description="points that the fit is without, and why")
+    base_power_half_width_w: NotNegative | None = Field(
+        default=None, description="of its 95 % interval, by Student's t of n - 3"
+    )
+    joules_per_byte_half_width: NotNegative | None = Field(default=None, description="of its 95 % interval")
+    joules_per_flop_half_width: NotNegative | None = Field(default=None, description="of its 95 % interval")
+    rms_relative_error: NotNegative = Field(description="a fraction: root mean square of the relative residuals")
+    residual_standard_error: NotNegative | None = Field(
+        default=None, description="a fraction: of the relative residuals, over the n - 3 that the fit leaves free"
+    )
+    repeats_spread: NotNegative | None = Field(
+        default=None, description="a fraction: of power, of a point that was measured twice"
+    )
+    left_out: list[str] = Field(default=[], description="points that the fit is without, and why")
     sm_clock_mhz: Positive = Field(description="of all points, within 1 %")
     gemm_above_fit_w: Positive | None = Field(default=None, description="of the GEMM on CUDA cores, above the fit")
     gemm_above_fit_joules_per_flop: Positive | None = Field(default=None, description="on-chip data movement")
@@ -266,6 +273,7 @@ class CellRow(CellKeyRow):
     gpu_time_s: NotNegative | None = Field(default=None, description="null on a CPU")
     gpu_time_ci95_s: Interval | None = None
     sample_count: int | None = Field(default=None, description="of the CPU time; null of a user's own operation")
+    cores_used: NotNegative | None = Field(default=None, description="that the CPU time kept busy, as a mean")
     attained_tflops: NotNegative | None
     gpu_attained_tflops: NotNegative | None = None
     attained_gb_per_s: NotNegative | None = Field(default=None, description="bytes over the CPU time")

@@ -59,6 +59,7 @@ class CpuDevice(base.Device):
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
+            "cores_may_be_threads": host.hides_threads(cpuinfo),
             **cpu_identity.formula_clock(cpuinfo),
             **cpu_identity.simd_units(
                 set(cpuinfo.get("flags", "").split()), platform.machine(), cpuinfo.get("cpu family")

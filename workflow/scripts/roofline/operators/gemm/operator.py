@@ -174,12 +174,12 @@ class Gemm(Operator):
         shape = case.shape
         return dtype_bytes(case.params.get("output") or case.dtype, shape["m"] * shape["n"])
 
-    def profiled(self, config: CompletedConfig) -> Job | None:
-        """Return a job of the reference GEMM in PROFILED_DTYPE; None if the settings leave that dtype out."""
+    def profiled(self, config: CompletedConfig) -> list[Job]:
+        """Return a job of the reference GEMM in PROFILED_DTYPE; none if the settings leave that dtype out."""
         settings = config.peak_flops
         if PROFILED_DTYPE not in settings.dtypes:
-            return None
-        return Job(PROFILED_DTYPE, (Case(dict.fromkeys(("m", "n", "k"), settings.size), PROFILED_DTYPE),))
+            return []
+        return [Job(PROFILED_DTYPE, (Case(dict.fromkeys(("m", "n", "k"), settings.size), PROFILED_DTYPE),))]
 
     def ready_cells(self, device: Device, case: Case) -> Iterator[GemmImplementation]:
         workloads, size = workloads_module(device), case.shape["m"]

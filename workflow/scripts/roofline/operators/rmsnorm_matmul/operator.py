@@ -101,6 +101,7 @@ class RmsNormMatmul(Operator):
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
     tolerance: ClassVar = TOLERANCES | {"fp16": 1e-3}
+    profiled_in_thorough = 3
     implementations = (UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph, FusedRmsNormMatmul, FusedRmsNormMatmulGraph)
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
     outputs = ("y",)
