@@ -12,7 +12,7 @@ from roofline.report.report_model import MeasuredCell, OperatorView, ReportView,
 from roofline.report.words import describe_limit
 from roofline.table.rows import USERS, Roofline, count_passed
 
-SHAPE_COLUMNS = ("cells", "predicted", "found", "CPU time: predicted, measured", "error", "of roof")
+SHAPE_COLUMNS = ("cells", "limited by, as predicted", "CPU time: predicted/measured", "error", "of roof")
 
 
 def build_pages(report: ReportView) -> dict[str, str]:
@@ -42,7 +42,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
 def _shapes(report: ReportView) -> MarkdownTable:
     operators = [operator for device in report.distinct_devices for operator in device.operators]
     cells = [cell for operator in operators for cell in operator.fastest_cells]
-    return drop_empty_columns(SHAPE_COLUMNS, predictions_page.build_shape_rows(cells, report.table), left_columns=4)
+    return drop_empty_columns(SHAPE_COLUMNS, predictions_page.build_shape_rows(cells, report.table), left_columns=3)
 
 
 def _html_facts(report: ReportView) -> dict:

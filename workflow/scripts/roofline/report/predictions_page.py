@@ -42,16 +42,24 @@ def _shape_row(series: Sequence[SealedCell], table: Roofline) -> list[str]:
     times = []
     for cell in series:
         size = f"{axis_value_text(axis, cell.axis_value(axis))}: " if axis else ""
-        times.append(f"{size}{duration(cell.sealed_cpu_time_s)}, {duration(cell.cpu_time_s)}")
+        times.append(f"{size}{_format_both(cell.sealed_cpu_time_s, cell.cpu_time_s)}")
     errors = [cell.sealed_cpu_time_error for cell in series]
+    predicted = "/".join(dict.fromkeys(cell.sealed.regime for cell in series))
+    found = "/".join(dict.fromkeys(cell.shown_regime or "-" for cell in series))
     return [
         " ".join(filter(None, [first.device, table.title(first.operator), first.dtype, table.series(first)])),
-        "/".join(dict.fromkeys(cell.sealed.regime for cell in series)),
-        "/".join(dict.fromkeys(cell.shown_regime or "-" for cell in series)),
+        predicted if predicted == found else f"{predicted}, found {found}",
         "; ".join(times),
         " to ".join(dict.fromkeys([format_error(min(errors)), format_error(max(errors))])),
         format_percent_span(cell.reliable_fraction_of_roof for cell in series if cell.reliable_fraction_of_roof),
     ]
+
+
+def _format_both(predicted_s: float, measured_s: float) -> str:
+    """Return two times, 2.54/2.36 us; each with its unit where these differ."""
+    predicted, measured = duration(predicted_s), duration(measured_s)
+    value, _, unit = predicted.partition(" ")
+    return f"{value}/{measured}" if measured.endswith(f" {unit}") else f"{predicted}/{measured}"
 
 
 def group_by_series(cells: Sequence[Cell], table: Roofline) -> list[list[Cell]]:

@@ -18,6 +18,7 @@ from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow,
 from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
+CHECK_RESULTS = ("fail", "note", "pass", "not_applicable")
 
 Cell = TypeVar("Cell", bound=CellRow)
 
@@ -195,6 +196,17 @@ class ReportView:
     def gpus(self) -> list[DeviceView]:
         """All GPUs of the run."""
         return [device for device in self.devices if not device.is_cpu]
+
+    def group_checks(self) -> list[tuple[list[str], str, list[CheckResult]]]:
+        """Return checks by their result, faults first, each with the devices that have the same ones."""
+        groups: dict[tuple, tuple[list[str], str, list[CheckResult]]] = {}
+        for result in CHECK_RESULTS:
+            for device in self.devices:
+                checks = [check for check in device.checks if check.result == result]
+                key = result, *((check.check, check.reason if result != "pass" else "") for check in checks)
+                if checks:
+                    groups.setdefault(key, ([], result, checks))[0].append(device.device)
+        return list(groups.values())
 
     def describe_faults(self) -> str:
         """Return why nothing is said of trust: checks that failed, records that were disturbed; empty if nothing is."""
