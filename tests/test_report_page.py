@@ -6,6 +6,7 @@ import shutil
 import pytest
 from pictures import reference
 
+from roofline.report.charts import build_roofline_chart
 from roofline.report.pages import build_pages
 from roofline.report.report_model import build_report
 
@@ -38,6 +39,31 @@ def test_the_written_report_has_a_bounded_length_and_seven_parts(shown):
     assert len(re.findall(r"^## \d", text, re.MULTILINE)) == 7
     assert len(re.findall(r"^\d\. \*\*", text, re.MULTILINE)) == 3
     assert not re.search(r"\{\{|None|nan\b", text)
+
+
+def test_two_cards_of_a_model_have_no_longer_a_report():
+    table = reference()
+    moved = {
+        name: [*rows, *(row.model_copy(update={"device": "gpu1"}) for row in rows if row.device == "gpu0")]
+        for name in ("ceilings", "operators", "sweeps", "energy_fits", "instructions", "counters", "checks")
+        if (rows := getattr(table, name))
+    }
+    two = table.model_copy(update={**moved, "devices": {**table.devices, "gpu1": table.devices["gpu0"]}})
+    text = build_pages(build_report(two))["ROOFLINE.md"]
+    assert len(text.split()) <= 2500 and "gpu1, of the same model" in text and "gpu0 and gpu1, pass" in text
+
+
+def test_doubted_cells_are_crossed_in_the_chart():
+    table = reference()
+    doubted = [
+        cell.model_copy(update={"doubt": "disturbed"}) for cell in table.operators if cell.operator == "row_norm"
+    ]
+    others = [cell for cell in table.operators if cell.operator != "row_norm"]
+    charts = [
+        build_roofline_chart(table.model_copy(update={"operators": cells}), "gpu0") for cells in (others, doubted)
+    ]
+    crosses = [[trace for trace in chart["data"] if trace.get("meta", {}).get("kind") == "crossed"] for chart in charts]
+    assert [sum(len(trace["x"]) for trace in traces) for traces in crosses] == [0, len(doubted)]
 
 
 # ---------------------------------------------------------------- in a browser

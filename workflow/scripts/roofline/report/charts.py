@@ -62,6 +62,8 @@ def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     for (operator, _), group in group_by(cells, lambda pair: (pair[1].operator, pair[1].dtype)).items():
         traces.append(_sealed_dots([dot for dot, _ in group], content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
+    crossed = [dot for dot, _ in cells if dot.crossed]
+    traces += [_crosses(crossed, content.scale)] if crossed else []
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")
 
 
@@ -84,6 +86,13 @@ def _dots(cells: Sequence[tuple[Dot, CellRow]], scale: float, best: set[int], sy
     words = [hover_text(cell, roofline) for _, cell in cells]
     intensities = [dot.intensity_flops_per_byte for dot in dots]
     return _trace(intensities, [scale * dot.tflops for dot in dots], words, marker=look, meta={"kind": "cell"})
+
+
+def _crosses(dots: Sequence[Dot], scale: float) -> dict:
+    """Crosses over dots that are not to be relied on, as in roofline.png."""
+    look = {"symbol": "x-thin", "size": 11, "line": {"width": 1.5, "color": "@ink"}}
+    intensities, rates = [dot.intensity_flops_per_byte for dot in dots], [scale * dot.tflops for dot in dots]
+    return _trace(intensities, rates, marker=look, meta={"kind": "crossed"})
 
 
 def _lines(content: RooflineContent, ends: tuple[float, float]) -> Iterable[dict]:
