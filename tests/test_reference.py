@@ -1,9 +1,13 @@
 """The committed results of real cards: whole, sealed, and all that is derived follows from the records exactly."""
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
-from workflow_run import NEWEST
+from workflow_run import CHECKOUT, NEWEST
 
 from roofline.core import roofline_model
 from roofline.records.bandwidth_record import BandwidthRecord
@@ -13,8 +17,8 @@ from roofline.records.manifest_record import Manifest
 from roofline.records.operator_record import OperatorRecord
 from roofline.report.derived import TABLE, derive
 from roofline.report.report_model import Source
-from roofline.run.archive import opened
-from roofline.run.make_manifest import describe_amendments, hashes
+from roofline.run.archive import opened, unpacked
+from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import find_violations
@@ -118,3 +122,42 @@ def test_everything_derived_follows_from_the_records(derived):
 def test_every_check_that_applies_to_the_gpu_passes(derived):
     results = {c.result for c in derived["roofline.json"].checks if c.device != "cpu"}
     assert "pass" in results and "fail" not in results
+
+
+def first_hashes() -> dict[str, str]:
+    """Committed apart from the archives."""
+    return json.loads((NEWEST.parent / "first_hashes.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(first_hashes()))
+def test_each_archive_is_the_one_that_was_first_committed_or_says_what_was_amended(name):
+    with opened(NEWEST.parent / name) as (_, manifest, _):
+        assert first_hash(manifest) == first_hashes()[name]
+
+
+def test_every_archive_is_listed():
+    assert {path.parent.relative_to(NEWEST.parent).as_posix() for path in NEWEST.parent.rglob("*.tar.gz")} == {
+        *first_hashes()
+    }
+
+
+def test_a_record_that_was_replaced_together_with_its_hash_is_refused(tmp_path):
+    card = tmp_path / "reference" / NEWEST.name
+    card.mkdir(parents=True)
+    shutil.copy(NEWEST.parent / "first_hashes.json", card.parent)
+    with unpacked(NEWEST) as root:
+        shutil.copytree(root / "results", card / "results")
+    record, manifest = card / "results/gpu0/peak_flops/fp16.json", card / "results/manifest.json"
+    old = file_sha256(record)
+    record.write_text(record.read_text().replace('"burst_tflops": 8', '"burst_tflops": 9'))
+    hashes = {"old_sha256": old, "new_sha256": file_sha256(record)}
+    assert len({*hashes.values()}) == 2
+    manifest.write_text(manifest.read_text().replace(old, hashes["new_sha256"]))
+    program = CHECKOUT / "workflow/commands/verify.py"
+    done = subprocess.run([sys.executable, "-P", program, card], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and f"{NEWEST.name}: not the files" in done.stdout
+    amendment = {"path": "results/gpu0/peak_flops/fp16.json", **hashes, "commit": "1" * 40, "reason": "said"}
+    content = json.loads(manifest.read_text())
+    content["amended"] += [amendment | {"amended_at": "2026-11-30T00:00:00+00:00"}]
+    manifest.write_text(json.dumps(content))
+    assert first_hash(read(Manifest, manifest)) == first_hashes()[NEWEST.name]

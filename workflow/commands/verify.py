@@ -4,6 +4,7 @@ records, into results/rendered/. Nothing is measured, and no code of the archive
 python workflow/commands/verify.py [ARCHIVE]      (a folder too; without one, the newest in results/archive/)
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -20,15 +21,29 @@ from roofline.report.report_model import Source
 from roofline.report.words import format_failures
 from roofline.run.archive import ENDING, RENDERED, newest, opened
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.make_manifest import describe_amendments, hashes
+from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
+
+FIRST_HASHES = "first_hashes.json"  # in reference/: of each archive there, as it was first committed
+
+
+def list_replaced(run: Path, manifest: Manifest) -> list[str]:
+    """Return a line if a committed archive holds files that differ from those of its run, and no amendment says so."""
+    listed = next((folder / FIRST_HASHES for folder in run.parents if (folder / FIRST_HASHES).is_file()), None)
+    if listed is None:
+        return []
+    name = (run.parent if run.is_file() else run).relative_to(listed.parent).as_posix()
+    if json.loads(listed.read_text(encoding="utf-8")).get(name) == first_hash(manifest):
+        return []
+    return [f"{name}: not the files that were first archived, by {listed.name}; `amended` in the manifest says no more"]
 
 
 def verify(run: Path) -> int:
     """Print a line for each problem of a run, or where it is drawn. Return the exit status. Raises UserError and
     OSError."""
     with opened(run) as (root, manifest, problems):
+        problems += list_replaced(run.resolve(), manifest)
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1

@@ -77,6 +77,13 @@ def describe_amendments(manifest: Manifest) -> list[str]:
     ]
 
 
+def first_hash(manifest: Manifest) -> str:
+    """Return one SHA-256 of all outputs as their run left them: of those that were amended since, as they were."""
+    first = {output.path: output.sha256 for output in manifest.outputs}
+    first |= {entry.path: entry.old_sha256 for entry in reversed(manifest.amended)}
+    return hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()
+
+
 def broken_seals(results: Results, sha256: Mapping[str, str]) -> list[str]:
     """Return a line for each measurement that does not follow from the seals of its device."""
     return [line for device in results.devices for line in find_violations(results, device, sha256)]
