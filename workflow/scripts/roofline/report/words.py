@@ -73,8 +73,12 @@ def format_sustained(ceiling: ComputeCeiling, scale: float = 1) -> str:
 
 
 def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
-    """Return NVML's throttle reasons under load, in words; empty if there are none."""
+    """Return NVML's throttle reasons under load, with what the load lost against the burst: power cap (-16 %); empty if
+    there are none."""
     words = throttle_reasons_text(ceiling.throttle_reasons)
+    if words and ceiling.kind == "compute" and ceiling.sustained_tflops:
+        lost = 1 - ceiling.sustained_tflops / ceiling.burst_tflops
+        words += f" (-{percent(lost)})" if lost > 0 else " (-0 %)"
     return f"{words}, throughout" if ceiling.all_throttled and words else words
 
 

@@ -268,10 +268,10 @@ class CellRow(CellKeyRow):
     bytes: int | float
     intensity_flops_per_byte: NotNegative | None = Field(description="null without traffic")
     cpu_time_s: NotNegative | None = Field(description="null of an operation that the user did not time")
-    cpu_time_ci95_s: Interval | None = None
+    cpu_time_ci95_s: Interval | None = Field(default=None, description="of the median, within one block of one run")
     cpu_time_decile_ratio: Positive | None = Field(default=None, description="the ninth decile over the first")
     gpu_time_s: NotNegative | None = Field(default=None, description="null on a CPU")
-    gpu_time_ci95_s: Interval | None = None
+    gpu_time_ci95_s: Interval | None = Field(default=None, description="of the median, within one block of one run")
     sample_count: int | None = Field(default=None, description="of the CPU time; null of a user's own operation")
     cores_used: NotNegative | None = Field(default=None, description="that the CPU time kept busy, as a mean")
     attained_tflops: NotNegative | None
