@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import select
 import signal
 import sys
 import threading
@@ -19,7 +18,8 @@ BEGUN = threading.Event()  # set when the run begins to end
 
 
 def end_on_signals(last_words: Callable[[], str]) -> None:
-    """From now on end the run at a signal, and once nobody reads what it prints, as after `make | head`.
+    """From now on end the run at a signal, and at the next line that it prints once nobody reads them, as after
+    `make | head`.
 
     Signals that the caller ignores, as nohup does, stay ignored. Replaces what Snakemake does at SIGTERM: it would wait
     for its jobs.
@@ -27,7 +27,7 @@ def end_on_signals(last_words: Callable[[], str]) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: _end_run(last_words))
-    threading.Thread(target=_end_when_unread, args=(last_words,), daemon=True).start()
+    signal.signal(signal.SIGPIPE, lambda *_: _end_run(last_words))  # Python itself ignores it
 
 
 def end_with_make() -> None:
@@ -37,20 +37,8 @@ def end_with_make() -> None:
 
 def _end_run(last_words: Callable[[], str]) -> None:
     """End this process and those that it started. Not by an exception: Snakemake would print its trace."""
-    for number in SIGNALS:
+    for number in (*SIGNALS, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    _end_processes(last_words)
-
-
-def _end_when_unread(last_words: Callable[[], str]) -> None:
-    with contextlib.suppress(OSError, ValueError):  # closed from the start
-        watch = select.poll()
-        watch.register(sys.stdout.fileno(), 0)  # errors alone are reported
-        watch.poll()
-        _end_processes(last_words)
-
-
-def _end_processes(last_words: Callable[[], str]) -> None:
     BEGUN.set()
     started = psutil.Process().children(recursive=True)
     for process in started:
@@ -58,9 +46,8 @@ def _end_processes(last_words: Callable[[], str]) -> None:
             process.terminate()
     psutil.wait_procs(started, timeout=PATIENCE_S)  # what lives longer ends with the run's lock
     words = f"{last_words()}\n".encode(errors="replace")
-    if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:  # for a reader that stalls
-            signal.signal(number, signal.SIG_DFL)
+    for number in SIGNALS:  # for a reader that stalls
+        signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # the terminal may be gone. Not by print: it may have been interrupted itself
         os.write(sys.stdout.fileno(), words)
     os._exit(INTERRUPTED)
