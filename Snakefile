@@ -30,7 +30,7 @@ include: "workflow/rules/report.smk"
 
 
 onstart:
-    run_lock.hold()
+    faults_end_the_run(run_lock.hold)
     if CONFIG.counters == "required":
         faults_end_the_run(hardware_counters.require_counters, CELLS.ncu, CELLS.counted_on)
     CONSOLE.announce()

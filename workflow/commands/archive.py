@@ -22,7 +22,7 @@ from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest_record import Manifest, ManifestDevice
 from roofline.report.words import format_failures
-from roofline.run import checkout, folder, run_lock
+from roofline.run import checkout, folder
 from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.make_manifest import differing_files, is_result, unlisted_files
@@ -50,10 +50,9 @@ def describe_stale_outputs(options: list[str]) -> str | None:
 
 def archive(root: Path, options: list[str], sources_at: Path | None = None) -> Path:
     """Check the run in a folder and pack it, with the sources of `sources_at`, by default of the folder itself. Return
-    the path of the archive, relative to the folder. Raises UserError, in one line."""
+    the path of the archive, relative to the folder. Raises UserError and OSError, in one line."""
     sources_at = sources_at or root
-    if run_lock.is_held():
-        raise UserError("not archived: a run is going on in this folder; wait for it to end")
+    folder.require_no_living_run(root)
     manifest = manifest_of(root)
     if stale := describe_stale_outputs(options):
         raise UserError(f"not archived: {stale}; {AGAIN}")

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import fcntl
 import logging
 import subprocess
 import sys
@@ -82,9 +83,8 @@ def write_config(folder: Path, config: dict, checkout: Path = Path()) -> None:
 
 def require_no_living_run(folder: Path) -> None:
     """Raise OSError while another run is going on in the folder, which must not be changed under it."""
-    with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
-        if run_lock.is_held():
-            raise OSError(run_lock.refusal())
+    with contextlib.suppress(FileNotFoundError), open(folder / run_lock.LOCK, encoding="utf-8") as file:
+        run_lock.take(file.fileno(), fcntl.LOCK_SH)
 
 
 def measure(

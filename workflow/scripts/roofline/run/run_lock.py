@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -18,15 +17,12 @@ _held_files: list[int] = []  # open until this process ends
 
 
 def hold() -> None:
-    """Hold this folder for as long as this process lives. Ends it, with one line, while another run is going on."""
+    """Hold this folder for as long as this process lives. Raises OSError while another run is going on there."""
     if _held_files:
         return
     LOCK.parent.mkdir(exist_ok=True)
     file = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sys.exit(refusal())
+    take(file, fcntl.LOCK_EX)
     _held_files.append(file)
     os.truncate(file, 0)
     os.write(file, str(os.getpid()).encode())
@@ -34,19 +30,13 @@ def hold() -> None:
     os.environ.setdefault(RUN_PROCESS_VARIABLE, str(os.getpid()))  # a run within another is a part of it
 
 
-def is_held() -> bool:
-    """Return whether a living run holds this folder."""
+def take(file: int, kind: int) -> None:
+    """Take the lock of an open file, of this kind of fcntl. Raises OSError, in one line, while another run holds it."""
     try:
-        with open(LOCK, encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)
-    return False
-
-
-def refusal() -> str:
-    """Return the line for a folder that another run holds."""
-    return f"another run is going on in this folder (process {LOCK.read_text().strip()}): wait for it to end"
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        number = os.pread(file, 20, 0).decode()
+        raise OSError(f"another run is going on in this folder (process {number}): wait for it to end") from None
 
 
 def end_with_run() -> None:
