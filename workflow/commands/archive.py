@@ -25,7 +25,7 @@ from roofline.report.words import format_failures
 from roofline.run import checkout, folder
 from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
-from roofline.run.make_manifest import differing_files, is_result, unlisted_files
+from roofline.run.make_manifest import differing_files, unlisted_files
 from roofline.table.rows import Roofline
 
 METADATA = Path(".snakemake", "metadata")
@@ -97,7 +97,7 @@ def print_summary(root: Path, path: Path) -> None:
         more = f" and {len(unlisted) - 1} more" if unlisted[1:] else ""
         print(f"left out, because no job of this config makes them: {unlisted[0]}{more}")
     for file in manifest.data:
-        if not is_result(file.path):
+        if not Path(file.path).is_relative_to(RESULTS):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
     for line in format_failures(read(Roofline, root / RESULTS / "roofline.json").doubting_failures):
         print(line)

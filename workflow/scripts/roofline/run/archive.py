@@ -18,7 +18,7 @@ from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
-from roofline.run.make_manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
+from roofline.run.make_manifest import broken_seals, differing_files, hashes, unlisted_files
 from roofline.table.run_records import read_results
 
 MANIFEST = f"{RESULTS}/manifest.json"
@@ -37,7 +37,7 @@ def list_packed_paths(manifest: Manifest, sources: Iterable[str], more_paths: It
     Data files outside results/, such as a checkpoint, are left out; the manifest has their hashes.
     """
     logs = [output.log for output in manifest.outputs if output.log]
-    user_files = {file.path for file in manifest.data if not is_result(file.path)}
+    user_files = {file.path for file in manifest.data if not Path(file.path).is_relative_to(RESULTS)}
     paths = [MANIFEST, *(output.path for output in manifest.outputs), *logs, *more_paths, *sources]
     return [path for path in dict.fromkeys(paths) if path not in user_files]
 

@@ -6,7 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, select_accelerators
@@ -43,7 +43,8 @@ def make_manifest(
     results = read_results(root / RESULTS, [root / path for path in outputs])
     data = results.data_files()
     reports = [report for _, record in results.counters for report in record.reports]
-    paths = outputs + [file.path for file in [*data, *reports] if is_result(file.path) and (root / file.path).is_file()]
+    files = [file.path for file in [*data, *reports] if Path(file.path).is_relative_to(RESULTS)]
+    paths = outputs + [path for path in files if (root / path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(paths)]
     if faults := broken_seals(results, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
@@ -131,11 +132,6 @@ def describe_environment(devices: list[DeviceRecord]) -> Environment:
         os=host.get("os") or platform.platform(),
         host_cpu=host.get("cpu"),
     )
-
-
-def is_result(path: str) -> bool:
-    """Return whether a path lies below results/."""
-    return PurePosixPath(path).parts[:1] == (RESULTS.name,)
 
 
 # ---------------------------------------------------------------- holding files against it
