@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import chain, count
 from pathlib import Path
 
 from roofline.core.formatting import count_words
@@ -58,7 +57,7 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
             continue  # missing, or corrupt
         kind = RUN_FILES.get(path.relative_to(results).as_posix(), kind)
         if version != (current := kind.model_fields["schema_version"].default):
-            aside = _find_free_path(results.with_name(f"{results.name}-version-{version}"))
+            aside = results.with_name(f"{results.name}-version-{version}")
             raise UserError(f"{path} is of version {version}; this code writes version {current}: mv {results} {aside}")
 
 
@@ -83,7 +82,7 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
         try:
             _require_sound(path, results, counters)
         except (UserError, OSError) as error:
-            aside = _find_free_path(folder / path.relative_to(results))
+            aside = folder / path.relative_to(results)
             print(f"{error}\n{path} is corrupt: a run sets it aside as {aside} and makes it again", file=sys.stderr)
             if not dry:
                 aside.parent.mkdir(parents=True, exist_ok=True)
@@ -112,17 +111,12 @@ def set_aside_other_cards(present: Mapping[str, Identity], results: Path) -> Non
             continue
         if (earlier.uuid, earlier.name) != (identity.uuid, identity.name):
             slug = re.sub(r"[^A-Za-z0-9]+", "-", f"{device}-{earlier.name}-{earlier.uuid[-8:]}")
-            aside = _find_free_path(results / PREVIOUS / f"{slug}-{_stamp()}")
+            aside = results / PREVIOUS / f"{slug}-{_stamp()}"
             aside.mkdir(parents=True)
             for path in (results / device, *filter(Path.is_file, sorted(results.iterdir()))):
                 shutil.move(path, aside / path.name)
             now = f"{identity.name} ({identity.uuid})"
             print(f"{device} was {earlier.name} ({earlier.uuid}) and is {now} now: see {aside}", file=sys.stderr)
-
-
-def _find_free_path(path: Path) -> Path:
-    names = chain([path], (path.with_name(f"{path.name}.{number}") for number in count(1)))
-    return next(name for name in names if not name.exists())
 
 
 def _stamp() -> str:
