@@ -69,18 +69,6 @@ def list_stale_outputs(args: argparse.Namespace) -> list[str]:
     return stale
 
 
-def write_config(folder: Path, config: dict, checkout: Path = Path()) -> None:
-    """Write the configuration of a folder. Relative paths in it become absolute: they are paths of the checkout."""
-    local_config = dict(config)
-    if paths := local_config.get("operators"):
-        local_config["operators"] = [str((checkout / path).absolute()) for path in paths]
-    if checkpoint := (local_config.get("model") or {}).get("checkpoint"):
-        local_config["model"] = {**local_config["model"], "checkpoint": str((checkout / checkpoint).absolute())}
-    path = folder / CONFIG_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(yaml.safe_dump(local_config, sort_keys=False), path)
-
-
 def require_no_living_run(folder: Path) -> None:
     """Raise OSError while another run is going on in the folder, which must not be changed under it."""
     with contextlib.suppress(FileNotFoundError), open(folder / run_lock.LOCK, encoding="utf-8") as file:
@@ -91,14 +79,14 @@ def measure(
     targets: Sequence[str], config: dict, folder: Path, limit_s: float | None = None, options: Sequence[str] = ()
 ) -> dict[str, Failure]:
     """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder, and return why each missing one is
-    missing, by its path. `config` are settings, with defaults for the others, and `options` are Snakemake's, which is
-    ended after `limit_s` seconds. The output of Snakemake goes to run.log in the folder.
+    missing, by its path. `config` are settings, with defaults for the others, whose paths are absolute. `options` are
+    Snakemake's, which is ended after `limit_s` seconds. The output of Snakemake goes to run.log in the folder.
 
     Raises UserError if nothing was begun, and OSError while another run is going on in the folder.
     """
     settings.complete(config)
     require_no_living_run(folder)
-    write_config(folder, config)
+    write_text(yaml.safe_dump(config, sort_keys=False), folder / CONFIG_FILE)
     log, reason, failed, started = folder / LOG, "its process died", True, time.time()
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "2", "--snakefile", f"{settings.CHECKOUT}/Snakefile"]
     command += ["--directory", str(folder), *options, "--keep-going", "--", *targets]
