@@ -45,25 +45,23 @@ def read_config(args: argparse.Namespace) -> dict:
 
 
 def list_stale_outputs(args: argparse.Namespace) -> list[str]:
-    """Return the files that a run with these parsed options of Snakemake would make. Raises UserError if it would
-    fail."""
+    """Return the files that a run for the targets and settings of these parsed options of Snakemake would make, without
+    those that options force. Raises UserError if it would fail."""
     from snakemake.api import SnakemakeApi
     from snakemake.cli import parse_config
     from snakemake.settings.enums import Quietness
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings
 
     config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
-    same = {
-        name: getattr(args, name)
-        for name in ("targets", "rerun_triggers", "forcerun", "forceall", "until", "omit_from")
-    }
+    planned = DAGSettings(
+        targets=args.targets, rerun_triggers=args.rerun_triggers, force_incomplete=args.rerun_incomplete
+    )
     stale: list[str] = []
     try:
         silent = OutputSettings(dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL)
         with SnakemakeApi(silent) as api:
             workflow = api.workflow(ResourceSettings(cores=1), config_settings=config, snakefile=args.snakefile)
-            dag = workflow.dag(DAGSettings(**same, force_incomplete=args.rerun_incomplete))
-            dag.execute_workflow(executor="dryrun", updated_files=stale)
+            workflow.dag(planned).execute_workflow(executor="dryrun", updated_files=stale)
     except (Exception, SystemExit) as error:  # of the Snakefile too
         raise UserError(str(error)) from None
     return stale
