@@ -99,8 +99,8 @@ class SmallRun:
 
     # -- its manifest
 
-    def manifest(self, **fields) -> Manifest:
-        known = {"settings": SETTINGS, "asked": ASKED, "usd_per_hour": None, "sources": SOURCES}
+    def manifest(self, usd_per_hour: float | None = None, **fields) -> Manifest:
+        known = {"settings": SETTINGS | {"cost": {"usd_per_hour": usd_per_hour}}, "asked": ASKED, "sources": SOURCES}
         known |= {"run_started_at": f"{DAY}11:59:58+00:00", "created_at": MADE}
         return make_manifest(self.root, self.paths, self.jobs, **known | fields)
 

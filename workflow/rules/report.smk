@@ -38,6 +38,5 @@ rule manifest:
     params:
         settings=lambda wildcards: json.dumps(CONFIG.model_dump(), sort_keys=True),
         asked=asked_as_text,
-        usd_per_hour=CONFIG.cost.usd_per_hour,
     script:
         "../scripts/manifest.py"

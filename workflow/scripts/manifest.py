@@ -31,8 +31,7 @@ if __name__ == "__main__":
             job_times(),
             settings=json.loads(snakemake.params.settings),
             asked=json.loads(snakemake.params.asked),
-            usd_per_hour=snakemake.params.usd_per_hour,
-            run_started_at=os.environ.get(RUN_STARTED),
+            run_started_at=os.environ[RUN_STARTED],
             created_at=now(),
             sources=checkout.describe(Path(snakemake.scriptdir).resolve().parents[1]),
         )

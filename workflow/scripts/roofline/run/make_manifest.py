@@ -5,6 +5,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -29,8 +30,7 @@ def make_manifest(
     *,
     settings: dict,
     asked: dict,
-    usd_per_hour: float | None,
-    run_started_at: str | None,
+    run_started_at: str,
     created_at: str,
     sources: Sources,
 ) -> Manifest:
@@ -59,7 +59,7 @@ def make_manifest(
         devices=[ManifestDevice(**shared_fields(device, ManifestDevice)) for device in devices],
         data=data,
         operators={path: sha for _, record in results.of_kind(OperatorRecord) for path, sha in record.sources.items()},
-        times=span(listed, run_started_at, created_at, usd_per_hour),
+        times=span(listed, run_started_at, created_at, settings["cost"]["usd_per_hour"]),
         outputs=listed,
     )
 
@@ -90,30 +90,29 @@ def broken_seals(results: Results, sha256: Mapping[str, str]) -> list[str]:
     return [line for device in results.devices for line in find_violations(results, device, sha256)]
 
 
-def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
+def describe_output(root: Path, path: str, job: Mapping, run_started_at: str) -> Output:
     """Return the entry of an output in the manifest, with the job that made it."""
-    run, start = parse_time(run_started_at), parse_time(job.get("started_at"))
+    started_at = parse_time(job.get("started_at"))
     return Output(
         path=path,
         bytes=(root / path).stat().st_size,
         sha256=file_sha256(root / path),
-        of_this_run=start >= run if start and run else None,
+        of_this_run=started_at >= datetime.fromisoformat(run_started_at) if started_at else None,
         **{key: job.get(key) for key in JOB_KEYS},
     )
 
 
-def span(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
+def span(outputs: list[Output], run_started_at: str, created_at: str, usd_per_hour: float | None) -> Times:
     """Return the seconds from the first job of this run to the manifest, and their cost in USD."""
     starts = [parse_time(output.started_at) for output in outputs if output.of_this_run]
     # A run that made only the manifest began when it was started.
-    first = min(filter(None, starts), default=parse_time(run_started_at)) if run_started_at else None
-    end = parse_time(created_at)
-    seconds = max(0.0, (end - first).total_seconds()) if first and end else None
+    first = min(filter(None, starts), default=datetime.fromisoformat(run_started_at))
+    seconds = max(0.0, (datetime.fromisoformat(created_at) - first).total_seconds())
     return Times(
-        first_start_at=first.isoformat() if first else None,
+        first_start_at=first.isoformat(),
         span_s=seconds,
         usd_per_hour=usd_per_hour,
-        cost_usd=usd_per_hour * seconds / 3600 if usd_per_hour is not None and seconds is not None else None,
+        cost_usd=usd_per_hour * seconds / 3600 if usd_per_hour is not None else None,
     )
 
 
