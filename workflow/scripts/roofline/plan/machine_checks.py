@@ -40,7 +40,7 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
     for operator in checked.operators.values():
         faults += check_operator(operator, config, identities)
     for identity in identities:
-        faults += _check_levels(config, identity, devices) + _check_array_sizes(config, identity, devices)
+        faults += _check_bandwidth(config, identity, devices)
     if faults:
         raise UserError(faults)
     return list(devices)
@@ -57,23 +57,16 @@ def find_profiler(config: Config) -> Path | None:
     return program
 
 
-def _check_levels(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:
-    if _measured_levels(config, identity, devices):
-        return []
-    setting, levels = ", ".join(config.bandwidth.levels), ", ".join(memory_levels(identity.device))
-    return [f"bandwidth.levels: {identity.device} has none of {setting}; it has {levels}"]
-
-
-def _measured_levels(config: Config, identity: Identity, devices: Sequence[str]) -> set[str]:
-    return {level_name(name) for name in memory_levels(identity.device, devices)} & set(config.bandwidth.levels)
-
-
-def _check_array_sizes(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:
-    """Return a line for arrays that a cache would keep, and for those that do not fit the device."""
-    levels, settings, free = _measured_levels(config, identity, devices), config.bandwidth, identity.memory_free_bytes
-    size, cache = settings.size_mib, identity.last_level_cache_bytes
+def _check_bandwidth(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:
+    """Return a line if the device has none of the levels, for arrays that a cache would keep, and for those that do not
+    fit the device."""
+    settings, size, free = config.bandwidth, config.bandwidth.size_mib, identity.memory_free_bytes
+    levels = {level_name(name) for name in memory_levels(identity.device, devices)}.intersection(settings.levels)
+    if not levels:
+        asked, known = ", ".join(settings.levels), ", ".join(memory_levels(identity.device))
+        return [f"bandwidth.levels: {identity.device} has none of {asked}; it has {known}"]
     arrays = max((ARRAYS_NEEDED[level] for level in levels.intersection(ARRAYS_NEEDED)), default=0)
-    min_mib = math.ceil(MIN_CACHES * cache / MIB)
+    min_mib = math.ceil(MIN_CACHES * identity.last_level_cache_bytes / MIB)
     needs = {f"bandwidth.size_mib: {size or 'null'}": arrays * (size or min_mib) * MIB}
     if levels.intersection(TRANSFER_TARGETS):
         needs[f"bandwidth.transfer_size_mib: {settings.transfer_size_mib}"] = settings.transfer_size_mib * MIB
