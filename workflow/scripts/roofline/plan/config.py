@@ -30,7 +30,6 @@ def _zero_or_between(lowest: float, highest: float) -> AfterValidator:
 Count = Annotated[float, _zero_or_between(1e-3, 1e30)]
 Seconds = Annotated[float, Field(ge=1e-12, le=1e12)]
 Ceiling = Literal[COMPUTE_CEILINGS]  # type: ignore[valid-type]  # a tuple built at run time
-Price = Annotated[float | None, _zero_or_between(1e-9, 1e9)]
 
 
 def _parse_devices(value: Any) -> Any:
@@ -97,7 +96,7 @@ class PlotSettings(Settings):
 class CostSettings(Settings):
     """The price of the machine, in USD per hour."""
 
-    usd_per_hour: Price = None
+    usd_per_hour: Annotated[float | None, _zero_or_between(1e-9, 1e9)] = None
 
 
 class Config(Settings):
