@@ -19,6 +19,8 @@ if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
 
 import argparse
 import contextlib
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -28,7 +30,7 @@ from snakemake.cli import args_to_api, parse_args
 from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery
-from roofline.plan import machine_checks, settings, targets
+from roofline.plan import machine_checks, settings
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
     console.started_by = ["make", *(["AGAIN=1"] if options.again else [])]
     record_name = None
     if options.cell is not None:
-        record_name = targets.find_record(options.cell, list_measured_records(config))
+        record_name = find_record(options.cell, list_measured_records(config))
         args.targets = [*args.targets, record_path(record_name)]
         console.started_by = ["make", "cell", f"CELL={record_name}"]
     if not args.dryrun:
@@ -92,6 +94,19 @@ def restore_records() -> None:
 def list_measured_records(config: dict) -> list[str]:
     """Return the names of the records that a run with these settings measures. Raises UserError."""
     return machine_checks.find_cells(settings.complete(config), discovery.discover()).measured()
+
+
+def find_record(text: str, record_names: Sequence[str]) -> str:
+    """Return the record name that a text means, with or without results/ and .json. Raises UserError."""
+    name = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
+    if name not in record_names:
+        suggestions = difflib.get_close_matches(name, record_names)
+        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+        device, devices = name.partition("/")[0], dict.fromkeys(known.partition("/")[0] for known in record_names)
+        if device and device not in devices:  # the records of another device are no suggestion
+            hint = f"; measured here: {', '.join(devices)}"
+        raise UserError(f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)")
+    return name
 
 
 def record_path(name: str) -> str:

@@ -1,6 +1,5 @@
 """What a configuration asks for. A record name is the path of a record below results/, without .json."""
 
-import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +8,7 @@ from typing import Any
 
 from roofline.core.dtypes import COMMON_DTYPE, REGISTER_ONLY_DTYPES
 from roofline.core.levels import ARRAYS_NEEDED, MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
-from roofline.core.terms import UserError, select_accelerators
+from roofline.core.terms import select_accelerators
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
 from roofline.measure import lock
@@ -264,19 +263,6 @@ def timing(settings: Settings) -> dict[str, Any]:
 def files(record_names: Iterable[str]) -> list[str]:
     """Return the paths of these records."""
     return [f"{RESULTS}/{name}.json" for name in record_names]
-
-
-def find_record(text: str, record_names: Sequence[str]) -> str:
-    """Return the record name that a text means, with or without results/ and .json. Raises UserError."""
-    name = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
-    if name not in record_names:
-        suggestions = difflib.get_close_matches(name, record_names)
-        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
-        device, devices = name.partition("/")[0], dict.fromkeys(known.partition("/")[0] for known in record_names)
-        if device and device not in devices:  # the records of another device are no suggestion
-            hint = f"; measured here: {', '.join(devices)}"
-        raise UserError(f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)")
-    return name
 
 
 def devices_with(operator: Operator, config: Config, devices: Iterable[str]) -> list[str]:
