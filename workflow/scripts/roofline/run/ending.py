@@ -1,7 +1,6 @@
 """How a run ends that is ended from outside: at once, with all its processes, and in one line."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -13,7 +12,6 @@ import psutil
 INTERRUPTED = 130  # the exit status, as a shell gives it after Ctrl-C
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PATIENCE_S = 2.0  # for jobs to leave nothing half-written
-PR_SET_PDEATHSIG = 1
 BEGUN = threading.Event()  # set when the run begins to end
 
 
@@ -28,11 +26,6 @@ def end_on_signals(last_words: Callable[[], str]) -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: _end_run(last_words))
     signal.signal(signal.SIGPIPE, lambda *_: _end_run(last_words))  # Python itself ignores it
-
-
-def end_with_make() -> None:
-    """Have the kernel send this process SIGTERM when make ends, however that ends, `kill -9` included."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end_run(last_words: Callable[[], str]) -> None:
