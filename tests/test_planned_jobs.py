@@ -1,15 +1,12 @@
 """Why jobs are done, from what Snakemake does not promise: a version that has it otherwise fails here."""
 
-import argparse
 import os
 from types import SimpleNamespace
 
-import pytest
 import yaml
-from workflow_run import Run
+from workflow_run import Run, changed
 
-from roofline.core.terms import UserError
-from roofline.run import console, folder, planned_jobs
+from roofline.run import console, planned_jobs
 
 PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
 ATTENTION_SEAL = "cpu/decode_attn/prediction.json"
@@ -61,13 +58,13 @@ def test_the_lines_of_jobs_are_shown_to_those_who_want_snakemake_quiet(run: Run)
     assert "[1/1] peak_flops cpu fp32: " in printed
 
 
-def test_the_settings_of_a_run_are_read_from_its_options_and_one_of_a_section_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"plot": {"dpi": 80}}))
-    given = argparse.Namespace(configfile=["mine.yaml"], config=["devices=cpu"], directory=None)
-    assert folder.read_config(given) == {"plot": {"dpi": 80}, "devices": "cpu"}
-    given.config = ["peak_flops.size=100"]
-    with pytest.raises(UserError) as refused:
-        folder.read_config(given)
-    (line,) = refused.value.lines
+def test_the_settings_of_a_run_are_read_from_its_options_and_one_of_a_section_is_refused(run: Run):
+    _, line = run.command("run", "--config", "peak_flops.size=100").stderr.splitlines()  # after Snakemake's profile
     assert line.startswith("--config peak_flops.size=100: ") and "--configfile" in line
+    own, mine = run.root / "config/config.yaml", run.root / "mine.yaml"
+    settings = changed(yaml.safe_load(own.read_text()), {"devices": ["gpu7"], "peak_flops": {"dtypes": ["fp64"]}})
+    mine.write_text(yaml.safe_dump(settings))
+    options = ["--configfile", "mine.yaml", "--config", "devices=cpu", "--cell", "cpu/peak_flops/fp64"]
+    assert "cpu/peak_flops/fp64.json: missing" in run.command("run", "--dry-run", *options).stdout
+    own.unlink()
+    assert "cpu/peak_flops/fp64.json: missing" in run.command("run", "--dry-run", *options).stdout

@@ -27,7 +27,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from snakemake.cli import args_to_api, parse_args
+from snakemake.cli import args_to_api, parse_args, parse_config
+from snakemake.utils import update_config
 
 from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
     parser, args = parse_args(["--cores", "all", *arguments])
     # A limit of jobs a second wakes the scheduler once a second for every job that has ended, and delays the exit.
     args.max_jobs_per_timespan = None
-    config = folder.read_config(args)
+    config = read_config(args)
     console.started_by = ["make", *(["AGAIN=1"] if options.again else [])]
     record_name = None
     if options.cell is not None:
@@ -73,6 +74,26 @@ def main(arguments: list[str]) -> int:
     if succeeded and record_name and not args.dryrun:
         print(describe_record(record_name))
     return 0 if succeeded else 1
+
+
+def read_config(args: argparse.Namespace) -> dict:
+    """Return the configuration of a run with these parsed options of Snakemake. Raises UserError.
+
+    The file of this folder comes first, if it exists or if the options name none.
+    """
+    if args.directory is not None:
+        raise UserError(f"--directory: make measures in this folder; cd {args.directory} first")
+    config: dict = {}
+    default = [folder.CONFIG_FILE] if folder.CONFIG_FILE.exists() or not args.configfile else []
+    for path in [*default, *args.configfile]:
+        update_config(config, settings.read_file(path))
+    for entry in args.config or []:
+        try:
+            update_config(config, parse_config([entry]))
+        except ValueError:
+            advice = "put a section into a file, such as mine.yaml, and give --configfile mine.yaml"
+            raise UserError(f"--config {entry}: should be KEY=VALUE; {advice}") from None
+    return config
 
 
 def choose_again(args: argparse.Namespace, config: dict) -> bool:

@@ -1,4 +1,4 @@
-"""The workflow in its own folder, with the settings that a run here would have."""
+"""A run in another folder, and what a run in this folder would make."""
 
 import argparse
 import contextlib
@@ -22,32 +22,10 @@ CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
 
 
-def read_config(args: argparse.Namespace) -> dict:
-    """Return the configuration of a run with these parsed options of Snakemake. Raises UserError.
-
-    The file of this folder comes first, if it exists or if the options name none.
-    """
-    from snakemake.cli import parse_config  # here, because measuring jobs import the API
-    from snakemake.utils import update_config
-
-    if args.directory is not None:
-        raise UserError(f"--directory: make measures in this folder; cd {args.directory} first")
-    config: dict = {}
-    for path in [*([CONFIG_FILE] if CONFIG_FILE.exists() or not args.configfile else []), *args.configfile]:
-        update_config(config, settings.read_file(path))
-    for entry in args.config or []:
-        try:
-            update_config(config, parse_config([entry]))
-        except ValueError:
-            advice = "put a section into a file, such as mine.yaml, and give --configfile mine.yaml"
-            raise UserError(f"--config {entry}: should be KEY=VALUE; {advice}") from None
-    return config
-
-
 def list_stale_outputs(args: argparse.Namespace) -> list[str]:
     """Return the files that a run for the targets and settings of these parsed options of Snakemake would make, without
     those that options force. Raises UserError if it would fail."""
-    from snakemake.api import SnakemakeApi
+    from snakemake.api import SnakemakeApi  # here, because measuring jobs import the API of tools
     from snakemake.cli import parse_config
     from snakemake.settings.enums import Quietness
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings
