@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
         restore_records()
     try:
         if options.again and not choose_again(args, config):
-            print(again.NOTHING_DISTURBED)
+            print("nothing to measure again: no record was disturbed, calibrations aside")
             return 0
         succeeded = args_to_api(args, parser)
     finally:

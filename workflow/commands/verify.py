@@ -19,12 +19,13 @@ from roofline.report import pictures
 from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
 from roofline.report.words import format_failures
-from roofline.run.archive import ENDING, RENDERED, newest, opened
+from roofline.run.archive import ENDING, newest, opened
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 
+RENDERED = RESULTS / "rendered"
 FIRST_HASHES = "first_hashes.json"  # in reference/: of each archive there, as it was first committed
 
 

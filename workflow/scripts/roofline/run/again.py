@@ -12,7 +12,6 @@ from roofline.run.jobs import COPIES
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
 
-NOTHING_DISTURBED = "nothing to measure again: no record was disturbed, calibrations aside"
 INCOMPLETE = Path(".snakemake", "incomplete")
 
 

@@ -23,7 +23,6 @@ from roofline.table.run_records import read_results
 
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
-RENDERED = Path(RESULTS, "rendered")
 ENDING = ".tar.gz"
 MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from the files that are there"
 
