@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +25,7 @@ from roofline.table.seals import find_violations, parse_time
 
 def make_manifest(
     root: Path,
-    outputs: Iterable[str],
+    outputs: Sequence[str],
     jobs: Mapping[str, Mapping],
     *,
     settings: dict,
@@ -39,12 +39,11 @@ def make_manifest(
     `jobs` has the job that made each output: rule, started_at, ended_at, log. Raises UserError if a measurement
     does not follow from its seals.
     """
-    outputs = list(dict.fromkeys(outputs))
     results = read_results(root / RESULTS, [root / path for path in outputs])
     data = results.data_files()
     reports = [report for _, record in results.counters for report in record.reports]
     files = [file.path for file in [*data, *reports] if Path(file.path).is_relative_to(RESULTS)]
-    paths = outputs + [path for path in files if (root / path).is_file()]
+    paths = [*outputs, *(path for path in files if (root / path).is_file())]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(paths)]
     if faults := broken_seals(results, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
