@@ -24,16 +24,12 @@ def list_planned_jobs(workflow: Any) -> list[PlannedJob]:
     """Return the jobs that a workflow with a complete DAG has to do, in an order in which they can be done."""
     dag = workflow.dag
     jobs = [job for level in dag.toposorted() for job in sorted(level, key=str) if dag.needrun(job)]
-    return [
-        PlannedJob(
-            job.rule.name,
-            list(map(str, job.output)),
-            dict(job.wildcards).get("device"),
-            describe_reason(dag.reason(job)),
-        )
-        for job in jobs
-        if job.output
-    ]
+    planned = []
+    for job in jobs:
+        outputs, device = [str(path) for path in job.output], dict(job.wildcards).get("device")
+        if outputs:
+            planned.append(PlannedJob(job.rule.name, outputs, device, describe_reason(dag.reason(job))))
+    return planned
 
 
 def is_complete(workflow: Any) -> bool:
