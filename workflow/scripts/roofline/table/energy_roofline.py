@@ -4,6 +4,7 @@ Choi, Bedard, Fowler and Vuduc: A roofline model of energy, IPDPS 2013.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy
 
@@ -13,18 +14,28 @@ from roofline.core.grouping import group_by
 from roofline.core.repeatability import relative_spread
 from roofline.core.statistics import median, student_t_half_width
 from roofline.records.bandwidth_record import BandwidthRecord
-from roofline.records.energy_record import EnergyPoint
+from roofline.records.energy_record import EnergyPoint, PowerPoint
 from roofline.table.rows import ComputeCeiling, EnergyFit
 
 ONE_CLOCK = 0.01  # a point counts if its clock is within this of the median clock
 CONSTANTS = 3  # that a fit has
 FEWEST_FIT_POINTS = CONSTANTS + 1
+UNITS = (1, 1e12, 1e12)  # of the fit, W, TB/s and TFLOPS, over those of its constants
+
+
+class PowerFit(NamedTuple):
+    """The constants of a fit in W, J/byte and J/FLOP, the half widths of their 95 % intervals, and how it misses."""
+
+    terms: list[float]
+    half_widths: list[float]
+    rms_relative_error: float
+    residual_standard_error: float
 
 
 def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCeiling]) -> Iterator[EnergyFit]:
     """Yield a fit for each dtype whose points determine one, of points that no power limit held back.
 
-    The fit is by least squares of the relative residuals. `peaks` has the device's compute ceilings, by name.
+    `peaks` has the device's compute ceilings, by name.
     """
     for dtype, of_dtype in group_by(record.energy_points, lambda point: point.dtype).items():
         usable = [point for point in of_dtype if point.usable]
@@ -35,20 +46,9 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
         points = [point.power_point for point in fitted]
         if len(points) < FEWEST_FIT_POINTS:
             continue
-        terabytes_per_s = numpy.array([point.bytes_per_s for point in points]) / 1e12
-        tflops = numpy.array([point.flops_per_s for point in points]) / 1e12
-        watts = numpy.array([point.power_w for point in points])
-        # Each row over its power: every residual is then a relative one.
-        relative = numpy.stack([numpy.ones(len(points)), terabytes_per_s, tflops], axis=1) / watts[:, None]
-        terms, _, rank, _ = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=1e-6)
-        base_power_w, joules_per_byte, joules_per_flop = map(float, terms / (1, 1e12, 1e12))
-        if rank < CONSTANTS or min(terms) <= 0:  # the points do not separate them
+        if (fit := _fit_power(points)) is None:
             continue
-        freedom = len(points) - CONSTANTS
-        squares = (relative @ terms - 1) ** 2
-        standard_error = float(numpy.sqrt(numpy.sum(squares) / freedom))
-        standard_errors = standard_error * numpy.sqrt(numpy.diag(numpy.linalg.inv(relative.T @ relative)))
-        half_widths = student_t_half_width(freedom) * standard_errors / (1, 1e12, 1e12)
+        base_power_w, joules_per_byte, joules_per_flop = fit.terms
         above_w, above_joules = _energy_above_fit(peaks.get(dtype), base_power_w, joules_per_flop, clock_mhz)
         yield EnergyFit(
             device=record.device,
@@ -56,11 +56,11 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
             base_power_w=base_power_w,
             joules_per_byte=joules_per_byte,
             joules_per_flop=joules_per_flop,
-            base_power_half_width_w=float(half_widths[0]),
-            joules_per_byte_half_width=float(half_widths[1]),
-            joules_per_flop_half_width=float(half_widths[2]),
-            rms_relative_error=float(numpy.sqrt(numpy.mean(squares))),
-            residual_standard_error=standard_error,
+            base_power_half_width_w=fit.half_widths[0],
+            joules_per_byte_half_width=fit.half_widths[1],
+            joules_per_flop_half_width=fit.half_widths[2],
+            rms_relative_error=fit.rms_relative_error,
+            residual_standard_error=fit.residual_standard_error,
             repeats_spread=_spread_of_repeats(fitted),
             left_out=[_why_left_out(point) for point in of_dtype if point not in fitted],
             sm_clock_mhz=clock_mhz,
@@ -69,6 +69,29 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
             points=points,
             record=path,
         )
+
+
+def _fit_power(points: Sequence[PowerPoint]) -> PowerFit | None:
+    """The fit by least squares of the relative residuals; None if the points do not separate its constants."""
+    terabytes_per_s = numpy.array([point.bytes_per_s for point in points]) / 1e12
+    tflops = numpy.array([point.flops_per_s for point in points]) / 1e12
+    watts = numpy.array([point.power_w for point in points])
+    # Each row over its power: every residual is then a relative one.
+    relative = numpy.stack([numpy.ones(len(points)), terabytes_per_s, tflops], axis=1) / watts[:, None]
+    terms, _, rank, _ = numpy.linalg.lstsq(relative, numpy.ones(len(points)), rcond=1e-6)
+    if rank < CONSTANTS or min(terms) <= 0:
+        return None
+    freedom = len(points) - CONSTANTS
+    squares = (relative @ terms - 1) ** 2
+    standard_error = float(numpy.sqrt(numpy.sum(squares) / freedom))
+    standard_errors = standard_error * numpy.sqrt(numpy.diag(numpy.linalg.inv(relative.T @ relative)))
+    half_widths = student_t_half_width(freedom) * standard_errors
+    return PowerFit(
+        terms=list(map(float, terms / UNITS)),
+        half_widths=list(map(float, half_widths / UNITS)),
+        rms_relative_error=float(numpy.sqrt(numpy.mean(squares))),
+        residual_standard_error=standard_error,
+    )
 
 
 def _energy_above_fit(
