@@ -50,6 +50,35 @@ def test_the_standing_is_said_of_gemms_and_memory():
     assert describe_standing(table_of(), "gpu0") == ""
 
 
+def spreads(*runs):
+    return table_of(*runs).ceilings[0].spreads
+
+
+def test_runs_of_this_card_come_before_those_of_others_and_cards_are_told_apart():
+    """The run itself, which may be known already, is not another one."""
+    itself = run("GPU-mine", fp16=800).model_copy(update={"queried_at": device_record("gpu0").queried_at})
+    alone = spreads(itself)
+    assert (alone.between_runs, alone.runs_of, alone.between_cards, alone.card_count) == (None, None, None, 1)
+    twice = [run("e", fp16=820), run("e", fp16=861)]
+    of_others = spreads(*FOUR, *twice)
+    assert (of_others.runs_of, of_others.run_count, of_others.card_count) == ("other cards", 2, 6)
+    assert of_others.between_runs == pytest.approx(0.05) and of_others.between_cards == pytest.approx(900 / 700 - 1)
+    of_this_card = spreads(*FOUR, *twice, itself, run("GPU-mine", fp16=808), run("GPU-mine", fp16=804))
+    assert (of_this_card.runs_of, of_this_card.run_count) == ("this card", 3)
+    assert of_this_card.between_runs == pytest.approx(0.01)
+    assert spreads(run("GPU-mine", method=METHOD - 1, fp16=700)).runs_of is None, "another method"
+
+
+def test_a_sustained_rate_is_ranked_and_spread_by_itself():
+    device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
+    records = results(device, peak_record("gpu0", "fp16", 800, sustained=680))
+    runs = [run("a", fp16=900, **{"fp16/sustained": 690}), run("GPU-mine", **{"fp16/sustained": 686.8})]
+    records.known_cards = {"gpu0": Cards(name=H200, runs=runs)}
+    (fp16,) = build_table(records, Request(effort="default")).ceilings
+    assert (fp16.standing.median, fp16.sustained_standing.median) == (900, 690)
+    assert fp16.sustained_spreads.between_runs == pytest.approx(0.01) and fp16.spreads.runs_of is None
+
+
 def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "CARDS", tmp_path)
     runs = [run("GPU-1", fp16=900.0, **{"gemm/gpu_time": 3.0}), run("GPU-2", fp16=800.0)]
