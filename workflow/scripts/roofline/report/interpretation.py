@@ -1,32 +1,28 @@
 """The facts behind the three paragraphs of interpretation.md and the lessons of ROOFLINE.md; templates say them."""
 
-from collections.abc import Sequence
-from enum import IntEnum
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
+from roofline.core.grouping import group_by
 from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import DeviceView, OperatorView, ReportView, find_widest_case, select_measured
+from roofline.report.report_model import (
+    DeviceView,
+    MeasuredCell,
+    OperatorView,
+    ReportView,
+    find_widest_case,
+    select_measured,
+)
 from roofline.report.words import CAUSES, find_spreads, format_sustained
 from roofline.table.quantities import WIDE
-from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads
+from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
-FEWEST_WORDS, MOST_WORDS = 60, 110  # of a paragraph
 MOST_LESSONS = 3
-
-
-class Priority(IntEnum):
-    """The order in which lines of interpretation.j2 get into a paragraph."""
-
-    ALWAYS = 0
-    USUAL = 1
-    FILLER = 2  # only in a paragraph that is too short
-
-
-MARKS = {"!": Priority.ALWAYS, "~": Priority.FILLER}  # how a line begins, unless it is a usual one
+WITHIN = (0.1, 0.2)  # of their ceilings, as the lab asks of GEMMs
 
 
 def write_paragraphs(report: ReportView) -> list[str]:
@@ -41,17 +37,8 @@ def write_paragraphs(report: ReportView) -> list[str]:
 
 
 def _write(macro: str, facts: dict) -> str:
-    """The paragraph of a macro: as many of its lines as fit, by priority, in their order; the first is always said."""
-    lines = rendering.render_macro("interpretation.j2", macro, facts)
-    priorities = [Priority.ALWAYS, *(MARKS.get(line[0], Priority.USUAL) for line in lines[1:])]
-    said: dict[int, str] = {}
-    for place, priority in sorted(enumerate(priorities), key=lambda item: item[1]):
-        text = lines[place].lstrip("".join(MARKS)).lstrip()
-        count = len(" ".join(said.values()).split())
-        fits = count + len(text.split()) <= MOST_WORDS
-        if fits and not (priority == Priority.FILLER and count >= FEWEST_WORDS):
-            said[place] = text
-    return " ".join(said[place] for place in sorted(said))
+    """The paragraph of a macro: its lines, in order of importance."""
+    return " ".join(rendering.render_macro("interpretation.j2", macro, facts))
 
 
 def _trust(report: ReportView) -> dict:
@@ -74,11 +61,17 @@ def _trust(report: ReportView) -> dict:
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
-        "reference_shares": [cell.reliable_fraction_of_roof for cell in reference_gemms],
+        "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
+        "within": WITHIN,
+        "slope": max(
+            (cell for cell in cells if cell.shown_regime == "memory"),
+            key=lambda cell: cell.reliable_fraction_of_roof or 0,
+            default=None,
+        ),
         "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
         "untrusted": report.describe_faults(),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
-        **_widest_spreads([*sound, *(row for row in [device.memory_ceiling("read")] if row and not row.doubt)]),
+        **_widest_spreads([*named, *(row for row in [device.memory_ceiling("read")] if row and not row.doubt)]),
         "above_roof": sum(cell.doubt == "impossible" for cell in table.operators if cell.device == device.device),
     }
 
@@ -107,10 +100,13 @@ def _kernels(report: ReportView) -> dict:
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
     shares = [(table.title(cell.operator), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
+    doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
         "device": device,
+        "table": table,
         "operator": main,
-        "doubtful_cells": 0 if any(cell.reliable_fraction_of_roof for cell in measured) else len(measured),
+        "measured": len(measured),
+        "doubted": len(doubted),
         "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
     }
     return facts | _of_operator(main, device, table) if main else facts
@@ -118,24 +114,36 @@ def _kernels(report: ReportView) -> dict:
 
 def _of_operator(operator: OperatorView, device: DeviceView, table: Roofline) -> dict:
     cells = operator.fastest_cells
-    memory_bound, overhead_bound, implementation_bound = (
-        [cell for cell in cells if cell.regime == regime] for regime in ("memory", "overhead", "implementation")
-    )
     ridges = _ridge_points(cells, device)
-    half_precision = [cell for cell in memory_bound if cell.compute_ceiling == "fp16"] or memory_bound
-    peaks = dict.fromkeys(cell.compute_ceiling for cell in half_precision)
-    example = next(iter([*overhead_bound, *implementation_bound, *memory_bound]), None)
+    by_series = group_by(cells, table.series)
+    series = [_describe_series(name, of_series, ridges) for name, of_series in by_series.items()]
     return {
         "ridge": min(ridges.values(), default=None),
-        "implementations": join_words(dict.fromkeys(cell.implementation for cell in cells)),
-        "memory_bound": memory_bound,
-        "peak_shares": [cell.fraction_of_compute_peak for cell in half_precision if cell.compute_ceiling in ridges],
-        "peak_names": join_words(peaks),
-        "peaks": join_words(f"{name} peak" for name in peaks),
-        "overhead_bound": sorted(overhead_bound, key=lambda cell: cell.cpu_time_s),
-        "implementation_bound": implementation_bound,
-        "remedies": join_words(table.remedies(example)[:2]) if example else "",
+        "intensities": [cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte],
+        "series": series,
+        "steps": [steps for of_series in by_series.values() if (steps := _steps(of_series[0], operator.cells))],
     }
+
+
+def _describe_series(name: str, cells: Sequence[MeasuredCell], ridges: Collection[str]) -> dict:
+    """What a group of cells reaches, such as those of one batch size: of the memory slope, and of the peak."""
+    half_precision = [cell for cell in cells if cell.compute_ceiling == "fp16"] or list(cells)
+    peak_cells = [cell for cell in half_precision if cell.compute_ceiling in ridges]
+    waits = [cell for cell in cells if cell.regime == "overhead" and cell.cpu_time_shares]
+    return {
+        "name": name,
+        "shares": [cell.reliable_fraction_of_roof for cell in cells if cell.reliable_fraction_of_roof],
+        "peak": join_words(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in peak_cells)),
+        "peak_shares": [cell.fraction_of_compute_peak for cell in peak_cells if cell.fraction_of_compute_peak],
+        "overheads": [cell.cpu_time_shares.overhead for cell in waits if cell.cpu_time_shares],
+    }
+
+
+def _steps(cell: MeasuredCell, cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
+    """The implementations of a cell's case from the slowest to the fastest, by CPU time; [] if there is one."""
+    case = case_key(cell.device, cell)
+    same = [other for other in cells if case_key(other.device, other) == case and not other.doubt]
+    return sorted(same, key=lambda other: -other.cpu_time_s) if len(same) > 1 else []
 
 
 def _ridge_points(cells: Sequence[CellRow], device: DeviceView) -> dict[str, float]:
@@ -155,10 +163,13 @@ def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
     memory_bound = [ratio for ratio in report.ratios if ratio.pairs[-1][0].lower_ceiling == "memory"]
     main = max(memory_bound, key=lambda ratio: len(ratio.pairs), default=None)
     link = next((ceiling for ceiling in device.memory if ceiling.name == FROM_HOST and not ceiling.doubt), None)
+    reads = device.memory_ceiling("read"), cpu.memory_ceiling("read")
     return {
         "report": report,
         "faulty": device.faulty or cpu.faulty,
         "memory_bound": main,
+        "reads": reads if all(reads) else None,
+        "doubted": join_words(f"{row.name} of {row.device} ({row.doubt})" for row in reads if row and row.doubt),
         "cores": cpu.row.hardware.get("cores_usable"),
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }

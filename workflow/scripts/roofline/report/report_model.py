@@ -181,7 +181,6 @@ class ReportView:
     table: Roofline
     devices: list[DeviceView]  # GPUs first
     ratios: list[Ratio]
-    memory_read_ratio: float | None  # the GPU's memory reads over the CPU's
     worst_cells: list[SealedCell]  # those with the largest errors of prediction, the largest first
     predicted_cells: list[SealedCell]  # with a sealed and a measured time
     reproduction: Reproduction | None
@@ -240,7 +239,6 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
         table=table,
         devices=devices,
         ratios=[ratio for ratio in ratios if ratio],
-        memory_read_ratio=_memory_read_ratio(first, last) if compared else None,
         worst_cells=worst[:WORST_PREDICTIONS],
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
@@ -327,13 +325,6 @@ def find_widest_case(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
     groups = group_by(sound, lambda cell: (*rows.case_key(cell.device, cell), cell.graph)).values()
     cases = [sorted(group, key=lambda cell: cell.own_time_s) for group in groups if len(group) > 1]
     return max(cases, key=lambda case: case[-1].own_time_s / case[0].own_time_s, default=[])
-
-
-def _memory_read_ratio(gpu: DeviceView, cpu: DeviceView) -> float | None:
-    gpu_reads, cpu_reads = gpu.memory_ceiling("read"), cpu.memory_ceiling("read")
-    if gpu_reads is None or cpu_reads is None or gpu_reads.doubt or cpu_reads.doubt:
-        return None
-    return gpu_reads.gb_per_s / cpu_reads.gb_per_s
 
 
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
