@@ -14,6 +14,7 @@ from roofline.devices.base import CudaDevice, GpuLimits
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
 from roofline.operators.base import macro_options
 from roofline.operators.gemm.tensor_matmul import half_type_option
+from roofline.operators.rmsnorm_matmul.mma_plan import ProductPlan
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
 SOURCES = tuple(sorted(set().union(*map(list_kernel_files, KERNELS.values()))))
@@ -59,19 +60,13 @@ class Epilogue:
 
 
 @dataclass(frozen=True)
-class HopperGemmPlan:
+class HopperGemmPlan(ProductPlan):
     """The macros that divide a kernel's work, next to those of its epilogue, and its launch."""
 
     kernel: str
-    rows: int
-    columns: int  # outputs of a tile
     tiles: int
-    splits: int  # of k
-    stages: int
     macros: tuple[tuple[str, int], ...]
-    grid: tuple[int, int]
     w_rows_per_copy: int  # rows of W in the box of its tensor map
-    shared_bytes: int
     threads, arguments = THREADS, 4  # of a block, of a launch
 
     def kernel_spec(self, dtype: str, epilogue: Epilogue) -> tuple[Path, str, tuple[str, ...]]:
@@ -82,10 +77,6 @@ class HopperGemmPlan:
         macros["BIAS"] = int(epilogue.bias)
         options = *HOPPER_OPTIONS, half_type_option(dtype), *macro_options(**macros)
         return KERNELS[self.kernel], self.kernel, options
-
-    @property
-    def blocks(self) -> int:
-        return math.prod(self.grid)
 
     @property
     def padded_batch(self) -> int:
@@ -101,11 +92,6 @@ class HopperGemmPlan:
     def squares_on_tensor_cores(self) -> bool:
         """True where the kernel takes x's norm itself, whose sums of squares are tensor products."""
         return bool(dict(self.macros).get("NORM"))
-
-    @property
-    def exchanged_bytes(self) -> int:
-        """Bytes of sums that a block exchanges with the others that share k."""
-        return FLOAT_BYTES * self.rows * self.columns if self.splits > 1 else 0
 
     def _slices(self, inputs: int) -> int:
         """Return the slices that a block goes through, of all its tiles."""

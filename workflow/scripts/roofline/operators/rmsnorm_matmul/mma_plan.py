@@ -21,27 +21,15 @@ STATIC_BYTES = 2 * KIB  # at most, of shared memory that the kernel declares its
 
 
 @dataclass(frozen=True)
-class MmaPlan:
-    """The macros BATCH, COLUMNS, SPLITS, STAGES and BLOCKS of the kernel, and its launch.
-
-    `resident` blocks fit a multiprocessor.
-    """
+class ProductPlan:
+    """The division of a product among the blocks of its kernel, and its launch."""
 
     rows: int
-    columns: int
-    splits: int
+    columns: int  # outputs of a tile
+    splits: int  # of k
     stages: int
-    resident: int
     grid: tuple[int, int]
-    threads: int
     shared_bytes: int
-    kernel, arguments, squares_on_tensor_cores = "rmsnorm_matmul", 10, False
-
-    def defines(self, dtype: str) -> tuple[str, ...]:
-        """Return the -D options of the compiler for a dtype."""
-        macros = {"BATCH": self.rows, "COLUMNS": self.columns, "SPLITS": self.splits}
-        macros |= {"STAGES": self.stages, "BLOCKS": self.resident}
-        return half_type_option(dtype), *macro_options(**macros)
 
     @property
     def blocks(self) -> int:
@@ -49,8 +37,26 @@ class MmaPlan:
 
     @property
     def exchanged_bytes(self) -> int:
-        """Bytes of sums that a block hands to the others that share k."""
+        """Bytes of sums that a block exchanges with the others that share k."""
         return FLOAT_BYTES * self.rows * self.columns if self.splits > 1 else 0
+
+
+@dataclass(frozen=True)
+class MmaPlan(ProductPlan):
+    """The macros BATCH, COLUMNS, SPLITS, STAGES and BLOCKS of the kernel, and its launch.
+
+    `resident` blocks fit a multiprocessor.
+    """
+
+    resident: int
+    threads: int
+    kernel, arguments, squares_on_tensor_cores = "rmsnorm_matmul", 10, False
+
+    def defines(self, dtype: str) -> tuple[str, ...]:
+        """Return the -D options of the compiler for a dtype."""
+        macros = {"BATCH": self.rows, "COLUMNS": self.columns, "SPLITS": self.splits}
+        macros |= {"STAGES": self.stages, "BLOCKS": self.resident}
+        return half_type_option(dtype), *macro_options(**macros)
 
     @property
     def split_groups(self) -> int:
