@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from roofline.core.levels import L2_SHARED_BY_NEIGHBOURS
 from roofline.core.terms import Array, RegimeLevel
-from roofline.devices.base import CudaDevice
+from roofline.devices.base import CudaDevice, Step
 from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import launch_terms
@@ -14,10 +14,6 @@ from roofline.operators.rmsnorm_matmul import hopper_gemm, unfused
 from roofline.operators.rmsnorm_matmul.hopper_gemm import HopperGemmPlan
 from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, MmaPlan, plan_mma
 from roofline.records.seal_records import CostTerms
-
-if TYPE_CHECKING:
-    import cupy
-
 
 KERNEL = unfused.KERNELS / "rmsnorm_matmul.cu"
 GPU_SOURCES = (*hopper_gemm.SOURCES, unfused.KERNELS.parent / "mma_plan.py")
@@ -180,9 +176,8 @@ class FusedRmsNormMatmulGraph(unfused.GraphImplementation, FusedRmsNormMatmul):
     def scopes_on(cls, device: CudaDevice) -> tuple[str | None, ...]:  # type: ignore[override]  # its kind is gpu
         return cls.scopes if device.supports_overlap else (unfused.WAITING,)
 
-    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
-        apply = self.make_launcher(overlap=scope == unfused.OVERLAPPED, fetch_early=True)
-        return self.device.capture_graph(lambda: [apply(index) for index in self.copy_order])
+    def step(self, scope: str | None) -> Step:
+        return self.replay_applications(self.make_launcher(overlap=scope == unfused.OVERLAPPED, fetch_early=True))
 
     def costs(self, scope: str | None) -> CostTerms:
         start = "overlapped_start_s" if scope == unfused.OVERLAPPED else "fused_start_s"

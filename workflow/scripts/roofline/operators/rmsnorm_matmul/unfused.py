@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from roofline.core.dtypes import DTYPES
 from roofline.core.roofline_model import LANES_PER_WARP
@@ -16,10 +16,6 @@ from roofline.operators.constants import launch_terms
 from roofline.operators.gemm import cublaslt
 from roofline.operators.gemm.tensor_matmul import half_type_option, missing_tensor_cores_reason
 from roofline.records.seal_records import CostTerms
-
-if TYPE_CHECKING:
-    import cupy
-
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
@@ -106,17 +102,11 @@ class GraphImplementation(TensorCoreImplementation):
     def per_call(self) -> int:
         return math.ceil(GRAPH_APPLICATIONS / self.count) * self.count
 
-    @property
-    def copy_order(self) -> list[int]:
-        """The index of the copy that each application of a graph is applied to."""
-        return [application % self.count for application in range(self.per_call)]
-
-    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
-        """Return a CUDA graph of all applications."""
-        raise NotImplementedError
-
-    def step(self, scope: str | None) -> Step:
-        return self.replay([(self.capture(scope), self.copies[-1]["y"])])
+    def replay_applications(self, apply: Callable[[int], object]) -> Step:
+        """Return a step that replays a CUDA graph of all applications. `apply` queues one, to the copy of an index."""
+        order = [application % self.count for application in range(self.per_call)]
+        graph = self.device.capture_graph(lambda: [apply(index) for index in order])
+        return self.replay([(graph, self.copies[-1]["y"])])
 
 
 class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
@@ -141,9 +131,9 @@ class UnfusedRmsNormMatmulGraph(GraphImplementation, UnfusedRmsNormMatmul):
     def multiply(self, w: Array, y: Array) -> None:
         self.cublaslt_algorithm.run(w.data.ptr, self.norm.result.data.ptr, y.data.ptr, self.device.stream.ptr)
 
-    def capture(self, scope: str | None) -> "cupy.cuda.Graph":
+    def step(self, scope: str | None) -> Step:
         self.compute(self.copies[0])  # what is loaded at a first launch would not be captured
-        return self.device.capture_graph(lambda: [self.compute(self.copies[index]) for index in self.copy_order])
+        return self.replay_applications(lambda index: self.compute(self.copies[index]))
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
