@@ -47,16 +47,6 @@ GPU_CONSTANTS: Constants = {
 }
 
 
-def rmsnorm_matmul_flops(batch: int, hidden: int) -> int:
-    """Return the FLOPs of the product, 2 x batch x hidden^2, and of the norm, 4 x batch x hidden."""
-    return 2 * batch * hidden**2 + 4 * batch * hidden
-
-
-def rmsnorm_matmul_bytes(batch: int, hidden: int, dtype: str) -> int:
-    """Return the bytes of W, x, y and g, each moved once."""
-    return dtype_bytes(dtype, hidden**2 + 2 * batch * hidden + hidden)
-
-
 def normalise(x: Array, g: Array, eps: float = NORM_EPS) -> Array:
     """Return x / sqrt(mean(x^2) + eps) * g, row by row, in the dtype of the arrays."""
     return x / ((x * x).mean(axis=-1, keepdims=True) + eps) ** 0.5 * g
@@ -114,10 +104,12 @@ class RmsNormMatmul(Operator):
         return jobs
 
     def flops(self, case: Case, scope: str | None = None) -> int:
-        return rmsnorm_matmul_flops(**case.shape)
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        return 2 * batch * hidden**2 + 4 * batch * hidden
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
-        return rmsnorm_matmul_bytes(**case.shape, dtype=case.dtype)
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        return dtype_bytes(case.dtype, hidden**2 + 2 * batch * hidden + hidden)
 
     def rotated_bytes(self, case: Case, scope: str | None = None) -> int:
         return self.bytes(case) - dtype_bytes(case.dtype, case.shape["hidden"])  # all but g
@@ -135,10 +127,13 @@ class RmsNormMatmul(Operator):
 
     def rotated_inputs(self, device: Device, case: Case, seed: int, count: int) -> list[dict]:
         """Return `count` sets of x of variance 1, W of variance 1 / hidden, and a buffer for y."""
+        import numpy
+
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         w = device.normal((hidden, hidden), case.dtype, seed)
-        # Scaled before it is copied: NumPy takes seconds to scale all copies in 16 bits.
-        w *= to_device_scalar(device, hidden**-0.5, case.dtype)
+        # Scaled before it is copied: NumPy takes seconds to scale all copies in 16 bits. A number on the host would
+        # make CuPy import its sparse matrices, which takes 0.1 s or more of each job.
+        w *= device.to_device(numpy.array(hidden**-0.5, array_dtype(case.dtype)))
         w_copies = [w]
         if count > 1:
             w_copies += device.rolled_copies(w, count - 1)
@@ -174,13 +169,3 @@ class RmsNormMatmul(Operator):
         require_close(f"{self.name}, {implementation_label}, {case}: the result", error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
         return Check(compared=f"{part} against float64", relative_error=error, tolerance=tolerance)
-
-
-def to_device_scalar(device: Device, value: float, dtype: str) -> Array:
-    """Return a number as an array on the device.
-
-    A number on the host would make CuPy import its sparse matrices, which takes 0.1 s or more of each job.
-    """
-    import numpy
-
-    return device.to_device(numpy.array(value, array_dtype(dtype)))
