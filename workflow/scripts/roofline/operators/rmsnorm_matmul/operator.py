@@ -134,9 +134,7 @@ class RmsNormMatmul(Operator):
         # Scaled before it is copied: NumPy takes seconds to scale all copies in 16 bits. A number on the host would
         # make CuPy import its sparse matrices, which takes 0.1 s or more of each job.
         w *= device.to_device(numpy.array(hidden**-0.5, array_dtype(case.dtype)))
-        w_copies = [w]
-        if count > 1:
-            w_copies += device.rolled_copies(w, count - 1)
+        w_copies = [w, *device.rolled_copies(w, count - 1)]
         x = device.normal((count, batch, hidden), case.dtype, seed + count)
         y = device.empty((count, batch, hidden), case.dtype)
         return [{"x": x[index], "w": w_copies[index], "y": y[index]} for index in range(count)]
