@@ -95,7 +95,7 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
 def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, monkeypatch, cache):
     sizes = {"layers": 3, "heads": 4, "head_size": 64, "kv_heads": 2}
     weights = tmp_path / "weights.safetensors"
-    checkpoint.write_generated(weights, checkpoint.Preset(**sizes), seed=1)
+    checkpoint.make_checkpoint(weights, sizes | {"seed": 1})
     model = {"checkpoint": str(weights), "presets": {"mine": sizes}}
     decode = {"presets": ["mine"], "seq_lens": [64], "dtypes": ["fp16"], "batch_sizes": [1, 2]}
     (job,) = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)

@@ -18,7 +18,7 @@ SIZE = 8
 @pytest.fixture
 def path(tmp_path):
     """A generated checkpoint."""
-    checkpoint.write_generated(tmp_path / "made" / "weights.safetensors", PRESET, seed=1)
+    checkpoint.make_checkpoint(tmp_path / "made" / "weights.safetensors", PRESET.model_dump() | {"seed": 1})
     return tmp_path / "made" / "weights.safetensors"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from roofline.core.terms import Array, UserError
 from roofline.operators.setting_types import Settings, Whole
+from roofline.records.files import write_bytes
 
 TENSOR_NAME_PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
 GENERATED_VOCABULARY = 256
@@ -89,20 +90,16 @@ def load_layer(
 
 
 def make_checkpoint(path: Path, params: dict) -> str:
-    """Write generated weights of a preset, whose sizes are in `params` with a `seed`. Return a line for the log."""
-    preset = preset_from(params)
-    write_generated(path, preset, params["seed"])
-    return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
+    """Write generated weights of a preset, whose sizes are in `params` with a `seed`. Return a line for the log.
 
-
-def write_generated(path: Path | str, preset: Preset, seed: int) -> None:
-    """Write a seeded checkpoint in MiniGPT's naming, with all that `load_layer` reads: the embeddings, and the
-    normalisation and attention of layer 0."""
+    The file is in MiniGPT's naming, with all that `load_layer` reads: the embeddings, and the normalisation and
+    attention of layer 0.
+    """
     import numpy
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    random = numpy.random.default_rng(seed)
-    size = preset.hidden_size
+    preset, seed = preset_from(params), params["seed"]
+    random, size = numpy.random.default_rng(seed), preset.hidden_size
 
     def normal(*shape: int) -> Array:
         return (INITIAL_DEVIATION * random.standard_normal(shape)).astype(numpy.float32)
@@ -118,16 +115,13 @@ def write_generated(path: Path | str, preset: Preset, seed: int) -> None:
     tensors[layer + "attn.c_attn.bias"] = normal(preset.projected_size)
     tensors[layer + "attn.c_proj.weight"] = normal(size, size)
     tensors[layer + "attn.c_proj.bias"] = normal(size)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
     # A single entry: the order of several would change from run to run, and with it the checksum of the file.
-    save_file(tensors, temporary, metadata={"generated": f"seed {seed}, layer 0 of {preset.layers}"})
-    temporary.rename(path)
+    write_bytes(save(tensors, metadata={"generated": f"seed {seed}, layer 0 of {preset.layers}"}), path)
+    return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
 
 
 def is_generated(path: Path | str) -> bool:
-    """Return whether `write_generated` made a file, by its metadata."""
+    """Return whether `make_checkpoint` made a file, by its metadata."""
     return "generated" in _read_header(path)[0]
 
 
