@@ -1,7 +1,7 @@
 """GEMM, as readers see it."""
 
 from roofline.core.architectures import Architecture
-from roofline.core.dtypes import COMMON_DTYPE, has_narrower_dtype
+from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, Advice, ImplementationAdvice
 from roofline.records.operator_record import CellKey
@@ -21,11 +21,8 @@ class AboutGemm(About):
         return f"{m}³" if m == n == k else f"{m} x {n} x {k}"
 
     def advice(self, cell: CellKey, kind: DeviceKind, architecture: Architecture) -> Advice:
-        compute = []
-        if (
-            "tf32" in architecture.tensor_dtypes and cell.dtype == COMMON_DTYPE
-        ):  # cuBLAS computes fp64 on tensor cores already
-            compute.append("TF32 on tensor cores")
-        if has_narrower_dtype(cell.dtype, architecture.tensor_dtypes):
-            compute.append("lower precision")
-        return super().advice(cell, kind, architecture) | {"compute": compute}
+        advice = super().advice(cell, kind, architecture)
+        # cuBLAS computes fp64 on tensor cores already.
+        if cell.dtype == COMMON_DTYPE and "tf32" in architecture.tensor_dtypes:
+            advice["compute"].insert(0, "TF32 on tensor cores")
+        return advice
