@@ -15,13 +15,6 @@ def gemm_flops(m: int, n: int, k: int) -> int:
     return 2 * m * n * k
 
 
-def gemm_bytes(m: int, n: int, k: int, dtype: str, output: str | None = None) -> int:
-    """Return the bytes of A, B and C once each; `output` is the dtype of C, where it differs."""
-    operand = DTYPES[dtype]
-    operands_bytes = operand.operand_bytes(m, k, "activations") + operand.operand_bytes(n, k, "weights")
-    return operands_bytes + dtype_bytes(output or dtype, m * n)
-
-
 def square_gemm_bytes(size: int, dtype: str) -> int:
     """Return the bytes that a square product needs: A, B, C, and C again for a library that returns a new array."""
     return dtype_bytes(dtype, 4 * size * size)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
-from roofline.core.dtypes import REGISTER_ONLY_DTYPES, TOLERANCES, dtype_bytes
+from roofline.core.dtypes import DTYPES, REGISTER_ONLY_DTYPES, TOLERANCES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.devices.base import Device, Identity, Step, Workload
 from roofline.devices.datasheets import CUDA_CORE
@@ -167,10 +167,13 @@ class Gemm(Operator):
         return gemm_arithmetic.gemm_flops(case.shape["m"], case.shape["n"], case.shape["k"])
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
-        shape = case.shape
-        return gemm_arithmetic.gemm_bytes(shape["m"], shape["n"], shape["k"], case.dtype, case.params.get("output"))
+        shape, operand = case.shape, DTYPES[case.dtype]
+        a_bytes = operand.operand_bytes(shape["m"], shape["k"], "activations")
+        b_bytes = operand.operand_bytes(shape["n"], shape["k"], "weights")
+        return a_bytes + b_bytes + self.written_bytes(case)
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
+        """Return the bytes of C, whose dtype may differ from that of A and B."""
         shape = case.shape
         return dtype_bytes(case.params.get("output") or case.dtype, shape["m"] * shape["n"])
 
