@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from roofline.core.dtypes import FLOAT_BYTES, OPERATOR_TOLERANCES, dtype_bytes, relative_error, require_close
+from roofline.core.dtypes import OPERATOR_TOLERANCES, relative_error, require_close
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
 from roofline.devices.base import CudaDevice, Device, Identity, Step
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
@@ -354,8 +354,9 @@ class Operator(ABC):
         The output buffers are poisoned first. A buffer that no step writes then fails the comparison after timing.
         """
         implementation.poison()
-        result, seconds = run_first_step(implementation, scope)
-        return self.compare(implementation, scope, 0, result), seconds
+        step, results = implementation.step(scope), []
+        (seconds,) = implementation.device.time_steps(lambda index: results.append(step(index)), 1)
+        return self.compare(implementation, scope, 0, results[0]), seconds
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result: Array) -> Check:
         """Compare the result of step number `index` with the reference. Raises ArithmeticError if it is wrong."""
@@ -441,20 +442,6 @@ def find_local_modules(file: Path) -> frozenset[Path]:
 def macro_options(**macros: int | str) -> tuple[str, ...]:
     """Return the options of the compiler that define a kernel's macros."""
     return tuple(f"-D{name}={value}" for name, value in macros.items())
-
-
-def emulation_skip_reason(case: Case) -> str | None:
-    """Return why NumPy, which computes in no fewer than 32 bits, skips a case; None if it computes it."""
-    emulated = dtype_bytes(case.dtype) < FLOAT_BYTES
-    return f"NumPy emulates {case.dtype}: at batch 1 only" if emulated and case.shape["batch"] > 1 else None
-
-
-def run_first_step(implementation: Implementation, scope: str | None) -> tuple[Array, float]:
-    """Return the result of the first step, and the seconds that it took."""
-    results = []
-    step = implementation.step(scope)
-    seconds = implementation.device.time_steps(lambda index: results.append(step(index)), 1)[0]
-    return results[0], seconds
 
 
 def count_rotation_copies(copy_bytes: int, last_level_cache_bytes: int) -> int:

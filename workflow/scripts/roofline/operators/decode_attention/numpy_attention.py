@@ -12,7 +12,7 @@ from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.core.units import MIB
 from roofline.devices.base import Device
-from roofline.operators.base import Case, Operator, emulation_skip_reason
+from roofline.operators.base import Case, Operator
 from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
 from roofline.records.seal_records import CostTerms
@@ -44,7 +44,9 @@ class NumpyAttention(DecodeImplementation):
 
     @classmethod
     def unsupported(cls, device: Device, case: Case) -> str | None:
-        return emulation_skip_reason(case)
+        if dtype_bytes(case.dtype) < FLOAT_BYTES and case.shape["batch"] > 1:
+            return f"NumPy emulates {case.dtype}: at batch 1 only"
+        return None
 
     def __init__(self, operator: Operator, device: "CpuDevice", case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
