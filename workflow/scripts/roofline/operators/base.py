@@ -18,14 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from roofline.core.dtypes import OPERATOR_TOLERANCES, relative_error, require_close
+from roofline.core.dtypes import OPERATOR_TOLERANCES, relative_error
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
 from roofline.devices.base import CudaDevice, Device, Identity, Step
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
 from roofline.operators.setting_types import CompletedConfig, OperatorSettings, Settings
 from roofline.records.operator_record import DataFile
 from roofline.records.seal_records import CostTerms
-from roofline.records.timing_record import Check
+from roofline.records.timing_record import Check, make_check
 
 # Rotating through several times the last-level cache makes every step read memory.
 COLD_CACHE_MULTIPLE = 3
@@ -367,9 +367,8 @@ class Operator(ABC):
             host_inputs = {key: device.to_host(array) for key, array in inputs.items() if key not in self.outputs}
             references[id(copy)] = self.reference(case, host_inputs)
         error = relative_error(device.to_host(result), references[id(copy)])
-        tolerance = self.tolerance[case.dtype]
-        require_close(f"{self.name}, {implementation.name}, {case}: the result", error, tolerance)
-        return Check(compared="the whole result against float64", relative_error=error, tolerance=tolerance)
+        label = f"{self.name}, {implementation.name}, {case}: the result"
+        return make_check(label, error, self.tolerance[case.dtype], "the whole result against float64")
 
     outputs: ClassVar[tuple[str, ...]] = ()  # names among the inputs that a step writes
 

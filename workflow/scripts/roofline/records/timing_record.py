@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from roofline.core.dtypes import require_close
 from roofline.records.base import (
     AtLeastOne,
     Cores,
@@ -89,6 +90,12 @@ class Check(Record):
     relative_error: NotNegative = Field(description="norm of the difference over the norm of the reference")
     relative_error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
     tolerance: Share
+
+
+def make_check(label: str, error: float, tolerance: float, compared: str) -> Check:
+    """Return the check of a result. Raises ArithmeticError with `label` for an error above the tolerance."""
+    require_close(label, error, tolerance)
+    return Check(compared=compared, relative_error=error, tolerance=tolerance)
 
 
 class Search(Record):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy
 
 from roofline.core import statistics
-from roofline.core.dtypes import DTYPES, array_dtype, dtype_bytes, operand_dtype, relative_error, require_close
+from roofline.core.dtypes import DTYPES, array_dtype, dtype_bytes, operand_dtype, relative_error
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import StepSeconds
 from roofline.records.compute import WorkloadSpec
-from roofline.records.timing_record import Check
+from roofline.records.timing_record import Check, make_check
 
 if TYPE_CHECKING:
     from roofline.devices.cpu.cpu_device import CpuDevice
@@ -94,5 +94,4 @@ class FmaLoop:
         first_numbers = self.numbers[:, self.lanes :].astype(numpy.float64)
         expected = self.rounds * (1 + FMA_FACTOR) ** STEPS_PER_ROUND * first_numbers
         error, tolerance = relative_error(self.results, expected), TOLERANCE_BY_BITS[DTYPES[self.dtype].bits]
-        require_close(f"{self.dtype}_fma loop", error, tolerance)
-        return Check(compared="every number after all steps, closed form", relative_error=error, tolerance=tolerance)
+        return make_check(f"{self.dtype}_fma loop", error, tolerance, "every number after all steps, closed form")

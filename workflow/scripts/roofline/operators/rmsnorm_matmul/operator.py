@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from roofline.core.dtypes import TOLERANCES, array_dtype, dtype_bytes, relative_error, require_close
+from roofline.core.dtypes import TOLERANCES, array_dtype, dtype_bytes, relative_error
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Implementation, Job, Operator
@@ -19,7 +19,7 @@ from roofline.operators.rmsnorm_matmul.fused_rmsnorm_matmul import FusedRmsNormM
 from roofline.operators.rmsnorm_matmul.mma_plan import STAGE_DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import NORM_EPS, UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph
 from roofline.operators.setting_types import ByEffort, CompletedConfig, Listed, OperatorSettings, Whole
-from roofline.records.timing_record import Check
+from roofline.records.timing_record import Check, make_check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
 SMALLEST_HIDDEN = 256  # a stage for each of four parts of k, so that the smallest case is divided like all cases
@@ -162,8 +162,7 @@ class RmsNormMatmul(Operator):
         on_host = {"x": copy["x"], "w": copy["w"][outputs], "g": implementation.shared["g"]}
         expected = self.reference(case, {name: device.to_host(array) for name, array in on_host.items()})
         error = relative_error(result[:, outputs], expected) if numpy.isfinite(result).all() else float("inf")
-        tolerance = self.tolerance[case.dtype]
         implementation_label = f"{implementation.name} {scope}" if scope else implementation.name
-        require_close(f"{self.name}, {implementation_label}, {case}: the result", error, tolerance)
+        label = f"{self.name}, {implementation_label}, {case}: the result"
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
-        return Check(compared=f"{part} against float64", relative_error=error, tolerance=tolerance)
+        return make_check(label, error, self.tolerance[case.dtype], f"{part} against float64")
