@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 from typing import NamedTuple
 
 from roofline.core.dtypes import DTYPES, FAST_ACCUMULATION, BlockScales, ProductOutput
@@ -116,9 +115,10 @@ class CublasLt:
                 self._set_attribute(description, f"{operand}_SCALE_POINTER", ctypes.c_uint64(address))
         a_rows, a_columns = (k, m) if transposed_a else (m, k)
         b_rows, b_columns = (n, k) if transposed_b else (k, n)
-        a_layout = _create_layout(lt, DATA_TYPES[row.array], a_rows, a_columns)
-        b_layout = _create_layout(lt, DATA_TYPES[row.array], b_rows, b_columns)
-        d_layout = _create_layout(lt, DATA_TYPES[DTYPES[output.dtype].array], m, n)
+        # Stored by columns without gaps: the last argument is the numbers from column to column.
+        a_layout = lt.matrix_layout_create(DATA_TYPES[row.array], a_rows, a_columns, a_rows)
+        b_layout = lt.matrix_layout_create(DATA_TYPES[row.array], b_rows, b_columns, b_rows)
+        d_layout = lt.matrix_layout_create(DATA_TYPES[DTYPES[output.dtype].array], m, n, m)
         addresses = self._ask_heuristic((description, a_layout, b_layout, d_layout, d_layout), count)
         alpha_and_zero = numpy.array([result_scale(dtype, output, k), 0], scale)
         alpha_address, zero_address = alpha_and_zero.ctypes.data, alpha_and_zero[1:].ctypes.data
@@ -190,8 +190,3 @@ def _result_status(result: int) -> int:
     """Return the state of a result: 0 if the library can run the algorithm (cublasLtMatmulHeuristicResult_t)."""
     algorithm_and_workspace = 8 * 8 + 8
     return ctypes.c_int32.from_address(result + algorithm_and_workspace).value
-
-
-def _create_layout(lt: ModuleType, data_type: int, rows: int, columns: int) -> int:
-    """Return the handle of a matrix that is stored by columns without gaps."""
-    return lt.matrix_layout_create(data_type, rows, columns, rows)
