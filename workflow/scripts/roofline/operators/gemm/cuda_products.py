@@ -3,7 +3,6 @@ by a kernel of ours fp16 and bf16."""
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, ProductOutput, array_dtype, dtype_bytes
 from roofline.core.terms import Array, UnsupportedError
@@ -37,15 +36,6 @@ SQUARE_TILES = (("fp64", "fp64"), ("fp32", "fp32"), ("fp8_e4m3", "fp32"), ("fp8_
 SAMPLED_BLOCKS = 4  # blocks of rows, and of columns, that are compared with float64
 SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64  # of a block
 SAMPLED_NUMBERS = 2**20  # of B at most, that a block of columns holds
-
-
-class DeviceMatrix(NamedTuple):
-    """A matrix in device memory, stored by rows from the start of `buffer`."""
-
-    buffer: Array
-    dtype: Any  # of NumPy
-    rows: int
-    columns: int
 
 
 def candidate_shapes(
@@ -171,7 +161,7 @@ class CublasLtWorkloads:
         rows, columns = _sample_slices(m, SAMPLED_ROWS), _sample_slices(n, sampled_columns)
         a_blocks = self._copy_operand("activations", problem.shape, rows, by_rows=layout[0] == "T")
         b_blocks = self._copy_operand("weights", problem.shape, columns, by_rows=layout[1] == "N")
-        d_matrix = DeviceMatrix(self._d, array_dtype(output.dtype), n, m)
+        d_matrix = self._d[: dtype_bytes(output.dtype, m * n)].view(array_dtype(output.dtype)).reshape(n, m)
         d_blocks = [[_copy_block(d_matrix, rows=column, columns=row).T for column in columns] for row in rows]
         label = f"{dtype} product {m} x {n} x {k} {layout} by {library}"
         return _compare_blocks(label, dtype, output, a_blocks, b_blocks, d_blocks)
@@ -180,8 +170,9 @@ class CublasLtWorkloads:
         """Return these rows of A or columns of B, [part, k] each, times their scale factors."""
         buffer, length = {"activations": (self._a, shape.m), "weights": (self._b, shape.n)}[name]
         sides = (length, shape.k) if by_rows else (shape.k, length)
-        matrix = DeviceMatrix(buffer, array_dtype(self._dtype), *sides)
+        matrix = buffer[: length * shape.k].reshape(sides)
         blocks = [_copy_block(matrix, rows=part) if by_rows else _copy_block(matrix, columns=part).T for part in parts]
+        blocks = [block.view(array_dtype(self._dtype)) for block in blocks]  # fp8 is bytes on the device
         if shape not in self._factors:
             return blocks
         return [self._factors[shape].scaled(name, block, part) for block, part in zip(blocks, parts, strict=True)]
@@ -206,18 +197,16 @@ def _sample_slices(length: int, width: int) -> list[slice]:
     return [slice(start, start + width) for start in starts]
 
 
-def _copy_block(matrix: DeviceMatrix, rows: slice | None = None, columns: slice | None = None) -> Array:
-    """Return these rows and columns (None: all) on the host. No kernel is compiled for the copy."""
+def _copy_block(matrix: Array, rows: slice | None = None, columns: slice | None = None) -> Array:
+    """Return these rows and columns (None: all) of a matrix on the host. No kernel is compiled for the copy."""
     import cupy
     import numpy
 
-    rows, columns = rows or slice(0, matrix.rows), columns or slice(0, matrix.columns)
+    rows, columns = rows or slice(0, matrix.shape[0]), columns or slice(0, matrix.shape[1])
     block = numpy.empty((rows.stop - rows.start, columns.stop - columns.start), matrix.dtype)
-    item_bytes = matrix.dtype.itemsize
-    width, pitch = block.shape[1] * item_bytes, matrix.columns * item_bytes
-    start = matrix.buffer.data.ptr + (rows.start * matrix.columns + columns.start) * item_bytes
+    start, width = matrix[rows.start, columns.start :].data.ptr, block.shape[1] * block.itemsize
     copy_down = cupy.cuda.runtime.memcpyDeviceToHost
-    cupy.cuda.runtime.memcpy2D(block.ctypes.data, width, start, pitch, width, block.shape[0], copy_down)
+    cupy.cuda.runtime.memcpy2D(block.ctypes.data, width, start, matrix.strides[0], width, len(block), copy_down)
     return block
 
 
@@ -256,10 +245,9 @@ def _cupy_workload(device: CudaDevice, dtype: str, size: int, seed: int) -> Work
     def compare() -> Check:
         device.synchronize()
         rows, columns = _sample_slices(size, SAMPLED_ROWS), _sample_slices(size, SAMPLED_COLUMNS)
-        a_matrix, b_matrix, c_matrix = (DeviceMatrix(array, array_dtype(dtype), size, size) for array in (a, b, c))
-        sampled_a = [_copy_block(a_matrix, rows=part) for part in rows]
-        sampled_b = [_copy_block(b_matrix, columns=part).T for part in columns]
-        sampled_c = [[_copy_block(c_matrix, row_part, column_part) for column_part in columns] for row_part in rows]
+        sampled_a = [_copy_block(a, rows=part) for part in rows]
+        sampled_b = [_copy_block(b, columns=part).T for part in columns]
+        sampled_c = [[_copy_block(c, row_part, column_part) for column_part in columns] for row_part in rows]
         output = DTYPES[dtype].outputs[0]
         return _compare_blocks(f"{dtype} matmul {size}", dtype, output, sampled_a, sampled_b, sampled_c)
 
