@@ -164,7 +164,7 @@ class Chain(CudaImplementation):
         product = products.HopperGemm(device, self.case.dtype, plan, epilogue)
         sizes = (model.heads, model.kv_heads, self.context, squares_parts, model.eps)
         arguments = product.make_arguments(self.batch, inputs, weights, sizes, tensors)
-        launch = product.make_launcher(device, overlap=True)
+        launch = device.make_launcher(product.kernel, plan.grid, (plan.threads,), plan.shared_bytes, overlap=True)
         return partial(launch, arguments), plan.squares_parts
 
     def costs(self, scope: str | None) -> CostTerms:

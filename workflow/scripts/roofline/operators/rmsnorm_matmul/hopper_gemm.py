@@ -2,7 +2,6 @@
 were found on an H200."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -310,9 +309,3 @@ class HopperGemm:
             numpy.array((batch, *w.shape, *sizes), SHAPE_FIELDS)[()],
             numpy.array(pointers, [(name, "u8") for name in TENSOR_FIELDS])[()],
         )
-
-    def make_launcher(self, device: CudaDevice, overlap: bool) -> Callable[[tuple], None]:
-        """Return a function that launches the kernel with arguments. With `overlap` the launch may begin before the
-        kernel in front of it ends."""
-        plan = self.launch_plan
-        return device.make_launcher(self.kernel, plan.grid, (plan.threads,), plan.shared_bytes, overlap)
