@@ -19,7 +19,6 @@ from reference import select_layer
 from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, CudaImplementation, Device, Operator
 from roofline.api import attention_kernel as attention
 from roofline.api import gpu_host_constants as host_constants
-from roofline.api import kernel_compiler as compiler
 from roofline.api import product_kernel as products
 
 EMBED = Path(__file__).with_name("embed.cu")
@@ -46,7 +45,7 @@ class Chain(CudaImplementation):
 
     name, fused, graph = "chain", True, True
     kernels_per_layer = PRODUCTS_PER_LAYER + 1  # and attention
-    sources = (EMBED, DEFAULTS_FILE, *products.SOURCES, *sorted(compiler.list_kernel_files(attention.KERNEL)))
+    sources = (EMBED, DEFAULTS_FILE)
     improvements = ("larger batches share the weights", "narrower weights")
 
     @classmethod

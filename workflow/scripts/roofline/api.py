@@ -41,7 +41,7 @@ from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, Use
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
-from roofline.devices.gpu import counter_names, kernel_compiler
+from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
 from roofline.measure.lock import HOST_LOCK, hold_locks
 from roofline.measure.lock import gpu_lock_name as lock_of

@@ -120,7 +120,7 @@ class Implementation(ABC):
     fused: ClassVar[bool] = False  # one kernel
     graph: ClassVar[bool] = False  # a CUDA graph
     modules: ClassVar[tuple[str, ...]] = ()  # that its cells import; a GPU's job imports them before its turn
-    sources: ClassVar[tuple[Path, ...]] = ()  # files other than Python modules that it is made from, such as .cu
+    sources: ClassVar[tuple[Path, ...]] = ()  # files besides Python modules that a user's is made from, such as .cu
     level_ceilings: ClassVar[dict[RegimeLevel, str]] = {}  # of `level_bytes`, where blocks share reads of the L2
 
     def __init__(self, operator: "Operator", device: Device, case: Case, count: int = 1):

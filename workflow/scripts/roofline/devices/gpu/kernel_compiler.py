@@ -32,12 +32,6 @@ def read_kernel_source(path: Path) -> str:
     return INCLUDE_LINE.sub(lambda header: read_kernel_source(path.parent / header[1]), text)
 
 
-def list_kernel_files(path: Path) -> set[Path]:
-    """Return the paths of a source and of every header of ours that it includes, directly or not."""
-    headers = INCLUDE_LINE.findall(path.read_text(encoding="utf-8"))
-    return {path}.union(*(list_kernel_files(Path(os.path.normpath(path.parent / name))) for name in headers))
-
-
 class KernelCompiler:
     """Compiles kernels for one card, and keeps the modules that it loaded."""
 

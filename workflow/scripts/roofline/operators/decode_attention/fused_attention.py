@@ -12,7 +12,6 @@ from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits, Step
-from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
@@ -203,7 +202,6 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
     """Attention by one launch per layer."""
 
     name, fused = "fused", True
-    sources = tuple(sorted(list_kernel_files(KERNEL)))
 
     @classmethod
     def unsupported(cls, device: Device, case: Case) -> str | None:

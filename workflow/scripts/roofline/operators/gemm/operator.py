@@ -3,22 +3,18 @@
 import math
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
-from typing import ClassVar
 
 from roofline.core.dtypes import DTYPES, REGISTER_ONLY_DTYPES, TOLERANCES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.devices.base import Device, Identity, Step, Workload
 from roofline.devices.datasheets import CUDA_CORE
-from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
 from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
 from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
 
-FOLDER = Path(__file__).parent
 PROFILED_DTYPE, PROFILED_SEED = "fp16", 3  # the dtype whose counters are read, on operands of this seed
 # The smallest size by kind of device: on two cores of a CPU, size 16 attains an eighth of the peak and 128 two thirds.
 LEAST_SIZE = {"cpu": 256}
@@ -92,7 +88,6 @@ class CudaGemm(CudaImplementation, GemmImplementation):
     """GEMM on a GPU by CuPy."""
 
     name, fused = "cupy.matmul", True
-    sources: ClassVar[tuple[Path, ...]] = (FOLDER / "cuda_products.py",)
 
     def costs(self, scope: str | None) -> CostTerms:
         call = "product_call_s" if self.name == CudaGemm.name else "library_call_s"
@@ -118,7 +113,6 @@ class TensorMatmul(CudaGemm):
     """GEMM by our kernel for tensor cores."""
 
     name = tensor_matmul.LIBRARY_NAME
-    sources = (*CudaGemm.sources, *sorted(list_kernel_files(tensor_matmul.KERNEL)))
 
     def kernels(self) -> list[tuple]:
         return [tensor_matmul.kernel_spec(self.case.dtype, self.device.is_hopper)]
@@ -137,7 +131,6 @@ class NumpyGemm(GemmImplementation):
     """GEMM on a CPU by NumPy's BLAS."""
 
     name, kind, fused = "numpy.matmul", "cpu", True
-    sources = (FOLDER / "numpy_products.py",)
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(calls={"array_operation_s": 1.0}, compute_share="blas_share")

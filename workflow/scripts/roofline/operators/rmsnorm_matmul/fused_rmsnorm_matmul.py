@@ -7,7 +7,6 @@ from typing import ClassVar
 from roofline.core.levels import L2_SHARED_BY_NEIGHBOURS
 from roofline.core.terms import Array, RegimeLevel
 from roofline.devices.base import CudaDevice, Step
-from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import Case, ExecutedFlops, Operator
 from roofline.operators.constants import launch_terms
 from roofline.operators.rmsnorm_matmul import hopper_gemm, unfused
@@ -16,7 +15,6 @@ from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, MmaPlan, pl
 from roofline.records.seal_records import CostTerms
 
 KERNEL = unfused.KERNELS / "rmsnorm_matmul.cu"
-GPU_SOURCES = (*hopper_gemm.SOURCES, unfused.KERNELS.parent / "mma_plan.py")
 NO_EPILOGUE = hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE)
 
 
@@ -30,7 +28,6 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     level_ceilings: ClassVar[dict[RegimeLevel, str]] = {"l2": L2_SHARED_BY_NEIGHBOURS}  # of rows of tiles in one wave
     norm: unfused.RmsNormKernel | None = None  # the kernel before the product's
     launch_plan: HopperGemmPlan | MmaPlan
-    sources = tuple(sorted(list_kernel_files(KERNEL).union(list_kernel_files(unfused.RMS_NORM), GPU_SOURCES)))
 
     @classmethod
     def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu

@@ -10,13 +10,12 @@ from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.base import CudaDevice, GpuLimits
-from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, list_kernel_files
+from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS
 from roofline.operators.base import macro_options
 from roofline.operators.gemm.tensor_matmul import half_type_option
 from roofline.operators.rmsnorm_matmul.mma_plan import ProductPlan
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
-SOURCES = tuple(sorted(set().union(*map(list_kernel_files, KERNELS.values()))))
 EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # as epilogue.cuh numbers them
 SIZE_NAMES = ("rows", "outputs", "inputs", "heads", "key_heads", "context", "parts")
 SHAPE_FIELDS = [*((name, "i4") for name in SIZE_NAMES), ("eps", "f4")]

@@ -10,7 +10,6 @@ from roofline.core.dtypes import DTYPES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array, UnsupportedError
 from roofline.devices.base import CudaDevice, Step
-from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import GRAPH_APPLICATIONS, Case, CudaImplementation
 from roofline.operators.constants import launch_terms
 from roofline.operators.gemm import cublaslt
@@ -65,7 +64,6 @@ class UnfusedRmsNormMatmul(TensorCoreImplementation):
     """RMSNorm and then CuPy's product, by two launches."""
 
     name, launches = "unfused", 2
-    sources = tuple(sorted(list_kernel_files(RMS_NORM)))
 
     def kernels(self) -> list[tuple]:
         return [norm_kernel_spec(self.case.dtype)]

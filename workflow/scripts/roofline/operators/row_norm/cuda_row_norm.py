@@ -4,12 +4,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.devices.base import CudaDevice, Step
-from roofline.devices.gpu.kernel_compiler import list_kernel_files
 from roofline.operators.base import GRAPH_APPLICATIONS, Case, CudaImplementation, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.records.seal_records import CostTerms
@@ -94,7 +93,6 @@ class NaiveRowNorm(CudaImplementation):
     """Row normalisation by a kernel with a block per row, which reads the row three times."""
 
     name, fused = "naive", True
-    sources: ClassVar[tuple[Path, ...]] = (NAIVE,)
 
     def kernels(self) -> list[tuple]:
         return [(NAIVE, "row_norm_naive", ())]
@@ -137,7 +135,6 @@ class WelfordRowNorm(NaiveRowNorm):
     """Row normalisation by one launch per matrix, which reads each row once."""
 
     name = "welford"
-    sources = tuple(sorted(list_kernel_files(KERNEL)))
 
     def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
