@@ -6,15 +6,11 @@ names (`operators: [my_operator.py]`). Its section of the config is named after 
 Its title, labels and advice are in operators/about.py.
 """
 
-import ast
-import inspect
 import json
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -408,34 +404,6 @@ class Operator(ABC):
         if implementation_names is None:
             return implementations
         return [implementation for implementation in implementations if implementation.name in implementation_names]
-
-    def source_files(self) -> set[Path]:
-        """Return the files of the operator and its implementations, and of a user's the modules next to them."""
-        paths = {Path(inspect.getfile(type(self)))}
-        for implementation in self.implementations:
-            paths |= {Path(inspect.getfile(implementation)), *implementation.sources}
-        if not self.path:
-            return paths
-        modules = [path for path in paths if path.suffix == ".py"]
-        paths = paths.union(*map(find_local_modules, modules))
-        if not Path(self.path).is_absolute():  # relative as in the config, so that a moved run stays up to date
-            paths = {Path(os.path.relpath(path)) for path in paths}
-        return paths
-
-
-@cache
-def find_local_modules(file: Path) -> frozenset[Path]:
-    """Return a Python file and the modules in its folder that it imports, directly or through others."""
-    modules: set[Path] = set()
-    new = {file}
-    while new:
-        modules |= new
-        nodes = [node for path in new for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-        names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-        siblings = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
-        new = {path for path in siblings if path.is_file()} - modules
-    return frozenset(modules)
 
 
 def macro_options(**macros: int | str) -> tuple[str, ...]:

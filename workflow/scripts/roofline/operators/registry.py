@@ -1,10 +1,12 @@
 """All operators: every package in this folder, and the user's own files that the config names."""
 
+import ast
 import contextlib
 import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import pkgutil
 import sys
 import traceback
@@ -16,7 +18,7 @@ from types import ModuleType
 import roofline.operators
 from roofline.core.levels import TARGETS
 from roofline.core.terms import ACCESS_PATTERNS, DEVICE_TRAITS, UserError
-from roofline.operators.base import Implementation, Operator, find_local_modules
+from roofline.operators.base import Implementation, Operator
 from roofline.operators.setting_types import OperatorSettings
 
 # Rules of the workflow, keys of the config and pictures that belong to no operator.
@@ -155,6 +157,32 @@ def _value_faults(checked_class: type, **allowed: Iterable[str]) -> Iterator[str
 
 
 def own_files(operator: Operator) -> list[Path]:
-    """Return the files of an operator that lie outside this library, sorted."""
+    """Return, sorted, the files outside this library of an operator, its implementations and the modules next to them.
+
+    Those of the library's operators are none.
+    """
+    if not operator.path:
+        return []
+    paths = {Path(inspect.getfile(type(operator)))}
+    for implementation in operator.implementations:
+        paths |= {Path(inspect.getfile(implementation)), *implementation.sources}
+    paths = paths.union(*(find_local_modules(path) for path in paths if path.suffix == ".py"))
+    if not Path(operator.path).is_absolute():  # relative as in the config, so that a moved run stays up to date
+        paths = {Path(os.path.relpath(path)) for path in paths}
     library = Path(roofline.operators.__file__).parents[1]
-    return sorted(path for path in operator.source_files() if not path.absolute().is_relative_to(library))
+    return sorted(path for path in paths if not path.absolute().is_relative_to(library))
+
+
+@cache
+def find_local_modules(file: Path) -> frozenset[Path]:
+    """Return a Python file and the modules in its folder that it imports, directly or through others."""
+    modules: set[Path] = set()
+    new = {file}
+    while new:
+        modules |= new
+        nodes = [node for path in new for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+        siblings = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
+        new = {path for path in siblings if path.is_file()} - modules
+    return frozenset(modules)
