@@ -17,7 +17,7 @@ import roofline.operators
 from roofline.core.architectures import Architecture
 from roofline.core.dtypes import has_narrower_dtype
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, Axis, DeviceKind, Regime
-from roofline.records.base import Interval, Record, RunRecord
+from roofline.records.base import Interval, Record, RunRecord, copy_fields
 from roofline.records.operator_record import CellKey
 
 ONE_FUSED_KERNEL = "one kernel that fuses the passes"
@@ -158,9 +158,7 @@ def describe_own_operator(operator: Any) -> OwnOperatorRecord:
         improvements = getattr(implementation, "improvements", ())
         advice[implementation.name] = ImplementationAdvice(fused=fused, graph=graph, improvements=improvements)
     return OwnOperatorRecord(
-        name=operator.name,
-        picture=operator.picture,
-        unit=operator.unit,
+        **copy_fields(operator, "name", "picture", "unit"),
         scopes=getattr(operator, "scope_words", {}),
         ways=advice,
         **{"title": operator.name.replace("_", " ")} | declared,
