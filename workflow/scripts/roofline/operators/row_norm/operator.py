@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from roofline.core.dtypes import COMMON_DTYPE, relative_error
+from roofline.core.dtypes import COMMON_DTYPE, FLOAT_BYTES, relative_error
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators import base
@@ -16,7 +16,6 @@ from roofline.operators.row_norm.cuda_row_norm import NaiveRowNorm, WelfordRowNo
 from roofline.operators.setting_types import CompletedConfig, Listed, OperatorSettings
 from roofline.records.timing_record import Check, make_check
 
-FP32_BYTES = 4
 LARGEST_SIDE = 1 << 24  # rows or columns, which the kernels count in 32 bits
 ROWS_COMPARED = 509  # a prime: evenly spread over a matrix, they fall on every row position of a block
 SHAPE_PATTERN = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
@@ -94,7 +93,7 @@ class RowNorm(Operator):
         return case.shape["rows"] * (6 * case.shape["columns"] + 1)
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
-        return 2 * FP32_BYTES * case.shape["rows"] * case.shape["columns"]
+        return 2 * FLOAT_BYTES * case.shape["rows"] * case.shape["columns"]
 
     def smallest(self, case: Case) -> Case:
         return case.resized(rows=1)
