@@ -97,9 +97,13 @@ class NaiveRowNorm(CudaImplementation):
     def kernels(self) -> list[tuple]:
         return [(NAIVE, "row_norm_naive", ())]
 
+    @property
+    def kernel(self) -> Any:
+        """The compiled kernel, as CuPy has it."""
+        return self.device.load_kernel(*self.kernels()[0])
+
     def step(self, scope: str | None) -> Step:
-        kernel = self.device.load_kernel(*self.kernels()[0])
-        return self._make_step(kernel, self.case.shape["rows"], NAIVE_THREADS)
+        return self._make_step(self.case.shape["rows"], NAIVE_THREADS)
 
     def costs(self, scope: str | None) -> CostTerms:
         resident_blocks = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
@@ -120,9 +124,9 @@ class NaiveRowNorm(CudaImplementation):
         rows, columns = numpy.int32(self.case.shape["rows"]), numpy.int32(self.case.shape["columns"])
         return [(copy["x"], copy["y"], rows, columns) for copy in self.copies]
 
-    def _make_step(self, kernel: Any, blocks: int, threads: int) -> Step:
-        """Return a step that launches a kernel of CuPy's on one copy after another."""
-        arguments, count = self.arguments, len(self.arguments)
+    def _make_step(self, blocks: int, threads: int) -> Step:
+        """Return a step that launches the kernel on one copy after another."""
+        kernel, arguments, count = self.kernel, self.arguments, len(self.arguments)
 
         def step(index: int) -> Array:
             kernel((blocks,), (threads,), arguments[index % count])
@@ -148,13 +152,8 @@ class WelfordRowNorm(NaiveRowNorm):
     def kernels(self) -> list[tuple]:
         return [(KERNEL, "row_norm", self.division.defines())]
 
-    @property
-    def kernel(self) -> Any:
-        """The compiled kernel, as CuPy has it."""
-        return self.device.load_kernel(*self.kernels()[0])
-
     def step(self, scope: str | None) -> Step:
-        return self._make_step(self.kernel, self.division.blocks, self.threads)
+        return self._make_step(self.division.blocks, self.threads)
 
     def plan(self) -> dict:
         division = self.division
