@@ -5,7 +5,7 @@ One way and both ways at once, where both directions are added up; and what 8 by
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -192,22 +192,6 @@ class _Endpoint:
         self.launch(kernel, ONE_PASS_BLOCKS_PER_SM * self.device.multiprocessors, ONE_PASS_THREADS, arguments)
 
 
-class _Transfer(Protocol):
-    """A transfer in one direction, which `card` issues and which reads or writes the memory of `peer`."""
-
-    mix: AccessPattern
-    counted: str  # what the counted bytes are
-    steps: dict[str, Step]  # by grid
-
-    def __init__(self, card: _Endpoint, peer: _Endpoint): ...
-
-    def prepare(self) -> None:
-        """Queue the filling of the source and, with other bytes, of the destination."""
-
-    def check(self) -> str:
-        """Return what was compared after a step. Raises ArithmeticError where it is wrong."""
-
-
 class _DriverCopy:
     """The driver's copies, issued by the card that sends."""
 
@@ -311,3 +295,9 @@ class _PeerWrite(_PeerKernel):
             if not hbm_benchmarks.have_same_bits(peer.device, expected, peer.received):
                 raise ArithmeticError("what was written to the peer's memory differs from what must be there")
         return "every word that arrived compared with the same pattern written by the other card"
+
+
+# A transfer in one direction, which `card` issues and which reads or writes the memory of `peer`. `steps` are by grid,
+# `counted` says what the counted bytes are. `prepare` queues the filling of the source and, with other bytes, of the
+# destination; `check` returns what was compared after a step, and raises ArithmeticError where it is wrong.
+_Transfer = _DriverCopy | _PeerRead | _PeerWrite
