@@ -1,9 +1,10 @@
 """Minutes of load of one card: its bf16 ceiling's product, or reads of its memory, as a finished run found them.
 
-    python reference/experiments/loads/long_load.py measure bf16|hbm_read RESULTS DEVICE SECONDS OUTPUT.json.gz
+    python reference/experiments/loads/long_load.py measure bf16|hbm_read RECORDS DEVICE SECONDS OUTPUT.json.gz
     python reference/experiments/loads/long_load.py draw OUTPUT.png LOAD.json.gz...
 
-RESULTS is the results/ folder of the run, on the same machine. The first prints the rate of each minute.
+RECORDS is the folder of a device of the run, results/gpu0; DEVICE is that card, or another of its model next to it. The
+first prints the rate of each minute.
 """
 
 import gzip
@@ -26,11 +27,11 @@ from roofline.records.compute import LoadPoint, PeakFlopsRecord
 SEED, MINUTE_S = 5, 60
 
 
-def measure(ceiling: str, results: Path, name: str, seconds: float) -> dict:
+def measure(ceiling: str, records: Path, name: str, seconds: float) -> dict:
     """Return the load's record with its card; a product is compared with float64 before and afterwards."""
     device = discovery.open_device(name)
     if ceiling in PRODUCT_DTYPES:
-        peak = read(PeakFlopsRecord, results / name / "peak_flops" / f"{ceiling}.json").peak
+        peak = read(PeakFlopsRecord, records / "peak_flops" / f"{ceiling}.json").peak
         burst = peak.burst
         size = peak.burst.product.shape["m"]
         workload = workloads_module(device).rebuild_workload(device, ceiling, size, burst.product, SEED)
@@ -39,7 +40,7 @@ def measure(ceiling: str, results: Path, name: str, seconds: float) -> dict:
         load = measure_sustained_once(device, work, seconds, burst.timing.median_s)
         workload.compare()
     else:
-        record = read(BandwidthRecord, results / name / "bandwidth" / "hbm.json")
+        record = read(BandwidthRecord, records / "bandwidth" / "hbm.json")
         measured = next(row for row in record.bandwidths if row.name == ceiling)
         benchmarks = device.bandwidth_benchmarks(record.name, None)
         benchmark = next(one for one in benchmarks if one.name == ceiling)
@@ -78,7 +79,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "draw":
         draw(Path(sys.argv[2]), [Path(argument) for argument in sys.argv[3:]])
     else:
-        ceiling, results, name, seconds, output = sys.argv[2:]
-        found = measure(ceiling, Path(results), name, float(seconds))
+        ceiling, records, name, seconds, output = sys.argv[2:]
+        found = measure(ceiling, Path(records), name, float(seconds))
         Path(output).write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
         print(ceiling, name, [round(rate, 1) for rate in rates_by_minute(found["load"])])
