@@ -12,6 +12,7 @@ from workflow_run import CHECKOUT, NEWEST
 from roofline.core import roofline_model
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import read
+from roofline.records.cards import read_known_cards
 from roofline.records.files import file_sha256
 from roofline.records.manifest_record import Manifest
 from roofline.records.operator_record import OperatorRecord
@@ -43,10 +44,13 @@ def manifest(newest) -> Manifest:
 
 @pytest.fixture(scope="module")
 def derived(newest, manifest) -> dict:
-    """The table and the pages, from the records in the order of the run."""
+    """The table, with the cards that were known then, and the pages, with those that are known now, from the records
+    in the order of the run."""
     listed = read_results(newest, [newest.parent / output.path for output in manifest.outputs])
     source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
-    table, texts = derive(listed, manifest.asked, hashes(manifest.outputs), source)
+    table, _ = derive(listed, manifest.asked, hashes(manifest.outputs), source)
+    listed.known_cards = read_known_cards(listed.gpu_models()).devices
+    _, texts = derive(listed, manifest.asked, hashes(manifest.outputs), source)
     return {TABLE: table, **texts}
 
 

@@ -1,0 +1,36 @@
+"""Draw the committed pages and pictures again, from the archives and the cards that are known now.
+
+    python reference/redraw.py
+
+Needed after a run was added to reference/cards, or a page or a picture was changed. roofline.json stays as archived.
+"""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+REFERENCE = Path(__file__).parent.resolve()
+sys.path[:0] = [str(REFERENCE.parent / "workflow" / folder) for folder in ("scripts", "commands")]
+
+import verify
+
+from roofline.run.archive import opened
+from roofline.table.run_records import read_results
+
+
+def redraw(archive: Path) -> list[str]:
+    """Replace what is committed next to an archive by what follows from it now, and return the names."""
+    with opened(archive) as (root, manifest, _), tempfile.TemporaryDirectory() as folder:
+        results = read_results(root / "results", [root / output.path for output in manifest.outputs])
+        verify.redraw_run(results, manifest, Path(folder))
+        names = [path.name for path in sorted(archive.parent.iterdir()) if (Path(folder) / path.name).is_file()]
+        pages = [name for name in names if name != "roofline.json"]
+        for name in pages:
+            shutil.copy(Path(folder) / name, archive.parent / name)
+    return pages
+
+
+if __name__ == "__main__":
+    for archive in sorted(REFERENCE.rglob("records.tar.gz")):
+        print(f"{archive.parent.relative_to(REFERENCE)}: {', '.join(redraw(archive))}")
