@@ -165,3 +165,8 @@ def test_a_record_that_was_replaced_together_with_its_hash_is_refused(tmp_path):
     content["amended"] += [amendment | {"amended_at": "2026-11-30T00:00:00+00:00"}]
     manifest.write_text(json.dumps(content))
     assert first_hash(read(Manifest, manifest)) == first_hashes()[NEWEST.name]
+
+
+@pytest.mark.parametrize("report", sorted(NEWEST.parent.glob("*/ROOFLINE.md")), ids=lambda path: path.parent.name)
+def test_each_report_has_at_most_2500_words(report):
+    assert len(report.read_text(encoding="utf-8").split()) <= 2500
