@@ -131,12 +131,17 @@ def find_headline_rate(ceiling: Ceiling) -> float:
 
 
 def format_run_spread(ceiling: Ceiling) -> str:
-    """Return how far runs differ, 1.1 % (3), of other cards where this one has one run alone; empty if not known."""
+    """Return how far runs differ, 1.1 % (3 runs); empty if not known."""
     spreads = find_spreads(ceiling)
     if not spreads or spreads.between_runs is None:
         return ""
-    whose = ", other cards" if spreads.runs_of == "other cards" else ""
-    return f"{percent(spreads.between_runs)} ({spreads.run_count}{whose})"
+    return f"{percent(spreads.between_runs)} ({spreads.run_count})"
+
+
+def describe_runs(ceilings: Iterable[Ceiling]) -> str:
+    """Return whose runs are compared: runs of this card, or of other cards where it has one run alone."""
+    spreads = [found for ceiling in ceilings if (found := find_spreads(ceiling))]
+    return f"runs of {next((found.runs_of for found in spreads if found.runs_of), 'this card')}"
 
 
 def describe_loads(roofline: Roofline, device: str) -> str:
