@@ -16,7 +16,6 @@ from roofline.table.ceiling_rows import is_record_disturbed
 from roofline.table.prediction_error import attribute_error, find_largest_cause
 from roofline.table.rows import (
     USERS,
-    Cause,
     Ceiling,
     CellRow,
     ComputeCeiling,
@@ -72,7 +71,6 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     lower = lower_ceiling(peak, gb_per_s, roof)
     exceeded = share_above_roof(measured, peak, gb_per_s)
     limiting: Ceiling | None = memory if lower == "memory" else compute
-    cause, cause_s = _cause_of_error(measured, context, peak, gb_per_s)
     return CellRow(
         **shared_fields(measured, CellKey),
         **copy_fields(measured, "flops", "bytes", "overhead_s", "start_s", "sealed"),
@@ -107,8 +105,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),
         sealed_regime_right=sealed.regime == regime if regime else None,
-        cause=cause,
-        cause_s=cause_s,
+        **_cause_of_error(measured, context, peak, gb_per_s),
         speed_up=_speed_up(measured, context),
         notes=_notes(record),
         doubt=_doubt(record, measured, context.kind, exceeded),
@@ -129,12 +126,14 @@ def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None
 
 def _cause_of_error(
     measured: Measurement, context: CellContext, peak: float | None, gb_per_s: float | None
-) -> tuple[Cause | None, float | None]:
-    """The main cause of the sealed CPU time's error, and the seconds that it adds; None if that is not known."""
+) -> dict[str, Any]:
+    """The main cause of the sealed CPU time's error, and the seconds that it adds, as fields of a row; none if that is
+    not known."""
     if context.seal is None or context.constants is None or measured.sealed.cpu_time_s is None:
-        return None, None
+        return {}
     seconds_by_cause = attribute_error(measured, context.seal, context.constants, peak, gb_per_s)
-    return find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
+    cause, cause_s = find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
+    return {"cause": cause, "cause_s": cause_s}
 
 
 def share_out_time(time_s: float, roof_s: float, overhead_s: float) -> TimeShares:
