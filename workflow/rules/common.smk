@@ -18,6 +18,11 @@ os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, wh
 
 from snakemake.logging import logger
 
+from roofline.run.packages import describe_missing_packages
+
+if MISSING := describe_missing_packages(HERE / "envs"):
+    sys.exit(MISSING)
+
 from roofline.core import levels
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UserError
