@@ -17,8 +17,10 @@ from records_factory import (
 
 from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
+from roofline.report.answers import ANSWERS, find_unanswered, judge_answers
 from roofline.report.pages import build_operation_table, build_pages
 from roofline.report.report_model import build_report
+from roofline.table.checks.acceptance import QUESTIONS
 from roofline.table.rows import USERS, Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
@@ -86,6 +88,18 @@ def test_there_are_three_paragraphs_without_gaps(table):
     paragraphs = interpretation.write_paragraphs(build_report(table))
     assert len(paragraphs) == 3 and max(len(paragraph.split()) for paragraph in paragraphs) <= 170
     assert not re.search(r"\b(None|nan|inf)\b|[{}|]|\*(?!\*)(?<!\*\*)", " ".join(paragraphs))
+
+
+def test_the_check_of_the_three_questions_reads_the_page_that_was_written(reference):
+    paragraphs = interpretation.write_paragraphs(build_report(reference))
+    assert find_unanswered(paragraphs) == []
+    assert judge_answers(reference, paragraphs) == reference
+    for place, paragraph in enumerate(paragraphs):
+        for part, words in ANSWERS[place].items():
+            without = [*paragraphs[:place], re.sub(words, "", paragraph), *paragraphs[place + 1 :]]
+            assert part in find_unanswered(without)
+            checks = [c for c in judge_answers(reference, without).checks if c.check == QUESTIONS]
+            assert "fail" in {check.result for check in checks} and all(part in check.reason for check in checks)
 
 
 def test_a_disturbed_run_gives_no_figure(reference):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from roofline.records.base import write
 from roofline.records.files import write_text
+from roofline.report.answers import judge_answers
+from roofline.report.interpretation import write_paragraphs
 from roofline.report.pages import build_pages
 from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
 from roofline.report.spreadsheet import to_csv
@@ -24,6 +26,7 @@ def derive(
     `request` has the fields of a Request, `sha256` the hash of every record by its path.
     """
     roofline = build_table(results, Request(**request), sha256)
+    roofline = judge_answers(roofline, write_paragraphs(build_report(roofline)))
     elapsed_s = {path: record.elapsed_s for path, record in results.timed_records()}
     return roofline, {
         "roofline.schema.json": f"{json.dumps(Roofline.model_json_schema(), indent=1)}\n",
