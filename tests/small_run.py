@@ -101,7 +101,7 @@ class SmallRun:
 
     def manifest(self, usd_per_hour: float | None = None, **fields) -> Manifest:
         known = {"settings": SETTINGS | {"cost": {"usd_per_hour": usd_per_hour}}, "asked": ASKED, "sources": SOURCES}
-        known |= {"run_started_at": f"{DAY}11:59:58+00:00", "created_at": MADE}
+        known |= {"run_started_at": f"{DAY}11:59:58+00:00", "created_at": MADE, "run_seconds": {}}
         return make_manifest(self.root, self.paths, self.jobs, **known | fields)
 
     def write_manifest(self, **fields) -> Manifest:

@@ -1,10 +1,11 @@
 """The manifest: what it says of outputs, sources and times, and that no change to a result goes unnoticed."""
 
+import json
 import subprocess
 
 import pytest
 from records_factory import DAY
-from small_run import DATA
+from small_run import DATA, MADE
 from workflow_run import committed
 
 from roofline.core.terms import UserError
@@ -12,6 +13,8 @@ from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest_record import Manifest
 from roofline.run import checkout
+from roofline.run.jobs import run_seconds
+from roofline.run.make_manifest import describe_spending
 
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
 
@@ -55,6 +58,25 @@ def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
 
 
 # ---------------------------------------------------------------- sources
+
+
+def test_all_runs_that_made_what_is_here_count_without_the_time_between_them(run, tmp_path):
+    """A run whose outputs were all made again later does not, and a job that failed took its time."""
+    entries = [("A", 60.0, [PEAK]), ("A", 90.0, []), ("B", 30.0, [SCAN]), ("C", 20.0, [SCAN]), ("C", 45.0, None)]
+    job = {"rule": "scan", "log": "logs/scan.log", "started_at": MADE, "ended_at": MADE}
+    failure = {"failed": "why", "error": "OSError"}
+    lines = [
+        json.dumps(
+            {**job, "run": name, "run_s": seconds, "outputs": outputs or [], **({} if outputs is not None else failure)}
+        )
+        for name, seconds, outputs in entries
+    ]
+    (tmp_path / "jobs.jsonl").write_text("\n".join(lines))
+    seconds = run_seconds([PEAK, SCAN], tmp_path / "jobs.jsonl")
+    assert seconds == {"A": 90.0, "C": 45.0}
+    times = run.manifest(usd_per_hour=36.0, run_seconds=seconds | {"D": 1.0}).times
+    assert (times.run_count, times.total_span_s, times.total_cost_usd) == (3, 136.0, pytest.approx(1.36))
+    assert describe_spending(times).startswith("3 runs, 2.3 minutes, $1.36")
 
 
 def test_a_dirty_checkout_names_what_changed(tmp_path):

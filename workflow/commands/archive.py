@@ -25,7 +25,7 @@ from roofline.report.words import format_failures
 from roofline.run import checkout, folder
 from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
-from roofline.run.make_manifest import differing_files, unlisted_files
+from roofline.run.make_manifest import describe_spending, differing_files, unlisted_files
 from roofline.table.rows import Roofline
 
 METADATA = Path(".snakemake", "metadata")
@@ -101,6 +101,8 @@ def print_summary(root: Path, path: Path) -> None:
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
     for line in format_failures(read(Roofline, root / RESULTS / "roofline.json").doubting_failures):
         print(line)
+    if spending := describe_spending(manifest.times):
+        print(spending)
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")
     print("Copy it off a rented machine before you terminate it; on a machine of yours:")

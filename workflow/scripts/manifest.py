@@ -7,8 +7,8 @@ from pathlib import Path
 from roofline.records.base import write
 from roofline.records.manifest_record import Manifest
 from roofline.run import checkout
-from roofline.run.jobs import RUN_STARTED, job, job_times, now, say
-from roofline.run.make_manifest import make_manifest
+from roofline.run.jobs import RUN_STARTED, job, job_times, now, run_seconds, say, seconds_of_run
+from roofline.run.make_manifest import describe_spending, make_manifest
 
 
 def summary_line(manifest: Manifest) -> str:
@@ -20,7 +20,8 @@ def summary_line(manifest: Manifest) -> str:
     if times.cost_usd is not None:
         spent.append(f"${times.cost_usd:.2f}" if times.cost_usd >= 0.01 else "under $0.01")
     line = f"manifest: {len(manifest.outputs)} outputs, checksums kept"
-    return f"{line}; {', '.join(spent)}" if spent else line
+    line = f"{line}; {', '.join(spent)}" if spent else line
+    return f"{line}; in all {describe_spending(times)}" if (times.run_count or 0) > 1 else line
 
 
 if __name__ == "__main__":
@@ -32,6 +33,7 @@ if __name__ == "__main__":
             settings=json.loads(snakemake.params.settings),
             asked=json.loads(snakemake.params.asked),
             run_started_at=os.environ[RUN_STARTED],
+            run_seconds=run_seconds(snakemake.input.outputs) | {os.environ[RUN_STARTED]: seconds_of_run() or 0.0},
             created_at=now(),
             sources=checkout.describe(Path(snakemake.scriptdir).resolve().parents[1]),
         )

@@ -25,6 +25,7 @@ COPIES = RESULTS / "previous" / "again"  # of records that are measured again
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 WAITING = Path("logs/.waiting")  # what a job says that waits for another run
 RUN_STARTED = "ROOFLINE_RUN_STARTED"  # the variable with the time, for the manifest
+RUN_CLOCK = "ROOFLINE_RUN_CLOCK"  # the variable with time.monotonic() at that time, which no correction of time moves
 CONSOLE = "ROOFLINE_CONSOLE"  # the variable that is set where the run shows the lines of its jobs
 AGAIN = "ROOFLINE_AGAIN"  # the variable that is set in a run that measures disturbed records again
 _lines: list[str] = []  # of this process, which is one job
@@ -87,9 +88,16 @@ def _keep_less_disturbed(outputs: Iterable[str]) -> None:
 
 
 def _append_entry(**entry: Any) -> None:
+    entry |= {"run": os.environ.get(RUN_STARTED), "run_s": seconds_of_run()}
     file = os.open(JOBS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(file, f"{json.dumps(entry)}\n".encode())  # at once: another job may end at the same moment
     os.close(file)
+
+
+def seconds_of_run() -> float | None:
+    """Return the seconds since this run was started; None in a job that no run has started."""
+    start = os.environ.get(RUN_CLOCK)
+    return round(time.monotonic() - float(start), 3) if start else None
 
 
 def say(line: str) -> None:
@@ -126,6 +134,19 @@ def job_times(path: Path = JOBS) -> dict[str, dict]:
     """Return the last job that made each output: rule, log, started_at, ended_at."""
     finished = (entry for entry in _entries(path) if "failed" not in entry)
     return {output: {key: entry[key] for key in JOB_KEYS} for entry in finished for output in entry["outputs"]}
+
+
+def run_seconds(outputs: Iterable[str], path: Path = JOBS) -> dict[str, float]:
+    """Return the seconds of each run that made any of these outputs last, to its last job, by when it was started."""
+    seconds: dict[str, float] = {}
+    last_run: dict[str, str] = {}
+    for entry in _entries(path):
+        run, run_s = entry.get("run"), entry.get("run_s")
+        if run and run_s:
+            seconds[run] = max(run_s, seconds.get(run, 0.0))
+            last_run |= dict.fromkeys(entry["outputs"], run) if "failed" not in entry else {}
+    made = {last_run[output] for output in outputs if output in last_run}
+    return {run: spent for run, spent in seconds.items() if run in made}
 
 
 class Failure(NamedTuple):

@@ -31,13 +31,14 @@ def make_manifest(
     settings: dict,
     asked: dict,
     run_started_at: str,
+    run_seconds: Mapping[str, float],
     created_at: str,
     sources: Sources,
 ) -> Manifest:
     """Return the manifest of outputs, whose paths are relative to root.
 
-    `jobs` has the job that made each output: rule, started_at, ended_at, log. Raises UserError if a measurement
-    does not follow from its seals.
+    `jobs` has the job that made each output: rule, started_at, ended_at, log; `run_seconds` the seconds of each run
+    that made some, by when it was started. Raises UserError if a measurement does not follow from its seals.
     """
     results = read_results(root / RESULTS, [root / path for path in outputs])
     data = results.data_files()
@@ -58,7 +59,7 @@ def make_manifest(
         devices=[ManifestDevice(**shared_fields(device, ManifestDevice)) for device in devices],
         data=data,
         operators={path: sha for _, record in results.of_kind(OperatorRecord) for path, sha in record.sources.items()},
-        times=span(listed, run_started_at, created_at, settings["cost"]["usd_per_hour"]),
+        times=span(listed, run_started_at, run_seconds, created_at, settings["cost"]["usd_per_hour"]),
         outputs=listed,
     )
 
@@ -101,18 +102,37 @@ def describe_output(root: Path, path: str, job: Mapping, run_started_at: str) ->
     )
 
 
-def span(outputs: list[Output], run_started_at: str, created_at: str, usd_per_hour: float | None) -> Times:
-    """Return the seconds from the first job of this run to the manifest, and their cost in USD."""
+def span(
+    outputs: list[Output],
+    run_started_at: str,
+    run_seconds: Mapping[str, float],
+    created_at: str,
+    usd_per_hour: float | None,
+) -> Times:
+    """Return the seconds from the first job of this run to the manifest, those of all runs, and their cost in USD."""
     starts = [parse_time(output.started_at) for output in outputs if output.of_this_run]
     # A run that made only the manifest began when it was started.
     first = min(filter(None, starts), default=datetime.fromisoformat(run_started_at))
     seconds = max(0.0, (datetime.fromisoformat(created_at) - first).total_seconds())
+    total_s = sum(run_seconds.values())
     return Times(
         first_start_at=first.isoformat(),
         span_s=seconds,
         usd_per_hour=usd_per_hour,
         cost_usd=usd_per_hour * seconds / 3600 if usd_per_hour is not None else None,
+        run_count=len(run_seconds),
+        total_span_s=total_s,
+        total_cost_usd=usd_per_hour * total_s / 3600 if usd_per_hour is not None else None,
     )
+
+
+def describe_spending(times: Times) -> str | None:
+    """Return how many runs made what is here, their minutes and their price; None if that is not known."""
+    if not times.run_count or times.total_span_s is None:
+        return None
+    price = f", ${times.total_cost_usd:.2f}" if times.total_cost_usd is not None else ""
+    between = "; the time between runs is not counted" if times.run_count > 1 else ""
+    return f"{count_words(times.run_count, 'run')}, {times.total_span_s / 60:.1f} minutes{price}{between}"
 
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
