@@ -127,6 +127,13 @@ def test_an_operation_that_the_user_measured():
     assert row.roof_fraction_of_compute_peak == close(0.01)
 
 
+def test_the_slope_of_an_operation_is_that_of_its_accesses():
+    records = FP32, bandwidth_record("gpu0", hbm_read=1000, hbm_copy=800)
+    reads, copies = (verified(*records, operations=[operation(mix=mix)]).operators[-1] for mix in ("read", "copy"))
+    assert (reads.memory_ceiling, copies.memory_ceiling) == ("hbm_read", "hbm_copy")
+    assert copies.roof_tflops == close(0.8 * reads.roof_tflops)
+
+
 def test_a_copy_that_the_user_timed_has_its_share_of_the_bandwidth():
     row = place_operation(flops=0, measured_s=4e-3)
     assert (row.fraction_of_roof, row.reliable_fraction_of_roof, row.lower_ceiling) == (

@@ -35,10 +35,14 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-def test_the_operator_in_the_documents_is_the_example():
+def test_the_examples_in_the_documents_are_right(capsys):
     page = (CHECKOUT / "docs/own_operator.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    block, analysis = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert block in (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
+    exec(analysis)
+    printed = [float(word) if word != "memory" else word for word in capsys.readouterr().out.split()]
+    assert printed.pop(1) == "memory"
+    assert printed == pytest.approx([5, 23e12, 2300 / 55, 2e9 / 23e12, 4e8 / 4.6e12])
 
 
 def test_make_lists_every_target_that_the_documents_name():

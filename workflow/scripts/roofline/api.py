@@ -36,6 +36,7 @@ from roofline.core.levels import TRANSFER_TARGETS as TRANSFER_TARGETS
 from roofline.core.levels import memory_ceiling_names as memory_ceilings
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
+from roofline.core.roofline_model import place_under_roof as analyse
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, UserError
 from roofline.devices import datasheets, discovery

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_m
 from roofline.core.dtypes import COMPUTE_CEILINGS, DEFAULT_CEILINGS
 from roofline.core.formatting import join_words
 from roofline.core.levels import TARGET_NAMES as LEVELS
-from roofline.core.terms import make_printable
+from roofline.core.terms import AccessPattern, make_printable
 from roofline.operators import setting_types
 from roofline.operators.base import Operator
 from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Effort, Listed, Settings, Whole
@@ -76,6 +76,7 @@ class OwnOperationSettings(Settings):
     flops: Count
     memory_bytes: Count
     dtype: Ceiling
+    mix: AccessPattern = "read"
     measured_s: Seconds | None = None
     device: Annotated[str, Field(min_length=1)] | None = None
 

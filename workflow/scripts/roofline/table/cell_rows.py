@@ -264,7 +264,9 @@ def build_operation_row(
     """
     dtype, name, flops, traffic = operation["dtype"], operation["name"], operation["flops"], operation["memory_bytes"]
     peak = ceilings.compute.get(dtype)
-    memory = next(filter(None, map(ceilings.memory.get, memory_ceiling_names(kind, "read"))), None)
+    memory = next(
+        filter(None, map(ceilings.memory.get, memory_ceiling_names(kind, operation.get("mix", "read")))), None
+    )
     if not peak or not memory:
         reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
         return Skipped(device=device, kind="operation", name=name, reason=reason)
