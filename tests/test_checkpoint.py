@@ -47,6 +47,24 @@ def test_what_is_stored_is_read_back(path, layers):
         assert (hidden.shape, hidden.dtype, naming) == ((3, SIZE), numpy.float32, "minigpt")
 
 
+def test_an_npz_of_the_same_weights_is_read_like_safetensors(path):
+    npz = path.with_suffix(".npz")
+    numpy.savez(npz, **load_file(whole(path)))
+    assert (checkpoint.check_checkpoint(npz, PRESET), checkpoint.is_generated(npz)) == ("minigpt", False)
+    weights, hidden, _, source = checkpoint.load_layer(npz, PRESET, batch=3)
+    expected, expected_hidden, _, expected_source = checkpoint.load_layer(path, PRESET, batch=3)
+    assert all(numpy.array_equal(weights[name], expected[name]) for name in expected)
+    assert numpy.array_equal(hidden, expected_hidden) and source == expected_source
+
+
+def test_an_npz_with_pickled_objects_is_refused(tmp_path):
+    numpy.savez(tmp_path / "bad.npz", **{"h.0.attn.c_attn.weight": numpy.array([{}, {}], dtype=object)})
+    (tmp_path / "short.npz").write_bytes((tmp_path / "bad.npz").read_bytes()[:40])
+    for name in ("bad.npz", "short.npz"):
+        with pytest.raises(UserError, match=r"not a safetensors or \.npz file"):
+            checkpoint.check_checkpoint(tmp_path / name, PRESET)
+
+
 def refused(path, figures):
     """A line that holds the path and the figures."""
     with pytest.raises(UserError) as raised:

@@ -1,11 +1,13 @@
-"""Weights on disk: safetensors in MiniGPT's naming or in GPT-2's, read, checked against a preset, or generated.
+"""Weights on disk: safetensors or .npz in MiniGPT's naming or GPT-2's, read, checked against a preset, or generated.
 
 Both keep a layer's query, key and value projections in one matrix `attn.c_attn` and the output projection in
 `attn.c_proj`. GPT-2 stores them as [in, out] (its Conv1D), MiniGPT as [out, in] (nn.Linear); `c_attn` is never
 square, so its shape decides.
 """
 
+from collections.abc import Collection
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 from roofline.core.terms import Array, UserError
 from roofline.operators.setting_types import Settings, Whole
@@ -43,7 +45,7 @@ def preset_from(params: dict) -> Preset:
 def check_checkpoint(path: Path | str, preset: Preset) -> str:
     """Check names and shapes from the header alone, without reading weights. Return the naming: gpt2 or minigpt.
 
-    Raises UserError for a file that is missing, truncated, not safetensors (a pickle, say) or of other shapes.
+    Raises UserError for a file that is missing, truncated, of another kind (a pickle, say) or of other shapes.
     """
     return _detect_naming(path, _read_header(path)[1], preset)[1]
 
@@ -57,17 +59,14 @@ def load_layer(
     token's per sequence: token plus position embeddings after the layer's first normalisation where the file has
     them, else seeded normal numbers. Raises UserError as `check_checkpoint` does, and for weights that are not finite.
     """
-    import ml_dtypes  # noqa: F401  (safetensors asks NumPy for bfloat16 by its name)
     import numpy
-    from safetensors import safe_open
 
     shapes = _read_header(path)[1]
     prefix, naming = _detect_naming(path, shapes, preset)
     size = preset.hidden_size
-    with safe_open(path, framework="numpy") as file:
-        names = (f"h.{layer}.attn.c_attn.weight", *_expected_shapes(layer, size, preset.projected_size))
-        stored_names = [name for name in names if prefix + name in shapes]
-        tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in stored_names}
+    names = (f"h.{layer}.attn.c_attn.weight", *_expected_shapes(layer, size, preset.projected_size))
+    stored = _read_tensors(path, [prefix + name for name in names if prefix + name in shapes])
+    tensors = {name.removeprefix(prefix): values.astype(numpy.float32) for name, values in stored.items()}
     for name, values in tensors.items():
         if not numpy.isfinite(values).all():
             raise UserError(f"model.checkpoint {path}: {name} holds NaN or infinity")
@@ -128,18 +127,52 @@ def is_generated(path: Path | str) -> bool:
 def _read_header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]]:
     """Return the metadata, and the shape of each tensor by name.
 
-    Only the reader of safetensors opens the file: a pickle, which can run code, is never loaded.
+    A pickle, which can run code, is never loaded, in an .npz neither: its reader takes arrays of numbers alone.
     """
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():  # to open a pipe would wait for ever
         raise UserError(f"model.checkpoint {path}: no such file")
     try:
+        if Path(path).suffix == ".npz":
+            return {}, _read_npz_shapes(path)
         with safe_open(path, framework="numpy") as file:
             names = file.keys()
             return file.metadata() or {}, {name: file.get_slice(name).get_shape() for name in names}
-    except (OSError, SafetensorError):
-        raise UserError(f"model.checkpoint {path}: not a safetensors file (a pickle, or truncated)") from None
+    except (OSError, SafetensorError, BadZipFile, ValueError):
+        raise UserError(f"model.checkpoint {path}: not a safetensors or .npz file (a pickle, or truncated)") from None
+
+
+def _read_npz_shapes(path: Path | str) -> dict[str, list[int]]:
+    """Return the shape of each array of an .npz, from their headers. Raises ValueError for arrays of objects."""
+    from numpy.lib import format as npy
+
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    shapes = {}
+    with ZipFile(path) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as file:
+                version = npy.read_magic(file)
+                if version not in readers:
+                    raise ValueError(f"{member}: version {version} of .npy")
+                shape, _, dtype = readers[version](file)
+                if dtype.hasobject:
+                    raise ValueError(f"{member}: objects, which are pickled")
+            shapes[member.removesuffix(".npy")] = list(shape)
+    return shapes
+
+
+def _read_tensors(path: Path | str, names: Collection[str]) -> dict[str, Array]:
+    """Return these tensors of a file as NumPy arrays, by name."""
+    import ml_dtypes  # noqa: F401  (safetensors asks NumPy for bfloat16 by its name)
+    import numpy
+    from safetensors import safe_open
+
+    if Path(path).suffix == ".npz":
+        with numpy.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
+    with safe_open(path, framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in names}
 
 
 def _expected_shapes(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
