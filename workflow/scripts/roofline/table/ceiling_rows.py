@@ -60,6 +60,7 @@ def compute_ceiling_rows(
             name=record.name,
             dtype=operand_dtype(record.name),
             product=burst.product,
+            kernel=peak.kernel.name,
             library_tflops=_library_tflops(peak),
             sample_count=len(burst.timing.samples_s),
             repeat_spread=_spread_of_peak(peak),

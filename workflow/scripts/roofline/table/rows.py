@@ -134,6 +134,9 @@ class ComputeCeiling(TableRow, PeakFigures):
     name: str
     dtype: str = Field(description="of the operands")
     product: WorkloadSpec = Field(description="what reached the burst: its library, shape and arithmetic")
+    kernel: str | None = Field(
+        default=None, description="the kernel that reached the burst, by CUPTI; null if not known"
+    )
     library_tflops: Positive | None = Field(
         default=None, description="the best of the vendor's library: the burst, or else a block of the search"
     )
