@@ -3,13 +3,19 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from roofline.core.formatting import count_words, join_words, percent, traffic_text
+from roofline.core.formatting import count_words, number, percent, traffic_text
 from roofline.core.levels import LEVEL_TITLES
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
 FLOPS = "FLOPs"
 AGREEMENT_FIELDS = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
+# The fields of what was declared and of what was counted, by quantity.
+COUNTED_FIELDS = {
+    "bytes read": ("declared_read_bytes", "dram_read_bytes"),
+    "bytes written": ("declared_write_bytes", "sm_write_bytes"),
+    FLOPS: ("declared_flops", "counted_flops"),
+}
 EXPLAINED_FRACTION = 0.6  # of the roof of the cell: from there on bytes and FLOPs explain what limits a kernel
 MOST_COUNTED_CELLS = 6  # in the table
 LIMIT_TITLES = LEVEL_TITLES | {"issue": "instruction issue", "latency": "latency"}
@@ -23,8 +29,8 @@ def counter_facts(table: Roofline) -> dict:
         judged = [cell for cell in eligible if getattr(cell, field) is not None]
         if judged:
             agreement.append((quantity, sum(getattr(cell, field) for cell in judged), len(judged)))
-        if len(judged) < len(table.counters):
-            unjudged.append(f"{quantity} of {len(table.counters) - len(judged)}")
+        ratios = [words for cell in table.counters if cell not in judged for words in _ratio(cell, quantity, table)]
+        unjudged += [f"{quantity}: {', '.join(ratios)}"] if ratios else []
         wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, field)]
     reasons = [item for cell in table.counters for item in cell.not_counted.items()]
     return {
@@ -32,11 +38,19 @@ def counter_facts(table: Roofline) -> dict:
         "count": len(table.counters),
         "measured": sum(bool(cell.gpu_time_s) for cell in table.operators),
         "agreement": agreement,
-        "unjudged": join_words(unjudged),
+        "unjudged": "; ".join(unjudged),
         "wrong": list(dict.fromkeys(wrong)),
         "missing": {f"{counter.replace('_', ' ')} ({reason})" for counter, reason in reasons},
         "instructions": [_explained(row) for row in table.instructions],
     }
+
+
+def _ratio(cell: Counted, quantity: str, table: Roofline) -> list[str]:
+    """What was counted over what was declared, in words; none if either is not known, or nothing was declared."""
+    declared, counted = (getattr(cell, field) for field in COUNTED_FIELDS[quantity])
+    if not declared or counted is None:
+        return []
+    return [f"{table.title(cell.operator)} {number(counted / declared)}x"]
 
 
 def _explained(row: InstructionRoofline) -> dict:

@@ -53,4 +53,5 @@ def _paint(axes: Axes, fit: EnergyFit, roofline: Roofline, colour: str) -> None:
 def _describe(fit: EnergyFit) -> str:
     per_byte, per_flop = picojoules(fit.joules_per_byte), picojoules(fit.joules_per_flop)
     formula = f"{number(fit.base_power_w)} W + {per_byte} pJ/B + {per_flop} pJ/FLOP"
-    return f"{formula}\n{len(fit.points)} points, rms {percent(fit.rms_relative_error)}"
+    miss = fit.residual_standard_error or fit.rms_relative_error
+    return f"{formula}\n{len(fit.points)} points, misses by {percent(miss)}"

@@ -17,7 +17,7 @@ from roofline.report.report_model import (
     find_widest_case,
     select_measured,
 )
-from roofline.report.words import CAUSES, find_spreads, format_sustained
+from roofline.report.words import CAUSES, describe_loads, find_headline_name, find_spreads
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
@@ -57,7 +57,9 @@ def _trust(report: ReportView) -> dict:
     return {
         "report": report,
         "unit": unit,
-        "sustained": join_words(f"{format_sustained(ceiling)} in {ceiling.name}" for ceiling, _ in loads),
+        "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
+        "loads": describe_loads(table, device.device),
+        "half_widths": [row.sustained.half_width for row, _ in loads if row.sustained and row.sustained.half_width],
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
@@ -72,21 +74,33 @@ def _trust(report: ReportView) -> dict:
         "untrusted": report.describe_faults(),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         **_widest_spreads([*named, *(row for row in [device.memory_ceiling("read")] if row and not row.doubt)]),
+        "bursts_of_cards": _widest_of_cards([(row.name, row.spreads) for row in sound if loads]),
+        "fastest": join_words(
+            ceiling.name
+            for ceiling, sustained in loads
+            if ceiling.sustained_standing and sustained > ceiling.sustained_standing.highest
+        ),
         "above_roof": sum(cell.doubt == "impossible" for cell in table.operators if cell.device == device.device),
     }
 
 
-def _widest_spreads(ceilings: Sequence[Ceiling]) -> dict[str, Spreads | None]:
-    """The spreads of the headline figures that differ most between runs, of this card if it has several, and between
-    cards."""
-    spreads = [found for ceiling in ceilings if (found := find_spreads(ceiling))]
-    repeated = [found for found in spreads if found.runs_of == "this card"] or spreads
-    by_runs = [(found.between_runs, found) for found in repeated if found.between_runs is not None]
-    by_cards = [(found.between_cards, found) for found in spreads if found.between_cards is not None]
-    return {
-        "runs": max(by_runs, key=lambda pair: pair[0], default=(None, None))[1],
-        "cards": max(by_cards, key=lambda pair: pair[0], default=(None, None))[1],
-    }
+NamedSpreads = tuple[str, Spreads | None]
+
+
+def _widest_spreads(ceilings: Sequence[Ceiling]) -> dict[str, NamedSpreads | None]:
+    """The headline figures that differ most between runs, of this card if it has several, and between cards."""
+    spreads = [(find_headline_name(ceiling), find_spreads(ceiling)) for ceiling in ceilings]
+    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
+    by_runs = {name: found for name, found in of_this_card or spreads if found and found.between_runs is not None}
+    widest = max(by_runs, key=lambda name: by_runs[name].between_runs or 0.0, default=None)
+    return {"runs": (widest, by_runs[widest]) if widest else None, "cards": _widest_of_cards(spreads)}
+
+
+def _widest_of_cards(spreads: Sequence[NamedSpreads]) -> NamedSpreads | None:
+    """The figure that differs most between cards, with its name; None if no other card is known."""
+    shares = {name: (found.between_cards or 0.0, found) for name, found in spreads if found and found.between_cards}
+    name = max(shares, key=lambda one: shares[one][0], default=None)
+    return (name, shares[name][1]) if name else None
 
 
 def _kernels(report: ReportView) -> dict:
@@ -98,7 +112,7 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    shares = [(table.title(cell.operator), cell.reliable_fraction_of_roof) for cell in best_cells]
+    shares = [(_title(cell, table), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
     doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
@@ -110,6 +124,12 @@ def _kernels(report: ReportView) -> dict:
         "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
     }
     return facts | _of_operator(main, device, table) if main else facts
+
+
+def _title(cell: CellRow, table: Roofline) -> str:
+    """The title of a cell's operator, with the scope where cells differ in it."""
+    scope = table.scope_label(cell)
+    return f"{table.title(cell.operator)} ({scope})" if scope else table.title(cell.operator)
 
 
 def _of_operator(operator: OperatorView, device: DeviceView, table: Roofline) -> dict:

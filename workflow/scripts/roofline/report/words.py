@@ -16,6 +16,7 @@ from roofline.core.formatting import (
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
 from roofline.table.rows import (
+    MIXED,
     Ceiling,
     CellRow,
     CheckResult,
@@ -194,10 +195,9 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     words, row = [], roofline.devices[device]
     if measured:
         celsius = format_span(energy.temperature_c for energy in measured if energy.temperature_c)
-        limit = row.hardware.get("power_limit_w")
         subject = f"{row.name.removeprefix('NVIDIA ')} {measured[0].counter_scope}"
         words.append(f"of the whole {subject} under sustained load, idle power included")
-        words.append(f"{celsius} °C" + (f", limit {number(limit)} W" if limit else ""))
+        words.append(f"{celsius} °C")
     if row.idle_power_w:
         clock = f" at {number(row.idle_sm_clock_mhz)} MHz" if row.idle_sm_clock_mhz else ""
         words.append(f"idle {number(row.idle_power_w)} W{clock}")
@@ -236,20 +236,22 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
         for share, cell in longer
         if cell.gpu_time_ci95_s and cell.cpu_time_ci95_s and cell.gpu_time_ci95_s[0] > cell.cpu_time_ci95_s[1]
     ]
-    beyond = f", {len(apart)} of them beyond both intervals" if apart else ""
+    known = sum(bool(cell.gpu_time_ci95_s and cell.cpu_time_ci95_s) for _, cell in longer)
+    beyond = f", beyond both intervals in {len(apart)} of the {known} that have them" if known else ""
     most = percent(max(share for share, _ in longer))
     above = f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, by at most {most}{beyond}"
     return f"{above}: the two are measured in different blocks."
 
 
 def describe_libraries(roofline: Roofline, device: str) -> str:
-    """Return whose products the compute ceilings of a device are; empty without GEMMs.
+    """Return whose products the compute ceilings of a GPU are; empty without GEMMs.
 
     GEMM ceilings of gpu0 by cuBLASLt. GEMM ceilings of gpu0 fp64 and fp32 by cuBLASLt; fp16 by tensor_matmul (787
     TFLOPS by the vendor's library).
     """
     compute = [row for row in roofline.ceilings if row.device == device and row.kind == "compute"]
-    by_library = group_by((row for row in compute if row.workload == "gemm"), lambda row: row.product.library)
+    of_gpu = [row for row in compute if row.compute_unit != "cpu"]  # a CPU has NumPy's alone
+    by_library = group_by((row for row in of_gpu if row.workload == "gemm"), lambda row: row.product.library)
     parts = []
     for library, rows in by_library.items():
         names = f"{join_words(row.name for row in rows)} " if len(by_library) > 1 else ""
@@ -284,6 +286,13 @@ def describe_score(score: Score) -> str:
     words = f"median error {_describe_tally(score)} within 1.25x"
     baseline = score.baseline_tally
     return f"{words} (baseline: {_describe_tally(baseline)})" if baseline else words
+
+
+def describe_mixed(cells: Iterable[CellRow]) -> str:
+    """Return how many of the cells whose regime was right are called mixed, in brackets; empty if none is."""
+    right = [cell for cell in cells if cell.sealed_regime_right and not cell.doubt and not cell.roof_doubt]
+    mixed = sum(cell.shown_regime == MIXED for cell in right)
+    return f" ({mixed} of these are mixed)" if mixed else ""
 
 
 def _describe_tally(tally: Tally) -> str:

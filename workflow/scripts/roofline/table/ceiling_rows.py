@@ -35,6 +35,7 @@ from roofline.table.standing import KnownRuns, find_spreads, rank_among_cards
 
 PeakRecords = Sequence[tuple[str, PeakFlopsRecord]]  # each with its path below results/
 MOST_POINTS = 120  # of a curve: a picture shows no more
+INTERVAL_PARTS = 4  # of a load without cycles, as roofline/measure/sustained.py divides it
 MOST_GAIN_OF_FEWER_CORES = 1.15  # the rate of fewer cores over that of more: quiet hosts stay within 1.10
 MOST_GAIN_OF_REFERENCE = 1.10  # the rate of the reference GEMM over the burst: a faster one refutes the burst
 
@@ -155,7 +156,11 @@ def _sustained(load: Sustained, flops: int) -> SustainedRow:
 def _load_fields(load: Sustained | MemoryLoad, rate: float, ci95: Interval | None) -> dict:
     """The fields of a load's row; `rate` and `ci95` are in the load's own unit."""
     shared = copy_fields(load, "duration_s", "settled_after_s", "sm_clock_mhz", "temperature_c", "drift")
-    return {**shared, "point_count": len(load.curve), "half_width": ci95[1] / rate - 1 if ci95 else None}
+    if ci95 is None:
+        return {**shared, "point_count": len(load.curve)}
+    counted_s = load.curve[-1].at_s - (load.settled_after_s or 0.0)
+    part_count = round(counted_s / load.cycle_s) if load.cycle_s else INTERVAL_PARTS
+    return {**shared, "point_count": len(load.curve), "half_width": ci95[1] / rate - 1, "part_count": part_count}
 
 
 def _energy(load: Sustained | MemoryLoad | None, unit: str, device: DeviceRecord) -> EnergyRow | None:

@@ -72,6 +72,9 @@ class LoadRow(TableRow):
     half_width: NotNegative | None = Field(
         default=None, description="a fraction of the rate: of its 95 % interval, by Student's t of its cycles"
     )
+    part_count: int | None = Field(
+        default=None, description="cycles of the clock, or quarters, that the interval is of"
+    )
     settled_after_s: NotNegative | None = Field(
         description="what counts begins here; of a shorter load the last half counts"
     )
@@ -121,7 +124,7 @@ class Spreads(TableRow):
 
     between_runs: NotNegative | None = Field(description="of the card whose runs differ most; null without two runs")
     runs_of: Literal["this card", "other cards"] | None = Field(description="other cards where this has one run alone")
-    run_count: int = Field(description="runs of these cards; this one is among those of this card")
+    run_count: int = Field(description="runs of that card")
     between_cards: NotNegative | None = Field(description="of the medians of cards; null if no other card is known")
     card_count: int = Field(description="known cards, this one included")
 

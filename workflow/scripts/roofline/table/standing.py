@@ -55,7 +55,9 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
         tied = 1 + max(TIED, *spreads)
         ranks["rank"] = 1 + sum(card > value * tied for card in medians)
         ranks["rank_at_worst"] = 1 + sum(card >= value / tied for card in medians)
-    return Standing(others=len(medians), median=median(medians), lowest=medians[0], highest=medians[-1], **ranks)
+    # Of an even number of cards the lower one of the middle: where there are two kinds of cards, no card has the mean.
+    middle = medians[(len(medians) - 1) // 2]
+    return Standing(others=len(medians), median=middle, lowest=medians[0], highest=medians[-1], **ranks)
 
 
 def find_spreads(ceiling: str, value: float, known: KnownRuns) -> Spreads:
@@ -67,11 +69,12 @@ def find_spreads(ceiling: str, value: float, known: KnownRuns) -> Spreads:
     values_by_card = _values_by_card(ceiling, known.of_others)
     of_this_card = len(own_values) > 1
     repeated = [own_values] if of_this_card else [values for values in values_by_card.values() if len(values) > 1]
+    widest = max(repeated, key=_relative_range, default=[])
     medians = [median(own_values), *map(median, values_by_card.values())]
     return Spreads(
-        between_runs=max(map(_relative_range, repeated), default=None),
-        runs_of=("this card" if of_this_card else "other cards") if repeated else None,
-        run_count=sum(map(len, repeated)),
+        between_runs=_relative_range(widest) if widest else None,
+        runs_of=("this card" if of_this_card else "other cards") if widest else None,
+        run_count=len(widest),
         between_cards=_relative_range(medians) if values_by_card else None,
         card_count=len(medians),
     )
