@@ -9,6 +9,7 @@ from records_factory import bandwidth_record, peak_record, verified
 from roofline.core.formatting import capacity, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import CROSSED
+from roofline.report.palette import markers_of_kinds
 from roofline.report.pictures import drawings
 from roofline.report.roofline_content import build_content, choose_dots
 
@@ -37,16 +38,29 @@ def test_every_dot_of_the_reference_run_is_labelled_and_nothing_crosses_a_label(
 
 
 def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_peak():
-    cells = [cell for cell in choose_dots(RUN, "gpu0") if cell.operator == "decode_attention"]
+    dots = [cell for cell in choose_dots(RUN, "gpu0") if cell.operator == "decode_attention"]
+    cells = [cell for cell in dots if cell.implementation != "eager"]
     assert {cell.dtype for cell in cells} == {"fp32", "fp16"} and {cell.shape["batch"] for cell in cells} == {1, 256}
     labels = [dot.label for dot in build_content(RUN, "gpu0", cells).dots]
     for cell in cells:
         shares = f"{percent(cell.reliable_fraction_of_roof)} ({percent(cell.fraction_of_compute_peak)})"
         if cell.shape["batch"] == 1:
-            assert f"batch 1, S {cell.shape['seq_len']}: {shares}" in labels
-    assert sum(label.startswith("batch 256, S 128–1024: ") for label in labels) == 2
+            assert f"attention batch 1, S {cell.shape['seq_len']}: {shares}" in labels
+    assert sum(label.startswith("attention batch 256, S 128–1024: ") for label in labels) == 2
     low = [row.model_copy(update={"attained_tflops": 0.01}) if row.shape["seq_len"] == 512 else row for row in cells]
     assert not any("–1024" in dot.label for dot in build_content(RUN, "gpu0", low).dots)
+
+
+def test_the_labs_own_dots_are_drawn_next_to_the_fastest_and_look_the_same_on_every_card():
+    dots = build_content(RUN, "gpu0", choose_dots(RUN, "gpu0")).dots
+    by_cupy = {
+        (dot.cell.operator, dot.dtype): dot for dot in dots if dot.cell.implementation in ("cupy.matmul", "eager")
+    }
+    assert {("gemm", "fp16"), ("gemm", "fp32"), ("decode_attention", "fp16")} <= {*by_cupy}
+    assert by_cupy["decode_attention", "fp16"].label.endswith("%")
+    kinds = [dot.kind for dot in dots]
+    shown = markers_of_kinds(kinds)
+    assert markers_of_kinds(reversed(kinds)) == shown and len({*shown.values()}) == len(shown)
 
 
 @pytest.mark.parametrize("rows", [[], RUN.operators, OPERATIONS], ids=["no dots", "reference", "long names"])

@@ -35,7 +35,9 @@ FOUR = [run(card, fp16=value, hbm_read=4600) for card, value in zip("abcd", (700
 
 def test_a_card_counts_once_by_the_median_of_its_runs_and_ranks_among_five_others():
     unranked, reads = standings(*FOUR)
-    assert (unranked.others, unranked.median, unranked.lowest, unranked.highest) == (4, 790, 700, 900), "a card has the median"
+    assert (unranked.others, unranked.median, unranked.lowest, unranked.highest) == (4, 790, 700, 900), (
+        "a card has the median"
+    )
     assert unranked.rank is None and reads.rank is None
     twice = [run("e", fp16=820), run("e", fp16=824), run("e", fp16=851)]  # its runs differ by 3.8 %
     fp16, reads = standings(*FOUR, *twice)

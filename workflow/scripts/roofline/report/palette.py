@@ -22,6 +22,18 @@ LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "
 # Implementations of an operator, and levels of a sweep.
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
 MARKERS = "oDs^vPXph*"
+# Of operators and implementations that most runs have, so that they look the same on every card.
+FIXED_MARKERS = {
+    "GEMM, cupy.matmul": "o",
+    "GEMM, cuBLASLt": "D",
+    "GEMM, tensor_matmul": "h",
+    "GEMM, numpy.matmul": "o",
+    "decode attention, fused_graph": "s",
+    "decode attention, eager": "P",
+    "decode attention, numpy": "s",
+    "RMSNorm + matmul, waiting, fused_graph": "^",
+    "row normalisation, welford_graph": "v",
+}
 # The same shapes, as Plotly names them.
 SYMBOLS = ["circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "pentagon", "hexagon", "star"]
 
@@ -29,6 +41,14 @@ SYMBOLS = ["circle", "diamond", "square", "triangle-up", "triangle-down", "cross
 def dtype_colour(name: str) -> str:
     """Return the colour of a dtype, the same for a name that is not known."""
     return DTYPE_COLOURS.get(name, OTHER_DTYPE)
+
+
+def markers_of_kinds(kinds: Iterable[str]) -> dict[str, str]:
+    """Return a marker for each kind of dot: its fixed one, else one that no fixed one of these is."""
+    distinct = list(dict.fromkeys(kinds))
+    fixed = {kind: FIXED_MARKERS[kind] for kind in distinct if kind in FIXED_MARKERS}
+    free = [marker for marker in MARKERS if marker not in fixed.values()]
+    return fixed | markers_of((kind for kind in distinct if kind not in fixed), free)
 
 
 def markers_of(keys: Iterable[Hashable], markers: Iterable[str] = MARKERS) -> dict:

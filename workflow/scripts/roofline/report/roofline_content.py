@@ -17,6 +17,7 @@ from roofline.report.words import describe_libraries, format_percent_span, forma
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
 CUDA_CORES_CEILING = "fp32_fma"
+LAB_IMPLEMENTATIONS = {"cupy.matmul": ("fp16", "fp32"), "eager": ("fp16",)}  # CuPy's arrays, in the lab's dtypes
 SUSTAINED_AS_BURST = 0.99  # of the burst: a sustained rate above it is named, but not drawn
 GFLOPS_BELOW = 10.0  # TFLOPS: devices below are shown in GFLOPS
 SHARED_LABEL_RATIO = 1.25  # dots of one series within this factor share a label
@@ -213,7 +214,15 @@ def choose_dots(roofline: Roofline, device: str) -> list[CellRow]:
         compared = compared_scope(cells, roofline)
         best = _best_implementation([cell for cell in cells if cell.scope == compared])
         dots += best if roofline.operator_info[name].usual_share_of_peak else [max(best, key=reliable_share)]
+        dots += _array_library_dots([cell for cell in cells if cell.scope == compared and cell not in dots])
     return dots
+
+
+def _array_library_dots(cells: Sequence[CellRow]) -> list[CellRow]:
+    """The cells by CuPy's arrays next to the fastest, as the lab has them: of each series the longest."""
+    of_library = [cell for cell in cells if cell.dtype in LAB_IMPLEMENTATIONS.get(cell.implementation, ())]
+    by_size = group_by(of_library, lambda cell: (cell.implementation, cell.shape.get("batch")))
+    return [max(group, key=lambda cell: cell.flops) for group in by_size.values()]
 
 
 def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
@@ -292,6 +301,8 @@ def _single_label(cells: Sequence[CellRow], roofline: Roofline) -> Label:
     shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
     if about is None:
         return Label(" ".join(filter(None, [cells[0].name, shares])))
+    if cells[0].implementation in LAB_IMPLEMENTATIONS and about.axis:
+        return Label(f"{about.picture} {cells[0].implementation} {roofline.label(cells[0])}: {shares or '*'}")
     dtypes = ", ".join(dict.fromkeys(cell.dtype for cell in cells))
     return Label(f"{about.title} {dtypes} {shares or '*'}")
 
@@ -305,7 +316,8 @@ def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline:
     within = sum(sizes[0] <= cell.axis_value(about.axis) <= sizes[-1] for cell in series)
     if len(sizes) > 2 and len(sizes) == within:
         places = [f"{places[0]}–{places[-1]}"]
-    words = ", ".join(filter(None, [roofline.series(first), f"{about.axis.symbol} {', '.join(places)}"]))
+    name = about.picture.replace("_", " ")
+    words = ", ".join(filter(None, [f"{name} {roofline.series(first)}", f"{about.axis.symbol} {', '.join(places)}"]))
     dtype = "" if roofline.ceiling(first.device, first.dtype) else f"{first.dtype} "
     shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
     peak_shares = _format_span(_peak_shares(cells, roofline)) if about.usual_share_of_peak else ""

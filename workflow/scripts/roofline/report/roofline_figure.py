@@ -12,12 +12,13 @@ from matplotlib.lines import Line2D
 
 from roofline.core.grouping import group_by
 from roofline.report import figure_style as style
-from roofline.report.palette import INK, MUTED, dtype_colour, markers_of
+from roofline.report.palette import INK, MUTED, dtype_colour, markers_of_kinds
 from roofline.report.placement import Point, nearest_point, place_labels, sample_lines
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import ComputeCeiling, Roofline
 
 SLOPE_COLOUR = "#4a515b"
+LAB_CEILINGS = ("fp32_fma", "fp16", "bf16")  # whose lines stand out, as does the slope of the copy on the device
 # Points: the plot of a device or of one operator, the title above, the axis below, the names of roofs to the right.
 DEVICE_PLOT, OPERATOR_PLOT, TITLE_SPACE, AXIS_SPACE, ROOF_NAMES_WIDTH = 400.0, 340.0, 52.0, 46.0, 168.0
 SUSTAINED_DASHES, REGISTER_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2))
@@ -52,7 +53,7 @@ def draw_dots(roofline: Roofline, device: str, dots: Sequence[tuple[float, float
 
 def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -> Figure:
     """Return a picture with a panel per device, one below the other."""
-    markers = markers_of(dot.kind for content in contents for dot in content.dots)
+    markers = markers_of_kinds(dot.kind for content in contents for dot in content.dots)
     legends = [_entries(content, markers) for content in contents]
     plot = OPERATOR_PLOT if operator_title else DEVICE_PLOT
     panels = [TITLE_SPACE + plot + AXIS_SPACE + style.LEGEND_LINE * -(-len(legend) // 3) + 10 for legend in legends]
@@ -136,7 +137,8 @@ def _roof_look(ceiling: ComputeCeiling, kind: str) -> style.Look:
     if kind == "sustained":
         return {"lw": 1.0, "ls": SUSTAINED_DASHES, "color": dtype_colour(ceiling.dtype)}
     dashes = REGISTER_DASHES if ceiling.workload == "fma" else "-"
-    return {"lw": 1.6, "ls": dashes, "color": dtype_colour(ceiling.dtype)}
+    width = 2.2 if ceiling.name in LAB_CEILINGS else 0.9
+    return {"lw": width, "ls": dashes, "color": dtype_colour(ceiling.dtype)}
 
 
 def _name_roofs(axes: Axes, content: RooflineContent) -> None:
@@ -203,7 +205,8 @@ def _slope_height(axes: Axes, slope: Slope) -> float:
 
 def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
     colour, intensity = dtype_colour(dot.dtype), dot.intensity_flops_per_byte
-    axes.plot(intensity, dot.tflops, **style.dot_style(colour, marker, dot.hollow), clip_on=False, zorder=4)
+    order = 4.1 if dot.label else 4  # a label has the colour of the dot on top
+    axes.plot(intensity, dot.tflops, **style.dot_style(colour, marker, dot.hollow), clip_on=False, zorder=order)
     if dot.sealed_tflops:
         pale = style.mix_colours(colour, style.PAPER, 0.4)
         axes.plot(intensity, dot.sealed_tflops, **style.dot_style(pale, marker, hollow=True, size=SEALED_DOT), zorder=3)
