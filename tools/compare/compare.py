@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import compare_page
 import compare_picture
 import t_test
+import two_models
 from pairing import ComparedPair, device_differences, pair_devices, run_differences
 
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
@@ -35,15 +36,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--force", action="store_true")
     options = parser.parse_args(arguments)
     try:
-        comparison = compare_runs(open_runs(options.a, "A"), open_runs(options.b, "B"), options.force)
+        a_runs, b_runs = open_runs(options.a, "A"), open_runs(options.b, "B")
+        comparison = compare_runs(a_runs, b_runs, options.force)
         write_text(json.dumps(asdict(comparison), indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
         write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
-        figure_style.save(compare_picture.draw_changes(comparison), [FOLDER / "comparison.png"], DPI)
+        other_models = bool(comparison.models)
+        picture = (
+            two_models.draw_roofs(a_runs[0], b_runs[0]) if other_models else compare_picture.draw_changes(comparison)
+        )
+        figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
     print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
-    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.figures) else 0
+    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.figures) and not other_models else 0
 
 
 def open_runs(text: str, side: str) -> list[Run]:
@@ -77,7 +83,8 @@ def compare_runs(a_runs: Sequence[Run], b_runs: Sequence[Run], force: bool = Fal
         differences += run_differences(a_runs, b_runs)
     a_lines, b_lines = ([_line(run) for run in side] for side in (a_runs, b_runs))
     cards, figures = {pair.name: _cards(pair) for pair in pairs}, t_test.judge_pairs(pairs, identical)
-    return t_test.Comparison(identical, a_lines, b_lines, cards, differences, left_out, figures)
+    models = [pair.name for pair in pairs if pair.a[0].record.name != pair.b[0].record.name]
+    return t_test.Comparison(identical, a_lines, b_lines, cards, models, differences, left_out, figures)
 
 
 def _line(run: Run) -> str:

@@ -4,9 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+import two_models
 from t_test import TIMES, ComparedQuantity, Comparison
 
-from roofline.api import count_words, drop_empty_columns, number, percent
+from roofline.api import MarkdownTable, count_words, drop_empty_columns, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
@@ -30,6 +31,9 @@ def format_page(comparison: Comparison) -> str:
     parts = ["# B compared with A", f"{format_summary(comparison)}.", *_head(comparison, "- ")]
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
+        if name in comparison.models:
+            parts += [f"## {name}", str(MarkdownTable(two_models.COLUMNS, two_models.list_rows(figures)))]
+            continue
         reasons = dict.fromkeys(figure.reason for figure in figures if figure.reason)
         notes = {reason: place for place, reason in enumerate(reasons, 1)}
         table = drop_empty_columns(COLUMNS, [_row(figure, notes) for figure in figures], 2)
@@ -43,13 +47,16 @@ def format_screen(comparison: Comparison) -> str:
     parts = _head(comparison, "  ")
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
+        if name in comparison.models:
+            parts += [name, str(MarkdownTable(two_models.COLUMNS, two_models.list_rows(figures)))]
+            continue
         rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(figures)]
         table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows])
         reasons = Counter(figure.reason for figure in figures if figure.reason)
         below = [f"Times of operators: {_counts([figure for figure in figures if figure.kind in TIMES])}."]
         below += [f"Not judged, {count_words(count, 'figure')}: {reason}" for reason, count in reasons.items()]
         parts += [f"{name}: {cards}", str(table), "\n".join(below)]
-    return "\n\n".join([*parts, format_summary(comparison)])
+    return "\n\n".join(parts if comparison.models else [*parts, format_summary(comparison)])
 
 
 def select_shown(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:

@@ -76,6 +76,7 @@ class Comparison:
     a: list[str]  # a line per run
     b: list[str]
     pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
+    models: list[str]  # names of the pairs of two models of card: asked of them is how many times as fast B is
     differences: list[str]  # apart from the figures
     left_out: list[str]  # devices, with the reason
     figures: list[ComparedQuantity]

@@ -111,13 +111,19 @@ def test_other_operands_and_disturbed_records_are_not_judged(run, variation):
 @pytest.mark.slow
 def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert command.main([str(reference), str(reference.with_name("nvidia-h100-80gb-hbm3")), "--force"]) == 1
+    assert command.main([str(reference), str(reference.with_name("nvidia-h100-80gb-hbm3")), "--force"]) == 0, (
+        "another question"
+    )
     screen = capsys.readouterr().out
     assert "H100" in screen and max(map(len, screen.splitlines())) < 200
     folder = tmp_path / "results/comparison"
     assert {path.name for path in folder.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}
     figures = {figure["key"]: figure for figure in json.loads((folder / "comparison.json").read_text())["figures"]}
     assert figures["hbm_read"]["verdict"] == "SLOWER" and "| hbm_read " in (folder / "comparison.md").read_text()
+    rows = {cells[1].strip(): cells for line in screen.splitlines() if (cells := line.split("|"))[1:]}
+    assert float(rows["hbm_read"][4]) == pytest.approx(figures["hbm_read"]["ratio"], rel=1e-2)
+    (attention,) = [cells for name, cells in rows.items() if name.startswith("decode attention") and "fp16" in name]
+    assert "fused_graph" in attention[1] and float(attention[4]) < 1, "a time of B that is longer"
 
 
 def test_the_exit_status_tells_slower(run, variation, tmp_path, monkeypatch, capsys):

@@ -65,6 +65,7 @@ from roofline.records.seal_records import CostTerms
 from roofline.records.timing_record import Check
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.palette import LEVEL_COLOURS as LEVEL_COLOURS
+from roofline.report.palette import dtype_colour as dtype_colour
 from roofline.run.archive import manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive

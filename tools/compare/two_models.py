@@ -1,0 +1,56 @@
+"""Two models of card: how many times as fast the second is, per ceiling and best cell, and the roofs of both."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from t_test import ComparedQuantity
+
+from roofline.api import Run, dtype_colour, group_by, number
+from roofline.api import figure_style as style
+
+COLUMNS = ["figure", "A", "B", "B is so many times as fast", "95 % interval"]
+INTENSITIES = (0.1, 1e4)  # FLOP/byte, of the picture
+
+
+def select_best(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:
+    """Return every ceiling, and for each operator and dtype the fastest GPU time of its longest case."""
+    times = [figure for figure in figures if figure.kind == "gpu_time"]
+    by_case = group_by(times, lambda figure: (figure.key.split("/")[0], *figure.key.split("/")[2:]))
+    fastest = [min(of_case, key=lambda figure: figure.a[0]) for of_case in by_case.values()]
+    by_operator = group_by(fastest, lambda figure: (figure.key.split("/")[0], figure.key.split("/")[-4]))
+    longest = [max(cells, key=lambda figure: figure.a[0]) for cells in by_operator.values()]
+    return [figure for figure in figures if not figure.kind.endswith("_time")] + longest
+
+
+def list_rows(figures: Sequence[ComparedQuantity]) -> list[list[str]]:
+    """Return a row for each of these figures; the ratio of a time is inverted."""
+    rows = []
+    for figure in select_best(figures):
+        faster, ends = figure.ratio, figure.ci95
+        if not figure.higher_is_better:
+            faster, ends = 1 / faster, ends and (1 / ends[1], 1 / ends[0])
+        interval = f"{number(ends[0])} to {number(ends[1])}" if ends and ends[1] < 100 else "not known"
+        values = [f"{number(value)} {figure.unit}" for value in (figure.a[0], figure.b[0])]
+        rows.append([figure.name, *values, number(faster), interval])
+    return rows
+
+
+@style.styled()
+def draw_roofs(a: Run, b: Run) -> Figure:
+    """Draw the GEMM roofs and the slope of memory reads of the first device of A, and dashed of B."""
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.subplots()
+    for run, dashes in ((a, "-"), (b, "--")):
+        device = next(iter(run.roofline.devices))
+        rows = [row for row in run.roofline.ceilings if row.device == device and not row.doubt]
+        reads = next(row.gb_per_s / 1e3 for row in rows if row.name.endswith("_read"))
+        for row in (row for row in rows if row.kind == "compute" and row.workload == "gemm"):
+            ridge = row.tflops / reads
+            line = [INTENSITIES[0], ridge, INTENSITIES[1]], [INTENSITIES[0] * reads, row.tflops, row.tflops]
+            label = f"{run.roofline.devices[device].name} {row.name} {number(row.tflops)}"
+            axes.loglog(*line, dashes, color=dtype_colour(row.dtype), label=label)
+    axes.set(xlabel="intensity, FLOP/byte", ylabel="TFLOPS, bursts under the slope of memory reads")
+    for axis in (axes.xaxis, axes.yaxis):
+        style.set_log_axis(axis, "{:g}".format)
+    axes.legend(fontsize=7, ncols=2)
+    return figure
