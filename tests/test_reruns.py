@@ -188,7 +188,12 @@ def test_a_failed_job_loses_no_other_result_and_one_cell_is_measured_by_name(run
     assert all(check["relative_error"] <= check["tolerance"] for check in checks)
 
 
-@pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32", "gpu7/row_norm/fp32"])
+def test_an_empty_cell_lists_the_records(run):
+    refused = run.command("run", "--cell", "")
+    assert refused.returncode == 1 and "  cpu/decode_attn/minigpt/S16_fp32" in refused.stderr.splitlines()
+
+
+@pytest.mark.parametrize("name", ["cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32", "gpu7/row_norm/fp32"])
 def test_a_cell_that_is_none_is_a_line(run, name):
     refused = run.command("run", "--cell", name)
     assert (refused.returncode, refused.stdout) == (1, "")

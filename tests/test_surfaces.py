@@ -79,6 +79,11 @@ def test_the_summary_has_25_lines_a_device(table):
     assert len(lines) <= min(60, 25 * len(table.devices) + 3)
 
 
+def test_in_a_file_no_line_of_the_summary_is_cut(table):
+    whole = screen.format_summary(build_report(table), width=None)
+    assert [line for line in whole.splitlines() if line.endswith("…")] == []
+
+
 def test_nothing_is_advised_that_the_fastest_implementations_do(reference):
     advice = {view.about.name: view.remedies for view in build_report(reference).distinct_devices[0].operators}
     assert advice["decode_attention"] == advice["row_norm"] == ["larger batches"]

@@ -280,7 +280,7 @@ def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
         return f"{lines}It does not fit: the weights alone take {weights}."
     else:
         rooms = [f"{step.largest_batch} sequences of {context} tokens" for context, step in step_by_context.items()]
-        lines += f"Weights take {weights} and leave room for {' or '.join(rooms)}. "
+        lines += f"Weights take {weights} and leave room for {' or '.join(rooms)}; an engine needs a few GB of it. "
     compute_bound = [step for step in step_by_context.values() if step.compute_bound_batch]
     if not compute_bound:
         return f"{lines}Memory-bound at every batch that fits."

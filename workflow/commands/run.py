@@ -22,6 +22,7 @@ import argparse
 import contextlib
 import ctypes
 import difflib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,6 +46,7 @@ from roofline.table.run_records import read_record
 
 def main(arguments: list[str]) -> int:
     """Run the workflow with these options of Snakemake. Return the exit status. Raises UserError and OSError."""
+    started_at = time.time()
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--cell")
     own.add_argument("--again", action="store_true")
@@ -73,6 +75,8 @@ def main(arguments: list[str]) -> int:
             restore_records()
     if succeeded and record_name and not args.dryrun:
         print(describe_record(record_name))
+        if Path(record_path(record_name)).stat().st_mtime < started_at:
+            print(f"It was measured before. To measure it again: rm {record_path(record_name)}, and the same command.")
     return 0 if succeeded else 1
 
 
@@ -122,6 +126,8 @@ def list_measured_records(config: dict) -> list[str]:
 def find_record(text: str, record_names: Sequence[str]) -> str:
     """Return the record name that a text means, with or without results/ and .json. Raises UserError."""
     name = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
+    if not name:
+        raise UserError(["CELL names no record; known:", *(f"  {known}" for known in record_names)])
     if name not in record_names:
         suggestions = difflib.get_close_matches(name, record_names)
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""

@@ -28,13 +28,14 @@ def format_summary(
     seconds: float | None = None,
     usd: float | None = None,
     again: str = "",
-    width: int = MOST_COLUMNS,
+    width: int | None = MOST_COLUMNS,
 ) -> str:
     """Return what the terminal shows after a run.
 
-    `seconds` and `usd` are of the whole run; `again` is the command that measures disturbed records again.
+    `seconds` and `usd` are of the whole run; `again` is the command that measures disturbed records again. Lines are
+    cut to `width`, at most MOST_COLUMNS; with None, as in a file, they are whole.
     """
-    width = min(width, MOST_COLUMNS)
+    width = width and min(width, MOST_COLUMNS)
     shown = [""]
     cost = [f"this run {seconds:.0f} s"] if seconds else []
     cost += [f"${usd:.2f}"] if usd else []
@@ -53,8 +54,11 @@ def format_summary(
     return "\n".join(shown)
 
 
-def _fit(line: Line, width: int) -> list[str]:
-    """The lines that a line takes on a terminal of this width: a row is cut, of a sentence two lines are shown."""
+def _fit(line: Line, width: int | None) -> list[str]:
+    """The lines that a line takes on a terminal of this width: a row is cut, of a sentence two lines are shown. Without
+    a width the line is whole."""
+    if width is None:
+        return [line.text]
     if line.is_row:
         return [line.text if len(line.text) <= width else f"{line.text[: width - 1]}…"]
     return textwrap.wrap(line.text, width, subsequent_indent="    ", max_lines=2, placeholder=" …")

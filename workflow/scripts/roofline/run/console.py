@@ -233,7 +233,7 @@ class Console(logging.Handler):
             times = read(Manifest, RESULTS / "manifest.json").times
         except (OSError, UserError):
             return
-        width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns
+        width = shutil.get_terminal_size((screen.MOST_COLUMNS, 24)).columns if os.isatty(1) else None
         again_command = self.format_command("AGAIN=1")
         files = {"Report": "report.html", "picture": "roofline.png", "in words": "interpretation.md"}
         spent = (times.span_s, times.cost_usd) if of_this_run else (None, None)
