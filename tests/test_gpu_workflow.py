@@ -87,6 +87,17 @@ def test_counters_of_a_cell_of_each_operator_are_read(gpu_run, table):
     assert check["result"] == "fail", "the numbers are made up"
 
 
+def test_counters_start_after_the_seals_and_a_new_cell_does_not_count_again(gpu_run, tmp_path):
+    jobs = [json.loads(line) for line in (gpu_run.root / "logs/jobs.jsonl").read_text().splitlines()]
+    (sealed,) = [job["ended_at"] for job in jobs if job["outputs"][0] == "results/gpu0/predictions.json"]
+    (counting,) = [job["started_at"] for job in jobs if job["rule"] == "counters"]
+    assert counting > sealed
+    run = GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "checkout", symlinks=True)))
+    run.edit_config(decode_attn={"seq_lens": [8, 16]})
+    planned = {path for path in run.planned() if path.startswith("gpu0")}
+    assert "gpu0/predictions.json" in planned and "gpu0/profiler.json" not in planned
+
+
 def test_a_disturbed_level_is_measured_again_with_what_its_job_measures(gpu_run, tmp_path):
     """Their new records are not better."""
     run = GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "checkout", symlinks=True)))
